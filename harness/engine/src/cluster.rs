@@ -1,0 +1,129 @@
+//! The one narrow seam: a cluster is a Kubernetes API plus exec into the network namespaces of its
+//! nodes and pods. That is all a backend has to provide, and the only thing the engine knows.
+
+use std::{fmt, net::IpAddr, process::ExitStatus};
+
+use async_trait::async_trait;
+use chainbreak_model::{
+    case::{Capabilities, Case},
+    names::{AgentName, NodeName},
+};
+use futures::stream::BoxStream;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+
+use crate::log::EventLog;
+
+/// What raises clusters.
+#[async_trait]
+pub trait Backend: Send + Sync {
+    /// `lab`, `kind`.
+    fn name(&self) -> &'static str;
+
+    /// What can run here, and for what cannot, the reason a person acts on.
+    async fn survey(&self) -> Capabilities;
+
+    /// Raises what the case asks for: nodes up, API answering, FelixConfiguration applied, agents
+    /// started. Manifests and waiting are the engine's.
+    async fn raise(&self, case: &Case, log: &EventLog) -> Result<Box<dyn Cluster>, RaiseError>;
+}
+
+/// A raised cluster.
+#[async_trait]
+pub trait Cluster: Send + Sync {
+    /// The Kubernetes API.
+    fn api(&self) -> kube::Client;
+
+    /// Nodes and off-cluster hosts; pods are looked up in the API.
+    fn places(&self) -> Vec<(Place, IpAddr)>;
+
+    /// Runs a command in that place's namespaces, with standard input, output and error piped.
+    async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError>;
+
+    /// An agent's log so far and from now on, an entry an item; the stream never ends by itself.
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> BoxStream<'static, String>;
+
+    /// Takes everything down. Every error, not the first.
+    async fn raze(self: Box<Self>) -> Result<(), Leftovers>;
+}
+
+/// Where a command runs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A node's namespaces.
+    Node(NodeName),
+    /// A pod's network namespace.
+    Pod {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// An off-cluster host.
+    Host(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) => write!(f, "node/{name}"),
+            Self::Pod { namespace, name } => write!(f, "pod/{namespace}/{name}"),
+            Self::Host(name) => write!(f, "host/{name}"),
+        }
+    }
+}
+
+/// A command to run in a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Program and arguments.
+    Argv(Vec<String>),
+    /// The probe; the backend knows where its binary is.
+    Probe,
+}
+
+/// A running process. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    /// Its standard input.
+    pub stdin: Option<ChildStdin>,
+    /// Its standard output.
+    pub stdout: Option<ChildStdout>,
+    /// Its standard error.
+    pub stderr: Option<ChildStderr>,
+    /// The child itself, killed on drop.
+    pub child: tokio::process::Child,
+}
+
+impl Process {
+    /// Waits for the end.
+    pub async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+}
+
+/// The cluster could not be raised.
+#[derive(Debug, thiserror::Error)]
+#[error("could not raise the cluster: {what}: {source}")]
+pub struct RaiseError {
+    /// What was being done.
+    pub what: String,
+    /// Why it failed.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// A command could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("could not run {command} in {place}: {source}")]
+pub struct ExecError {
+    /// Where.
+    pub place: String,
+    /// What.
+    pub command: String,
+    /// Why.
+    pub source: std::io::Error,
+}
+
+/// What could not be taken down.
+#[derive(Debug, thiserror::Error)]
+#[error("left behind: {}", .0.join("; "))]
+pub struct Leftovers(pub Vec<String>);

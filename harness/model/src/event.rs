@@ -1,0 +1,131 @@
+//! The history of a case: an append-only list of timestamped events, the only thing judged and
+//! reported.
+
+use std::collections::BTreeMap;
+
+use chainbreak_probe::wire::Sample;
+use serde::{Deserialize, Serialize};
+
+use crate::names::{AgentName, NodeName, TrafficName};
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Event {
+    /// Microseconds since the case began.
+    pub at_us: u64,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// The case went on to its next part.
+    Phase(Phase),
+    /// A fact about the world for the report's head: `("kube-proxy", "model 1.32 (no binary given)")`.
+    Fact {
+        /// What it is about.
+        name: String,
+        /// What is so.
+        value: String,
+    },
+    /// A step of the timeline began or did something: "scale test/nginx to 3".
+    Step {
+        /// What was done.
+        text: String,
+    },
+    /// A netfilter command ended. `at_us` is its end.
+    Command(Command),
+    /// An agent wrote a log entry (klog's multi-line entries joined by newlines).
+    Log(LogEntry),
+    /// A request came to its end. `at_us` is when it was due.
+    Sample {
+        /// Which traffic.
+        traffic: TrafficName,
+        /// The request.
+        sample: Sample,
+    },
+    /// The rules of a node, as a promise asked for them, changed, or were seen first.
+    Rules(RulesSeen),
+    /// Counters of a node were read.
+    Counters {
+        /// Which node.
+        node: NodeName,
+        /// `conntrack.drop`, `tcp.RetransSegs`, … to value.
+        values: BTreeMap<String, u64>,
+    },
+    /// An API request that the server did not know, with who asked.
+    UnknownRequest {
+        /// Method, path and user agent.
+        text: String,
+    },
+    /// The world failed, not the product: the case becomes inconclusive.
+    Trouble {
+        /// What failed, as the person needs it.
+        text: String,
+    },
+}
+
+/// Parts of a case, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The cluster is being raised and the manifests applied.
+    Raising,
+    /// All pods answer and all agents have synced. Traffic starts.
+    Ready,
+    /// The timeline begins: promises are judged from here on.
+    Judging,
+    /// The timeline is over: promises are judged up to here.
+    Judged,
+    /// Everything was taken down.
+    Razed,
+}
+
+/// A netfilter command of an agent, as the recorder saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Command {
+    /// Who ran it: an agent's name, or a pod's for a script.
+    pub who: String,
+    /// Where.
+    pub node: NodeName,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// What it was given on standard input.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub input: String,
+    /// Exit code; 128 + n for signal n.
+    pub exit: i32,
+    /// What it wrote on standard error.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+    /// How long it ran, in microseconds.
+    pub took_us: u64,
+}
+
+/// An entry of an agent's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct LogEntry {
+    /// Whose log.
+    pub agent: AgentName,
+    /// On which node.
+    pub node: NodeName,
+    /// The whole entry.
+    pub text: String,
+}
+
+/// Whether a rule that a promise asks for was there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RulesSeen {
+    /// Where.
+    pub node: NodeName,
+    /// The asked-for rule, as [`crate::case::RuleQuery`]'s `Display` prints it.
+    pub query: String,
+    /// How many rules (or chains) match.
+    pub count: usize,
+}

@@ -1,0 +1,89 @@
+//! Names of things, each its own type so that a pod's name cannot stand where a node's is wanted.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.to_owned())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// A node of the cluster, `n1`, `n2`, ….
+    NodeName
+);
+name!(
+    /// A scenario's `name:`.
+    ScenarioName
+);
+name!(
+    /// A key of `variants:`.
+    VariantName
+);
+name!(
+    /// A key of `traffic:`.
+    TrafficName
+);
+name!(
+    /// A key of `promises:`.
+    PromiseName
+);
+
+/// A node agent: a process that programs the dataplane.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentName {
+    /// kube-proxy.
+    KubeProxy,
+    /// Calico's Felix.
+    Felix,
+}
+
+impl AgentName {
+    /// As written in scenarios and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::KubeProxy => "kube-proxy",
+            Self::Felix => "felix",
+        }
+    }
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

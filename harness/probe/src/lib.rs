@@ -1,0 +1,3 @@
+//! Traffic: what a probe is told and says ([`wire`]), and the probe itself.
+
+pub mod wire;

@@ -1,0 +1,125 @@
+//! What a probe is told and what it says: one JSON value a line on its standard input and output.
+//!
+//! A probe reads one [`Order`], prints one [`Report::Started`], then one [`Report::Sample`] for each
+//! request in the order of completion, and at the end (its standard input closes, or the count is
+//! reached) one [`Report::Done`].
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+/// The response header in which the server names itself (the pod's name).
+pub const BACKEND_HEADER: &str = "x-chainbreak-backend";
+/// The response header in which the server gives the client address it saw, as `ip:port`.
+pub const CLIENT_HEADER: &str = "x-chainbreak-client";
+
+/// What a probe shall do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Order {
+    /// Where requests go.
+    pub target: SocketAddr,
+    /// Distance of two scheduled requests, in microseconds. Open loop: a slow answer delays nothing.
+    pub every_us: u64,
+    /// After this many microseconds a request counts as timed out.
+    pub timeout_us: u64,
+    /// How connections are used.
+    pub connections: Connections,
+    /// Stop after this many requests; without it, run until standard input closes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Bind requests to this local address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+}
+
+/// How connections are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connections {
+    /// A connection for each request.
+    New,
+    /// One connection as long as it lives; a new one after it died.
+    Kept,
+}
+
+/// What a probe says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Report {
+    /// The schedule begins. Sample times count from here.
+    Started {
+        /// `CLOCK_MONOTONIC` at the start, in microseconds: the same clock for every process of a machine.
+        monotonic_us: u64,
+    },
+    /// One request came to its end.
+    Sample(Sample),
+    /// No more samples follow.
+    Done {
+        /// How many requests were sent.
+        sent: u64,
+    },
+}
+
+/// One request and its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Sample {
+    /// When the request was due, in microseconds since the start.
+    pub at_us: u64,
+    /// From due to the end, in microseconds.
+    pub took_us: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// A complete answer with status 200.
+    Answered {
+        /// Who answered ([`BACKEND_HEADER`]), empty when the server does not say.
+        backend: String,
+        /// The client address that the server saw ([`CLIENT_HEADER`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seen_as: Option<SocketAddr>,
+        /// The local address of the connection.
+        local: SocketAddr,
+    },
+    /// `ECONNREFUSED`: RST, or ICMP port unreachable (REJECT).
+    Refused,
+    /// The established connection was reset or ended early.
+    Reset,
+    /// No answer in time.
+    TimedOut,
+    /// `ENETUNREACH`, `EHOSTUNREACH` and the like.
+    Unreachable {
+        /// The system's words.
+        error: String,
+    },
+    /// An answer that is not one: another status, or not HTTP.
+    Wrong {
+        /// What came.
+        what: String,
+    },
+}
+
+impl Outcome {
+    /// Whether the request was answered.
+    pub fn is_answered(&self) -> bool {
+        matches!(self, Self::Answered { .. })
+    }
+
+    /// One word for tables.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Answered { .. } => "answered",
+            Self::Refused => "refused",
+            Self::Reset => "reset",
+            Self::TimedOut => "timed out",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Wrong { .. } => "wrong answer",
+        }
+    }
+}
