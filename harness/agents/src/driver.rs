@@ -1,0 +1,85 @@
+//! Runs a core live: watches the API, keeps the time, starts the commands and prints the log.
+//!
+//! A core runs on one thread, in the network namespace of its node: whoever calls [`drive`] has put
+//! the thread there, so that watches and commands leave from the node as the real agent's would.
+
+pub mod feed;
+pub mod header;
+
+use std::{fmt, rc::Rc, time::Instant};
+
+use futures::{
+    FutureExt, StreamExt,
+    future::LocalBoxFuture,
+    stream::{FuturesUnordered, LocalBoxStream},
+};
+use tokio::time::sleep_until;
+
+use crate::step::{Command, LogLine, Output, Reply, RequestId, Stepper, Wanted};
+
+/// Runs the commands of one agent on its node.
+pub trait Exec: fmt::Debug {
+    /// Runs a command to its end. What cannot be started is an [`Output`] with exit code 127.
+    fn run(&self, command: Command) -> LocalBoxFuture<'static, Output>;
+}
+
+/// Takes an agent's log entries, header and all.
+pub trait LogSink {
+    /// Takes one entry, which may have several lines.
+    fn entry(&mut self, line: LogLine);
+}
+
+impl<F: FnMut(LogLine)> LogSink for F {
+    fn entry(&mut self, line: LogLine) {
+        self(line);
+    }
+}
+
+/// Runs one life of a core until it exits and returns the reason. Events that arrive while commands
+/// run are handed over at once: whether to wait is the core's to decide, as in the real program.
+pub async fn drive<E>(
+    mut stepper: Stepper<E>,
+    mut events: LocalBoxStream<'static, E>,
+    exec: Rc<dyn Exec>,
+    log: &mut dyn LogSink,
+) -> String {
+    let start = Instant::now();
+    let mut running = FuturesUnordered::new();
+    let mut reply = Reply::Tick;
+    loop {
+        let wanted = stepper.step(start.elapsed(), reply);
+        let Wanted {
+            run,
+            logs,
+            wake_at,
+            exited,
+        } = wanted;
+        logs.into_iter().for_each(|line| log.entry(line));
+        if let Some(reason) = exited {
+            return reason;
+        }
+        for (id, command) in run {
+            running.push(exec.run(command).map(move |output| (id, output)));
+        }
+        reply = next_reply(&mut running, &mut events, wake_at.map(|at| start + at)).await;
+    }
+}
+
+async fn next_reply<E>(
+    running: &mut FuturesUnordered<impl Future<Output = (RequestId, Output)>>,
+    events: &mut LocalBoxStream<'static, E>,
+    wake_at: Option<Instant>,
+) -> Reply<E> {
+    let wake = async {
+        match wake_at {
+            Some(at) => sleep_until(at.into()).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        Some((id, output)) = running.next() => Reply::Ran(id, output),
+        Some(event) = events.next() => Reply::Event(event),
+        () = wake => Reply::Tick,
+    }
+}
