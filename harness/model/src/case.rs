@@ -69,6 +69,8 @@ pub enum Expect {
 pub struct ClusterSpec {
     /// How many nodes: `n1` … `nN`.
     pub nodes: u16,
+    /// Which iptables the nodes have; also kube-proxy's and Felix's.
+    pub iptables: IptablesVariant,
     /// kube-proxy, unless `none`.
     pub kube_proxy: Option<KubeProxySpec>,
     /// Calico, unless `none`.

@@ -4,3 +4,4 @@
 pub mod case;
 pub mod event;
 pub mod names;
+pub mod verdict;
