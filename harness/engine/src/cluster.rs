@@ -43,7 +43,7 @@ pub trait Cluster: Send + Sync {
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> BoxStream<'static, String>;
 
     /// Takes everything down. Every error, not the first.
-    async fn raze(self: Box<Self>) -> Result<(), Leftovers>;
+    async fn raze(&self) -> Result<(), Leftovers>;
 }
 
 /// Where a command runs.

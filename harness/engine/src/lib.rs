@@ -3,3 +3,10 @@
 
 pub mod cluster;
 pub mod log;
+mod manifests;
+mod observe;
+mod ready;
+pub mod run;
+pub mod timeline;
+mod traffic;
+mod wait;

@@ -1,0 +1,63 @@
+//! Applying manifests: the same for every backend, through the API and nothing else.
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+};
+use serde_json::Value;
+
+use crate::run::Trouble;
+
+/// Creates the objects in order; one that is there already is merged over.
+pub(crate) async fn apply(client: &Client, manifests: &[Value]) -> Result<(), Trouble> {
+    for manifest in manifests {
+        let object: DynamicObject = serde_json::from_value(manifest.clone())
+            .map_err(|error| Trouble::new("read a manifest", error))?;
+        let what = format!(
+            "apply {} {}",
+            object
+                .types
+                .as_ref()
+                .map_or("object", |types| types.kind.as_str()),
+            object.name_any()
+        );
+        apply_one(client, object)
+            .await
+            .map_err(|error| Trouble::new(what, error))?;
+    }
+    Ok(())
+}
+
+async fn apply_one(client: &Client, object: DynamicObject) -> Result<(), kube::Error> {
+    let types = object.types.clone().unwrap_or_default();
+    let kind = GroupVersionKind::try_from(&types)
+        .unwrap_or_else(|_invalid| GroupVersionKind::gvk("", &types.api_version, &types.kind));
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = if CLUSTER_SCOPED.contains(&kind.kind.as_str()) {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        let namespace = object.namespace().unwrap_or_else(|| "default".to_owned());
+        Api::namespaced_with(client.clone(), &namespace, &resource)
+    };
+    match api.create(&PostParams::default(), &object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let patch = Patch::Merge(&object);
+            api.patch(&object.name_any(), &PatchParams::default(), &patch)
+                .await
+                .map(drop)
+        }
+        other => other.map(drop),
+    }
+}
+
+/// The kinds of scenarios that live outside namespaces.
+const CLUSTER_SCOPED: [&str; 8] = [
+    "Namespace",
+    "Node",
+    "FelixConfiguration",
+    "IPPool",
+    "GlobalNetworkPolicy",
+    "CustomResourceDefinition",
+    "ClusterRole",
+    "ClusterRoleBinding",
+];

@@ -1,0 +1,274 @@
+//! The run of one case: raise, apply, wait, drive traffic through the timeline, raze. Whatever
+//! happens, the history says so and the cluster is razed.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use chainbreak_model::{
+    case::Case,
+    event::{LogEntry, Phase, What},
+    names::{AgentName, NodeName},
+};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{io::AsyncReadExt, sync::watch, time::Instant};
+
+use crate::{
+    cluster::{Backend, Cluster, Command, Place},
+    log::EventLog,
+    manifests, observe, ready, timeline,
+    traffic::Flow,
+};
+
+/// How long the cluster may take from nothing to ready.
+const RAISE: Duration = Duration::from_secs(60);
+
+/// The world failed, not the product.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {doing}: {why}")]
+pub struct Trouble {
+    doing: String,
+    why: String,
+}
+
+impl Trouble {
+    pub(crate) fn new(doing: impl Into<String>, why: impl fmt::Display) -> Self {
+        Self {
+            doing: doing.into(),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// What is kept of a case beside its history.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Artifact {
+    /// A file name, unique in the case.
+    pub name: String,
+    /// The file's text.
+    pub text: String,
+}
+
+/// What becomes of the cluster after the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// It is razed.
+    Raze,
+    /// It is kept until `stop` turns true, then razed.
+    Keep,
+}
+
+/// Runs one case to its end. `stop` turning true ends it early: the history says so.
+pub async fn run(
+    backend: &dyn Backend,
+    case: &Case,
+    log: &EventLog,
+    stop: watch::Receiver<bool>,
+    after: After,
+) -> Vec<Artifact> {
+    log.append(What::Phase(Phase::Raising));
+    let deadline = Instant::now() + RAISE;
+    let artifacts = match raise(backend, case, log, deadline).await {
+        Ok(cluster) => on_cluster(&cluster, case, log, deadline, stop, after).await,
+        Err(trouble) => {
+            log.append(What::Trouble {
+                text: trouble.to_string(),
+            });
+            Vec::new()
+        }
+    };
+    log.append(What::Phase(Phase::Razed));
+    artifacts
+}
+
+async fn raise(
+    backend: &dyn Backend,
+    case: &Case,
+    log: &EventLog,
+    deadline: Instant,
+) -> Result<Arc<dyn Cluster>, Trouble> {
+    match tokio::time::timeout_at(deadline, backend.raise(case, log)).await {
+        Ok(raised) => raised
+            .map(Arc::from)
+            .map_err(|error| Trouble::new(error.what, error.source)),
+        Err(_elapsed) => {
+            let why = format!("it took more than {} s", RAISE.as_secs());
+            Err(Trouble::new("raise the cluster", why))
+        }
+    }
+}
+
+async fn on_cluster(
+    cluster: &Arc<dyn Cluster>,
+    case: &Case,
+    log: &EventLog,
+    deadline: Instant,
+    stop: watch::Receiver<bool>,
+    after: After,
+) -> Vec<Artifact> {
+    let ended = tokio::select! {
+        ended = exercise(cluster, case, log, deadline) => ended,
+        () = stopped(stop.clone()) => Err(Trouble::new("finish", "the run was interrupted")),
+    };
+    if let Err(trouble) = ended {
+        log.append(What::Trouble {
+            text: trouble.to_string(),
+        });
+    }
+    let artifacts = rules(cluster.as_ref()).await;
+    if after == After::Keep {
+        log.append(What::Step {
+            text: "the world is kept".to_owned(),
+        });
+        stopped(stop).await;
+    }
+    if let Err(leftovers) = cluster.raze().await {
+        log.append(What::Trouble {
+            text: leftovers.to_string(),
+        });
+    }
+    artifacts
+}
+
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    // A sender that is gone can no longer stop anything.
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending().await;
+    }
+}
+
+async fn exercise(
+    cluster: &Arc<dyn Cluster>,
+    case: &Case,
+    log: &EventLog,
+    deadline: Instant,
+) -> Result<(), Trouble> {
+    let mut background = follow(cluster, case, log);
+    let foreground = async {
+        manifests::apply(&cluster.api(), &case.manifests).await?;
+        ready::wait(cluster.as_ref(), case, deadline).await?;
+        let mut flows = Vec::new();
+        for (name, traffic) in &case.traffic {
+            flows.push(Flow::start(cluster.as_ref(), name, traffic, log).await?);
+        }
+        log.append(What::Phase(Phase::Ready));
+        log.append(What::Phase(Phase::Judging));
+        timeline::play(&cluster.api(), &case.timeline, log).await?;
+        log.append(What::Phase(Phase::Judged));
+        for flow in flows {
+            flow.stop().await?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ended = foreground => ended,
+        Some(trouble) = background.next() => Err(trouble),
+    }
+}
+
+/// What runs beside the timeline: the agents' logs and the observed rules. An item is a failure.
+fn follow(
+    cluster: &Arc<dyn Cluster>,
+    case: &Case,
+    log: &EventLog,
+) -> FuturesUnordered<BoxFuture<'static, Trouble>> {
+    let background = FuturesUnordered::new();
+    let queries = observe::queries(case);
+    for node in nodes(cluster.as_ref()) {
+        if !queries.is_empty() {
+            let observing = observe::node(
+                Arc::clone(cluster),
+                node.clone(),
+                queries.clone(),
+                log.clone(),
+            );
+            background.push(observing.boxed());
+        }
+        for agent in agents(case) {
+            background.push(follow_log(cluster.as_ref(), agent, &node, log).boxed());
+        }
+    }
+    background
+}
+
+fn nodes(cluster: &dyn Cluster) -> Vec<NodeName> {
+    let node = |(place, _)| match place {
+        Place::Node(name) => Some(name),
+        Place::Pod { .. } | Place::Host(_) => None,
+    };
+    cluster.places().into_iter().filter_map(node).collect()
+}
+
+/// The agents that the case's cluster has.
+pub fn agents(case: &Case) -> Vec<AgentName> {
+    let kube_proxy = case
+        .cluster
+        .kube_proxy
+        .as_ref()
+        .map(|_| AgentName::KubeProxy);
+    let felix = case.cluster.calico.as_ref().map(|_| AgentName::Felix);
+    kube_proxy.into_iter().chain(felix).collect()
+}
+
+fn follow_log(
+    cluster: &dyn Cluster,
+    agent: AgentName,
+    node: &NodeName,
+    log: &EventLog,
+) -> impl Future<Output = Trouble> + Send + use<> {
+    let mut entries = cluster.agent_logs(agent, node);
+    let (node, log) = (node.clone(), log.clone());
+    async move {
+        while let Some(text) = entries.next().await {
+            log.append(What::Log(LogEntry {
+                agent,
+                node: node.clone(),
+                text,
+            }));
+        }
+        Trouble::new(format!("follow the log of {agent} on {node}"), "it ended")
+    }
+}
+
+/// The rules of every node, best effort: what cannot be had is left out.
+async fn rules(cluster: &dyn Cluster) -> Vec<Artifact> {
+    let mut artifacts = Vec::new();
+    for node in nodes(cluster) {
+        let save = Command::Argv(vec!["iptables-save".to_owned(), "-c".to_owned()]);
+        if let Ok(text) = output(cluster, &Place::Node(node.clone()), &save).await {
+            artifacts.push(Artifact {
+                name: format!("{node}.iptables-save"),
+                text,
+            });
+        }
+    }
+    artifacts
+}
+
+/// Runs a command to its end and returns its standard output.
+pub(crate) async fn output(
+    cluster: &dyn Cluster,
+    place: &Place,
+    command: &Command,
+) -> Result<String, Trouble> {
+    let trouble = |why: &dyn fmt::Display| Trouble::new(format!("run {command:?} in {place}"), why);
+    let mut process = cluster
+        .exec(place, command)
+        .await
+        .map_err(|error| trouble(&error))?;
+    drop(process.stdin.take());
+    let (mut out, mut err) = (String::new(), String::new());
+    let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+    let (Some(mut stdout), Some(mut stderr)) = (stdout, stderr) else {
+        return Err(trouble(&"its output is not piped"));
+    };
+    let read = tokio::try_join!(
+        stdout.read_to_string(&mut out),
+        stderr.read_to_string(&mut err)
+    );
+    read.map_err(|error| trouble(&error))?;
+    let status = process.wait().await.map_err(|error| trouble(&error))?;
+    if status.success() {
+        Ok(out)
+    } else {
+        Err(trouble(&format!("{status}: {}", err.trim())))
+    }
+}
