@@ -131,7 +131,7 @@ async fn on_cluster(
 async fn stopped(mut stop: watch::Receiver<bool>) {
     // A sender that is gone can no longer stop anything.
     if stop.wait_for(|stop| *stop).await.is_err() {
-        std::future::pending().await;
+        std::future::pending::<()>().await;
     }
 }
 
