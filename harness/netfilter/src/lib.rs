@@ -1,1 +1,32 @@
-//! Placeholder.
+//! iptables as text: what `iptables-save` prints, what `iptables-restore` and `iptables` are told, and
+//! what such a command changes. Pure: nothing here runs a program or reads a clock.
+//!
+//! - [`Ruleset`] is a parsed `iptables-save`; [`Ruleset::count`] and [`Ruleset::drops`] ask it.
+//! - [`changes`] names what a command was told to change; [`committed`] what it did change, given how it ended.
+//! - [`apply`] predicts the ruleset after a command, [`diff`] says what lies between two rulesets.
+//! - [`Owner`] tells whose a chain or a rule is.
+//! - [`conntrack`] reads the listings of `conntrack`.
+
+mod apply;
+mod change;
+mod command;
+pub mod conntrack;
+mod diff;
+mod error;
+mod normal;
+mod owner;
+mod restore;
+mod rule;
+mod save;
+mod words;
+
+pub use apply::{Refusal, apply};
+pub use change::{Change, ChangeKind, changes, committed};
+pub use command::{Command, Family, Invocation};
+pub use diff::{Order, diff};
+pub use error::NetfilterError;
+pub use owner::Owner;
+pub use restore::{Section, sections};
+pub use rule::{Counters, Rule};
+pub use save::{Chain, DropSite, Ruleset, Table};
+pub use words::{join, quote, words};

@@ -1,0 +1,163 @@
+//! Listings of `conntrack`: statistics (`-S`) and entries (`-L`).
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use serde::{Deserialize, Serialize};
+
+/// Sums what `conntrack -S` prints for each CPU: `drop`, `early_drop`, `insert_failed`, `invalid`, ….
+/// Words without a number are passed over.
+pub fn statistics(listing: &str) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for word in listing.split_ascii_whitespace() {
+        if let Some((name, value)) = word.split_once('=')
+            && name != "cpu"
+            && let Ok(value) = value.parse::<u64>()
+        {
+            *sums.entry(name.to_owned()).or_default() += value;
+        }
+    }
+    sums
+}
+
+/// One direction of a connection. ICMP has no ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Tuple {
+    /// From.
+    pub src: IpAddr,
+    /// To.
+    pub dst: IpAddr,
+    /// From which port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sport: Option<u16>,
+    /// To which port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dport: Option<u16>,
+}
+
+/// One entry of the connection table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Flow {
+    /// `tcp`, `udp`, `icmp`.
+    pub protocol: String,
+    /// Seconds until it goes; an offloaded entry shows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+    /// `ESTABLISHED`, `TIME_WAIT`; UDP has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// As the first packet came.
+    pub original: Tuple,
+    /// As answers come: differs from the mirrored original where addresses were translated.
+    pub reply: Tuple,
+    /// No answer was seen.
+    pub unreplied: bool,
+    /// Kept when the table is full.
+    pub assured: bool,
+    /// The connection's mark.
+    pub mark: u32,
+}
+
+impl Flow {
+    /// Reads one line of `conntrack -L`, with or without `-o extended`; none when it is not an entry.
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace().peekable();
+        if words
+            .next_if(|word| matches!(*word, "ipv4" | "ipv6"))
+            .is_some()
+        {
+            words.next();
+        }
+        let protocol = words.next()?.to_owned();
+        // The protocol's number.
+        words.next()?.parse::<u8>().ok()?;
+        let timeout = words.next_if(|word| word.parse::<u64>().is_ok());
+        let plain = |word: &&str| !word.contains('=') && !word.starts_with('[');
+        let state = words.next_if(plain).map(str::to_owned);
+        let rest: Vec<&str> = words.collect();
+        let values = |name: &str| -> Vec<&str> {
+            let pairs = rest.iter().filter_map(|word| word.split_once('='));
+            pairs
+                .filter(|(key, _)| *key == name)
+                .map(|(_, value)| value)
+                .collect()
+        };
+        let tuple = |direction: usize| {
+            let port = |name| values(name).get(direction)?.parse().ok();
+            Some(Tuple {
+                src: values("src").get(direction)?.parse().ok()?,
+                dst: values("dst").get(direction)?.parse().ok()?,
+                sport: port("sport"),
+                dport: port("dport"),
+            })
+        };
+        Some(Self {
+            protocol,
+            timeout: timeout.and_then(|text| text.parse().ok()),
+            state,
+            original: tuple(0)?,
+            reply: tuple(1)?,
+            unreplied: rest.contains(&"[UNREPLIED]"),
+            assured: rest.contains(&"[ASSURED]"),
+            mark: values("mark")
+                .first()
+                .and_then(|mark| mark.parse().ok())
+                .unwrap_or(0),
+        })
+    }
+
+    /// Where packets of the original direction really go.
+    pub fn backend(&self) -> (IpAddr, Option<u16>) {
+        (self.reply.src, self.reply.sport)
+    }
+}
+
+/// Reads a whole `conntrack -L`; lines that are no entries are passed over.
+pub fn flows(listing: &str) -> impl Iterator<Item = Flow> {
+    listing.lines().filter_map(Flow::parse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_summed_over_cpus() {
+        let listing =
+            "cpu=0   \tfound=1 invalid=2 insert=0 drop=3 \ncpu=1   \tfound=4 invalid=5 drop=0 \n";
+        let sums = statistics(listing);
+        assert_eq!((sums["found"], sums["invalid"], sums["drop"]), (5, 7, 3));
+        assert!(!sums.contains_key("cpu"));
+    }
+
+    #[test]
+    fn a_translated_tcp_entry_names_its_backend() {
+        let line = "ipv4     2 tcp      6 431999 ESTABLISHED src=10.20.1.2 dst=10.96.10.10 sport=40000 \
+            dport=80 src=10.20.10.127 dst=10.20.1.2 sport=8080 dport=40000 [ASSURED] mark=4 use=1";
+        let flow = Flow::parse(line).unwrap();
+        assert_eq!(flow.state.as_deref(), Some("ESTABLISHED"));
+        assert_eq!(
+            (flow.timeout, flow.mark, flow.assured, flow.unreplied),
+            (Some(431_999), 4, true, false)
+        );
+        assert_eq!(flow.original.dport, Some(80));
+        assert_eq!(
+            flow.backend(),
+            ("10.20.10.127".parse().unwrap(), Some(8080))
+        );
+    }
+
+    #[test]
+    fn entries_without_state_or_ports_are_read() {
+        let udp = "udp      17 29 src=10.0.0.1 dst=10.0.0.2 sport=5 dport=53 [UNREPLIED] src=10.0.0.2 dst=10.0.0.1 sport=53 dport=5 mark=0 use=1";
+        let icmp = "icmp     1 29 src=10.0.0.1 dst=10.0.0.2 type=8 code=0 id=7 src=10.0.0.2 dst=10.0.0.1 type=0 code=0 id=7 mark=0 use=1";
+        let read: Vec<Flow> = flows(&format!(
+            "{udp}\n{icmp}\nconntrack v1.4.7: 2 flow entries have been shown.\n"
+        ))
+        .collect();
+        assert_eq!(read.len(), 2);
+        assert!(read[0].unreplied && read[0].state.is_none());
+        assert_eq!(read[1].original.sport, None);
+    }
+}

@@ -1,0 +1,52 @@
+//! What can be wrong with a text.
+
+/// A text that iptables would not have written, or would not take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NetfilterError {
+    /// A line that is none of the known forms.
+    #[error("line {line} is not understood: {text:?}")]
+    Line {
+        /// Which line, from 1.
+        line: usize,
+        /// The line.
+        text: String,
+    },
+    /// A rule or chain line outside of any table.
+    #[error("line {line} stands before any table: {text:?}")]
+    NoTable {
+        /// Which line, from 1.
+        line: usize,
+        /// The line.
+        text: String,
+    },
+    /// A rule of a chain that the table did not declare.
+    #[error("line {line} adds a rule to {chain}, which table {table} does not declare")]
+    NoChain {
+        /// Which line, from 1.
+        line: usize,
+        /// The table.
+        table: String,
+        /// The chain.
+        chain: String,
+    },
+    /// A quoted word without its end.
+    #[error("line {line} opens a quote and does not close it: {text:?}")]
+    OpenQuote {
+        /// Which line, from 1.
+        line: usize,
+        /// The line.
+        text: String,
+    },
+    /// iptables-nft met a table it cannot show (and exits 0).
+    #[error("table {table} is incompatible with iptables, use the nft tool")]
+    Incompatible {
+        /// The table.
+        table: String,
+    },
+    /// An argument list that is not an iptables command.
+    #[error("not an iptables command: {text}")]
+    Argv {
+        /// The arguments.
+        text: String,
+    },
+}

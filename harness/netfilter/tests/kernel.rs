@@ -1,0 +1,115 @@
+//! The model of a restore against the real one, in a network namespace of its own: as root, or as an
+//! ordinary user in a user namespace.
+
+use std::{
+    os::unix::fs::MetadataExt,
+    process::{Command, Output},
+};
+
+use chainbreak_netfilter::{Family, Order, Ruleset, apply, committed, diff};
+
+const FULL: &str = include_str!("data/full-sync.restore");
+const PARTIAL: &str = include_str!("data/partial-sync.restore");
+/// Removes what a partial sync relies on, as a third party does.
+const SABOTAGE: &str = "*nat\n:KUBE-SVC-IU46S4VZFN77LK6S - -\n:KUBE-SERVICES - -\n\
+    -D PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n\
+    --delete-chain KUBE-SVC-IU46S4VZFN77LK6S\nCOMMIT\n";
+const RESTORE: [&str; 2] = ["iptables-restore", "--noflush"];
+const JUMP: [&str; 11] = [
+    "iptables",
+    "-t",
+    "nat",
+    "-I",
+    "PREROUTING",
+    "-m",
+    "comment",
+    "--comment",
+    "kubernetes service portals",
+    "-j",
+    "KUBE-SERVICES",
+];
+
+/// Runs a shell script in a fresh network namespace, with `$B` the front end.
+fn in_namespace(front_end: &str, script: &str) -> Output {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    let namespaces = if root { "-n" } else { "-Urn" };
+    let mut command = Command::new("unshare");
+    command
+        .args([namespaces, "sh", "-c", script])
+        .env("B", front_end);
+    command
+        .env("FULL", FULL)
+        .env("PARTIAL", PARTIAL)
+        .env("SABOTAGE", SABOTAGE);
+    // A lock file that an ordinary user may write; nobody else is in this namespace.
+    command.env(
+        "XTABLES_LOCKFILE",
+        std::env::temp_dir().join("chainbreak-netfilter-test.lock"),
+    );
+    command.output().expect("unshare (package util-linux) runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_model_makes_of_a_full_sync_what_the_kernel_makes_of_it() {
+    for front_end in ["legacy", "nft"] {
+        let output = in_namespace(
+            front_end,
+            "set -e; printf '%s' \"$FULL\" | iptables-$B-restore --noflush
+             iptables-$B -t nat -I PREROUTING -m comment --comment 'kubernetes service portals' -j KUBE-SERVICES
+             iptables-$B-save",
+        );
+        assert!(
+            output.status.success(),
+            "{front_end}: {}",
+            text(&output.stderr)
+        );
+        let real = Ruleset::parse(&text(&output.stdout)).unwrap();
+        let mut model = Ruleset::default();
+        apply(&mut model, &RESTORE, FULL).unwrap();
+        apply(&mut model, &JUMP, "").unwrap();
+        let difference = diff(Family::V4, &model, &real, Order::Kept);
+        assert!(difference.is_empty(), "{front_end}: {difference:#?}");
+        assert_eq!(real.count("nat", "PREROUTING", Some("KUBE-SERVICES")), 1);
+    }
+}
+
+#[test]
+fn a_partial_sync_after_sabotage_fails_in_the_model_as_in_the_kernel() {
+    for front_end in ["legacy", "nft"] {
+        let output = in_namespace(
+            front_end,
+            "set -e; printf '%s' \"$FULL\" | iptables-$B-restore --noflush
+             iptables-$B -t nat -I PREROUTING -m comment --comment 'kubernetes service portals' -j KUBE-SERVICES
+             printf '%s' \"$SABOTAGE\" | iptables-$B-restore --noflush
+             iptables-$B -t filter -F KUBE-FORWARD
+             set +e; printf '%s' \"$PARTIAL\" | iptables-$B-restore --noflush; code=$?
+             iptables-$B-save; exit $code",
+        );
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{front_end}: {stderr}");
+        let real = Ruleset::parse(&stdout).unwrap();
+        let mut model = Ruleset::default();
+        apply(&mut model, &RESTORE, FULL).unwrap();
+        apply(&mut model, &JUMP, "").unwrap();
+        apply(&mut model, &RESTORE, SABOTAGE).unwrap();
+        apply(&mut model, &["iptables", "-F", "KUBE-FORWARD"], "").unwrap();
+        let refusal = apply(&mut model, &RESTORE, PARTIAL)
+            .unwrap_err()
+            .to_string();
+        assert!(refusal.contains("KUBE-SVC-IU46S4VZFN77LK6S"), "{refusal}");
+        let difference = diff(Family::V4, &model, &real, Order::Kept);
+        assert!(difference.is_empty(), "{front_end}: {difference:#?}");
+        // The filter part was committed before nat failed, and the words on stderr say so.
+        let kept = committed(&RESTORE, PARTIAL, 2, &stderr).unwrap();
+        assert!(!kept.is_empty() && kept.iter().all(|change| change.table == "filter"));
+        assert_eq!(
+            real.chain("filter", "KUBE-FORWARD")
+                .map(|chain| chain.rules.len()),
+            Some(3)
+        );
+    }
+}
