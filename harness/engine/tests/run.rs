@@ -1,0 +1,188 @@
+//! The run loop against a scripted backend: whatever happens, the history says so and the cluster is
+//! razed.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use chainbreak_engine::{
+    cluster::{Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError},
+    log::EventLog,
+    run::{After, run},
+};
+use chainbreak_model::{
+    case::{Capabilities, Case, ClusterSpec, Expect},
+    event::{Event, Phase, What},
+    names::{AgentName, NodeName},
+};
+use futures::{StreamExt, stream::BoxStream};
+use tokio::sync::{mpsc, watch};
+
+/// What the scripted backend does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Script {
+    CannotRaise,
+    /// The API never answers: the run waits.
+    Silent,
+    /// As silent, and something cannot be taken down.
+    LeavesThings,
+}
+
+struct Fake {
+    script: Script,
+    razed: Arc<AtomicUsize>,
+}
+
+struct FakeCluster {
+    script: Script,
+    razed: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Backend for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    async fn survey(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    async fn raise(&self, _: &Case, _: &EventLog) -> Result<Box<dyn Cluster>, RaiseError> {
+        if self.script == Script::CannotRaise {
+            let what = "make a namespace".to_owned();
+            return Err(RaiseError {
+                what,
+                source: "no more room".into(),
+            });
+        }
+        Ok(Box::new(FakeCluster {
+            script: self.script,
+            razed: Arc::clone(&self.razed),
+        }))
+    }
+}
+
+#[async_trait]
+impl Cluster for FakeCluster {
+    fn api(&self) -> kube::Client {
+        // Nothing listens on this port of the loopback.
+        let config = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));
+        kube::Client::try_from(config).expect("a client")
+    }
+
+    fn places(&self) -> Vec<(Place, IpAddr)> {
+        Vec::new()
+    }
+
+    async fn exec(&self, _: &Place, _: &Command) -> Result<Process, ExecError> {
+        unreachable!("a cluster without places runs nothing")
+    }
+
+    fn agent_logs(&self, _: AgentName, _: &NodeName) -> BoxStream<'static, String> {
+        futures::stream::pending().boxed()
+    }
+
+    async fn raze(&self) -> Result<(), Leftovers> {
+        self.razed.fetch_add(1, Ordering::SeqCst);
+        match self.script {
+            Script::LeavesThings => Err(Leftovers(vec!["veth1".into(), "veth2".into()])),
+            Script::CannotRaise | Script::Silent => Ok(()),
+        }
+    }
+}
+
+fn case() -> Case {
+    Case {
+        scenario: "scenario".into(),
+        variant: "variant".into(),
+        cell: Default::default(),
+        about: String::new(),
+        incident: Vec::new(),
+        file: "scenario.yaml".into(),
+        cluster: ClusterSpec {
+            nodes: 1,
+            iptables: chainbreak_model::case::IptablesVariant::Legacy,
+            kube_proxy: None,
+            calico: None,
+            felix: Default::default(),
+            hosts: Vec::new(),
+        },
+        manifests: Vec::new(),
+        traffic: Default::default(),
+        timeline: Vec::new(),
+        promises: Default::default(),
+        expect: Expect::Healthy,
+        seed: 1,
+    }
+}
+
+/// Runs the case, stopped at once, and returns the history and how often the cluster was razed.
+async fn stopped_run(script: Script) -> (Vec<Event>, usize) {
+    let razed = Arc::new(AtomicUsize::new(0));
+    let fake = Fake {
+        script,
+        razed: Arc::clone(&razed),
+    };
+    let (log, mut events) = EventLog::new();
+    let (_stop, stopped) = watch::channel(true);
+    run(&fake, &case(), &log, stopped, After::Raze).await;
+    drop(log);
+    (drain(&mut events), razed.load(Ordering::SeqCst))
+}
+
+fn drain(events: &mut mpsc::UnboundedReceiver<Event>) -> Vec<Event> {
+    std::iter::from_fn(|| events.try_recv().ok()).collect()
+}
+
+fn troubles(events: &[Event]) -> Vec<&str> {
+    let mut troubles = Vec::new();
+    for event in events {
+        if let What::Trouble { text } = &event.what {
+            troubles.push(text.as_str());
+        }
+    }
+    troubles
+}
+
+#[tokio::test]
+async fn a_cluster_that_cannot_be_raised_is_trouble_and_the_history_still_ends() {
+    let (events, razed) = stopped_run(Script::CannotRaise).await;
+    assert_eq!(
+        troubles(&events),
+        ["could not make a namespace: no more room"]
+    );
+    assert_eq!(
+        events.last().map(|event| &event.what),
+        Some(&What::Phase(Phase::Razed))
+    );
+    assert_eq!(razed, 0, "nothing was raised");
+}
+
+#[tokio::test]
+async fn an_interrupted_run_says_so_and_razes_its_cluster() {
+    let (events, razed) = stopped_run(Script::Silent).await;
+    assert_eq!(
+        troubles(&events),
+        ["could not finish: the run was interrupted"]
+    );
+    assert_eq!(
+        events.last().map(|event| &event.what),
+        Some(&What::Phase(Phase::Razed))
+    );
+    assert_eq!(razed, 1);
+}
+
+#[tokio::test]
+async fn everything_left_behind_is_named() {
+    let (events, _) = stopped_run(Script::LeavesThings).await;
+    assert!(
+        troubles(&events).contains(&"left behind: veth1; veth2"),
+        "{events:?}"
+    );
+}
