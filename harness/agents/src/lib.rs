@@ -2,4 +2,5 @@
 //! driver that runs one against a Kubernetes API.
 
 pub mod driver;
+pub mod kube_proxy;
 pub mod step;

@@ -1,0 +1,117 @@
+//! A sans-IO model of kube-proxy in iptables mode.
+//!
+//! It follows the sources of `pkg/proxy` and `pkg/proxy/iptables` of the modelled release (see
+//! [`Version`]): what is written, in which order, when, and what is said about it. Three parts run:
+//! the sync loop ([`sync`]) paced by the bounded frequency runner ([`runner`]), and the monitor that
+//! watches the canary chain ([`monitor`]). Both reach netfilter only through [`iptables`].
+//!
+//! Left out, and to be remembered when a model stands in for the real thing: nfacct counters (the
+//! rules are those of a kube-proxy whose kernel has none), `--nodeport-addresses`, the listening
+//! sockets that 1.20 opens for node ports, the lock file that kube-proxy itself takes for iptables
+//! older than 1.6.2, and the servers for health checks and metrics.
+
+mod config;
+mod conntrack;
+mod early;
+mod input;
+mod iptables;
+mod jumps;
+mod logs;
+mod modern;
+mod monitor;
+mod names;
+mod ports;
+mod profile;
+mod rules;
+mod runner;
+mod shared;
+mod slices;
+mod sync;
+mod topology;
+mod tracker;
+
+use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll};
+
+use k8s_openapi::api::{
+    core::v1::{Node, Service},
+    discovery::v1::EndpointSlice,
+};
+
+pub use self::{
+    config::{Config, Family},
+    profile::{Profile, Version, VersionError},
+};
+use self::{iptables::Iptables, shared::Shared};
+use crate::step::Io;
+
+/// What the API tells kube-proxy.
+///
+/// Headless services and those with the label `service.kubernetes.io/service-proxy-name` are the
+/// driver's to leave out with the label selector of the real thing.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A service was added or changed.
+    Service(Box<Service>),
+    /// A service is gone.
+    ServiceGone {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// All services there were at the start have been told.
+    ServicesSynced,
+    /// An endpoint slice was added or changed.
+    Slice(Box<EndpointSlice>),
+    /// An endpoint slice is gone.
+    SliceGone {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// All endpoint slices there were at the start have been told.
+    SlicesSynced,
+    /// The node that kube-proxy runs on was added or changed.
+    Node(Box<Node>),
+    /// That node is gone.
+    NodeGone,
+}
+
+/// Runs kube-proxy. Returns the reason for which the process exits; it does so only when there is
+/// no iptables at all.
+pub async fn run(io: Io<Event>, config: Config) -> String {
+    let shared = Rc::new(Shared::default());
+    let iptables = match Iptables::probe(io.clone(), config.family, Rc::clone(&shared)).await {
+        Ok(iptables) => Rc::new(iptables),
+        Err(reason) => return reason,
+    };
+    let config = Rc::new(config);
+    let logs = logs::Logs::new(io.clone(), &config);
+    let mut monitor = pin!(monitor::watch(
+        io.clone(),
+        Rc::clone(&config),
+        Rc::clone(&iptables),
+        logs.clone(),
+        Rc::clone(&shared),
+    ));
+    let mut proxier =
+        pin!(sync::Proxier::new(io, config, iptables, logs, Rc::clone(&shared)).run());
+    // Each may free the other (a lock given back, a reload asked for or done), and nobody steps a
+    // core for that: poll both until neither moves the other any more.
+    poll_fn(|context| {
+        loop {
+            let before = shared.stirred();
+            match (
+                monitor.as_mut().poll(context),
+                proxier.as_mut().poll(context),
+            ) {
+                (Poll::Pending, Poll::Pending) if shared.stirred() == before => {
+                    return Poll::Pending;
+                }
+                (Poll::Pending, Poll::Pending) => {}
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,101 @@
+//! What kube-proxy is started with.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
+
+use ipnet::IpNet;
+
+use super::profile::Version;
+
+/// The settings of one kube-proxy. [`Config::new`] gives the defaults of the real one.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The release that is modelled.
+    pub version: Version,
+    /// `--hostname-override`: the node whose endpoints are local.
+    pub node_name: String,
+    /// The node's address, for source ranges that contain it. Taken from the Node while `None`.
+    pub node_ip: Option<IpAddr>,
+    /// `--cluster-cidr`; without it no traffic is known to be a pod's.
+    pub cluster_cidr: Option<IpNet>,
+    /// `--iptables-min-sync-period`.
+    pub min_sync_period: Duration,
+    /// `--iptables-sync-period`: the canary's period and the wait after a failed sync. Not a
+    /// resync period.
+    pub sync_period: Duration,
+    /// `--iptables-localhost-nodeports`.
+    pub localhost_node_ports: bool,
+    /// `--masquerade-all`.
+    pub masquerade_all: bool,
+    /// What `nf_conntrack_tcp_be_liberal` was when kube-proxy started: it is read once.
+    pub tcp_be_liberal: bool,
+    /// `-v`: lines of a higher level are not written.
+    pub verbosity: u8,
+    /// Orders what Go's maps leave to chance.
+    pub seed: u64,
+    /// Which family this proxier serves; a dual-stack kube-proxy runs two.
+    pub family: Family,
+}
+
+impl Config {
+    /// The defaults of kube-proxy for that release and node.
+    pub fn new(version: Version, node_name: impl Into<String>) -> Self {
+        Self {
+            version,
+            node_name: node_name.into(),
+            node_ip: None,
+            cluster_cidr: None,
+            min_sync_period: Duration::from_secs(1),
+            sync_period: Duration::from_secs(30),
+            localhost_node_ports: true,
+            masquerade_all: false,
+            tcp_be_liberal: false,
+            verbosity: 2,
+            seed: 0,
+            family: Family::Ipv4,
+        }
+    }
+}
+
+/// An IP family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// Whether the address is of this family.
+    pub fn has(self, ip: IpAddr) -> bool {
+        ip.is_ipv4() == (self == Self::Ipv4)
+    }
+
+    /// As the API and the logs write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+        }
+    }
+
+    /// The loopback network as rules name it.
+    pub(crate) fn loopback(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "127.0.0.0/8",
+            Self::Ipv6 => "::1/128",
+        }
+    }
+
+    /// The address that stands for "not known yet", which no source range contains by accident
+    /// but an all-embracing one (server.go falls back to the loopback address).
+    pub(crate) fn unknown_node(self) -> IpAddr {
+        match self {
+            Self::Ipv4 => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Self::Ipv6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The rule set of 1.20 (proxier.go, `syncProxyRules`).
+//!
+//! `KUBE-XLB-` stands for the local policy, `KUBE-FW-` before every load balancer's address, and
+//! what is not accepted is marked in nat (`KUBE-MARK-DROP`) for kubelet's filter rule to drop.
+//! Masquerading of what comes in stands in the common chains, next to the jumps.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use super::{
+    input::{Input, Lines},
+    names::PortName,
+    ports::ServicePort,
+    rules::{self, Scene},
+    slices::Endpoint,
+};
+
+const SERVICE_CHAINS: [&str; 4] = ["KUBE-SVC-", "KUBE-SEP-", "KUBE-FW-", "KUBE-XLB-"];
+
+/// Renders the restore input.
+pub(crate) fn render(scene: &Scene<'_>) -> Input {
+    let mut input = Input::default();
+    for chain in ["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-FORWARD"] {
+        input.filter_chains.chain(chain);
+    }
+    for chain in [
+        "KUBE-SERVICES",
+        "KUBE-NODEPORTS",
+        "KUBE-POSTROUTING",
+        "KUBE-MARK-MASQ",
+    ] {
+        input.nat_chains.chain(chain);
+    }
+    rules::masquerade(scene, &mut input.nat_rules);
+    let mut active = BTreeSet::new();
+    for &(name, port) in scene.ports {
+        Port::new(scene, name, port).write(&mut input, &mut active);
+    }
+    scene.remove_stale(&SERVICE_CHAINS, &active, &mut input);
+    rules::tail(scene, &mut input.nat_rules);
+    rules::forward(scene, &mut input.filter_rules);
+    for side in ["source", "destination"] {
+        input.filter_rules.add(format_args!(
+            "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack pod {side} rule\" \
+             -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
+        ));
+    }
+    input
+}
+
+/// One port of a service.
+struct Port<'a> {
+    scene: &'a Scene<'a>,
+    spec: &'a ServicePort,
+    name: String,
+    endpoints: Vec<&'a Endpoint>,
+    service_chain: String,
+    local_chain: String,
+    firewall_chain: String,
+}
+
+impl<'a> Port<'a> {
+    fn new(scene: &'a Scene<'a>, name: &PortName, spec: &'a ServicePort) -> Self {
+        let endpoints = scene.tracker.endpoints(name).iter();
+        let hash = &spec.hash;
+        Self {
+            scene,
+            spec,
+            name: name.to_string(),
+            endpoints: endpoints.filter(|it| it.is_ready()).collect(),
+            service_chain: format!("KUBE-SVC-{hash}"),
+            local_chain: format!("KUBE-XLB-{hash}"),
+            firewall_chain: format!("KUBE-FW-{hash}"),
+        }
+    }
+
+    fn write(&self, input: &mut Input, active: &mut BTreeSet<String>) {
+        let mut declare = |chain: &str, chains: &mut Lines| {
+            chains.chain(chain);
+            active.insert(chain.to_owned());
+        };
+        let has_endpoints = !self.endpoints.is_empty();
+        if has_endpoints {
+            declare(&self.service_chain, &mut input.nat_chains);
+        }
+        if self.spec.external_local {
+            declare(&self.local_chain, &mut input.nat_chains);
+        }
+        if has_endpoints {
+            if !self.spec.load_balancer_ips.is_empty() {
+                declare(&self.firewall_chain, &mut input.nat_chains);
+            }
+            for endpoint in &self.endpoints {
+                declare(&endpoint.chain, &mut input.nat_chains);
+            }
+            self.dispatch(&mut input.nat_rules);
+            self.balance(&mut input.nat_rules);
+            if self.spec.external_local {
+                self.local_policy(&mut input.nat_rules);
+            }
+        } else {
+            self.reject(&mut input.filter_rules);
+        }
+    }
+
+    fn reject(&self, filter: &mut Lines) {
+        let port = self.spec;
+        let (name, proto) = (&self.name, port.protocol);
+        let mut reject = |chain, to: &str, number| {
+            filter.add(format_args!(
+                "-A {chain} -m comment --comment \"{name} has no endpoints\"{to} \
+                 -m {proto} -p {proto}{number} -j REJECT"
+            ));
+        };
+        let dport = |ip| format!(" -d {} --dport {}", cidr(ip), port.port);
+        reject("KUBE-SERVICES", "", dport(port.cluster_ip));
+        for ip in port.external_ips.iter().chain(&port.load_balancer_ips) {
+            reject("KUBE-EXTERNAL-SERVICES", "", dport(*ip));
+        }
+        if port.node_port != 0 {
+            let number = format!(" --dport {}", port.node_port);
+            let local = " -m addrtype --dst-type LOCAL";
+            reject("KUBE-EXTERNAL-SERVICES", local, number);
+        }
+    }
+
+    fn dispatch(&self, nat: &mut Lines) {
+        self.cluster_ip(nat);
+        for &ip in &self.spec.external_ips {
+            self.external_ip(ip, nat);
+        }
+        for &ip in &self.spec.load_balancer_ips {
+            self.load_balancer(ip, nat);
+        }
+        self.node_port(nat);
+    }
+
+    fn destination(&self, what: &str, ip: IpAddr) -> String {
+        let (name, proto, port) = (&self.name, self.spec.protocol, self.spec.port);
+        let ip = cidr(ip);
+        format!(
+            "-A KUBE-SERVICES -m comment --comment \"{name} {what}\" -m {proto} -p {proto} -d {ip} \
+             --dport {port}"
+        )
+    }
+
+    fn cluster_ip(&self, nat: &mut Lines) {
+        let config = self.scene.config;
+        let rule = self.destination("cluster IP", self.spec.cluster_ip);
+        if config.masquerade_all {
+            nat.add(format_args!("{rule} -j KUBE-MARK-MASQ"));
+        } else if let Some(cidr) = config.cluster_cidr {
+            nat.add(format_args!("{rule} ! -s {cidr} -j KUBE-MARK-MASQ"));
+        }
+        nat.add(format_args!("{rule} -j {}", self.service_chain));
+    }
+
+    /// Only off-machine traffic, and the node's own to an address that it has.
+    fn external_ip(&self, ip: IpAddr, nat: &mut Lines) {
+        let rule = self.destination("external IP", ip);
+        let to = self.policy_chain();
+        if !self.spec.external_local {
+            nat.add(format_args!("{rule} -j KUBE-MARK-MASQ"));
+        }
+        nat.add(format_args!(
+            "{rule} -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL -j {to}"
+        ));
+        nat.add(format_args!("{rule} -m addrtype --dst-type LOCAL -j {to}"));
+    }
+
+    fn load_balancer(&self, ip: IpAddr, nat: &mut Lines) {
+        let (name, chain, to) = (&self.name, &self.firewall_chain, self.policy_chain());
+        let jump = self.destination("loadbalancer IP", ip);
+        nat.add(format_args!("{jump} -j {chain}"));
+        let rule = format!("-A {chain} -m comment --comment \"{name} loadbalancer IP\"");
+        if !self.spec.external_local {
+            nat.add(format_args!("{rule} -j KUBE-MARK-MASQ"));
+        }
+        let ranges = &self.spec.source_ranges;
+        if ranges.is_empty() {
+            nat.add(format_args!("{rule} -j {to}"));
+        }
+        for range in ranges {
+            nat.add(format_args!("{rule} -s {range} -j {to}"));
+        }
+        if ranges.iter().any(|it| it.contains(&self.scene.node_ip)) {
+            nat.add(format_args!("{rule} -s {} -j {to}", cidr(ip)));
+        }
+        nat.add(format_args!("{rule} -j KUBE-MARK-DROP"));
+    }
+
+    fn node_port(&self, nat: &mut Lines) {
+        if self.spec.node_port == 0 {
+            return;
+        }
+        let (name, proto, number) = (&self.name, self.spec.protocol, self.spec.node_port);
+        let rule = format!(
+            "-A KUBE-NODEPORTS -m comment --comment {name} -m {proto} -p {proto} --dport {number}"
+        );
+        let source = if self.spec.external_local {
+            format!(" -s {}", self.scene.config.family.loopback())
+        } else {
+            String::new()
+        };
+        nat.add(format_args!("{rule}{source} -j KUBE-MARK-MASQ"));
+        nat.add(format_args!("{rule} -j {}", self.policy_chain()));
+    }
+
+    fn policy_chain(&self) -> &str {
+        if self.spec.external_local {
+            &self.local_chain
+        } else {
+            &self.service_chain
+        }
+    }
+
+    /// The balancing rules, each followed by the rules of its endpoint.
+    fn balance(&self, nat: &mut Lines) {
+        let comment = self.scene.comment(&self.name);
+        let chain = &self.service_chain;
+        self.sticky(chain, &self.endpoints, &comment, nat);
+        for (index, endpoint) in self.endpoints.iter().enumerate() {
+            let dice = rules::dice(self.endpoints.len() - index);
+            nat.add(format_args!(
+                "-A {chain}{comment}{dice} -j {}",
+                endpoint.chain
+            ));
+            let source = cidr(endpoint.address.ip());
+            rules::endpoint(&comment, self.spec, endpoint, &source, nat);
+        }
+    }
+
+    fn sticky(&self, chain: &str, endpoints: &[&Endpoint], comment: &str, nat: &mut Lines) {
+        let Some(seconds) = self.spec.sticky_seconds else {
+            return;
+        };
+        for to in endpoints.iter().map(|it| &it.chain) {
+            nat.add(format_args!(
+                "-A {chain}{comment} -m recent --name {to} --rcheck --seconds {seconds} --reap -j {to}"
+            ));
+        }
+    }
+
+    fn local_policy(&self, nat: &mut Lines) {
+        let (name, chain, service) = (&self.name, &self.local_chain, &self.service_chain);
+        if let Some(cidr) = self.scene.config.cluster_cidr {
+            nat.add(format_args!(
+                "-A {chain} -m comment --comment \"Redirect pods trying to reach external \
+                 loadbalancer VIP to clusterIP\" -s {cidr} -j {service}"
+            ));
+        }
+        nat.add(format_args!(
+            "-A {chain} -m comment --comment \"masquerade LOCAL traffic for {name} LB IP\" \
+             -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ"
+        ));
+        nat.add(format_args!(
+            "-A {chain} -m comment --comment \"route LOCAL traffic for {name} LB IP to service \
+             chain\" -m addrtype --src-type LOCAL -j {service}"
+        ));
+        let here = self.endpoints.iter().copied().filter(|it| it.local);
+        let local: Vec<&Endpoint> = here.collect();
+        if local.is_empty() {
+            nat.add(format_args!(
+                "-A {chain} -m comment --comment \"{name} has no local endpoints\" -j KUBE-MARK-DROP"
+            ));
+        }
+        let comment = format!(" -m comment --comment {name}");
+        self.sticky(chain, &local, &comment, nat);
+        for (index, endpoint) in local.iter().enumerate() {
+            let dice = rules::dice(local.len() - index);
+            nat.add(format_args!(
+                "-A {chain} -m comment --comment \"Balancing rule {index} for {name}\"{dice} -j {}",
+                endpoint.chain
+            ));
+        }
+    }
+}
+
+/// 1.20 writes host addresses with their length; the rule is the same.
+fn cidr(ip: IpAddr) -> String {
+    let length = if ip.is_ipv4() { 32 } else { 128 };
+    format!("{ip}/{length}")
+}

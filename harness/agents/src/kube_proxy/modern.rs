@@ -1,0 +1,384 @@
+//! The rule set of 1.24 and later (proxier.go, `syncProxyRules`).
+//!
+//! `KUBE-SVC-` holds a port's endpoints for the cluster policy, `KUBE-SVL-` those for the local one,
+//! `KUBE-EXT-` is where all traffic from outside comes in, `KUBE-FW-` stands before it when source
+//! ranges are given. What is never accepted is dropped in the filter table.
+
+use std::{collections::BTreeSet, fmt::Display};
+
+use super::{
+    config::Family,
+    input::{Input, Lines},
+    names::PortName,
+    ports::ServicePort,
+    rules::{self, Scene},
+    topology::{self, Usable},
+};
+
+const SERVICE_CHAINS: [&str; 5] = [
+    "KUBE-SVC-",
+    "KUBE-SVL-",
+    "KUBE-SEP-",
+    "KUBE-FW-",
+    "KUBE-EXT-",
+];
+
+/// Renders the restore input.
+pub(crate) fn render(scene: &Scene<'_>) -> Input {
+    let mut input = Input::default();
+    declare(&mut input);
+    rules::masquerade(scene, &mut input.nat_rules);
+    firewall(scene, &mut input);
+    let mut active = BTreeSet::new();
+    for &(name, port) in scene.ports {
+        let port = Port::new(scene, name, port);
+        port.dispatch(&mut input);
+        port.active(&mut active);
+        if scene.writes(&name.service) {
+            port.own_chains(&mut input);
+        }
+    }
+    scene.remove_stale(&SERVICE_CHAINS, &active, &mut input);
+    rules::tail(scene, &mut input.nat_rules);
+    rules::forward(scene, &mut input.filter_rules);
+    input.filter_rules.add(format_args!(
+        "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack \
+         --ctstate RELATED,ESTABLISHED -j ACCEPT"
+    ));
+    input
+}
+
+fn declare(input: &mut Input) {
+    for chain in [
+        "KUBE-SERVICES",
+        "KUBE-EXTERNAL-SERVICES",
+        "KUBE-FORWARD",
+        "KUBE-NODEPORTS",
+        "KUBE-PROXY-FIREWALL",
+    ] {
+        input.filter_chains.chain(chain);
+    }
+    for chain in [
+        "KUBE-SERVICES",
+        "KUBE-NODEPORTS",
+        "KUBE-POSTROUTING",
+        "KUBE-MARK-MASQ",
+    ] {
+        input.nat_chains.chain(chain);
+    }
+}
+
+/// The copy of kubelet's rule that closes what `route_localnet` opens.
+fn firewall(scene: &Scene<'_>, input: &mut Input) {
+    if scene.config.family != Family::Ipv4 || !scene.config.localhost_node_ports {
+        return;
+    }
+    input.filter_chains.chain("KUBE-FIREWALL");
+    input.filter_rules.add(format_args!(
+        "-A KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" \
+         -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"
+    ));
+}
+
+/// One port of a service and where its traffic goes.
+struct Port<'a> {
+    scene: &'a Scene<'a>,
+    spec: &'a ServicePort,
+    name: String,
+    usable: Usable<'a>,
+    cluster_chain: String,
+    local_chain: String,
+    external_chain: String,
+    firewall_chain: String,
+    /// Whether rules lead from the cluster IP to endpoints.
+    has_internal: bool,
+    /// Whether traffic from outside finds endpoints under its policy.
+    has_external: bool,
+}
+
+impl<'a> Port<'a> {
+    fn new(scene: &'a Scene<'a>, name: &PortName, spec: &'a ServicePort) -> Self {
+        let endpoints = scene.tracker.endpoints(name);
+        let usable = topology::usable(endpoints, spec, scene.node_labels, scene.config);
+        let allowed = |local: bool| usable.anywhere && (!local || !usable.local.is_empty());
+        let (has_internal, has_external) =
+            (allowed(spec.internal_local), allowed(spec.external_local));
+        let hash = &spec.hash;
+        Self {
+            scene,
+            spec,
+            name: name.to_string(),
+            usable,
+            cluster_chain: format!("KUBE-SVC-{hash}"),
+            local_chain: format!("KUBE-SVL-{hash}"),
+            external_chain: format!("KUBE-EXT-{hash}"),
+            firewall_chain: format!("KUBE-FW-{hash}"),
+            has_internal,
+            has_external,
+        }
+    }
+
+    fn internal_chain(&self) -> &str {
+        if self.spec.internal_local {
+            &self.local_chain
+        } else {
+            &self.cluster_chain
+        }
+    }
+
+    /// Also without endpoints for its policy: pods and the node itself short-circuit there.
+    fn uses_external_chain(&self) -> bool {
+        self.usable.anywhere && self.spec.externally_accessible()
+    }
+
+    fn uses_firewall_chain(&self) -> bool {
+        self.usable.anywhere
+            && !self.spec.load_balancer_ips.is_empty()
+            && !self.spec.source_ranges.is_empty()
+    }
+
+    /// The chains that this port needs in nat, written now or earlier.
+    fn active(&self, active: &mut BTreeSet<String>) {
+        let chains = [
+            (self.uses_external_chain(), &self.external_chain),
+            (self.uses_firewall_chain(), &self.firewall_chain),
+            (!self.usable.cluster.is_empty(), &self.cluster_chain),
+            (!self.usable.local.is_empty(), &self.local_chain),
+        ];
+        let used = chains.into_iter().filter(|(used, _)| *used);
+        active.extend(used.map(|(_, chain)| chain.clone()));
+        active.extend(self.usable.reachable.iter().map(|it| it.chain.clone()));
+    }
+
+    /// The rules that lead here from the chains that every sync writes anew.
+    fn dispatch(&self, input: &mut Input) {
+        self.cluster_ip(input);
+        self.external_ips(input);
+        self.load_balancer(input);
+        self.node_port(input);
+        if self.spec.health_check_node_port != 0 {
+            input.filter_rules.add(format_args!(
+                "-A KUBE-NODEPORTS -m comment --comment \"{} health check node port\" -m tcp -p tcp \
+                 --dport {} -j ACCEPT",
+                self.name, self.spec.health_check_node_port
+            ));
+        }
+    }
+
+    fn cluster_ip(&self, input: &mut Input) {
+        let to = self.destination(self.spec.cluster_ip);
+        if self.has_internal {
+            let (name, chain) = (&self.name, self.internal_chain());
+            input.nat_rules.add(format_args!(
+                "-A KUBE-SERVICES -m comment --comment \"{name} cluster IP\"{to} -j {chain}"
+            ));
+        } else {
+            self.refuse("KUBE-SERVICES", &to, &mut input.filter_rules);
+        }
+    }
+
+    fn external_ips(&self, input: &mut Input) {
+        for ip in &self.spec.external_ips {
+            let to = self.destination(ip);
+            if self.usable.anywhere {
+                let (name, chain) = (&self.name, &self.external_chain);
+                input.nat_rules.add(format_args!(
+                    "-A KUBE-SERVICES -m comment --comment \"{name} external IP\"{to} -j {chain}"
+                ));
+            }
+            if !self.has_external {
+                self.refuse("KUBE-EXTERNAL-SERVICES", &to, &mut input.filter_rules);
+            }
+        }
+    }
+
+    fn load_balancer(&self, input: &mut Input) {
+        let name = &self.name;
+        let firewalled = self.uses_firewall_chain();
+        let chain = if firewalled {
+            &self.firewall_chain
+        } else {
+            &self.external_chain
+        };
+        for ip in &self.spec.load_balancer_ips {
+            let to = self.destination(ip);
+            if self.usable.anywhere {
+                input.nat_rules.add(format_args!(
+                    "-A KUBE-SERVICES -m comment --comment \"{name} loadbalancer IP\"{to} -j {chain}"
+                ));
+            }
+            if firewalled {
+                input.filter_rules.add(format_args!(
+                    "-A KUBE-PROXY-FIREWALL -m comment --comment \"{name} traffic not accepted by \
+                     {chain}\"{to} -j DROP"
+                ));
+            }
+        }
+        if !self.has_external {
+            for ip in &self.spec.load_balancer_ips {
+                let to = self.destination(ip);
+                self.refuse("KUBE-EXTERNAL-SERVICES", &to, &mut input.filter_rules);
+            }
+        }
+    }
+
+    fn node_port(&self, input: &mut Input) {
+        if self.spec.node_port == 0 {
+            return;
+        }
+        let (proto, number) = (self.spec.protocol, self.spec.node_port);
+        if self.usable.anywhere {
+            let (name, chain) = (&self.name, &self.external_chain);
+            input.nat_rules.add(format_args!(
+                "-A KUBE-NODEPORTS -m comment --comment {name} -m {proto} -p {proto} \
+                 --dport {number} -j {chain}"
+            ));
+        }
+        if !self.has_external {
+            let to =
+                format!(" -m addrtype --dst-type LOCAL -m {proto} -p {proto} --dport {number}");
+            self.refuse("KUBE-EXTERNAL-SERVICES", &to, &mut input.filter_rules);
+        }
+    }
+
+    /// No endpoint anywhere: reject. Some, but none that the policy allows: drop.
+    fn refuse(&self, chain: &str, to: &str, filter: &mut Lines) {
+        let (why, target) = if self.usable.anywhere {
+            ("has no local endpoints", "DROP")
+        } else {
+            ("has no endpoints", "REJECT")
+        };
+        filter.add(format_args!(
+            "-A {chain} -m comment --comment \"{} {why}\"{to} -j {target}",
+            self.name
+        ));
+    }
+
+    fn destination(&self, ip: impl Display) -> String {
+        let (proto, port) = (self.spec.protocol, self.spec.port);
+        format!(" -m {proto} -p {proto} -d {ip} --dport {port}")
+    }
+
+    /// The chains that belong to this port alone.
+    fn own_chains(&self, input: &mut Input) {
+        let Input {
+            nat_chains,
+            nat_rules,
+            ..
+        } = input;
+        self.masquerade_foreign(nat_rules);
+        if self.uses_external_chain() {
+            nat_chains.chain(&self.external_chain);
+            self.external(nat_rules);
+        }
+        if self.uses_firewall_chain() {
+            nat_chains.chain(&self.firewall_chain);
+            self.source_ranges(nat_rules);
+        }
+        for (chain, endpoints) in [
+            (&self.cluster_chain, &self.usable.cluster),
+            (&self.local_chain, &self.usable.local),
+        ] {
+            if !endpoints.is_empty() {
+                nat_chains.chain(chain);
+                rules::balance(
+                    chain,
+                    self.spec.sticky_seconds,
+                    endpoints,
+                    nat_rules,
+                    |it| {
+                        self.scene
+                            .comment(&format!("\"{} -> {}\"", self.name, it.text))
+                    },
+                );
+            }
+        }
+        let comment = self.scene.comment(&self.name);
+        for endpoint in &self.usable.reachable {
+            nat_chains.chain(&endpoint.chain);
+            let source = endpoint.address.ip().to_string();
+            rules::endpoint(&comment, self.spec, endpoint, &source, nat_rules);
+        }
+    }
+
+    /// What comes to the cluster IP from outside the cluster must come back through this node.
+    fn masquerade_foreign(&self, nat: &mut Lines) {
+        let config = self.scene.config;
+        if !self.has_internal || !(config.masquerade_all || config.cluster_cidr.is_some()) {
+            return;
+        }
+        let not_local = match config.cluster_cidr {
+            Some(cidr) if !config.masquerade_all => format!(" ! -s {cidr}"),
+            _ => String::new(),
+        };
+        let (chain, to) = (
+            self.internal_chain(),
+            self.destination(self.spec.cluster_ip),
+        );
+        nat.add(format_args!(
+            "-A {chain} -m comment --comment \"{} cluster IP\"{to}{not_local} -j KUBE-MARK-MASQ",
+            self.name
+        ));
+    }
+
+    fn external(&self, nat: &mut Lines) {
+        let (name, chain) = (&self.name, &self.external_chain);
+        if self.spec.external_local {
+            self.short_circuits(nat);
+        } else {
+            nat.add(format_args!(
+                "-A {chain} -m comment --comment \"masquerade traffic for {name} external \
+                 destinations\" -j KUBE-MARK-MASQ"
+            ));
+        }
+        if self.has_external {
+            let policy = if self.spec.external_local {
+                &self.local_chain
+            } else {
+                &self.cluster_chain
+            };
+            nat.add(format_args!("-A {chain} -j {policy}"));
+        }
+    }
+
+    /// Pods and the node itself are not subject to a local policy.
+    fn short_circuits(&self, nat: &mut Lines) {
+        let (name, chain, to) = (&self.name, &self.external_chain, &self.cluster_chain);
+        if let Some(cidr) = self.scene.config.cluster_cidr {
+            nat.add(format_args!(
+                "-A {chain} -m comment --comment \"pod traffic for {name} external destinations\" \
+                 -s {cidr} -j {to}"
+            ));
+        }
+        for (what, to) in [("masquerade", "KUBE-MARK-MASQ"), ("route", to)] {
+            nat.add(format_args!(
+                "-A {chain} -m comment --comment \"{what} LOCAL traffic for {name} external \
+                 destinations\" -m addrtype --src-type LOCAL -j {to}"
+            ));
+        }
+    }
+
+    fn source_ranges(&self, nat: &mut Lines) {
+        let (name, chain, to) = (&self.name, &self.firewall_chain, &self.external_chain);
+        let mut accept = |source: &dyn Display| {
+            nat.add(format_args!(
+                "-A {chain} -m comment --comment \"{name} loadbalancer IP\" -s {source} -j {to}"
+            ));
+        };
+        let ranges = &self.spec.source_ranges;
+        for range in ranges {
+            accept(range);
+        }
+        // A load balancer's address is often one of the node's own: a request from the node then
+        // comes back with it as its source.
+        if ranges.iter().any(|it| it.contains(&self.scene.node_ip)) {
+            for ip in &self.spec.load_balancer_ips {
+                accept(ip);
+            }
+        }
+        nat.add(format_args!(
+            "-A {chain} -m comment --comment \"other traffic to {name} will be dropped by \
+             KUBE-PROXY-FIREWALL\""
+        ));
+    }
+}

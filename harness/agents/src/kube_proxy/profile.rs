@@ -1,0 +1,242 @@
+//! What differs from release to release. Every question about a version is answered here.
+
+use std::{fmt, str::FromStr};
+
+/// A Kubernetes release, `1.32` or `1.32.4`.
+///
+/// Patch releases of one minor behave alike here: the model takes the last patch of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    minor: u32,
+    text: String,
+}
+
+/// A `version:` that no kube-proxy model answers to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VersionError {
+    /// Not a release number.
+    #[error("{text:?} is not a Kubernetes release like \"1.32\" or \"1.32.4\"")]
+    Malformed {
+        /// What was written.
+        text: String,
+    },
+    /// Older than anything modelled.
+    #[error(
+        "kube-proxy {text} is not modelled: the oldest is 1.{}",
+        Version::OLDEST
+    )]
+    TooOld {
+        /// What was written.
+        text: String,
+    },
+}
+
+/// A rule set with the way it is synced: releases of one profile differ only in small things.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Profile {
+    /// 1.20 … 1.23: `KUBE-XLB-`, `KUBE-MARK-DROP`, every sync full.
+    V1_20,
+    /// 1.24 … 1.26: `KUBE-EXT-` and `KUBE-SVL-`, every sync full.
+    V1_26,
+    /// 1.27 … 1.32: partial syncs, and no full one without a reason.
+    V1_27,
+    /// 1.33: a full sync when the last one is an hour old.
+    V1_33,
+    /// 1.34 and later: the runner without bursts.
+    V1_34,
+}
+
+/// How klog lines are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogStyle {
+    /// `klog.Errorf`.
+    Plain,
+    /// `klog.ErrorS`.
+    Structured,
+    /// `logger.Error` of a logger that carries `ipFamily`.
+    Contextual,
+}
+
+impl Version {
+    const OLDEST: u32 = 20;
+
+    /// The profile that models this release.
+    pub fn profile(&self) -> Profile {
+        match self.minor {
+            ..=23 => Profile::V1_20,
+            24..=26 => Profile::V1_26,
+            27..=32 => Profile::V1_27,
+            33 => Profile::V1_33,
+            34.. => Profile::V1_34,
+        }
+    }
+
+    /// Whether syncs may be partial (`MinimizeIPTablesRestore`: on by default from 1.27).
+    pub(crate) fn partial_sync(&self) -> bool {
+        self.profile() >= Profile::V1_27
+    }
+
+    /// Whether an hour without a full sync makes the next one full. Issue 138571 takes it back for
+    /// large clusters from 1.37.
+    pub(crate) fn hourly_full_sync(&self, large_cluster: bool) -> bool {
+        self.profile() >= Profile::V1_33 && !(large_cluster && self.minor >= 37)
+    }
+
+    /// Whether the sync line says `fullSync=`.
+    pub(crate) fn logs_full_sync(&self) -> bool {
+        self.profile() >= Profile::V1_33
+    }
+
+    /// The layout of log lines.
+    pub(crate) fn log_style(&self) -> LogStyle {
+        match self.minor {
+            ..=23 => LogStyle::Plain,
+            24..=30 => LogStyle::Structured,
+            31.. => LogStyle::Contextual,
+        }
+    }
+
+    /// Whether an endpoint that serves while it terminates is the last resort
+    /// (`ProxyTerminatingEndpoints`: on by default from 1.26).
+    pub(crate) fn terminating_endpoints(&self) -> bool {
+        self.minor >= 26
+    }
+
+    /// Whether `internalTrafficPolicy` is heeded.
+    pub(crate) fn internal_traffic_policy(&self) -> bool {
+        self.profile() >= Profile::V1_26
+    }
+
+    /// Whether `ipMode: Proxy` takes a load balancer's address out of the rules (on from 1.30).
+    pub(crate) fn load_balancer_ip_mode(&self) -> bool {
+        self.minor >= 30
+    }
+
+    /// Whether zone hints are heeded at all.
+    pub(crate) fn zone_hints(&self) -> bool {
+        self.profile() >= Profile::V1_26
+    }
+
+    /// Whether hints need the service's topology annotation (until `trafficDistribution` came on).
+    pub(crate) fn hints_need_annotation(&self) -> bool {
+        self.minor < 31
+    }
+
+    /// Whether hints for this very node are heeded (`PreferSameTrafficDistribution`).
+    pub(crate) fn node_hints(&self) -> bool {
+        self.minor >= 35
+    }
+
+    /// Whether a change of the node's labels matters.
+    pub(crate) fn follows_node_labels(&self) -> bool {
+        self.profile() >= Profile::V1_26
+    }
+
+    /// Whether only the labels of the topology count (the node manager of 1.34).
+    pub(crate) fn topology_labels_only(&self) -> bool {
+        self.profile() >= Profile::V1_34
+    }
+
+    /// Whether a slice that is told again counts as changed when only its metadata differs: the
+    /// cache compares whole objects since 1.27.
+    pub(crate) fn compares_whole_slices(&self) -> bool {
+        self.profile() >= Profile::V1_27
+    }
+
+    /// Whether the INVALID rule is left out when conntrack is liberal (from 1.29).
+    pub(crate) fn heeds_tcp_be_liberal(&self) -> bool {
+        self.minor >= 29
+    }
+
+    /// Whether stale UDP flows are found by looking at the whole conntrack table (from 1.32).
+    pub(crate) fn reconciles_conntrack(&self) -> bool {
+        self.minor >= 32
+    }
+}
+
+impl FromStr for Version {
+    type Err = VersionError;
+
+    fn from_str(text: &str) -> Result<Self, VersionError> {
+        let malformed = || VersionError::Malformed {
+            text: text.to_owned(),
+        };
+        let mut parts = text.strip_prefix('v').unwrap_or(text).split('.');
+        let mut number = || parts.next().map(|part| digits(part).ok_or_else(malformed));
+        let (Some(major), Some(minor)) = (number().transpose()?, number().transpose()?) else {
+            return Err(malformed());
+        };
+        number().transpose()?;
+        if major != 1 || parts.next().is_some() {
+            return Err(malformed());
+        }
+        if minor < Self::OLDEST {
+            return Err(VersionError::TooOld {
+                text: text.to_owned(),
+            });
+        }
+        Ok(Self {
+            minor,
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// `u32::from_str` would take a sign.
+fn digits(text: &str) -> Option<u32> {
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::V1_20 => "1.20",
+            Self::V1_26 => "1.26",
+            Self::V1_27 => "1.27-1.32",
+            Self::V1_33 => "1.33",
+            Self::V1_34 => "1.34+",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_release_has_the_profile_of_its_rule_set() {
+        let profile = |text: &str| text.parse::<Version>().unwrap().profile();
+        assert_eq!(profile("1.20"), Profile::V1_20);
+        assert_eq!(profile("v1.20.2"), Profile::V1_20);
+        assert_eq!(profile("1.26"), Profile::V1_26);
+        assert_eq!(profile("1.27.0"), Profile::V1_27);
+        assert_eq!(profile("1.32.4"), Profile::V1_27);
+        assert_eq!(profile("1.33"), Profile::V1_33);
+        assert_eq!(profile("1.34"), Profile::V1_34);
+        assert_eq!(profile("1.40"), Profile::V1_34);
+    }
+
+    #[test]
+    fn what_is_not_a_release_is_an_error_that_quotes_it() {
+        for text in [
+            "", "1", "1.", "1.x", "2.1", "1.32.4.5", "1.+32", "1.32-rc", "one",
+        ] {
+            let error = text.parse::<Version>().unwrap_err();
+            assert!(matches!(error, VersionError::Malformed { .. }), "{text:?}");
+            assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
+        }
+        let error = "1.19".parse::<Version>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "kube-proxy 1.19 is not modelled: the oldest is 1.20"
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! What both rule sets, that of 1.20 ([`super::early`]) and that of 1.24 and later
+//! ([`super::modern`]), are made from, and the parts they share.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use super::{
+    config::{Config, Family},
+    input::{Input, Lines},
+    names::{Namespaced, PortName},
+    ports::ServicePort,
+    profile::Profile,
+    slices::Endpoint,
+    tracker::Tracker,
+};
+
+/// The mark for packets to be masqueraded (bit 14), as `%#08x` prints it.
+pub(crate) const MARK: &str = "0x00004000";
+
+/// Everything that decides the text of a restore input.
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) tracker: &'a Tracker,
+    /// All ports, in the order in which Go's map gave them this time.
+    pub(crate) ports: &'a [(&'a PortName, &'a ServicePort)],
+    /// The services whose own chains are written; `None` in a full sync, which writes all.
+    pub(crate) changed: Option<&'a BTreeSet<Namespaced>>,
+    pub(crate) node_labels: &'a BTreeMap<String, String>,
+    pub(crate) node_ip: IpAddr,
+    /// The chains of nat in the kernel, for the removal of stale ones; empty when not looked up.
+    pub(crate) existing: &'a [String],
+    /// Whether `MASQUERADE` takes `--random-fully`.
+    pub(crate) random_fully: bool,
+    /// More than a thousand endpoints: comments are left out where they are many.
+    pub(crate) large: bool,
+}
+
+impl Scene<'_> {
+    /// Renders the restore input.
+    pub(crate) fn render(&self) -> Input {
+        match self.config.version.profile() {
+            Profile::V1_20 => super::early::render(self),
+            _ => super::modern::render(self),
+        }
+    }
+
+    /// Whether this service's own chains are written.
+    pub(crate) fn writes(&self, service: &Namespaced) -> bool {
+        self.changed.is_none_or(|changed| changed.contains(service))
+    }
+
+    /// `-m comment --comment …` for the rules that large clusters do without.
+    pub(crate) fn comment(&self, text: &str) -> String {
+        if self.large {
+            return String::new();
+        }
+        format!(" -m comment --comment {text}")
+    }
+
+    /// Chain lines and deletions for the chains of services and endpoints that nothing uses any
+    /// more. The chain line empties the chain, so that `-X` can remove it.
+    pub(crate) fn remove_stale(
+        &self,
+        prefixes: &[&str],
+        active: &BTreeSet<String>,
+        input: &mut Input,
+    ) {
+        let ours = |chain: &str| prefixes.iter().any(|prefix| chain.starts_with(prefix));
+        for chain in self.existing {
+            if ours(chain) && !active.contains(chain) {
+                input.nat_chains.chain(chain);
+                input.nat_rules.add(format_args!("-X {chain}"));
+            }
+        }
+    }
+}
+
+/// The rules that bring masquerading about.
+pub(crate) fn masquerade(scene: &Scene<'_>, nat: &mut Lines) {
+    nat.add(format_args!(
+        "-A KUBE-POSTROUTING -m mark ! --mark {MARK}/{MARK} -j RETURN"
+    ));
+    nat.add(format_args!(
+        "-A KUBE-POSTROUTING -j MARK --xor-mark {MARK}"
+    ));
+    let random = if scene.random_fully {
+        " --random-fully"
+    } else {
+        ""
+    };
+    nat.add(format_args!(
+        "-A KUBE-POSTROUTING -m comment --comment \"kubernetes service traffic requiring SNAT\" \
+         -j MASQUERADE{random}"
+    ));
+    nat.add(format_args!("-A KUBE-MARK-MASQ -j MARK --or-mark {MARK}"));
+}
+
+/// The jump to node ports, which must come after all services.
+pub(crate) fn tail(scene: &Scene<'_>, nat: &mut Lines) {
+    let config = scene.config;
+    let modern = config.version.profile() >= Profile::V1_26;
+    let closed = config.family == Family::Ipv6 || !config.localhost_node_ports;
+    let except = if modern && closed {
+        format!(" ! -d {}", config.family.loopback())
+    } else {
+        String::new()
+    };
+    nat.add(format_args!(
+        "-A KUBE-SERVICES -m comment --comment \"kubernetes service nodeports; NOTE: this must be \
+         the last rule in this chain\" -m addrtype --dst-type LOCAL{except} -j KUBE-NODEPORTS"
+    ));
+}
+
+/// The drop of INVALID packets and the acceptance of marked ones.
+pub(crate) fn forward(scene: &Scene<'_>, filter: &mut Lines) {
+    let config = scene.config;
+    if !(config.tcp_be_liberal && config.version.heeds_tcp_be_liberal()) {
+        filter.add(format_args!(
+            "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP"
+        ));
+    }
+    filter.add(format_args!(
+        "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\" -m mark --mark \
+         {MARK}/{MARK} -j ACCEPT"
+    ));
+}
+
+/// Sticky clients first, then a fair dice: rule `i` of `n` takes 1 in `n - i`, the last all.
+/// `comment` gives the comment of an endpoint's rule, or nothing.
+pub(crate) fn balance(
+    chain: &str,
+    sticky_seconds: Option<u32>,
+    endpoints: &[&Endpoint],
+    nat: &mut Lines,
+    comment: impl Fn(&Endpoint) -> String,
+) {
+    if let Some(seconds) = sticky_seconds {
+        for endpoint in endpoints {
+            let (comment, to) = (comment(endpoint), &endpoint.chain);
+            nat.add(format_args!(
+                "-A {chain}{comment} -m recent --name {to} --rcheck --seconds {seconds} --reap -j {to}"
+            ));
+        }
+    }
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        let (comment, to) = (comment(endpoint), &endpoint.chain);
+        let dice = dice(endpoints.len() - index);
+        nat.add(format_args!("-A {chain}{comment}{dice} -j {to}"));
+    }
+}
+
+/// The match that is true once in `n` times; none when it always is.
+pub(crate) fn dice(n: usize) -> String {
+    match n {
+        1 => String::new(),
+        _ => format!(
+            " -m statistic --mode random --probability {:.10}",
+            1.0 / n as f64
+        ),
+    }
+}
+
+/// The rules of an endpoint's own chain: masquerade what comes back to itself, then DNAT. `source`
+/// is its address as that release writes it.
+pub(crate) fn endpoint(
+    comment: &str,
+    port: &ServicePort,
+    endpoint: &Endpoint,
+    source: &str,
+    nat: &mut Lines,
+) {
+    let (chain, to, proto) = (&endpoint.chain, &endpoint.text, port.protocol);
+    nat.add(format_args!(
+        "-A {chain}{comment} -s {source} -j KUBE-MARK-MASQ"
+    ));
+    let remember = match port.sticky_seconds {
+        Some(_) => format!(" -m recent --name {chain} --set"),
+        None => String::new(),
+    };
+    nat.add(format_args!(
+        "-A {chain}{comment}{remember} -m {proto} -p {proto} -j DNAT --to-destination {to}"
+    ));
+}

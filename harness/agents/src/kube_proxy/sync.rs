@@ -1,0 +1,336 @@
+//! The sync loop (`syncProxyRules` and what leads to it).
+//!
+//! A sync that fails in any way makes the next one full: the changes it took over are lost to a
+//! partial one. Events, the runner's timers and the monitor all come together here, one at a time.
+
+use std::{
+    collections::BTreeMap, convert::Infallible, net::IpAddr, pin::pin, rc::Rc, time::Duration,
+};
+
+use futures::future::{Either, select};
+use k8s_openapi::api::core::v1::Node;
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use super::{
+    Event,
+    config::Config,
+    conntrack,
+    iptables::Iptables,
+    jumps,
+    logs::Logs,
+    names::{Namespaced, PortName},
+    ports::ServicePort,
+    profile::Profile,
+    rules::Scene,
+    runner::Runner,
+    shared::Shared,
+    topology::ZONE_LABEL,
+    tracker::{Changes, Tracker},
+};
+use crate::step::Io;
+
+/// More endpoints than this are a large cluster.
+const LARGE_CLUSTER: usize = 1000;
+
+/// The age of the last full sync at which 1.33 makes another.
+const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);
+
+static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
+
+const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+
+/// One family's proxier.
+pub(crate) struct Proxier {
+    io: Io<Event>,
+    config: Rc<Config>,
+    iptables: Rc<Iptables>,
+    logs: Logs,
+    shared: Rc<Shared>,
+    runner: Runner,
+    tracker: Tracker,
+    synced: Synced,
+    /// `None` until the node is known, which differs from having no labels.
+    node_labels: Option<BTreeMap<String, String>>,
+    node_ip: IpAddr,
+    needs_full_sync: bool,
+    last_full_sync: Option<Duration>,
+    last_cleanup: Option<Duration>,
+    large_cluster: bool,
+    map_order: ChaCha8Rng,
+}
+
+/// What of the API has been read whole.
+#[derive(Default)]
+struct Synced {
+    services: bool,
+    slices: bool,
+}
+
+/// What the loop wakes for.
+enum Woke {
+    Event(Event),
+    Reload,
+    Timer,
+}
+
+/// A sync failed, and the log says why.
+struct Logged;
+
+impl Proxier {
+    pub(crate) fn new(
+        io: Io<Event>,
+        config: Rc<Config>,
+        iptables: Rc<Iptables>,
+        logs: Logs,
+        shared: Rc<Shared>,
+    ) -> Self {
+        let profile = config.version.profile();
+        let (min, retry) = (config.min_sync_period, config.sync_period);
+        Self {
+            runner: Runner::new(profile, min, retry, io.now()),
+            tracker: Tracker::default(),
+            synced: Synced::default(),
+            node_labels: None,
+            node_ip: config.node_ip.unwrap_or(config.family.unknown_node()),
+            needs_full_sync: true,
+            last_full_sync: None,
+            last_cleanup: None,
+            large_cluster: false,
+            map_order: ChaCha8Rng::seed_from_u64(config.seed),
+            io,
+            config,
+            iptables,
+            logs,
+            shared,
+        }
+    }
+
+    /// Runs for ever.
+    pub(crate) async fn run(mut self) -> Infallible {
+        loop {
+            match self.wake().await {
+                Woke::Event(event) => self.on_event(event).await,
+                Woke::Reload => {
+                    self.needs_full_sync = true;
+                    self.sync_unasked().await;
+                    self.shared.reloaded();
+                }
+                Woke::Timer => {
+                    if self.runner.start(self.io.now()) {
+                        let failed = self.sync().await.is_err();
+                        self.runner.finished(self.io.now(), failed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Events first: a sync takes over all that is known when it starts.
+    async fn wake(&self) -> Woke {
+        let event = pin!(self.io.event());
+        let reload = pin!(self.shared.reload_asked());
+        let timer = pin!(self.io.at(self.runner.due()));
+        match select(event, select(reload, timer)).await {
+            Either::Left((event, _)) => Woke::Event(event),
+            Either::Right((Either::Left(_), _)) => Woke::Reload,
+            Either::Right((Either::Right(_), _)) => Woke::Timer,
+        }
+    }
+
+    async fn on_event(&mut self, event: Event) {
+        let changed = match event {
+            Event::Service(service) => self.tracker.set_service(&service, &self.config),
+            Event::ServiceGone { namespace, name } => self
+                .tracker
+                .remove_service(Namespaced::new(namespace, name)),
+            Event::Slice(slice) => self.tracker.set_slice(*slice, &self.config),
+            Event::SliceGone { namespace, name } => {
+                self.tracker.remove_slice(&Namespaced::new(namespace, name))
+            }
+            Event::ServicesSynced => {
+                self.synced.services = true;
+                return self.sync_unasked().await;
+            }
+            Event::SlicesSynced => {
+                self.synced.slices = true;
+                return self.sync_unasked().await;
+            }
+            Event::Node(node) => return self.on_node(Some(&node)).await,
+            Event::NodeGone => return self.on_node(None).await,
+        };
+        if changed && self.initialized() {
+            self.runner.request();
+        }
+    }
+
+    fn initialized(&self) -> bool {
+        self.synced.services && self.synced.slices
+    }
+
+    /// A change of the node's labels makes the next sync full. Only the family's first internal
+    /// address is taken over besides, and only when none was given.
+    async fn on_node(&mut self, node: Option<&Node>) {
+        if let Some(ip) = node.and_then(|node| self.internal_ip(node)) {
+            self.node_ip = self.config.node_ip.unwrap_or(ip);
+        }
+        let labels = node.map(|node| self.labels(node));
+        let version = &self.config.version;
+        let same = match node {
+            Some(_) => labels == self.node_labels,
+            // The node manager of 1.34 keeps what it knew.
+            None => version.topology_labels_only(),
+        };
+        if same || !version.follows_node_labels() {
+            return;
+        }
+        self.node_labels = labels;
+        if version.profile() == Profile::V1_26 {
+            return self.sync_unasked().await;
+        }
+        self.needs_full_sync = true;
+        self.runner.request();
+    }
+
+    fn internal_ip(&self, node: &Node) -> Option<IpAddr> {
+        let addresses = node.status.as_ref()?.addresses.as_ref()?.iter();
+        addresses
+            .filter(|it| it.type_ == "InternalIP")
+            .filter_map(|it| it.address.parse().ok())
+            .find(|&ip| self.config.family.has(ip))
+    }
+
+    fn labels(&self, node: &Node) -> BTreeMap<String, String> {
+        let mut labels = node.metadata.labels.clone().unwrap_or_default();
+        if self.config.version.topology_labels_only() {
+            labels.retain(|key, _| key == ZONE_LABEL || key == HOSTNAME_LABEL);
+        }
+        labels
+    }
+
+    /// A sync past the runner.
+    async fn sync_unasked(&mut self) {
+        // What failed is logged, and from 1.34 on nobody else hears of it.
+        if let Err(Logged) = self.sync().await {
+            self.runner.settle();
+        }
+    }
+
+    /// Without the API nothing is written, which is no failure.
+    async fn sync(&mut self) -> Result<(), Logged> {
+        if !self.initialized() {
+            self.logs.not_ready();
+            return Ok(());
+        }
+        let start = self.io.now();
+        let full = self.must_be_full(start);
+        let changes = self.tracker.take_changes(&self.config);
+        self.logs.syncing(full);
+        let outcome = self.write(full, &changes).await;
+        match outcome {
+            Ok(()) if full => self.last_full_sync = Some(self.io.now()),
+            Ok(()) => {}
+            Err(Logged) => {
+                self.logs.sync_failed(self.config.sync_period);
+                self.runner.sync_failed(self.io.now());
+                self.needs_full_sync = true;
+            }
+        }
+        self.logs.complete(self.io.now().saturating_sub(start));
+        outcome
+    }
+
+    fn must_be_full(&self, now: Duration) -> bool {
+        let version = &self.config.version;
+        let last = self.last_full_sync;
+        !version.partial_sync()
+            || self.needs_full_sync
+            || (version.hourly_full_sync(self.large_cluster)
+                && last.is_none_or(|last| now.saturating_sub(last) > FULL_SYNC_PERIOD))
+    }
+
+    async fn write(&mut self, full: bool, changes: &Changes) -> Result<(), Logged> {
+        if full {
+            self.ensure_jumps().await?;
+        }
+        let endpoints = self.tracker.ports();
+        let endpoints = endpoints
+            .map(|(name, _)| self.tracker.endpoints(name).len())
+            .sum();
+        self.large_cluster = endpoints > LARGE_CLUSTER;
+        let mut existing = self.existing_chains().await;
+        existing.shuffle(&mut self.map_order);
+        let mut ports: Vec<(&PortName, &ServicePort)> = self.tracker.ports().collect();
+        ports.shuffle(&mut self.map_order);
+        let scene = Scene {
+            config: &self.config,
+            tracker: &self.tracker,
+            ports: &ports,
+            changed: (!full).then_some(&changes.services),
+            node_labels: self.node_labels.as_ref().unwrap_or(&NO_LABELS),
+            node_ip: self.node_ip,
+            existing: &existing,
+            random_fully: self.iptables.random_fully(),
+            large: self.large_cluster,
+        };
+        let input = scene.render();
+        self.logs.reloading(ports.len(), endpoints, &input);
+        let input = input.to_string();
+        if let Err(failure) = self.iptables.restore(input.clone()).await {
+            self.logs.restore_failed(&failure, &input);
+            return Err(Logged);
+        }
+        self.needs_full_sync = false;
+        conntrack::clean(&self.io, &self.config, &self.logs, &self.tracker, changes).await;
+        Ok(())
+    }
+
+    async fn ensure_jumps(&self) -> Result<(), Logged> {
+        let profile = self.config.version.profile();
+        for jump in jumps::jumps(profile) {
+            self.ensure_chain(jump.table, jump.to).await?;
+            let rule = jump.rule();
+            let made = self.iptables.ensure_rule(jump.table, jump.from, &rule);
+            if let Err(error) = made.await {
+                self.logs.jump_failed(jump, &error);
+                return Err(Logged);
+            }
+        }
+        for (table, chain) in jumps::kubelet_chains(profile) {
+            self.ensure_chain(table, chain).await?;
+        }
+        Ok(())
+    }
+
+    async fn ensure_chain(&self, table: &str, chain: &str) -> Result<(), Logged> {
+        let made = self.iptables.ensure_chain(table, chain).await;
+        made.map_err(|error| {
+            self.logs.chain_failed(table, chain, &error);
+            Logged
+        })
+    }
+
+    /// The chains of nat, for the removal of stale ones. Until 1.26 filter is saved as well, and a
+    /// large cluster no more rarely; since then it is looked at once in a sync period at most.
+    async fn existing_chains(&mut self) -> Vec<String> {
+        let now = self.io.now();
+        let early = !self.config.version.partial_sync();
+        let rested = |last| now.saturating_sub(last) > self.config.sync_period;
+        if !early && self.large_cluster && !self.last_cleanup.is_none_or(rested) {
+            return Vec::new();
+        }
+        if early && let Err(failure) = self.iptables.chains("filter").await {
+            self.logs.save_failed(&failure, true);
+        }
+        match self.iptables.chains("nat").await {
+            Ok(chains) => {
+                self.last_cleanup = Some(self.io.now());
+                chains
+            }
+            Err(failure) => {
+                self.logs.save_failed(&failure, early);
+                Vec::new()
+            }
+        }
+    }
+}
