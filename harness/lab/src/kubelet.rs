@@ -1,0 +1,141 @@
+//! The kubelets of all nodes in one: watches pods that have a node, gives each a place, starts its
+//! containers, says in the API how it is, and takes it down again.
+//!
+//! A pod that is to end first gets its `preStop` hook and SIGTERM, then SIGKILL after its grace
+//! period; then its link goes, then its object. One that vanished from the API gets SIGKILL at once.
+
+mod container;
+mod image;
+mod pod;
+mod status;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use chainbreak_engine::log::EventLog;
+use chainbreak_model::{event::What, names::NodeName};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt,
+    runtime::watcher::{self, Event, watcher},
+};
+use tokio::{sync::watch, task::JoinSet};
+
+use self::pod::Ending;
+use crate::world::World;
+
+/// Runs the pods of a world.
+pub struct Kubelet {
+    client: Client,
+    world: Arc<World>,
+    log: EventLog,
+    told: AtomicBool,
+}
+
+impl fmt::Debug for Kubelet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kubelet").finish_non_exhaustive()
+    }
+}
+
+/// Pods under way: uid to how they are told to end.
+type Pods = BTreeMap<String, watch::Sender<Ending>>;
+
+impl Kubelet {
+    /// A kubelet for all nodes of the world.
+    pub fn new(client: Client, world: Arc<World>, log: EventLog) -> Self {
+        Self {
+            client,
+            world,
+            log,
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs until dropped, and takes the pods' processes along then.
+    pub async fn run(self) {
+        let kubelet = Arc::new(self);
+        let mut tasks = JoinSet::new();
+        let mut pods = Pods::new();
+        let mut listed: Vec<String> = Vec::new();
+        let events = watcher(
+            Api::<Pod>::all(kubelet.client.clone()),
+            watcher::Config::default(),
+        );
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => listed.clear(),
+                Ok(Event::InitApply(pod)) => {
+                    listed.push(pod.uid().unwrap_or_default());
+                    kubelet.changed(pod, &mut pods, &mut tasks);
+                }
+                // What was deleted while the watch was broken.
+                Ok(Event::InitDone) => pods.retain(|uid, end| {
+                    let there = listed.contains(uid);
+                    if !there {
+                        end.send_replace(Ending::Gone);
+                    }
+                    there
+                }),
+                Ok(Event::Apply(pod)) => kubelet.changed(pod, &mut pods, &mut tasks),
+                Ok(Event::Delete(pod)) => {
+                    if let Some(end) = pods.remove(&pod.uid().unwrap_or_default()) {
+                        end.send_replace(Ending::Gone);
+                    }
+                }
+                // The watcher comes back by itself after a pause.
+                Err(error) => tracing::debug!(%error, "the watch of pods broke"),
+            }
+            while tasks.try_join_next().is_some() {}
+        }
+    }
+
+    fn changed(self: &Arc<Self>, pod: Pod, pods: &mut Pods, tasks: &mut JoinSet<()>) {
+        let uid = pod.uid().unwrap_or_default();
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let Some(node) = node.and_then(|name| self.world.node(&NodeName::from(name))) else {
+            return;
+        };
+        let ending = pod.metadata.deletion_timestamp.is_some();
+        match pods.get(&uid) {
+            Some(end) if ending => {
+                end.send_if_modified(|end| {
+                    let runs = *end == Ending::Not;
+                    if runs {
+                        *end = Ending::Asked;
+                    }
+                    runs
+                });
+            }
+            Some(_) => {}
+            None => {
+                let first = if ending { Ending::Asked } else { Ending::Not };
+                let (end, ended) = watch::channel(first);
+                pods.insert(uid, end);
+                tasks.spawn(pod::live(Arc::clone(self), Arc::clone(node), pod, ended));
+            }
+        }
+    }
+
+    fn trouble(&self, text: String) {
+        self.log.append(What::Trouble { text });
+    }
+
+    /// Says once how containers of unknown images are run.
+    fn say_idle(&self, image: &str) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            self.log.append(What::Fact {
+                name: "containers".to_owned(),
+                value: format!("idle in place of image {image} and others without a command"),
+            });
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! One pod from its place to its end.
+
+use std::{net::IpAddr, sync::Arc};
+
+use chainbreak_engine::cluster::Place;
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    Kubelet,
+    container::{Home, Restart, supervise},
+    image::Program,
+    status::{ContainerStatus, State, render},
+};
+use crate::{
+    error::LabError,
+    place::{Own, PlaceThread, set},
+    wiring,
+    world::{Node, World},
+};
+
+/// How a pod is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ending {
+    /// Not yet.
+    Not,
+    /// Its object asks for a deletion: hooks, grace, then the object's end.
+    Asked,
+    /// Its object is gone: at once.
+    Gone,
+}
+
+/// Lives a pod's life.
+pub(super) async fn live(
+    kubelet: Arc<Kubelet>,
+    node: Arc<Node>,
+    pod: Pod,
+    mut end: watch::Receiver<Ending>,
+) {
+    let pod = Arc::new(pod);
+    match Sandbox::make(&kubelet.world, &node, &pod).await {
+        Ok(sandbox) => {
+            run(&kubelet, &sandbox, &pod, end.clone()).await;
+            if let Err(error) = sandbox.raze(&kubelet.world).await {
+                kubelet.trouble(error.to_string());
+            }
+        }
+        Err(error) => {
+            kubelet.trouble(format!("pod {}: {error}", pod.name_any()));
+            drop(end.wait_for(|end| *end != Ending::Not).await);
+        }
+    }
+    if *end.borrow() == Ending::Asked {
+        finalise(&kubelet, &pod).await;
+    }
+}
+
+/// The kubelet's last word: nothing of the pod runs any more, its object may go.
+async fn finalise(kubelet: &Kubelet, pod: &Pod) {
+    let parameters = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions {
+            uid: pod.uid(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let deleted = api(kubelet, pod).delete(&pod.name_any(), &parameters).await;
+    if let Err(error) = deleted {
+        // Somebody else may have been quicker.
+        tracing::debug!(%error, pod = pod.name_any(), "could not finalise");
+    }
+}
+
+async fn run(kubelet: &Kubelet, sandbox: &Sandbox, pod: &Arc<Pod>, end: watch::Receiver<Ending>) {
+    let containers: &[Container] = pod.spec.as_ref().map_or(&[], |spec| &spec.containers);
+    for container in containers {
+        if Program::of(container) == Program::Idle {
+            kubelet.say_idle(container.image.as_deref().unwrap_or_default());
+        }
+    }
+    let home = sandbox.home(pod);
+    let restart = Restart::of(pod);
+    let (report, mut reports) = mpsc::unbounded_channel::<(usize, State, Option<String>)>();
+    let all = join_all(containers.iter().enumerate().map(|(index, container)| {
+        let report = report.clone();
+        supervise(
+            &home,
+            container,
+            restart,
+            end.clone(),
+            move |state, words| {
+                // The receiver lives as long as this function.
+                drop(report.send((index, state, words)));
+            },
+        )
+    }));
+    drop(report);
+    let tell = async {
+        let mut statuses = vec![ContainerStatus::new(); containers.len()];
+        while let Some((index, state, words)) = reports.recv().await {
+            note(kubelet, pod, &containers[index], &state, words);
+            statuses[index].restarts += u32::from(matches!(state, State::Waiting(_)));
+            statuses[index].state = state;
+            let unreported = !reports.is_empty() || *end.borrow() == Ending::Gone;
+            if !unreported {
+                say(kubelet, sandbox, pod, &statuses).await;
+            }
+        }
+    };
+    futures::join!(all, tell);
+    // Containers that ended for good leave a pod that stays until it is deleted.
+    let mut end = end.clone();
+    drop(end.wait_for(|end| *end != Ending::Not).await);
+}
+
+/// The machine's nginx failing is the world's failure; a command's is the manifest's own affair.
+fn note(kubelet: &Kubelet, pod: &Pod, spec: &Container, state: &State, words: Option<String>) {
+    let Some(words) = words else { return };
+    let name = format!("{} of pod {}", spec.name, pod.name_any());
+    if matches!(Program::of(spec), Program::Nginx(_)) {
+        kubelet.trouble(format!("container {name} ended: {words}"));
+    } else {
+        tracing::debug!(name, ?state, words, "a container ended");
+    }
+}
+
+async fn say(kubelet: &Kubelet, sandbox: &Sandbox, pod: &Pod, containers: &[ContainerStatus]) {
+    let status = render(pod, sandbox.node.address, Some(sandbox.address), containers);
+    let patched = api(kubelet, pod)
+        .patch_status(
+            &pod.name_any(),
+            &PatchParams::apply("kubelet"),
+            &Patch::Merge(status),
+        )
+        .await;
+    if let Err(error) = patched {
+        // The pod may just have been deleted; then there is nothing to say.
+        tracing::debug!(%error, pod = pod.name_any(), "could not patch the status");
+    }
+}
+
+fn api(kubelet: &Kubelet, pod: &Pod) -> Api<Pod> {
+    Api::namespaced(kubelet.client.clone(), &pod.namespace().unwrap_or_default())
+}
+
+/// A pod's place and its link to its node.
+#[derive(Debug)]
+struct Sandbox {
+    key: Place,
+    place: Arc<PlaceThread>,
+    node: Arc<Node>,
+    address: IpAddr,
+    /// On the node; a pod on the host's network has none.
+    interface: Option<String>,
+}
+
+impl Sandbox {
+    async fn make(world: &World, node: &Arc<Node>, pod: &Pod) -> Result<Self, LabError> {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let interface = wiring::pod_interface(world.pod_owner, &namespace, &name);
+        let key = Place::Pod { namespace, name };
+        let on_host = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+        let mut sandbox = Self {
+            key,
+            place: Arc::clone(&node.place),
+            node: Arc::clone(node),
+            address: node.address,
+            interface: None,
+        };
+        if !on_host {
+            sandbox.wire(interface).await?;
+        }
+        world.add_pod(sandbox.key.clone(), Arc::clone(&sandbox.place));
+        Ok(sandbox)
+    }
+
+    async fn wire(&mut self, interface: String) -> Result<(), LabError> {
+        let place = self.key.to_string();
+        let node = Arc::clone(&self.node);
+        let address = node.take_address().ok_or_else(|| LabError::Unable {
+            what: format!("node {} has no pod address left", node.name),
+        })?;
+        // Started from the node's thread, a pod sees its node's files.
+        let started = node
+            .place
+            .run(move || PlaceThread::start(&place, Own::Network))
+            .await;
+        let place = started.inspect_err(|_| node.free_address(address))?;
+        (self.address, self.place) = (address, Arc::new(place));
+        let batch = wiring::pod_on_node(&interface, self.place.tid(), address);
+        self.interface = Some(interface.clone());
+        let wired = async {
+            wiring::apply(&node.place, batch).await?;
+            let arp = format!("/proc/sys/net/ipv4/conf/{interface}/proxy_arp");
+            node.place.run(move || set(&arp, "1")).await?;
+            wiring::apply(&self.place, wiring::pod_itself(address)).await
+        };
+        let wired = wired.await;
+        if wired.is_err() {
+            node.free_address(address);
+        }
+        wired
+    }
+
+    fn home(&self, pod: &Arc<Pod>) -> Home {
+        Home {
+            place: Arc::clone(&self.place),
+            address: self.address,
+            pod: Arc::clone(pod),
+            name: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+            node: self.node.name.to_string(),
+            node_address: self.node.address,
+        }
+    }
+
+    /// Takes the link away at once: the kernel would do it some time after the last process ended,
+    /// and until then the node would send packets to a dead pod.
+    async fn raze(self, world: &World) -> Result<(), LabError> {
+        world.remove_pod(&self.key, &self.place);
+        let Some(interface) = self.interface else {
+            return Ok(());
+        };
+        let cut = wiring::apply(&self.node.place, format!("link del {interface}\n")).await;
+        self.node.free_address(self.address);
+        cut
+    }
+}

@@ -1,0 +1,185 @@
+//! A place (node, pod, off-cluster host) is a thread that lives in namespaces of its own and runs what
+//! is sent to it. Sockets opened there belong to the place, and so do the processes and threads
+//! started from there. When the thread and all these are gone, so is the place.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    path::Path,
+    process::Stdio,
+    sync::mpsc,
+    thread::{self, JoinHandle},
+};
+
+use nix::{
+    sched::{CloneFlags, unshare},
+    unistd::{gettid, sethostname},
+};
+use tokio::{process::Child, runtime::Handle, sync::oneshot};
+
+use crate::{
+    error::LabError,
+    worker::filesystem::{sys, tmpfs},
+};
+
+/// Enough for a closure that starts a process or opens a socket; seventy nodes have many places.
+const STACK: usize = 256 * 1024;
+
+/// What a place has of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Own {
+    /// The network and a name: pods and off-cluster hosts.
+    Network,
+    /// Also `/run` (hence its own xtables lock) and a matching `/sys`: nodes.
+    NetworkAndFiles,
+}
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// A place's thread. Dropping it ends the thread after the closures sent so far.
+#[derive(Debug)]
+pub struct PlaceThread {
+    name: String,
+    tid: i32,
+    tasks: mpsc::Sender<Task>,
+}
+
+impl PlaceThread {
+    /// Makes a place. Called from another place's thread, it begins with that one's files.
+    pub fn start(name: &str, own: Own) -> Result<Self, LabError> {
+        let failed = |what| {
+            let place = name.to_owned();
+            move |source| LabError::Place {
+                place,
+                what,
+                source,
+            }
+        };
+        let (tasks, queue) = mpsc::channel::<Task>();
+        let (report, ready) = mpsc::channel();
+        let hostname = name.rsplit('/').next().unwrap_or(name).to_owned();
+        let thread: io::Result<JoinHandle<()>> = thread::Builder::new()
+            .name(name.to_owned())
+            .stack_size(STACK)
+            .spawn(move || {
+                let made = isolate(&hostname, own).map(|()| gettid().as_raw());
+                let lives = made.is_ok();
+                // Whoever made the place waits for this.
+                drop(report.send(made));
+                if lives {
+                    for task in queue {
+                        task();
+                    }
+                }
+            });
+        thread.map_err(failed("start its thread"))?;
+        let made = ready
+            .recv()
+            .map_err(|_gone| io::ErrorKind::BrokenPipe.into());
+        let tid = made.map_err(failed("start its thread"))??;
+        Ok(Self {
+            name: name.to_owned(),
+            tid,
+            tasks,
+        })
+    }
+
+    /// Runs a closure in the place. It should be quick: others wait behind it.
+    ///
+    /// # Panics
+    /// When an earlier closure panicked: the place is gone then.
+    pub async fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
+        let (answer, answered) = oneshot::channel();
+        // A caller that was dropped wants no answer.
+        let task: Task = Box::new(move || drop(answer.send(f())));
+        self.tasks.send(task).expect("the place's thread lives");
+        answered.await.expect("the place's closures do not panic")
+    }
+
+    /// Starts a process in the place, all three standard streams piped unless said otherwise by
+    /// `prepare`. It is killed when the child is dropped, and has a process group of its own.
+    pub async fn spawn<S: AsRef<OsStr>>(
+        &self,
+        argv: &[S],
+        prepare: impl FnOnce(&mut tokio::process::Command) + Send + 'static,
+    ) -> io::Result<Child> {
+        let Some((program, arguments)) = argv.split_first() else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mut command = tokio::process::Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        prepare(&mut command);
+        let runtime = Handle::current();
+        self.run(move || {
+            let _runtime = runtime.enter();
+            command.spawn()
+        })
+        .await
+    }
+
+    /// The thread's id in the world: by it `ip` finds the network namespace.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// The name, `node/n1`, `pod/test/web`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn isolate(hostname: &str, own: Own) -> Result<(), LabError> {
+    let failed = |what| {
+        let place = hostname.to_owned();
+        move |source| LabError::Place {
+            place,
+            what,
+            source,
+        }
+    };
+    let mut flags = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS;
+    if own == Own::NetworkAndFiles {
+        flags |= CloneFlags::CLONE_NEWNS;
+    }
+    unshare(flags)
+        .map_err(io::Error::from)
+        .map_err(failed("make its namespaces"))?;
+    sethostname(hostname)
+        .map_err(io::Error::from)
+        .map_err(failed("name it"))?;
+    if own == Own::NetworkAndFiles {
+        sys(Path::new("/sys"))?;
+        tmpfs(Path::new("/run"), "mode=755")?;
+        fs::create_dir("/run/lock").map_err(failed("make its lock directory"))?;
+    }
+    settings()
+}
+
+/// What every network namespace of a world has in common, whatever the machine's defaults are.
+fn settings() -> Result<(), LabError> {
+    // One family for now: without this, each link would also chat about IPv6.
+    for scope in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
+        if Path::new(&path).exists() {
+            set(&path, "1")?;
+        }
+        // A new namespace copies the machine's choice, which distributions differ in.
+        set(&format!("/proc/sys/net/ipv4/conf/{scope}/rp_filter"), "0")?;
+    }
+    Ok(())
+}
+
+/// Writes a kernel setting of the calling thread's network namespace.
+pub(crate) fn set(path: &str, value: &'static str) -> Result<(), LabError> {
+    fs::write(path, value).map_err(|source| LabError::Sysctl {
+        path: path.into(),
+        value,
+        source,
+    })
+}

@@ -1,0 +1,153 @@
+//! Every netfilter command of every agent becomes an event: who, where, what, and how it ended.
+
+use std::{os::unix::process::ExitStatusExt, process::Stdio, time::Instant};
+
+use chainbreak_agents::{
+    driver::Exec,
+    step::{Command, Output},
+};
+use chainbreak_engine::log::EventLog;
+use chainbreak_model::{
+    event::{self, What},
+    names::NodeName,
+};
+use futures::{FutureExt, future::LocalBoxFuture};
+use tokio::io::AsyncWriteExt;
+
+use crate::error::tolerate;
+
+/// What a shell answers for a command that cannot be started.
+const NOT_STARTED: i32 = 127;
+
+/// Runs the commands of one agent in the place of the calling thread, and records each when it ended.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    who: String,
+    node: NodeName,
+    log: EventLog,
+}
+
+impl Recorder {
+    /// A recorder for one agent on one node. Its thread must have been started from the node's place.
+    pub fn new(who: impl Into<String>, node: NodeName, log: EventLog) -> Self {
+        Self {
+            who: who.into(),
+            node,
+            log,
+        }
+    }
+}
+
+impl Exec for Recorder {
+    fn run(&self, command: Command) -> LocalBoxFuture<'static, Output> {
+        let recorder = self.clone();
+        async move {
+            let begin = Instant::now();
+            let mut output = execute(&command).await;
+            let end = Instant::now();
+            output.took = end - begin;
+            let event = What::Command(event::Command {
+                who: recorder.who,
+                node: recorder.node,
+                argv: command.argv,
+                input: command.input,
+                exit: output.exit,
+                stderr: output.stderr.clone(),
+                took_us: u64::try_from(output.took.as_micros()).unwrap_or(u64::MAX),
+            });
+            recorder.log.append_at(recorder.log.at(end), event);
+            output
+        }
+        .boxed_local()
+    }
+}
+
+async fn execute(command: &Command) -> Output {
+    match try_execute(command).await {
+        Ok(output) => output,
+        Err(error) => Output {
+            exit: NOT_STARTED,
+            stderr: format!(
+                "{}: {error}",
+                command.argv.first().map_or("", String::as_str)
+            ),
+            ..Output::default()
+        },
+    }
+}
+
+async fn try_execute(command: &Command) -> std::io::Result<Output> {
+    let (program, arguments) = command
+        .argv
+        .split_first()
+        .ok_or(std::io::ErrorKind::InvalidInput)?;
+    let mut child = tokio::process::Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    let feed = async move {
+        // A command that does not read to the end says itself what was wrong.
+        tolerate(
+            "feed a command",
+            stdin.write_all(command.input.as_bytes()).await,
+        );
+    };
+    let ((), output) = tokio::join!(feed, child.wait_with_output());
+    let output = output?;
+    let status = output.status;
+    Ok(Output {
+        exit: status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        took: std::time::Duration::ZERO,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(argv: &[&str], input: &str) -> Command {
+        Command {
+            argv: argv.iter().map(|&word| word.to_owned()).collect(),
+            input: input.to_owned(),
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn each_command_is_recorded_with_input_exit_and_words() {
+        let (log, mut events) = EventLog::new();
+        let recorder = Recorder::new("felix", NodeName::from("n1"), log);
+        let output = recorder
+            .run(command(&["sh", "-c", "cat; echo no >&2; exit 4"], "in"))
+            .await;
+        assert_eq!((output.exit, output.stdout.as_str()), (4, "in"));
+        let What::Command(event) = events.recv().await.unwrap().what else {
+            panic!("not a command");
+        };
+        assert_eq!((event.who.as_str(), event.input.as_str()), ("felix", "in"));
+        assert_eq!((event.exit, event.stderr.as_str()), (4, "no\n"));
+        assert_eq!(u128::from(event.took_us), output.took.as_micros());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_cannot_be_started_and_what_is_killed_have_a_shells_exit_codes() {
+        let (log, _events) = EventLog::new();
+        let recorder = Recorder::new("felix", NodeName::from("n1"), log);
+        let output = recorder.run(command(&["no-such-program"], "")).await;
+        assert_eq!(output.exit, 127);
+        assert!(
+            output.stderr.starts_with("no-such-program: "),
+            "{}",
+            output.stderr
+        );
+        let output = recorder.run(command(&["sh", "-c", "kill -9 $$"], "")).await;
+        assert_eq!(output.exit, 128 + 9);
+    }
+}

@@ -1,0 +1,196 @@
+//! Links, addresses and routes: rendered as `ip` commands by pure functions, applied by one
+//! `ip -batch -` for each place.
+//!
+//! ```text
+//! worker's own namespace     bridge "underlay" 10.0.0.1, a port for each node and host
+//! node                       eth0 on the underlay, a route for each other node's pods, cali… or eni… for each pod
+//! pod                        eth0 with a /32, everything goes to 169.254.1.1, whom proxy ARP answers for
+//! ```
+
+use std::{fmt::Write, net::IpAddr, process::Stdio};
+
+use chainbreak_model::case::PodOwner;
+use sha1::{Digest, Sha1};
+use tokio::{io::AsyncWriteExt, process::Child};
+
+use crate::{
+    addresses::{POD_GATEWAY, Plan},
+    error::LabError,
+    place::PlaceThread,
+};
+
+/// The bridge of the underlay, in the worker's own namespace.
+const BRIDGE: &str = "underlay";
+/// The MAC address of every host-side pod interface, as Calico sets it.
+const POD_HOST_MAC: &str = "ee:ee:ee:ee:ee:ee";
+
+/// Something that hangs on the underlay.
+#[derive(Debug, Clone, Copy)]
+pub struct Port {
+    /// The thread in whose namespace its `eth0` goes.
+    pub tid: i32,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// The underlay: bridge, the API's address, and a port for each node and host.
+pub fn underlay(plan: Plan, ports: &[Port]) -> String {
+    let mut batch = format!(
+        "link set lo up\n\
+         link add {BRIDGE} type bridge stp_state 0 forward_delay 0\n\
+         addr add {}/{} dev {BRIDGE}\n\
+         link set {BRIDGE} up\n",
+        plan.api(),
+        plan.underlay_prefix()
+    );
+    for (number, port) in ports.iter().enumerate() {
+        let tid = port.tid;
+        line(
+            &mut batch,
+            format_args!("link add u{number} type veth peer name eth0 netns {tid}"),
+        );
+        line(
+            &mut batch,
+            format_args!("link set u{number} master {BRIDGE} up"),
+        );
+    }
+    batch
+}
+
+/// A node's or host's end. `pods` are the other nodes' pod ranges and who has them.
+pub fn end(plan: Plan, address: IpAddr, pods: impl Iterator<Item = (String, IpAddr)>) -> String {
+    let mut batch = format!(
+        "link set lo up\n\
+         addr add {address}/{} dev eth0\n\
+         link set eth0 up\n\
+         route add default via {}\n",
+        plan.underlay_prefix(),
+        plan.api()
+    );
+    for (range, via) in pods {
+        line(&mut batch, format_args!("route add {range} via {via}"));
+    }
+    batch
+}
+
+/// A pod's link as its node sees it. Proxy ARP answers at once instead of after a random delay; this
+/// way of setting it also works in a user namespace, where the file of that setting is missing.
+pub fn pod_on_node(interface: &str, tid: i32, address: IpAddr) -> String {
+    format!(
+        "link add {interface} address {POD_HOST_MAC} type veth peer name eth0 netns {tid}\n\
+         ntable change name arp_cache dev {interface} proxy_delay 0\n\
+         link set {interface} up\n\
+         route add {address}/32 dev {interface} scope link\n"
+    )
+}
+
+/// A pod's link as the pod sees it.
+pub fn pod_itself(address: IpAddr) -> String {
+    format!(
+        "link set lo up\n\
+         addr add {address}/32 dev eth0\n\
+         link set eth0 up\n\
+         route add {POD_GATEWAY} dev eth0 scope link\n\
+         route add default via {POD_GATEWAY} dev eth0\n"
+    )
+}
+
+/// The name of a pod's interface on its node: Calico's prefix and hash (`VethNameForWorkload`), or
+/// that of a third-party CNI, which Felix does not know as a workload's.
+pub fn pod_interface(owner: PodOwner, namespace: &str, name: &str) -> String {
+    let prefix = match owner {
+        PodOwner::Calico => "cali",
+        PodOwner::ThirdParty => "eni",
+    };
+    let digest = Sha1::digest(format!("{namespace}.{name}"));
+    let hex = digest.iter().take(6).fold(String::new(), |mut hex, byte| {
+        line_free(&mut hex, format_args!("{byte:02x}"));
+        hex
+    });
+    hex.chars()
+        .take(11)
+        .fold(prefix.to_owned(), |mut interface, digit| {
+            interface.push(digit);
+            interface
+        })
+}
+
+/// Runs a batch in a place.
+pub async fn apply(place: &PlaceThread, batch: String) -> Result<(), LabError> {
+    let started = place.spawn(&["ip", "-batch", "-"], |command| {
+        command.stdout(Stdio::null());
+    });
+    let child = started.await;
+    finish(place.name(), child, batch).await
+}
+
+/// Runs a batch in the worker's own network namespace.
+pub async fn apply_here(batch: String) -> Result<(), LabError> {
+    let child = tokio::process::Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn();
+    finish("the underlay", child, batch).await
+}
+
+async fn finish(what: &str, child: std::io::Result<Child>, batch: String) -> Result<(), LabError> {
+    let failed = |stderr: String| LabError::Wire {
+        what: what.to_owned(),
+        stderr,
+    };
+    let mut child = child.map_err(|error| failed(format!("ip: {error}")))?;
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    // `ip` reads while it works and says nothing before its first failure: writing all first is safe
+    // for batches that fit its reading, and a broken pipe means that it failed and says why.
+    let written = stdin.write_all(batch.as_bytes()).await;
+    drop(stdin);
+    let output = child.wait_with_output().await;
+    let output = output.map_err(|error| failed(error.to_string()))?;
+    if output.status.success() && written.is_ok() {
+        return Ok(());
+    }
+    Err(failed(
+        String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    ))
+}
+
+fn line(batch: &mut String, text: std::fmt::Arguments<'_>) {
+    line_free(batch, text);
+    batch.push('\n');
+}
+
+fn line_free(text: &mut String, more: std::fmt::Arguments<'_>) {
+    text.write_fmt(more).expect("a String takes everything");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pods_interface_is_named_as_calico_names_it() {
+        // The digits are those of `printf ns1.pod1 | sha1sum`.
+        let calico = pod_interface(PodOwner::Calico, "ns1", "pod1");
+        assert_eq!(calico, "calie822bf90b23");
+        let other = pod_interface(PodOwner::ThirdParty, "ns1", "pod1");
+        assert_eq!(other, "enie822bf90b23");
+    }
+
+    #[test]
+    fn a_node_routes_to_each_other_nodes_pods() {
+        let plan = Plan::ipv4();
+        let others = [(plan.node_pods(2).to_string(), plan.node(2))];
+        let batch = end(plan, plan.node(1), others.into_iter());
+        assert_eq!(
+            batch,
+            "link set lo up\n\
+             addr add 10.0.1.1/16 dev eth0\n\
+             link set eth0 up\n\
+             route add default via 10.0.0.1\n\
+             route add 10.20.2.0/24 via 10.0.1.2\n"
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! One case, one worker process, one world.
+//!
+//! ```text
+//! parent (chainbreak run)            holds the worker's standard input: the lifeline
+//! └ stage 1                          new user namespace unless root, new PID namespace; waits
+//!   └ PID 1 of the world             own mounts, network, IPC, UTS; reaps; dies with stage 1
+//!     └ the worker                   everything else: API server, agents, engine
+//! ```
+//!
+//! Whichever of the four is killed, at whatever moment, the kernel takes the rest along: the parent's
+//! death ends the lifeline, stage 1's death is PID 1's, and PID 1's death is everybody's. The world's
+//! namespaces and mounts have no name outside, so that they end with its last process.
+
+pub(crate) mod filesystem;
+mod fork;
+mod lifeline;
+mod spawn;
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sched::{CloneFlags, unshare},
+    sys::{
+        prctl::set_pdeathsig,
+        resource::{Resource, getrlimit, setrlimit},
+        signal::Signal,
+        wait::{WaitStatus, waitpid},
+    },
+    unistd::{Pid, getegid, geteuid, pipe},
+};
+
+pub use lifeline::Lifeline;
+pub use spawn::{Worker, spawn_worker};
+
+use crate::error::LabError;
+
+/// The verb with which the binary is started as a worker.
+pub const VERB: &str = "worker";
+
+/// Where commands are looked for in a world: the place's own front first (a node's iptables).
+const PATH: &str =
+    "/run/chainbreak/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Makes this process the worker of a new world. To be called before any thread or runtime exists.
+///
+/// Returns in the worker only. The two processes between it and the caller's parent end with the
+/// worker's exit status (128 + n for signal n). An error is returned in the one process in which it
+/// occurred, whose caller says it and ends with a status of its own.
+pub fn enter() -> Result<Lifeline, LabError> {
+    fork::assert_single_thread();
+    isolate_processes()?;
+    // PID 1 learns from this pipe whether stage 1 was killed before PID 1 asked to be told.
+    let (alive, stage_one) = pipe().map_err(LabError::isolate("make a pipe between the stages"))?;
+    if let Some(child) =
+        fork::fork().map_err(LabError::isolate("start the world's first process"))?
+    {
+        drop(alive);
+        exit_as(child, Reap::Only)
+    }
+    drop(stage_one);
+    die_with_parent(&alive)?;
+    isolate_the_rest()?;
+    filesystem::enter()?;
+    fork::set_var("PATH", PATH);
+    fork::set_var("LC_ALL", "C");
+    if let Some(child) = fork::fork().map_err(LabError::isolate("start the worker"))? {
+        exit_as(child, Reap::Everybody)
+    }
+    Lifeline::grasp()
+}
+
+/// A new PID namespace for the children; as an ordinary user inside a new user namespace.
+fn isolate_processes() -> Result<(), LabError> {
+    match unshare(CloneFlags::CLONE_NEWPID) {
+        Ok(()) => return Ok(()),
+        Err(Errno::EPERM) => {}
+        Err(error) => return Err(LabError::isolate("make a PID namespace")(error)),
+    }
+    let (user, group) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID)
+        .map_err(LabError::isolate("make a user namespace"))?;
+    // An ordinary user may map the own group only after giving up setgroups (user_namespaces(7)).
+    let maps = [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("0 {user} 1")),
+        ("/proc/self/gid_map", format!("0 {group} 1")),
+    ];
+    maps.iter().try_for_each(|(file, text)| {
+        std::fs::write(file, text).map_err(LabError::isolate("become root of the user namespace"))
+    })
+}
+
+fn isolate_the_rest() -> Result<(), LabError> {
+    let flags = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWUTS;
+    unshare(flags).map_err(LabError::isolate("make mount and network namespaces"))?;
+    // Seventy nodes with two agents each are some thousand sockets and pipes.
+    let (_, most) =
+        getrlimit(Resource::RLIMIT_NOFILE).map_err(LabError::isolate("read the file limit"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)
+        .map_err(LabError::isolate("raise the file limit"))
+}
+
+/// From here on stage 1's death kills this process; an earlier death shows as a closed pipe.
+fn die_with_parent(alive: &OwnedFd) -> Result<(), LabError> {
+    set_pdeathsig(Signal::SIGKILL).map_err(LabError::isolate("tie the world to its parent"))?;
+    let mut end = [PollFd::new(alive.as_fd(), PollFlags::POLLIN)];
+    let gone =
+        poll(&mut end, PollTimeout::ZERO).map_err(LabError::isolate("look for the parent"))?;
+    if gone == 0 {
+        return Ok(());
+    }
+    Err(LabError::isolate("outlive the parent")(io::Error::from(
+        io::ErrorKind::BrokenPipe,
+    )))
+}
+
+/// Whose death a stage takes note of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reap {
+    /// The one child's.
+    Only,
+    /// Every orphan's too: the duty of a PID 1.
+    Everybody,
+}
+
+/// Waits for the child and ends as it ended.
+fn exit_as(child: Pid, reap: Reap) -> ! {
+    let whom = match reap {
+        Reap::Only => child,
+        Reap::Everybody => Pid::from_raw(-1),
+    };
+    loop {
+        let status = match waitpid(whom, None) {
+            Ok(WaitStatus::Exited(pid, status)) if pid == child => status,
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => 128 + signal as i32,
+            Ok(_) | Err(Errno::EINTR) => continue,
+            Err(_) => 1,
+        };
+        #[expect(clippy::exit, reason = "a stage is nothing but its child's status")]
+        std::process::exit(status)
+    }
+}

@@ -1,0 +1,60 @@
+//! The parent's side of a worker.
+
+use std::{
+    path::Path,
+    process::{ExitStatus, Stdio},
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use crate::error::LabError;
+
+/// A worker, seen from its parent. Dropping it ends the worker and its world.
+#[derive(Debug)]
+pub struct Worker {
+    /// Stage 1; its exit status is the worker's.
+    pub child: Child,
+    /// What the worker writes on standard output, line by line.
+    pub lines: Lines<BufReader<ChildStdout>>,
+    stdin: ChildStdin,
+}
+
+impl Worker {
+    /// Sends a line.
+    pub async fn order(&mut self, line: &str) -> std::io::Result<()> {
+        self.stdin.write_all(format!("{line}\n").as_bytes()).await?;
+        self.stdin.flush().await
+    }
+
+    /// Waits for the end, with the lifeline held so that the worker ends by itself.
+    pub async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        // `Child::wait` closes only a standard input that the child still owns: ours was taken.
+        self.child.wait().await
+    }
+}
+
+/// Starts `program worker` in a process group of its own, so that a terminal's Ctrl-C reaches the
+/// parent only, which then ends its workers in order. Standard error is shared.
+pub fn spawn_worker(program: &Path) -> Result<Worker, LabError> {
+    let spawned = Command::new(program)
+        .arg(super::VERB)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn();
+    let mut child = spawned.map_err(|source| LabError::Spawn {
+        program: program.to_owned(),
+        source,
+    })?;
+    let stdin = child.stdin.take().expect("standard input is piped");
+    let stdout = child.stdout.take().expect("standard output is piped");
+    Ok(Worker {
+        child,
+        lines: BufReader::new(stdout).lines(),
+        stdin,
+    })
+}

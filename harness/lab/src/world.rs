@@ -1,0 +1,273 @@
+//! The places of a world and how they hang together.
+
+use std::{
+    collections::BTreeMap, net::IpAddr, os::unix::fs::symlink, sync::Mutex, sync::PoisonError,
+};
+
+use chainbreak_engine::cluster::Place;
+use chainbreak_model::{
+    case::{ClusterSpec, IptablesVariant, PodOwner},
+    names::NodeName,
+};
+use futures::future::try_join_all;
+
+use crate::{
+    addresses::{Plan, PodSlots},
+    error::LabError,
+    place::{Own, PlaceThread, set},
+    wiring::{self, Port},
+};
+use std::sync::Arc;
+
+/// Where a node's own commands are. The first entry of every world's `PATH`.
+const BIN: &str = "/run/chainbreak/bin";
+/// Where Debian, Fedora and Alpine keep the multi-call binaries.
+const SBIN: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/usr/local/sbin"];
+
+/// A node.
+#[derive(Debug)]
+pub struct Node {
+    /// `n1`, `n2`, ….
+    pub name: NodeName,
+    /// From 1.
+    pub number: u16,
+    /// On the underlay.
+    pub address: IpAddr,
+    /// Its namespaces.
+    pub place: Arc<PlaceThread>,
+    slots: Mutex<PodSlots>,
+}
+
+impl Node {
+    /// A free pod address, unless all are taken.
+    pub fn take_address(&self) -> Option<IpAddr> {
+        self.slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    /// Gives a pod address back.
+    pub fn free_address(&self, address: IpAddr) {
+        self.slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .free(address);
+    }
+}
+
+/// An off-cluster host on the underlay.
+#[derive(Debug)]
+pub struct Host {
+    /// As the scenario calls it.
+    pub name: String,
+    /// On the underlay.
+    pub address: IpAddr,
+    place: Arc<PlaceThread>,
+}
+
+/// All places of a case. Pods come and go, the others stay.
+#[derive(Debug)]
+pub struct World {
+    /// Which address is whose.
+    pub plan: Plan,
+    /// Who owns the pods' interfaces.
+    pub pod_owner: PodOwner,
+    nodes: BTreeMap<NodeName, Arc<Node>>,
+    hosts: Vec<Host>,
+    pods: Mutex<BTreeMap<Place, Arc<PlaceThread>>>,
+}
+
+impl World {
+    /// Raises nodes and hosts and wires them up. To be called in a worker.
+    pub async fn raise(spec: &ClusterSpec) -> Result<Self, LabError> {
+        let plan = Plan::ipv4();
+        plan.check(spec.nodes, spec.hosts.len())?;
+        // A cluster without kube-proxy still has commands on its nodes: the older front end works on
+        // every kernel.
+        let iptables = spec
+            .kube_proxy
+            .as_ref()
+            .map_or(IptablesVariant::Legacy, |kp| kp.iptables);
+        let nodes = (1..=spec.nodes)
+            .map(|number| raise_node(plan, number))
+            .collect::<Result<Vec<_>, _>>()?;
+        let hosts = spec.hosts.iter().enumerate();
+        let hosts = hosts
+            .map(|(index, name)| raise_host(plan, index, name))
+            .collect::<Result<Vec<_>, _>>()?;
+        let port = |place: &PlaceThread, address| Port {
+            tid: place.tid(),
+            address,
+        };
+        let node_ports = nodes.iter().map(|node| port(&node.place, node.address));
+        let host_ports = hosts.iter().map(|host| port(&host.place, host.address));
+        let ports: Vec<Port> = node_ports.chain(host_ports).collect();
+        wiring::apply_here(wiring::underlay(plan, &ports)).await?;
+        try_join_all(
+            nodes
+                .iter()
+                .map(|node| furnish(plan, node, spec.nodes, iptables)),
+        )
+        .await?;
+        try_join_all(hosts.iter().map(|host| {
+            let batch = wiring::end(plan, host.address, std::iter::empty());
+            wiring::apply(&host.place, batch)
+        }))
+        .await?;
+        let pod_owner = spec
+            .calico
+            .as_ref()
+            .map_or(PodOwner::ThirdParty, |calico| calico.pods);
+        let nodes = nodes
+            .into_iter()
+            .map(|node| (node.name.clone(), Arc::new(node)))
+            .collect();
+        Ok(Self {
+            plan,
+            pod_owner,
+            nodes,
+            hosts,
+            pods: Mutex::default(),
+        })
+    }
+
+    /// All nodes, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes.values()
+    }
+
+    /// The node with that name.
+    pub fn node(&self, name: &NodeName) -> Option<&Arc<Node>> {
+        self.nodes.get(name)
+    }
+
+    /// All off-cluster hosts.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The thread of a place, unless there is no such place (any more).
+    pub fn find(&self, place: &Place) -> Option<Arc<PlaceThread>> {
+        match place {
+            Place::Node(name) => self.node(name).map(|node| Arc::clone(&node.place)),
+            Place::Host(name) => {
+                let host = self.hosts.iter().find(|host| host.name == *name);
+                host.map(|host| Arc::clone(&host.place))
+            }
+            Place::Pod { .. } => self.pods().get(place).cloned(),
+        }
+    }
+
+    /// Every place of the moment and the id of its thread.
+    pub fn threads(&self) -> Vec<(Place, i32)> {
+        let nodes = self
+            .nodes()
+            .map(|node| (Place::Node(node.name.clone()), node.place.tid()));
+        let hosts = self
+            .hosts
+            .iter()
+            .map(|h| (Place::Host(h.name.clone()), h.place.tid()));
+        let mut threads: Vec<_> = nodes.chain(hosts).collect();
+        threads.extend(
+            self.pods()
+                .iter()
+                .map(|(place, thread)| (place.clone(), thread.tid())),
+        );
+        threads
+    }
+
+    /// Makes a pod's place known.
+    pub(crate) fn add_pod(&self, place: Place, thread: Arc<PlaceThread>) {
+        self.pods().insert(place, thread);
+    }
+
+    /// Forgets a pod's place, unless a newer pod of the same name has taken it.
+    pub(crate) fn remove_pod(&self, place: &Place, thread: &Arc<PlaceThread>) {
+        let mut pods = self.pods();
+        if pods
+            .get(place)
+            .is_some_and(|known| Arc::ptr_eq(known, thread))
+        {
+            pods.remove(place);
+        }
+    }
+
+    fn pods(&self) -> std::sync::MutexGuard<'_, BTreeMap<Place, Arc<PlaceThread>>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn raise_node(plan: Plan, number: u16) -> Result<Node, LabError> {
+    let name = NodeName::from(format!("n{number}"));
+    let place = PlaceThread::start(&format!("node/{name}"), Own::NetworkAndFiles)?;
+    Ok(Node {
+        name,
+        number,
+        address: plan.node(number),
+        place: Arc::new(place),
+        slots: Mutex::new(PodSlots::new(plan, number)),
+    })
+}
+
+fn raise_host(plan: Plan, index: usize, name: &str) -> Result<Host, LabError> {
+    let place = PlaceThread::start(&format!("host/{name}"), Own::Network)?;
+    Ok(Host {
+        name: name.to_owned(),
+        address: plan.host(index),
+        place: Arc::new(place),
+    })
+}
+
+/// Routes, forwarding and commands of a node.
+async fn furnish(
+    plan: Plan,
+    node: &Node,
+    nodes: u16,
+    iptables: IptablesVariant,
+) -> Result<(), LabError> {
+    let others = (1..=nodes).filter(|&other| other != node.number);
+    let pods = others.map(|other| (plan.node_pods(other).to_string(), plan.node(other)));
+    wiring::apply(&node.place, wiring::end(plan, node.address, pods)).await?;
+    let name = node.name.to_string();
+    node.place
+        .run(move || {
+            set("/proc/sys/net/ipv4/ip_forward", "1")?;
+            install(iptables).map_err(|source| LabError::Place {
+                place: name,
+                what: "install its commands",
+                source,
+            })
+        })
+        .await
+}
+
+/// Links `iptables` and its kin to the front end of the node. Names that say their front end mean it.
+fn install(variant: IptablesVariant) -> std::io::Result<()> {
+    std::fs::create_dir_all(BIN)?;
+    let chosen = match variant {
+        IptablesVariant::Legacy => "legacy",
+        IptablesVariant::Nft => "nft",
+    };
+    for family in ["iptables", "ip6tables"] {
+        for kind in ["", "-save", "-restore"] {
+            link(&format!("{family}{kind}"), chosen)?;
+            link(&format!("{family}-legacy{kind}"), "legacy")?;
+            link(&format!("{family}-nft{kind}"), "nft")?;
+        }
+    }
+    Ok(())
+}
+
+/// A front end that the machine lacks gets no link, so that using it says "not found".
+fn link(name: &str, variant: &str) -> std::io::Result<()> {
+    let multi = format!("xtables-{variant}-multi");
+    let found = SBIN.iter().map(|dir| format!("{dir}/{multi}"));
+    match found
+        .into_iter()
+        .find(|path| std::path::Path::new(path).exists())
+    {
+        Some(path) => symlink(path, format!("{BIN}/{name}")),
+        None => Ok(()),
+    }
+}
