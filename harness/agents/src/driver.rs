@@ -4,7 +4,12 @@
 //! the thread there, so that watches and commands leave from the node as the real agent's would.
 
 pub mod feed;
+mod felix;
 pub mod header;
+mod kube_proxy;
+
+pub use felix::{InterfaceName, felix};
+pub use kube_proxy::kube_proxy;
 
 use std::{fmt, rc::Rc, time::Instant};
 
@@ -54,7 +59,9 @@ pub async fn drive<E>(
             wake_at,
             exited,
         } = wanted;
-        logs.into_iter().for_each(|line| log.entry(line));
+        for line in logs {
+            log.entry(line);
+        }
         if let Some(reason) = exited {
             return reason;
         }

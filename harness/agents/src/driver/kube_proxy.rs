@@ -1,0 +1,68 @@
+//! The model kube-proxy, live.
+
+use std::rc::Rc;
+
+use futures::{StreamExt, stream::LocalBoxStream};
+use k8s_openapi::api::{
+    core::v1::{Node, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{Api, Client, runtime::watcher};
+
+use super::{
+    Exec, LogSink, drive,
+    feed::{Change, feed},
+};
+use crate::{
+    kube_proxy::{Config, Event, run},
+    step::Stepper,
+};
+
+/// What kube-proxy's informers leave out (kube-proxy 1.32, server.go).
+const SELECTOR: &str = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
+
+/// Runs one life of kube-proxy and returns the reason for which its process exits.
+pub async fn kube_proxy(
+    client: Client,
+    config: Config,
+    exec: Rc<dyn Exec>,
+    log: &mut dyn LogSink,
+) -> String {
+    let events = events(&client, &config.node_name);
+    drive(Stepper::new(|io| run(io, config)), events, exec, log).await
+}
+
+fn events(client: &Client, node: &str) -> LocalBoxStream<'static, Event> {
+    let selected = watcher::Config::default().labels(SELECTOR);
+    let services = feed::<Service>(Api::all(client.clone()), selected.clone()).map(service);
+    let slices = feed::<EndpointSlice>(Api::all(client.clone()), selected).map(slice);
+    let own = watcher::Config::default().fields(&format!("metadata.name={node}"));
+    let nodes =
+        feed::<Node>(Api::all(client.clone()), own).filter_map(async |change| match change {
+            Change::Present(node) => Some(Event::Node(Box::new(node))),
+            Change::Gone(..) => Some(Event::NodeGone),
+            Change::Listed => None,
+        });
+    futures::stream::select_all([
+        services.boxed_local(),
+        slices.boxed_local(),
+        nodes.boxed_local(),
+    ])
+    .boxed_local()
+}
+
+fn service(change: Change<Service>) -> Event {
+    match change {
+        Change::Present(service) => Event::Service(Box::new(service)),
+        Change::Gone(namespace, name) => Event::ServiceGone { namespace, name },
+        Change::Listed => Event::ServicesSynced,
+    }
+}
+
+fn slice(change: Change<EndpointSlice>) -> Event {
+    match change {
+        Change::Present(slice) => Event::Slice(Box::new(slice)),
+        Change::Gone(namespace, name) => Event::SliceGone { namespace, name },
+        Change::Listed => Event::SlicesSynced,
+    }
+}
