@@ -2,5 +2,6 @@
 //! driver that runs one against a Kubernetes API.
 
 pub mod driver;
+pub mod felix;
 pub mod kube_proxy;
 pub mod step;

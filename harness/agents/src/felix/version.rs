@@ -1,0 +1,169 @@
+//! What changed in Felix from release to release, as far as the model shows it: one place that says
+//! which version does what.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+/// A release of Calico that the model knows: v3.25 to v3.32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    minor: u32,
+    patch: u32,
+}
+
+/// A text that names no release the model knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no Calico version {text:?}: the model knows v3.25 to v3.32, written as v3.28.1")]
+pub struct UnknownVersion {
+    /// The text.
+    pub text: String,
+}
+
+impl FromStr for Version {
+    type Err = UnknownVersion;
+
+    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
+        let unknown = || UnknownVersion {
+            text: text.to_owned(),
+        };
+        let number = |part: &str| match part.parse::<u32>() {
+            Ok(number) if !part.starts_with('+') => Some(number),
+            _ => None,
+        };
+        let rest = text.strip_prefix("v3.").ok_or_else(unknown)?;
+        let (minor, patch) = rest.split_once('.').unwrap_or((rest, "0"));
+        let minor = number(minor).filter(|minor| (25..=32).contains(minor));
+        match (minor, number(patch)) {
+            (Some(minor), Some(patch)) => Ok(Self { minor, patch }),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v3.{}.{}", self.minor, self.patch)
+    }
+}
+
+impl Version {
+    fn since(self, minor: u32) -> bool {
+        self.minor >= minor
+    }
+
+    /// `IptablesRefreshInterval`'s default (`config_params.go`).
+    pub(super) fn refresh_interval(self) -> Duration {
+        Duration::from_secs(if self.since(27) { 180 } else { 90 })
+    }
+
+    /// `IptablesPostWriteCheckIntervalSecs`' default (`config_params.go`).
+    pub(super) fn post_write_interval(self) -> Duration {
+        Duration::from_secs(if self.since(27) { 5 } else { 1 })
+    }
+
+    /// Slow saves and restores stretch the post-write check (table.go).
+    pub(super) fn stretches_post_write(self) -> bool {
+        self.since(27)
+    }
+
+    /// A drop mark is allocated after the pass mark (driver.go).
+    pub(super) fn has_drop_mark(self) -> bool {
+        self.since(30)
+    }
+
+    /// The jump from nat POSTROUTING comes after everyone else's, in iptables mode (`int_dataplane.go`).
+    pub(super) fn appends_postrouting(self) -> bool {
+        self.since(29)
+    }
+
+    /// VXLAN packets are not tracked (static.go).
+    pub(super) fn untracks_vxlan(self) -> bool {
+        self.since(29)
+    }
+
+    /// `IptablesFilterDenyAction` exists (`config_params.go`); BPF-mode rules name it in their comments.
+    pub(super) fn has_deny_action(self) -> bool {
+        self.since(26)
+    }
+
+    /// The rules that mark pre-established flows are inserted before the first sync, in BPF mode.
+    pub(super) fn inserts_early_rules(self) -> bool {
+        self.since(26)
+    }
+
+    /// BPF mode answers unknown TCP flows with RST, and no longer accepts every Seen packet to the host.
+    pub(super) fn resets_unknown_tcp(self) -> bool {
+        self.since(28)
+    }
+
+    /// `BPFForceTrackPacketsFromIfaces` exists.
+    pub(super) fn forces_tracking(self) -> bool {
+        self.since(27)
+    }
+
+    /// `BPFHostConntrackBypass`' default.
+    pub(super) fn bypasses_conntrack(self) -> bool {
+        !self.since(30)
+    }
+
+    /// Without the conntrack bypass there is no jump to its chain either.
+    pub(super) fn drops_unused_bypass(self) -> bool {
+        self.since(29)
+    }
+
+    /// XDP has a bypass mark of its own, and link-local traffic stays tracked.
+    pub(super) fn has_xdp_mark(self) -> bool {
+        self.since(30)
+    }
+
+    /// What the start-up line calls the layer that cleans up after kube-proxy.
+    pub(super) fn cleanup_layer(self) -> &'static str {
+        if self.since(31) {
+            "iptables/nftables"
+        } else {
+            "iptables"
+        }
+    }
+
+    /// The nftables tables `ip kube-proxy` and `ip6 kube-proxy` are deleted by the cleanup too.
+    pub(super) fn deletes_nft_tables(self) -> bool {
+        self.since(32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_outside_the_known_releases_is_an_error() {
+        for good in ["v3.25.0", "v3.28.1", "v3.32"] {
+            assert!(good.parse::<Version>().is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "v3",
+            "3.28.1",
+            "v3.24.9",
+            "v3.33.0",
+            "v3.28.x",
+            "v3.+28.1",
+            "v2.28.1",
+            "v3.28.1.2",
+        ] {
+            assert!(bad.parse::<Version>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_timers_changed_with_v3_27() {
+        let timers = |text: &str| {
+            let version: Version = text.parse().unwrap();
+            (
+                version.refresh_interval().as_secs(),
+                version.post_write_interval().as_secs(),
+            )
+        };
+        assert_eq!(timers("v3.26.5"), (90, 1));
+        assert_eq!(timers("v3.27.0"), (180, 5));
+    }
+}
