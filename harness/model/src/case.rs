@@ -214,7 +214,7 @@ pub enum Step {
 
 /// One health criterion over the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum Promise {
     /// Requests are answered.
     Available {

@@ -1,7 +1,25 @@
 //! The scenario language: read, check, plan, history and judge. Pure: no clock, no process, no
 //! randomness that it is not given.
+//!
+//! [`load`] or [`read`] gives a [`scenario::Scenario`] or every mistake of it; [`plan`] gives the
+//! [`case::Case`]s to run and the ones to skip; [`judge`] gives the [`verdict::Verdict`] of a case's
+//! history.
 
 pub mod case;
 pub mod event;
+pub mod matrix;
 pub mod names;
+pub mod plan;
+pub mod scenario;
 pub mod verdict;
+
+mod complaint;
+mod felix;
+mod nearest;
+mod read;
+mod version;
+mod yaml;
+
+pub use complaint::{Complaint, Complaints};
+pub use plan::{list, plan};
+pub use read::{load, read};

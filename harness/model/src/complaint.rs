@@ -1,0 +1,298 @@
+//! Mistakes in a scenario or its manifests: all of them at once, each with file, line, column, caret
+//! and, where there is one, a hint.
+//!
+//! `Display` renders plainly, for pipes and logs; [`miette::Diagnostic`] is for terminals.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use miette::{
+    Diagnostic, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents,
+};
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) file: PathBuf,
+    pub(crate) text: String,
+}
+
+/// A stretch of a file's text, in bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) source: Arc<Source>,
+    pub(crate) bytes: Range<usize>,
+}
+
+impl Place {
+    /// The whole file: for mistakes that are nowhere in particular, shown at its first character.
+    pub(crate) fn whole(source: &Arc<Source>) -> Self {
+        Self {
+            source: Arc::clone(source),
+            bytes: 0..0,
+        }
+    }
+
+    /// 1-based line and column, columns in characters.
+    pub(crate) fn line_and_column(&self) -> (usize, usize) {
+        let before = self.source.text.get(..self.bytes.start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before
+            .rsplit('\n')
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .count()
+            + 1;
+        (line, column)
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes && self.source.file == other.source.file
+    }
+}
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Complaint {
+    place: Place,
+    message: String,
+    hint: Option<String>,
+    /// A place that the hint ends with. Its line is counted only when it is shown: a file can have
+    /// a hundred thousand mistakes of which fifty are.
+    at: Option<Place>,
+}
+
+impl Complaint {
+    pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
+        Self {
+            place,
+            message: message.into(),
+            hint: None,
+            at: None,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// A hint that ends with the place's line number.
+    #[must_use]
+    pub(crate) fn hint_at(self, hint: &str, place: &Place) -> Self {
+        Self {
+            at: Some(place.clone()),
+            ..self.hint(hint)
+        }
+    }
+
+    /// The file it is in.
+    pub fn file(&self) -> &Path {
+        &self.place.source.file
+    }
+
+    /// 1-based line and column; columns count characters.
+    pub fn line_and_column(&self) -> (usize, usize) {
+        self.place.line_and_column()
+    }
+
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What would be right, where that can be said.
+    pub fn hint_text(&self) -> Option<String> {
+        let hint = self.hint.clone()?;
+        Some(match &self.at {
+            Some(place) => format!("{hint} {}", place.line_and_column().0),
+            None => hint,
+        })
+    }
+}
+
+/// How much of a long line is shown on either side of a mistake.
+const CONTEXT: usize = 60;
+
+impl Complaint {
+    /// `file:line:column: message`, the line, a caret under the mistake and the hint beside it.
+    pub fn plain(&self) -> String {
+        let (line, column) = self.line_and_column();
+        let Source { file, text } = &*self.place.source;
+        let skipped = (column - 1).saturating_sub(CONTEXT);
+        let shown = text.lines().nth(line - 1).unwrap_or_default();
+        let shown: String = shown
+            .chars()
+            .skip(skipped)
+            .take(2 * CONTEXT)
+            .map(visible)
+            .collect();
+        let indent = column - 1 - skipped;
+        let marked = text.get(self.place.bytes.clone()).unwrap_or_default();
+        let width = marked.lines().next().unwrap_or_default().chars().count();
+        let caret = "^".repeat(width.clamp(1, 2 * CONTEXT - indent));
+        let number = line.to_string();
+        let gutter = " ".repeat(number.len());
+        let hint = self
+            .hint_text()
+            .map(|hint| format!(" {hint}"))
+            .unwrap_or_default();
+        format!(
+            "{file}:{line}:{column}: {message}\n  {number} | {shown}\n  {gutter} | {blank}{caret}{hint}\n",
+            file = file.display(),
+            message = self.message,
+            shown = shown.trim_end(),
+            blank = " ".repeat(indent),
+        )
+    }
+}
+
+/// Control characters would move the cursor or ring the bell; each is one column wide here.
+fn visible(c: char) -> char {
+    match c {
+        '\t' => '→',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Complaint {}
+
+impl Diagnostic for Complaint {
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let label = LabeledSpan::new_with_span(self.hint_text(), self.place.bytes.clone());
+        Some(Box::new(std::iter::once(label)))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&*self.place.source)
+    }
+}
+
+impl SourceCode for Source {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let inner = self.text.read_span(span, before, after)?;
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.file.display().to_string(),
+            inner.data(),
+            *inner.span(),
+            inner.line(),
+            inner.column(),
+            inner.line_count(),
+        )))
+    }
+}
+
+/// Every mistake of a scenario and its manifests, in the order of the files.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Complaints {
+    file: PathBuf,
+    all: Vec<Complaint>,
+    more: usize,
+}
+
+impl Complaints {
+    /// The mistakes; never empty.
+    pub fn iter(&self) -> impl Iterator<Item = &Complaint> {
+        self.all.iter()
+    }
+
+    /// Every mistake as [`Complaint::plain`] shows it, and how many there are.
+    pub fn plain(&self) -> String {
+        let text: String = self
+            .all
+            .iter()
+            .map(|complaint| complaint.plain() + "\n")
+            .collect();
+        text + &format!("{self}\n")
+    }
+}
+
+impl fmt::Display for Complaints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.all.len() + self.more;
+        let noun = if count == 1 { "mistake" } else { "mistakes" };
+        write!(f, "{count} {noun} in {}", self.file.display())?;
+        if self.more > 0 {
+            write!(f, ", the first {} of them shown", self.all.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Complaints {}
+
+impl Diagnostic for Complaints {
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        Some(Box::new(
+            self.all
+                .iter()
+                .map(|complaint| complaint as &dyn Diagnostic),
+        ))
+    }
+}
+
+/// More would bury the first, and each costs a walk through its file.
+const SHOWN: usize = 50;
+
+/// Where mistakes are gathered while reading goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    all: RefCell<Vec<Complaint>>,
+    more: Cell<usize>,
+}
+
+impl Gathered {
+    /// Notes a mistake; the same one again (seen through another variant) is not noted twice.
+    pub(crate) fn add(&self, complaint: Complaint) {
+        let mut all = self.all.borrow_mut();
+        if all.contains(&complaint) {
+            return;
+        }
+        if all.len() < SHOWN {
+            all.push(complaint);
+        } else {
+            self.more.set(self.more.get() + 1);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.borrow().is_empty()
+    }
+
+    /// Everything noted, as the mistakes of this scenario; `None` when there are none. The
+    /// scenario's own come first, then those of its manifests, each file from top to bottom.
+    pub(crate) fn into_complaints(self, file: &Path) -> Option<Complaints> {
+        let mut all = self.all.into_inner();
+        all.sort_by(|a, b| {
+            let key = |c: &Complaint| (c.file() != file, c.file().to_owned(), c.place.bytes.start);
+            key(a).cmp(&key(b))
+        });
+        let complaints = Complaints {
+            file: file.to_owned(),
+            all,
+            more: self.more.get(),
+        };
+        (!complaints.all.is_empty()).then_some(complaints)
+    }
+}

@@ -1,0 +1,121 @@
+//! The matrix: settings of the cluster that take several values, each combination a cell.
+
+use std::fmt;
+
+use crate::{
+    case::{ClusterSpec, IptablesVariant},
+    version,
+};
+
+/// A setting that a matrix can vary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MatrixKey {
+    /// Which iptables the nodes have.
+    Iptables,
+    /// kube-proxy's version.
+    KubeProxy,
+    /// Calico's version.
+    Calico,
+    /// How many nodes.
+    Nodes,
+}
+
+/// Nodes that a cluster can have. A node is a handful of processes and namespaces: more than this
+/// asks for more than one machine.
+pub(crate) const NODES: (u64, u64) = (1, 200);
+
+impl MatrixKey {
+    /// All of them, by the word that a scenario or `--matrix` uses.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("iptables", Self::Iptables),
+        ("kube-proxy", Self::KubeProxy),
+        ("calico", Self::Calico),
+        ("nodes", Self::Nodes),
+    ];
+
+    /// The key that a word means.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .find(|(name, _)| *name == word)
+            .map(|(_, key)| *key)
+    }
+
+    /// A key and its values as a command line gives them: `iptables=legacy,nft`.
+    pub fn parse_values(text: &str) -> Result<(Self, Vec<String>), String> {
+        let (word, values) = text.split_once('=').ok_or_else(|| {
+            format!("{text:?} gives no values: write KEY=VALUE,VALUE, as in iptables=legacy,nft")
+        })?;
+        let key = Self::parse(word).ok_or_else(|| {
+            let words = Self::ALL.map(|(word, _)| word).join(", ");
+            format!("the matrix cannot vary {word:?}; it can vary {words}")
+        })?;
+        let values: Vec<String> = values.split(',').map(str::to_owned).collect();
+        values.iter().try_for_each(|value| key.check(value))?;
+        Ok((key, values))
+    }
+
+    /// Whether the setting can have the value; if not, why not.
+    pub fn check(self, value: &str) -> Result<(), String> {
+        match self {
+            Self::Iptables => iptables(value).map(|_| ()),
+            Self::KubeProxy => version::kube_proxy(value),
+            Self::Calico => version::calico(value),
+            Self::Nodes => nodes(value).map(|_| ()),
+        }
+    }
+
+    /// Gives the setting the value, which [`Self::check`] accepts. An agent that does not run has no
+    /// version to set.
+    pub(crate) fn apply(self, value: &str, cluster: &mut ClusterSpec) -> Result<(), String> {
+        match self {
+            Self::Iptables => {
+                cluster.iptables = iptables(value)?;
+                if let Some(kube_proxy) = &mut cluster.kube_proxy {
+                    kube_proxy.iptables = cluster.iptables;
+                }
+            }
+            Self::KubeProxy => {
+                version::kube_proxy(value)?;
+                if let Some(kube_proxy) = &mut cluster.kube_proxy {
+                    value.clone_into(&mut kube_proxy.version);
+                }
+            }
+            Self::Calico => {
+                version::calico(value)?;
+                if let Some(calico) = &mut cluster.calico {
+                    value.clone_into(&mut calico.version);
+                }
+            }
+            Self::Nodes => cluster.nodes = nodes(value)?,
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for MatrixKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = Self::ALL
+            .iter()
+            .find(|(_, key)| key == self)
+            .map_or("", |(word, _)| word);
+        f.pad(word)
+    }
+}
+
+fn iptables(value: &str) -> Result<IptablesVariant, String> {
+    match value {
+        "legacy" => Ok(IptablesVariant::Legacy),
+        "nft" => Ok(IptablesVariant::Nft),
+        _ => Err(format!("iptables is legacy or nft, not {value:?}")),
+    }
+}
+
+fn nodes(value: &str) -> Result<u16, String> {
+    let (low, high) = NODES;
+    let number = value
+        .parse::<u16>()
+        .ok()
+        .filter(|n| (low..=high).contains(&u64::from(*n)));
+    number.ok_or_else(|| format!("nodes is a whole number from {low} to {high}, not {value:?}"))
+}

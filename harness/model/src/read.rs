@@ -1,0 +1,283 @@
+//! Reading a scenario: YAML to a checked [`Scenario`], or every mistake of it at once.
+//!
+//! A variant is read by laying its overrides over the scenario's tree and reading the result like any
+//! scenario, so that whatever a variant writes is checked where it stands.
+
+mod cluster;
+mod fields;
+mod manifests;
+mod promises;
+mod strict;
+mod timeline;
+mod traffic;
+mod variants;
+
+use std::{io, path::Path, sync::Arc};
+
+use indexmap::IndexMap;
+
+use crate::{
+    complaint::{Complaint, Complaints, Gathered, Place, Source},
+    matrix::MatrixKey,
+    names::ScenarioName,
+    nearest::suggest,
+    scenario::{Run, Scenario},
+    yaml::{self, Node, Value},
+};
+use fields::{Fields, entries, items, note, number, text, texts};
+
+/// The fields of each mapping of the language, for the reader and for the schema.
+pub(crate) mod words {
+    pub(crate) const SCENARIO: &[&str] = &[
+        "name",
+        "about",
+        "incident",
+        "seed",
+        "needs",
+        "cluster",
+        "manifests",
+        "traffic",
+        "timeline",
+        "promises",
+        "matrix",
+        "variants",
+    ];
+    pub(crate) const CLUSTER: &[&str] = &[
+        "nodes",
+        "iptables",
+        "kube-proxy",
+        "calico",
+        "felix",
+        "hosts",
+    ];
+    pub(crate) const KUBE_PROXY: &[&str] = &[
+        "mode",
+        "iptables",
+        "version",
+        "min-sync-period",
+        "sync-period",
+    ];
+    pub(crate) const CALICO: &[&str] = &["version", "pods"];
+    pub(crate) const TRAFFIC: &[&str] = &["from", "to", "port", "every", "connections", "timeout"];
+    pub(crate) const STEPS: &[&str] = &["settle", "churn", "felix"];
+    pub(crate) const CHURN: &[&str] = &["deployment", "replicas", "every", "for"];
+    pub(crate) const PROMISES: &[&str] = &["available", "no-log", "has-log", "has-rule"];
+    pub(crate) const AVAILABLE: &[&str] = &["traffic", "at-least", "longest-gap"];
+    pub(crate) const LOG: &[&str] = &["agent", "matches"];
+    pub(crate) const RULE: &[&str] = &["table", "chain", "jump", "always"];
+    pub(crate) const VARIANT: &[&str] = &[
+        "expect",
+        "needs",
+        "cluster",
+        "kube-proxy",
+        "calico",
+        "felix",
+        "manifests",
+        "traffic",
+        "timeline",
+        "promises",
+    ];
+}
+
+/// Reads a scenario file and the manifests that it names.
+pub fn load(file: &Path) -> Result<Scenario, Complaints> {
+    let open = |path: &Path| std::fs::read(path);
+    match open(file) {
+        Ok(bytes) => read(file, &bytes, &open),
+        Err(error) => {
+            let gathered = Gathered::default();
+            let source = Arc::new(Source {
+                file: file.to_owned(),
+                text: String::new(),
+            });
+            let message = format!("could not read the file: {error}");
+            gathered.add(Complaint::new(Place::whole(&source), message));
+            Err(gathered
+                .into_complaints(file)
+                .expect("a complaint was just added"))
+        }
+    }
+}
+
+/// Reads a scenario from the bytes of its file. `open` reads the manifests that it names; their paths
+/// are relative to the scenario's.
+pub fn read(
+    file: &Path,
+    bytes: &[u8],
+    open: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<Scenario, Complaints> {
+    let gathered = Gathered::default();
+    let scenario = yaml::decode(file, bytes, &gathered)
+        .and_then(|source| document(&source, &gathered))
+        .and_then(|node| {
+            Reader {
+                gathered: &gathered,
+                file,
+                open,
+            }
+            .scenario(&node)
+        });
+    match (gathered.into_complaints(file), scenario) {
+        (None, Some(scenario)) => Ok(scenario),
+        (Some(complaints), _) => Err(complaints),
+        (None, None) => unreachable!("what was not read was complained of"),
+    }
+}
+
+/// The one document of a scenario file.
+fn document(source: &Arc<Source>, gathered: &Gathered) -> Option<Node> {
+    let mut documents = yaml::parse(source, gathered);
+    if let Some(second) = documents.get(1) {
+        note(
+            gathered,
+            &second.place,
+            "a scenario file holds one scenario",
+            None,
+        );
+    }
+    let first = (!documents.is_empty()).then(|| documents.swap_remove(0));
+    let first = first.filter(|node| !node.is_null());
+    if first.is_none() && gathered.is_empty() {
+        let hint = "a scenario begins with `name:`".to_owned();
+        note(
+            gathered,
+            &Place::whole(source),
+            "the file is empty",
+            Some(hint),
+        );
+    }
+    first
+}
+
+/// What reading needs at hand.
+pub(super) struct Reader<'a> {
+    gathered: &'a Gathered,
+    file: &'a Path,
+    open: &'a dyn Fn(&Path) -> io::Result<Vec<u8>>,
+}
+
+impl Reader<'_> {
+    fn scenario(&self, node: &Node) -> Option<Scenario> {
+        let gathered = self.gathered;
+        let fields = Fields::of(gathered, node, "a scenario", words::SCENARIO)?;
+        let name = fields.need("name", |node| name(gathered, node, "the scenario's name"));
+        let about = fields.need("about", |node| text(gathered, node, "about"));
+        let incident = fields.or("incident", Vec::new(), |node| {
+            texts(gathered, node, "incident")
+        });
+        let seed = fields.maybe("seed", |node| number(gathered, node, "seed", (0, u64::MAX)));
+        let needs = fields.or("needs", Vec::new(), |node| texts(gathered, node, "needs"));
+        let matrix = fields.or("matrix", IndexMap::new(), |node| matrix(gathered, node));
+        let base = self.run(node, None);
+        let variants = fields.need("variants", |variants| {
+            self.variants(
+                node,
+                base.as_ref(),
+                needs.as_deref().unwrap_or_default(),
+                variants,
+            )
+        });
+        Some(Scenario {
+            name: ScenarioName::from(name?),
+            about: about?.trim().to_owned(),
+            incident: incident?,
+            file: self.file.to_owned(),
+            seed: seed?,
+            matrix: matrix?,
+            variants: variants?,
+        })
+    }
+
+    /// What a scenario runs, or a scenario with a variant's overrides laid over it. The manifests are
+    /// taken from `known` when they are the same there.
+    fn run(&self, node: &Node, known: Option<(&Node, &Run)>) -> Option<Run> {
+        let gathered = self.gathered;
+        let fields = Fields::of(gathered, node, "a scenario", words::SCENARIO)?;
+        let manifests = self.manifests(fields.get("manifests"));
+        let iptables = known.map(|(_, run)| run.cluster.iptables);
+        let cluster = fields.need("cluster", |node| cluster::read(gathered, node, iptables));
+        let world = traffic::World {
+            manifests: &manifests,
+            cluster: cluster.as_ref(),
+        };
+        let traffic = fields.or("traffic", IndexMap::new(), |node| {
+            traffic::read(gathered, node, &world)
+        });
+        let timeline = fields.need("timeline", |node| timeline::read(gathered, node, &world));
+        let promises = fields.need("promises", |node| {
+            promises::read(gathered, node, traffic.as_ref())
+        });
+        Some(Run {
+            cluster: cluster?,
+            manifests: manifests.into_objects(),
+            traffic: traffic?,
+            timeline: timeline?,
+            promises: promises?,
+        })
+    }
+}
+
+/// A name: lowercase letters, digits and dashes, as Kubernetes names are, so that it can stand in
+/// paths and filters.
+pub(super) fn name<'a>(gathered: &Gathered, node: &'a Node, what: &str) -> Option<&'a str> {
+    let written = text(gathered, node, what)?;
+    is_name(written).then_some(written).or_else(|| {
+        let message = format!("{what} cannot be {written:?}");
+        note(gathered, &node.place, message, Some(NAME.to_owned()));
+        None
+    })
+}
+
+const NAME: &str = "a name has lowercase letters, digits and dashes, at most 63 in all";
+
+pub(super) fn is_name(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=63).contains(&text.len())
+        && text.bytes().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+fn matrix(gathered: &Gathered, node: &Node) -> Option<IndexMap<MatrixKey, Vec<String>>> {
+    let mut matrix = IndexMap::new();
+    for (word, entry) in entries(gathered, node, "matrix")? {
+        let Some(key) = MatrixKey::parse(word) else {
+            let hint = suggest(word, MatrixKey::ALL.iter().map(|(word, _)| *word));
+            note(
+                gathered,
+                &entry.key,
+                format!("the matrix cannot vary {word:?}"),
+                hint,
+            );
+            continue;
+        };
+        let mut values: Vec<String> = Vec::new();
+        for item in items(gathered, &entry.node, "what the matrix varies").unwrap_or_default() {
+            let Some(value) = text(gathered, item, "a value of the matrix") else {
+                continue;
+            };
+            if let Err(message) = key.check(value) {
+                note(gathered, &item.place, message, None);
+            } else if values.iter().any(|known| known == value) {
+                note(
+                    gathered,
+                    &item.place,
+                    format!("{value:?} is given twice"),
+                    None,
+                );
+            } else {
+                values.push(value.to_owned());
+            }
+        }
+        if values.is_empty() && matches!(&entry.node.value, Value::Seq(items) if items.is_empty()) {
+            note(
+                gathered,
+                &entry.node.place,
+                "the matrix needs a value here",
+                None,
+            );
+        }
+        matrix.insert(key, values);
+    }
+    Some(matrix)
+}

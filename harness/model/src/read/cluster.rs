@@ -1,0 +1,189 @@
+//! `cluster:`.
+
+use std::time::Duration;
+
+use serde_json::Map;
+
+use super::{
+    fields::{Fields, duration, entries, items, note, number, text, word},
+    is_name, words,
+};
+use crate::{
+    case::{CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner},
+    complaint::{Complaint, Gathered},
+    felix,
+    matrix::NODES,
+    nearest::nearest,
+    version,
+    yaml::Node,
+};
+
+/// Periods that the agents accept and a run can live with.
+const PERIOD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
+
+/// Reads `cluster:`. Nodes of a variant without kube-proxy have the scenario's iptables.
+pub(super) fn read(
+    gathered: &Gathered,
+    node: &Node,
+    inherited: Option<IptablesVariant>,
+) -> Option<ClusterSpec> {
+    let fields = Fields::of(gathered, node, "cluster", words::CLUSTER)?;
+    let nodes = fields.or("nodes", 1, |node| number(gathered, node, "nodes", NODES));
+    let own = fields.maybe("iptables", |node| iptables(gathered, node));
+    let kube_proxy = fields.maybe("kube-proxy", |node| {
+        agent(node, |node| kube_proxy(gathered, node))
+    });
+    let calico = fields.maybe("calico", |node| agent(node, |node| calico(gathered, node)));
+    let felix = fields.or("felix", Map::new(), |node| felix_spec(gathered, node));
+    let hosts = fields.or("hosts", Vec::new(), |node| hosts(gathered, node));
+    let (own, kube_proxy, calico) = (own?, kube_proxy?.flatten(), calico?.flatten());
+    let kube_proxys = kube_proxy.as_ref().and_then(|(_, iptables)| *iptables);
+    if own.is_some() && kube_proxys.is_some() && own != kube_proxys {
+        let message = "the nodes and their kube-proxy have the same iptables";
+        gathered.add(Complaint::new(fields.key("iptables"), message));
+    }
+    if calico.is_none() && fields.get("felix").is_some() {
+        let message = "there is no Felix without calico";
+        note(
+            gathered,
+            &fields.key("felix"),
+            message,
+            Some("add `calico: { version: … }`".into()),
+        );
+    }
+    let iptables = own
+        .or(kube_proxys)
+        .or(inherited)
+        .unwrap_or(IptablesVariant::Legacy);
+    let kube_proxy = kube_proxy.map(|(spec, _)| KubeProxySpec { iptables, ..spec });
+    Some(ClusterSpec {
+        nodes: nodes?,
+        iptables,
+        kube_proxy,
+        calico,
+        felix: felix?,
+        hosts: hosts?,
+    })
+}
+
+/// An agent's settings, or `none` where it does not run.
+#[expect(clippy::option_option, reason = "none and wrong are different")]
+fn agent<T>(node: &Node, read: impl Fn(&Node) -> Option<T>) -> Option<Option<T>> {
+    if node.text() == Some("none") {
+        return Some(None);
+    }
+    read(node).map(Some)
+}
+
+fn iptables(gathered: &Gathered, node: &Node) -> Option<IptablesVariant> {
+    let words = [
+        ("legacy", IptablesVariant::Legacy),
+        ("nft", IptablesVariant::Nft),
+    ];
+    word(gathered, node, "iptables", &words)
+}
+
+/// kube-proxy's settings, and its iptables where it says one.
+fn kube_proxy(
+    gathered: &Gathered,
+    node: &Node,
+) -> Option<(KubeProxySpec, Option<IptablesVariant>)> {
+    let fields = Fields::of(gathered, node, "kube-proxy", words::KUBE_PROXY)?;
+    let mode = fields.or("mode", (), |node| {
+        word(gathered, node, "mode", &[("iptables", ())])
+    });
+    let iptables = fields.maybe("iptables", |node| iptables(gathered, node));
+    let version = fields.need("version", |node| known(gathered, node, version::kube_proxy));
+    let period = |name, default| {
+        fields.or(name, Duration::from_secs(default), |node| {
+            duration(gathered, node, name, PERIOD)
+        })
+    };
+    // kube-proxy's own defaults.
+    let (min_sync_period, sync_period) = (period("min-sync-period", 1), period("sync-period", 30));
+    mode?;
+    let iptables = iptables?;
+    let spec = KubeProxySpec {
+        iptables: iptables.unwrap_or(IptablesVariant::Legacy),
+        version: version?,
+        min_sync_period: min_sync_period?,
+        sync_period: sync_period?,
+    };
+    if spec.min_sync_period > spec.sync_period {
+        let message = "min-sync-period is longer than sync-period: kube-proxy refuses to start";
+        gathered.add(Complaint::new(fields.key("min-sync-period"), message));
+    }
+    Some((spec, iptables))
+}
+
+fn calico(gathered: &Gathered, node: &Node) -> Option<CalicoSpec> {
+    let fields = Fields::of(gathered, node, "calico", words::CALICO)?;
+    let version = fields.need("version", |node| known(gathered, node, version::calico));
+    let owners = [
+        ("calico", PodOwner::Calico),
+        ("third-party", PodOwner::ThirdParty),
+    ];
+    let pods = fields.or("pods", PodOwner::Calico, |node| {
+        word(gathered, node, "pods", &owners)
+    });
+    Some(CalicoSpec {
+        version: version?,
+        pods: pods?,
+    })
+}
+
+fn known(
+    gathered: &Gathered,
+    node: &Node,
+    check: impl Fn(&str) -> Result<(), String>,
+) -> Option<String> {
+    let written = text(gathered, node, "version")?;
+    check(written)
+        .map_err(|message| note(gathered, &node.place, message, None))
+        .ok()?;
+    Some(written.to_owned())
+}
+
+/// FelixConfiguration's `spec`. Values are Felix's to judge; names are checked, because Felix ignores
+/// one that it does not know and the scenario would prove nothing.
+pub(super) fn felix_spec(
+    gathered: &Gathered,
+    node: &Node,
+) -> Option<Map<String, serde_json::Value>> {
+    let entries = entries(gathered, node, "felix")?;
+    for (field, entry) in entries {
+        if felix::FIELDS.binary_search(&field.as_str()).is_err() {
+            let message = format!("FelixConfiguration has no field {field:?}");
+            let meant = nearest(field, felix::FIELDS.iter().copied());
+            let hint = meant.map(|name| format!("did you mean {name:?}?"));
+            note(gathered, &entry.key, message, hint);
+        }
+    }
+    Some(
+        entries
+            .iter()
+            .map(|(field, entry)| (field.clone(), entry.node.to_json()))
+            .collect(),
+    )
+}
+
+fn hosts(gathered: &Gathered, node: &Node) -> Option<Vec<String>> {
+    let mut hosts: Vec<String> = Vec::new();
+    for item in items(gathered, node, "hosts")? {
+        let host = super::name(gathered, item, "a host's name")?;
+        let is_node = host
+            .strip_prefix('n')
+            .is_some_and(|n| n.parse::<u16>().is_ok());
+        if is_node || hosts.iter().any(|known| known == host) || !is_name(host) {
+            note(
+                gathered,
+                &item.place,
+                format!("the name {host:?} is taken"),
+                None,
+            );
+            continue;
+        }
+        hosts.push(host.to_owned());
+    }
+    Some(hosts)
+}

@@ -1,0 +1,328 @@
+//! Reading mappings and plain values out of a tree, noting what is wrong and going on.
+
+use std::time::Duration;
+
+use crate::{
+    complaint::{Complaint, Gathered, Place},
+    nearest::suggest,
+    yaml::{Entries, Entry, Node, Value},
+};
+
+/// A mapping that is being read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields<'a> {
+    pub(super) gathered: &'a Gathered,
+    pub(super) node: &'a Node,
+    entries: &'a Entries,
+    what: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a mapping. Notes fields that are not among the known ones; is `None`, and notes
+    /// it, when the node is no mapping.
+    pub(super) fn of(
+        gathered: &'a Gathered,
+        node: &'a Node,
+        what: &'static str,
+        known: &[&str],
+    ) -> Option<Self> {
+        let entries = entries(gathered, node, what)?;
+        for (name, entry) in entries
+            .iter()
+            .filter(|(name, _)| !known.contains(&name.as_str()))
+        {
+            let message = format!("{what} has no field {name:?}");
+            note(
+                gathered,
+                &entry.key,
+                message,
+                suggest(name, known.iter().copied()),
+            );
+        }
+        Some(Self {
+            gathered,
+            node,
+            entries,
+            what,
+        })
+    }
+
+    /// The field's node; none when it is missing or written as nothing.
+    pub(super) fn get(&self, name: &str) -> Option<&'a Node> {
+        self.entries
+            .get(name)
+            .map(|entry| &entry.node)
+            .filter(|node| !node.is_null())
+    }
+
+    /// The field's entry, also when it is written as nothing.
+    pub(super) fn entry(&self, name: &str) -> Option<&'a Entry> {
+        self.entries.get(name)
+    }
+
+    /// Where the field's key stands; the mapping's own place when it is missing.
+    pub(super) fn key(&self, name: &str) -> Place {
+        let entry = self.entries.get(name);
+        entry.map_or_else(|| self.head(), |entry| entry.key.clone())
+    }
+
+    /// Where the mapping begins.
+    fn head(&self) -> Place {
+        let first = self.entries.values().next();
+        first.map_or_else(|| self.node.place.clone(), |entry| entry.key.clone())
+    }
+
+    /// A field that must be there.
+    pub(super) fn need<T>(&self, name: &str, read: impl Fn(&'a Node) -> Option<T>) -> Option<T> {
+        if let Some(node) = self.get(name) {
+            return read(node);
+        }
+        let message = format!("{} needs {name:?}", self.what);
+        self.gathered.add(Complaint::new(self.key(name), message));
+        None
+    }
+
+    /// A field that may be missing. `None` only when it is there and wrong.
+    pub(super) fn or<T>(
+        &self,
+        name: &str,
+        default: T,
+        read: impl Fn(&'a Node) -> Option<T>,
+    ) -> Option<T> {
+        self.get(name).map_or(Some(default), read)
+    }
+
+    /// A field whose absence says something. The outer `None` means that it is there and wrong.
+    #[expect(clippy::option_option, reason = "absent and wrong are different")]
+    pub(super) fn maybe<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&'a Node) -> Option<T>,
+    ) -> Option<Option<T>> {
+        self.get(name)
+            .map_or(Some(None), |node| read(node).map(Some))
+    }
+}
+
+/// Notes a mistake.
+pub(super) fn note(
+    gathered: &Gathered,
+    place: &Place,
+    message: impl Into<String>,
+    hint: Option<String>,
+) {
+    let complaint = Complaint::new(place.clone(), message);
+    gathered.add(match hint {
+        Some(hint) => complaint.hint(hint),
+        None => complaint,
+    });
+}
+
+/// The entries of a mapping whose keys are names that the scenario makes up.
+pub(super) fn entries<'a>(gathered: &Gathered, node: &'a Node, what: &str) -> Option<&'a Entries> {
+    match &node.value {
+        Value::Map(entries) => Some(entries),
+        Value::Scalar { .. } | Value::Seq(_) => {
+            let message = format!("{what} is a mapping, and here is {}", node.kind());
+            note(gathered, &node.place, message, None);
+            None
+        }
+    }
+}
+
+/// The items of a list.
+pub(super) fn items<'a>(gathered: &Gathered, node: &'a Node, what: &str) -> Option<&'a [Node]> {
+    match &node.value {
+        Value::Seq(items) => Some(items),
+        Value::Scalar { .. } | Value::Map(_) => {
+            let message = format!("{what} is a list, and here is {}", node.kind());
+            note(gathered, &node.place, message, None);
+            None
+        }
+    }
+}
+
+/// Plain text.
+pub(super) fn text<'a>(gathered: &Gathered, node: &'a Node, what: &str) -> Option<&'a str> {
+    let text = node.text().filter(|_| !node.is_null());
+    if text.is_none() {
+        let message = format!("{what} is text, and here is {}", node.kind());
+        note(gathered, &node.place, message, None);
+    }
+    text
+}
+
+/// A list of texts.
+pub(super) fn texts(gathered: &Gathered, node: &Node, what: &str) -> Option<Vec<String>> {
+    let texts = items(gathered, node, what)?.iter();
+    let texts: Vec<Option<String>> = texts
+        .map(|item| text(gathered, item, what).map(str::to_owned))
+        .collect();
+    texts.into_iter().collect()
+}
+
+/// A whole number within bounds.
+pub(super) fn number<T>(
+    gathered: &Gathered,
+    node: &Node,
+    what: &str,
+    (low, high): (u64, u64),
+) -> Option<T>
+where
+    T: TryFrom<u64>,
+{
+    let written = text(gathered, node, what)?;
+    let number = written
+        .parse()
+        .ok()
+        .filter(|number| (low..=high).contains(number));
+    let number = number.and_then(|number| T::try_from(number).ok());
+    if number.is_none() {
+        let message = format!("{what} is a whole number from {low} to {high}, not {written:?}");
+        note(gathered, &node.place, message, None);
+    }
+    number
+}
+
+/// `true` or `false`.
+pub(super) fn truth(gathered: &Gathered, node: &Node, what: &str) -> Option<bool> {
+    let written = text(gathered, node, what)?;
+    let truth = written.parse().ok();
+    if truth.is_none() {
+        let message = format!("{what} is true or false, not {written:?}");
+        note(gathered, &node.place, message, None);
+    }
+    truth
+}
+
+/// One of the given words.
+pub(super) fn word<T: Copy>(
+    gathered: &Gathered,
+    node: &Node,
+    what: &str,
+    words: &[(&str, T)],
+) -> Option<T> {
+    let written = text(gathered, node, what)?;
+    let found = words
+        .iter()
+        .find(|(word, _)| *word == written)
+        .map(|(_, meaning)| *meaning);
+    if found.is_none() {
+        let hint = suggest(written, words.iter().map(|(word, _)| *word));
+        note(
+            gathered,
+            &node.place,
+            format!("{what} cannot be {written:?}"),
+            hint,
+        );
+    }
+    found
+}
+
+/// A percentage, `99.9%`.
+pub(super) fn percent(gathered: &Gathered, node: &Node, what: &str) -> Option<f64> {
+    let written = text(gathered, node, what)?;
+    let number = written.strip_suffix('%').map(str::trim_end);
+    let digits = |text: &&str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let number = number
+        .filter(digits)
+        .and_then(|text| text.parse::<f64>().ok());
+    let Some(number) = number else {
+        let message = format!("{what} is a percentage, not {written:?}");
+        note(
+            gathered,
+            &node.place,
+            message,
+            Some("write it as 99.9%".into()),
+        );
+        return None;
+    };
+    if !(0.0..=100.0).contains(&number) {
+        let message = format!("{what} is between 0% and 100%, not {written}");
+        note(gathered, &node.place, message, None);
+        return None;
+    }
+    Some(number)
+}
+
+/// A time such as `5ms` or `1m30s`, within bounds.
+pub(super) fn duration(
+    gathered: &Gathered,
+    node: &Node,
+    what: &str,
+    (low, high): (Duration, Duration),
+) -> Option<Duration> {
+    let written = text(gathered, node, what)?;
+    let Some(duration) = parse_duration(written) else {
+        let message = format!("{what} is a time, not {written:?}");
+        let hint = "write it as 500us, 5ms, 2s, 1m30s or 1h".to_owned();
+        note(gathered, &node.place, message, Some(hint));
+        return None;
+    };
+    if !(low..=high).contains(&duration) {
+        let message = format!("{what} is between {low:?} and {high:?}, not {written}");
+        note(gathered, &node.place, message, None);
+        return None;
+    }
+    Some(duration)
+}
+
+/// Numbers with units, one after the other, as Go writes and reads them.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(digits);
+        let unit = tail
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit);
+        let scale = match unit {
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        seconds += number.parse::<f64>().ok()? * scale;
+        rest = tail;
+    }
+    // Microseconds are the finest that anything here measures.
+    let micros = Duration::try_from_secs_f64(seconds)
+        .ok()?
+        .as_nanos()
+        .div_ceil(1000);
+    (!text.is_empty()).then_some(Duration::from_micros(u64::try_from(micros).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_go_reads_them() {
+        let times = [
+            ("5ms", Some(5_000)),
+            ("1m30s", Some(90_000_000)),
+            ("1.5s", Some(1_500_000)),
+            ("100us", Some(100)),
+            ("0s", Some(0)),
+            ("5", None),
+            ("", None),
+            ("s", None),
+            ("-1s", None),
+            ("1s2", None),
+            ("1 s", None),
+            ("9999999999999999999999h", None),
+        ];
+        for (text, micros) in times {
+            assert_eq!(
+                parse_duration(text),
+                micros.map(Duration::from_micros),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! `manifests:`: ordinary Kubernetes YAML, in files beside the scenario or written into it.
+
+use std::{collections::BTreeSet, path::Path};
+
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment},
+    core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount},
+    discovery::v1::EndpointSlice,
+};
+use serde::Deserialize;
+
+use super::{
+    Reader, cluster,
+    fields::{entries, items, note, text},
+    is_name, strict,
+};
+use crate::{
+    complaint::Gathered,
+    nearest::suggest,
+    yaml::{self, Node, Value},
+};
+
+/// The Kubernetes objects of a scenario.
+#[derive(Debug, Default)]
+pub(super) struct Manifests {
+    objects: Vec<Object>,
+    /// Something could not be read, so that a missing name proves nothing.
+    incomplete: bool,
+}
+
+#[derive(Debug)]
+struct Object {
+    kind: &'static str,
+    namespace: Option<String>,
+    name: String,
+    service: Option<ServicePorts>,
+    json: serde_json::Value,
+}
+
+/// How a Service can be reached.
+#[derive(Debug)]
+pub(super) struct ServicePorts {
+    pub(super) ports: Vec<u16>,
+    pub(super) has_node_ports: bool,
+}
+
+/// What an object of a kind is: its API versions, its scope and how it is read.
+struct Kind {
+    name: &'static str,
+    versions: &'static [&'static str],
+    namespaced: bool,
+    check: fn(&Gathered, &Node) -> Option<()>,
+}
+
+const CALICO: &[&str] = &["projectcalico.org/v3", "crd.projectcalico.org/v1"];
+
+/// The kinds that a cluster of ours can run.
+const KINDS: [Kind; 10] = [
+    Kind {
+        name: "Namespace",
+        versions: &["v1"],
+        namespaced: false,
+        check: typed::<Namespace>,
+    },
+    Kind {
+        name: "Pod",
+        versions: &["v1"],
+        namespaced: true,
+        check: pod,
+    },
+    Kind {
+        name: "Deployment",
+        versions: &["apps/v1"],
+        namespaced: true,
+        check: deployment,
+    },
+    Kind {
+        name: "DaemonSet",
+        versions: &["apps/v1"],
+        namespaced: true,
+        check: daemon_set,
+    },
+    Kind {
+        name: "Service",
+        versions: &["v1"],
+        namespaced: true,
+        check: service,
+    },
+    Kind {
+        name: "EndpointSlice",
+        versions: &["discovery.k8s.io/v1"],
+        namespaced: true,
+        check: typed::<EndpointSlice>,
+    },
+    Kind {
+        name: "ConfigMap",
+        versions: &["v1"],
+        namespaced: true,
+        check: typed::<ConfigMap>,
+    },
+    Kind {
+        name: "Secret",
+        versions: &["v1"],
+        namespaced: true,
+        check: typed::<Secret>,
+    },
+    Kind {
+        name: "ServiceAccount",
+        versions: &["v1"],
+        namespaced: true,
+        check: typed::<ServiceAccount>,
+    },
+    Kind {
+        name: "FelixConfiguration",
+        versions: CALICO,
+        namespaced: false,
+        check: felix,
+    },
+];
+
+impl Manifests {
+    /// Whether everything could be read.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.incomplete
+    }
+
+    fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Object> {
+        self.objects
+            .iter()
+            .filter(move |object| object.kind == kind)
+    }
+
+    fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<&Object> {
+        let here = |object: &&Object| {
+            object.namespace.as_deref() == Some(namespace) && object.name == name
+        };
+        self.objects
+            .iter()
+            .filter(|object| object.kind == kind)
+            .find(here)
+    }
+
+    pub(super) fn has(&self, kind: &str, namespace: &str, name: &str) -> bool {
+        self.find(kind, namespace, name).is_some()
+    }
+
+    pub(super) fn service(&self, namespace: &str, name: &str) -> Option<&ServicePorts> {
+        self.find("Service", namespace, name)?.service.as_ref()
+    }
+
+    /// `namespace/name` of each object of a kind.
+    pub(super) fn names(&self, kind: &str) -> Vec<String> {
+        let full =
+            |object: &Object| Some(format!("{}/{}", object.namespace.as_ref()?, object.name));
+        self.of(kind).filter_map(full).collect()
+    }
+
+    /// The namespace in which an object of that kind and name is.
+    pub(super) fn elsewhere(&self, kind: &str, name: &str) -> Option<&str> {
+        self.objects
+            .iter()
+            .find(|object| object.kind == kind && object.name == name)?
+            .namespace
+            .as_deref()
+    }
+
+    /// The kind of the controller of that name, whose pods a person may have meant.
+    pub(super) fn owner_of_pods(&self, namespace: &str, name: &str) -> Option<&'static str> {
+        ["Deployment", "DaemonSet"]
+            .into_iter()
+            .find(|kind| self.has(kind, namespace, name))
+    }
+
+    /// The objects, in front of them a Namespace for each one that is used and not declared.
+    pub(super) fn into_objects(self) -> Vec<serde_json::Value> {
+        let declared: BTreeSet<&str> = self
+            .of("Namespace")
+            .map(|object| object.name.as_str())
+            .collect();
+        let used: BTreeSet<&str> = self
+            .objects
+            .iter()
+            .filter_map(|object| object.namespace.as_deref())
+            .collect();
+        let missing = used
+            .difference(&declared)
+            .filter(|name| !BUILT_IN.contains(name));
+        let missing = missing.map(|name| {
+            serde_json::json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
+        });
+        let mut objects: Vec<serde_json::Value> = missing.collect();
+        objects.extend(self.objects.into_iter().map(|object| object.json));
+        objects
+    }
+}
+
+/// Namespaces that every cluster has.
+const BUILT_IN: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+impl Reader<'_> {
+    /// Reads the list of files and objects.
+    pub(super) fn manifests(&self, node: Option<&Node>) -> Manifests {
+        let mut manifests = Manifests::default();
+        let Some(node) = node else { return manifests };
+        let Some(items) = items(self.gathered, node, "manifests") else {
+            manifests.incomplete = true;
+            return manifests;
+        };
+        for item in items {
+            match &item.value {
+                Value::Map(_) => self.object(item, &mut manifests),
+                Value::Scalar { .. } | Value::Seq(_) => self.manifest_file(item, &mut manifests),
+            }
+        }
+        manifests
+    }
+
+    fn manifest_file(&self, node: &Node, manifests: &mut Manifests) {
+        manifests.incomplete |= self.try_manifest_file(node, manifests).is_none();
+    }
+
+    fn try_manifest_file(&self, node: &Node, manifests: &mut Manifests) -> Option<()> {
+        let written = text(self.gathered, node, "a manifest's file")?;
+        let path = self.file.parent().unwrap_or(Path::new("")).join(written);
+        let bytes = (self.open)(&path)
+            .map_err(|error| {
+                let message = format!("could not read {}: {error}", path.display());
+                note(self.gathered, &node.place, message, None);
+            })
+            .ok()?;
+        let source = yaml::decode(&path, &bytes, self.gathered)?;
+        let documents = yaml::parse(&source, self.gathered);
+        let objects: Vec<&Node> = documents
+            .iter()
+            .filter(|document| !document.is_null())
+            .collect();
+        if objects.is_empty() {
+            note(
+                self.gathered,
+                &node.place,
+                format!("{written} holds no object"),
+                None,
+            );
+        }
+        for object in objects {
+            self.object(object, manifests);
+        }
+        Some(())
+    }
+
+    fn object(&self, node: &Node, manifests: &mut Manifests) {
+        match self.try_object(node) {
+            Some(object) => {
+                let same = |known: &&Object| {
+                    (known.kind, &known.namespace, &known.name)
+                        == (object.kind, &object.namespace, &object.name)
+                };
+                if manifests.objects.iter().find(same).is_some() {
+                    let message = format!("{} {:?} is declared twice", object.kind, object.name);
+                    let name = node
+                        .get("metadata")
+                        .and_then(|metadata| metadata.get("name"));
+                    note(self.gathered, &name.unwrap_or(node).place, message, None);
+                }
+                manifests.objects.push(object);
+            }
+            None => manifests.incomplete = true,
+        }
+    }
+
+    fn try_object(&self, node: &Node) -> Option<Object> {
+        let gathered = self.gathered;
+        let kind = kind(gathered, node)?;
+        let checked = (kind.check)(gathered, node);
+        let metadata = node.get("metadata").unwrap_or(node);
+        let Some(name) = metadata.get("name") else {
+            note(
+                gathered,
+                &metadata.place,
+                format!("the {} has no name", kind.name),
+                None,
+            );
+            return None;
+        };
+        let name = dns_name(gathered, name)?;
+        let namespace = metadata
+            .get("namespace")
+            .and_then(Node::text)
+            .unwrap_or("default");
+        checked?;
+        Some(Object {
+            kind: kind.name,
+            namespace: kind.namespaced.then(|| namespace.to_owned()),
+            name: name.to_owned(),
+            service: (kind.name == "Service").then(|| ports(node)),
+            json: node.to_json(),
+        })
+    }
+}
+
+fn kind(gathered: &Gathered, node: &Node) -> Option<&'static Kind> {
+    entries(gathered, node, "a manifest")?;
+    let (Some(at), Some(version)) = (node.get("kind"), node.get("apiVersion")) else {
+        let message = "a manifest needs apiVersion and kind";
+        note(gathered, &node.place, message, None);
+        return None;
+    };
+    let name = text(gathered, at, "kind")?;
+    let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
+        let hint = suggest(name, KINDS.iter().map(|kind| kind.name));
+        note(
+            gathered,
+            &at.place,
+            format!("a {name} cannot run here"),
+            hint,
+        );
+        return None;
+    };
+    let written = text(gathered, version, "apiVersion")?;
+    if !kind.versions.contains(&written) {
+        let message = format!("{name} has no apiVersion {written:?}");
+        let hint = format!("write {}", kind.versions.join(" or "));
+        note(gathered, &version.place, message, Some(hint));
+        return None;
+    }
+    Some(kind)
+}
+
+/// A name that Kubernetes accepts: like ours, and with dots.
+fn dns_name<'a>(gathered: &Gathered, node: &'a Node) -> Option<&'a str> {
+    let name = text(gathered, node, "a name")?;
+    if name.len() <= 253 && name.split('.').all(is_name) {
+        return Some(name);
+    }
+    let hint = "a name has lowercase letters, digits, dashes and dots";
+    note(
+        gathered,
+        &node.place,
+        format!("Kubernetes refuses the name {name:?}"),
+        Some(hint.into()),
+    );
+    None
+}
+
+/// Reads an object as its type.
+fn typed<T>(gathered: &Gathered, node: &Node) -> Option<()>
+where
+    T: for<'a> Deserialize<'a>,
+{
+    strict::read::<T>(gathered, node).map(drop)
+}
+
+fn pod(gathered: &Gathered, node: &Node) -> Option<()> {
+    typed::<Pod>(gathered, node)?;
+    has_containers(gathered, node, node)
+}
+
+fn deployment(gathered: &Gathered, node: &Node) -> Option<()> {
+    typed::<Deployment>(gathered, node)?;
+    has_template(gathered, node)
+}
+
+fn daemon_set(gathered: &Gathered, node: &Node) -> Option<()> {
+    typed::<DaemonSet>(gathered, node)?;
+    has_template(gathered, node)
+}
+
+fn has_containers(gathered: &Gathered, whole: &Node, pod: &Node) -> Option<()> {
+    let spec = pod.get("spec");
+    if spec
+        .and_then(|spec| spec.get("containers"))
+        .is_some_and(|list| list.len() > 0)
+    {
+        return Some(());
+    }
+    note(
+        gathered,
+        &spec.unwrap_or(whole).place,
+        "a pod needs a container",
+        None,
+    );
+    None
+}
+
+/// A controller finds its pods by labels: with others than the template gives it would make pods
+/// without end, and Kubernetes refuses it.
+fn has_template(gathered: &Gathered, node: &Node) -> Option<()> {
+    let path = |from: &'_ Node, keys: &[&str]| -> Option<serde_json::Value> {
+        let node = keys.iter().try_fold(from, |node, key| node.get(key))?;
+        Some(node.to_json())
+    };
+    let selector = path(node, &["spec", "selector", "matchLabels"]);
+    let labels = path(node, &["spec", "template", "metadata", "labels"]).unwrap_or_default();
+    let spec = node.get("spec").unwrap_or(node);
+    let selected = selector.as_ref().and_then(|selector| selector.as_object());
+    let Some(selected) = selected.filter(|labels| !labels.is_empty()) else {
+        note(
+            gathered,
+            &spec.place,
+            "spec.selector.matchLabels is missing",
+            None,
+        );
+        return None;
+    };
+    if let Some((label, _)) = selected
+        .iter()
+        .find(|(label, value)| labels.get(label) != Some(value))
+    {
+        let message = format!("the template's labels do not match the selector's {label:?}");
+        note(
+            gathered,
+            &spec.get("selector").unwrap_or(spec).place,
+            message,
+            None,
+        );
+        return None;
+    }
+    has_containers(gathered, node, spec.get("template")?)
+}
+
+fn service(gathered: &Gathered, node: &Node) -> Option<()> {
+    typed::<Service>(gathered, node)?;
+    let spec = node.get("spec").unwrap_or(node);
+    if !ports(node).ports.is_empty() {
+        return Some(());
+    }
+    note(gathered, &spec.place, "a service needs a port", None);
+    None
+}
+
+fn ports(node: &Node) -> ServicePorts {
+    let spec = node.get("spec").map(Node::to_json).unwrap_or_default();
+    let ports = spec["ports"].as_array().into_iter().flatten();
+    let ports = ports.filter_map(|port| u16::try_from(port["port"].as_u64()?).ok());
+    let kind = spec["type"].as_str().unwrap_or_default();
+    ServicePorts {
+        ports: ports.collect(),
+        has_node_ports: matches!(kind, "NodePort" | "LoadBalancer"),
+    }
+}
+
+fn felix(gathered: &Gathered, node: &Node) -> Option<()> {
+    cluster::felix_spec(gathered, node.get("spec")?).map(drop)
+}

@@ -1,0 +1,263 @@
+//! `traffic:`, and the world that it refers to.
+
+use std::time::Duration;
+
+use chainbreak_probe::wire::Connections;
+use indexmap::IndexMap;
+
+use super::{
+    fields::{Fields, duration, entries, note, number, text, word},
+    is_name,
+    manifests::Manifests,
+    words,
+};
+use crate::{
+    case::{ClusterSpec, From, To, Traffic},
+    complaint::Gathered,
+    names::{NodeName, TrafficName},
+    nearest::suggest,
+    yaml::{Entry, Node},
+};
+
+/// 100,000 requests a second are more than a probe can send; one an hour is none.
+const EVERY: (Duration, Duration) = (Duration::from_micros(10), Duration::from_secs(3600));
+const TIMEOUT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(600));
+
+/// What traffic and timeline can refer to.
+pub(super) struct World<'a> {
+    pub(super) manifests: &'a Manifests,
+    /// `None` when it could not be read: then no name of a node or host is doubted.
+    pub(super) cluster: Option<&'a ClusterSpec>,
+}
+
+/// Reads `traffic:`; an entry that a variant sets to `none` is left out.
+pub(super) fn read(
+    gathered: &Gathered,
+    node: &Node,
+    world: &World<'_>,
+) -> Option<IndexMap<TrafficName, Traffic>> {
+    let mut traffic = IndexMap::new();
+    let mut complete = true;
+    for (name, Entry { key, node }) in entries(gathered, node, "traffic")? {
+        if node.text() == Some("none") {
+            continue;
+        }
+        if !is_name(name) {
+            note(
+                gathered,
+                key,
+                format!("traffic cannot be named {name:?}"),
+                Some(super::NAME.into()),
+            );
+        }
+        match flow(gathered, node, world) {
+            Some(flow) => drop(traffic.insert(TrafficName::from(name.as_str()), flow)),
+            None => complete = false,
+        }
+    }
+    complete.then_some(traffic)
+}
+
+fn flow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Traffic> {
+    let fields = Fields::of(gathered, node, "traffic", words::TRAFFIC)?;
+    let from = fields.need("from", |node| from(gathered, node, world));
+    let to = fields.need("to", |node| to(gathered, node, world));
+    let port = fields.need("port", |node| number(gathered, node, "port", (1, 65535)));
+    let every = fields.need("every", |node| duration(gathered, node, "every", EVERY));
+    let connections = fields.or("connections", Connections::New, |node| {
+        let words = [("new", Connections::New), ("kept", Connections::Kept)];
+        word(gathered, node, "connections", &words)
+    });
+    let timeout = fields.or("timeout", Duration::from_secs(1), |node| {
+        duration(gathered, node, "timeout", TIMEOUT)
+    });
+    if let (Some(to), Some(port), Some(at)) = (&to, port, fields.get("port")) {
+        has_port(gathered, at, to, port, world);
+    }
+    Some(Traffic {
+        from: from?,
+        to: to?,
+        port: port?,
+        every: every?,
+        connections: connections?,
+        timeout: timeout?,
+    })
+}
+
+fn from(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<From> {
+    let written = text(gathered, node, "from")?;
+    match written.split('/').collect::<Vec<_>>().as_slice() {
+        ["pod", name] => pod(gathered, node, world, "default", name)
+            .map(|(namespace, name)| From::Pod { namespace, name }),
+        ["pod", namespace, name] => pod(gathered, node, world, namespace, name)
+            .map(|(namespace, name)| From::Pod { namespace, name }),
+        ["node", name] => cluster_node(gathered, node, world, name).map(From::Node),
+        ["host", name] => host(gathered, node, world, name).map(From::Host),
+        _ => {
+            let hint = "write pod/NAME, pod/NAMESPACE/NAME, node/n1 or host/NAME";
+            note(
+                gathered,
+                &node.place,
+                format!("traffic cannot start at {written:?}"),
+                Some(hint.into()),
+            );
+            None
+        }
+    }
+}
+
+fn to(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<To> {
+    let written = text(gathered, node, "to")?;
+    match written.split('/').collect::<Vec<_>>().as_slice() {
+        ["service", namespace, name] => service(gathered, node, world, namespace, name)
+            .map(|(namespace, name)| To::Service { namespace, name }),
+        ["pod", namespace, name] => pod(gathered, node, world, namespace, name)
+            .map(|(namespace, name)| To::Pod { namespace, name }),
+        ["node-port", at, namespace, name] => {
+            let at = cluster_node(gathered, node, world, at);
+            let service = service(gathered, node, world, namespace, name);
+            let (node, (namespace, name)) = (at?, service?);
+            Some(To::NodePort {
+                node,
+                namespace,
+                name,
+            })
+        }
+        _ => {
+            let hint =
+                "write service/NAMESPACE/NAME, pod/NAMESPACE/NAME or node-port/n1/NAMESPACE/NAME";
+            note(
+                gathered,
+                &node.place,
+                format!("traffic cannot go to {written:?}"),
+                Some(hint.into()),
+            );
+            None
+        }
+    }
+}
+
+/// A declared pod, as namespace and name.
+fn pod(
+    gathered: &Gathered,
+    at: &Node,
+    world: &World<'_>,
+    namespace: &str,
+    name: &str,
+) -> Option<(String, String)> {
+    let found = world.manifests.has("Pod", namespace, name);
+    if found || !world.manifests.is_complete() {
+        return Some((namespace.to_owned(), name.to_owned()));
+    }
+    let full = format!("{namespace}/{name}");
+    let hint = if let Some(owner) = world.manifests.owner_of_pods(namespace, name) {
+        Some(format!(
+            "pods of a {owner} get names of their own; declare a Pod"
+        ))
+    } else if let Some(elsewhere) = world.manifests.elsewhere("Pod", name) {
+        Some(format!("did you mean pod/{elsewhere}/{name}?"))
+    } else {
+        let pods = world.manifests.names("Pod");
+        let short = |full: &str| full.strip_prefix("default/").unwrap_or(full).to_owned();
+        let pods: Vec<String> = pods.iter().map(|full| short(full)).collect();
+        suggest(&short(&full), pods.iter().map(String::as_str))
+    };
+    note(gathered, &at.place, format!("unknown pod {full:?}"), hint);
+    None
+}
+
+/// A declared Service, as namespace and name.
+fn service(
+    gathered: &Gathered,
+    at: &Node,
+    world: &World<'_>,
+    namespace: &str,
+    name: &str,
+) -> Option<(String, String)> {
+    let found = world.manifests.has("Service", namespace, name);
+    if found || !world.manifests.is_complete() {
+        return Some((namespace.to_owned(), name.to_owned()));
+    }
+    let full = format!("{namespace}/{name}");
+    let services = world.manifests.names("Service");
+    let hint = suggest(&full, services.iter().map(String::as_str));
+    note(
+        gathered,
+        &at.place,
+        format!("unknown service {full:?}"),
+        hint,
+    );
+    None
+}
+
+fn cluster_node(gathered: &Gathered, at: &Node, world: &World<'_>, name: &str) -> Option<NodeName> {
+    let number = name.strip_prefix('n').and_then(|n| n.parse::<u16>().ok());
+    let nodes = world.cluster.map_or(u16::MAX, |cluster| cluster.nodes);
+    // `n01` is not a second name for `n1`.
+    if number.is_some_and(|n| (1..=nodes).contains(&n) && format!("n{n}") == name) {
+        return Some(NodeName::from(name));
+    }
+    let hint = if nodes == 1 {
+        "there is only n1".into()
+    } else {
+        format!("there are n1 to n{nodes}")
+    };
+    note(
+        gathered,
+        &at.place,
+        format!("unknown node {name:?}"),
+        Some(hint),
+    );
+    None
+}
+
+fn host(gathered: &Gathered, at: &Node, world: &World<'_>, name: &str) -> Option<String> {
+    let Some(cluster) = world.cluster else {
+        return Some(name.to_owned());
+    };
+    if cluster.hosts.iter().any(|host| host == name) {
+        return Some(name.to_owned());
+    }
+    let hint = suggest(name, cluster.hosts.iter().map(String::as_str))
+        .unwrap_or_else(|| format!("name it in the cluster: `hosts: [{name}]`"));
+    note(
+        gathered,
+        &at.place,
+        format!("unknown host {name:?}"),
+        Some(hint),
+    );
+    None
+}
+
+/// A Service answers only at the ports that it has, at a node only when it has node ports.
+fn has_port(gathered: &Gathered, at: &Node, to: &To, port: u16, world: &World<'_>) {
+    let (To::Service { namespace, name }
+    | To::NodePort {
+        namespace, name, ..
+    }) = to
+    else {
+        return;
+    };
+    let Some(service) = world.manifests.service(namespace, name) else {
+        return;
+    };
+    if !service.ports.contains(&port) {
+        let ports: Vec<String> = service.ports.iter().map(ToString::to_string).collect();
+        let message = format!("service {namespace}/{name} has no port {port}");
+        note(
+            gathered,
+            &at.place,
+            message,
+            Some(format!("it has {}", ports.join(", "))),
+        );
+    }
+    if matches!(to, To::NodePort { .. }) && !service.has_node_ports {
+        let message = format!("service {namespace}/{name} has no node port");
+        note(
+            gathered,
+            &at.place,
+            message,
+            Some("make its type NodePort or LoadBalancer".into()),
+        );
+    }
+}

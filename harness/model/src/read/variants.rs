@@ -1,0 +1,205 @@
+//! `variants:`: overrides laid over the scenario, and what is expected.
+
+use indexmap::IndexMap;
+
+use super::{
+    Reader,
+    fields::{Fields, entries, items, note, text, texts},
+    is_name, words,
+};
+use crate::{
+    case::Expect,
+    complaint::Gathered,
+    names::{PromiseName, VariantName},
+    nearest::suggest,
+    scenario::{Run, Variant},
+    yaml::{Entries, Entry, Node, Value},
+};
+
+/// Fields of a variant that stand for a field of `cluster`.
+const OF_CLUSTER: [&str; 3] = ["kube-proxy", "calico", "felix"];
+/// Fields of a variant that are laid over the scenario's field of that name.
+const OF_SCENARIO: [&str; 5] = ["cluster", "manifests", "traffic", "timeline", "promises"];
+
+impl Reader<'_> {
+    pub(super) fn variants(
+        &self,
+        scenario: &Node,
+        base: Option<&Run>,
+        needs: &[String],
+        node: &Node,
+    ) -> Option<IndexMap<VariantName, Variant>> {
+        let gathered = self.gathered;
+        let entries = entries(gathered, node, "variants")?;
+        if entries.is_empty() {
+            note(gathered, &node.place, "a scenario needs a variant", None);
+        }
+        let mut variants: IndexMap<VariantName, Variant> = IndexMap::new();
+        for (name, Entry { key, node }) in entries {
+            if !is_name(name) {
+                let hint = Some(super::NAME.into());
+                note(
+                    gathered,
+                    key,
+                    format!("a variant cannot be named {name:?}"),
+                    hint,
+                );
+            }
+            let Some((variant, overrides)) = self.variant(scenario, base, needs, node) else {
+                continue;
+            };
+            let same = variants.iter().find(|(_, known)| known.run == variant.run);
+            if overrides && base == Some(&variant.run) {
+                let message = format!("variant {name:?} overrides nothing");
+                let hint = "every value that it gives is the scenario's already";
+                note(gathered, key, message, Some(hint.to_owned()));
+            } else if let Some((known, _)) = same {
+                let message = format!("variant {name:?} runs the same as {:?}", known.as_str());
+                let hint = "a variant overrides something; one may override nothing";
+                note(gathered, key, message, Some(hint.to_owned()));
+            }
+            variants.insert(VariantName::from(name.as_str()), variant);
+        }
+        Some(variants)
+    }
+
+    /// A variant, and whether it gives any override.
+    fn variant(
+        &self,
+        scenario: &Node,
+        base: Option<&Run>,
+        needs: &[String],
+        node: &Node,
+    ) -> Option<(Variant, bool)> {
+        let gathered = self.gathered;
+        let fields = Fields::of(gathered, node, "a variant", words::VARIANT)?;
+        let own = fields.or("needs", Vec::new(), |node| texts(gathered, node, "needs"));
+        let merged = merge(scenario, &fields);
+        let run = self.run(&merged, base.map(|base| (scenario, base)));
+        let promises = run.as_ref().map(|run| &run.promises);
+        let expect = fields.need("expect", |node| {
+            expect(gathered, node, promises.map(|promises| promises.keys()))
+        });
+        let mut needs = needs.to_vec();
+        needs.extend(own?);
+        let overrides = OF_CLUSTER
+            .iter()
+            .chain(&OF_SCENARIO)
+            .any(|f| fields.get(f).is_some());
+        Some((
+            Variant {
+                needs,
+                run: run?,
+                expect: expect?,
+            },
+            overrides,
+        ))
+    }
+}
+
+fn expect<'a>(
+    gathered: &Gathered,
+    node: &Node,
+    promises: Option<impl Iterator<Item = &'a PromiseName>>,
+) -> Option<Expect> {
+    if node.text() == Some("healthy") {
+        return Some(Expect::Healthy);
+    }
+    let Some(broken) = node.get("broken").filter(|_| node.len() == 1) else {
+        let hint = "write `healthy`, or `{ broken: [promise, …] }`";
+        note(
+            gathered,
+            &node.place,
+            "expect cannot be this",
+            Some(hint.to_owned()),
+        );
+        return None;
+    };
+    let items = items(gathered, broken, "broken")?;
+    if items.is_empty() {
+        let hint = Some("write `expect: healthy`".to_owned());
+        note(
+            gathered,
+            &broken.place,
+            "no promise is expected to break",
+            hint,
+        );
+        return None;
+    }
+    // Names are doubted only when all of the promises could be read.
+    let known: Option<Vec<&str>> = promises.map(|names| names.map(PromiseName::as_str).collect());
+    let mut names = Vec::new();
+    for item in items {
+        let name = text(gathered, item, "a promise's name")?;
+        if let Some(known) = known.as_ref().filter(|known| !known.contains(&name)) {
+            let hint = suggest(name, known.iter().copied());
+            note(
+                gathered,
+                &item.place,
+                format!("unknown promise {name:?}"),
+                hint,
+            );
+        }
+        names.push(PromiseName::from(name));
+    }
+    Some(Expect::Broken(names))
+}
+
+/// The scenario with a variant's overrides laid over it.
+fn merge(scenario: &Node, variant: &Fields<'_>) -> Node {
+    let mut merged = scenario.clone();
+    for field in OF_SCENARIO {
+        if let Some(over) = variant.entry(field) {
+            lay_entry(&mut merged, field, over);
+        }
+    }
+    for field in OF_CLUSTER {
+        let cluster = merged.get_mut("cluster");
+        if let (Some(cluster), Some(over)) = (cluster, variant.entry(field)) {
+            lay_entry(cluster, field, over);
+        }
+    }
+    merged
+}
+
+/// Lays one entry over a mapping: nothing (`null`) takes the entry away, a mapping is laid over a
+/// mapping, anything else replaces what was there.
+fn lay_entry(base: &mut Node, name: &str, over: &Entry) {
+    let Value::Map(entries) = &mut base.value else {
+        return;
+    };
+    if over.node.is_null() {
+        entries.shift_remove(name);
+        return;
+    }
+    let Some(entry) = entries.get_mut(name) else {
+        entries.insert(name.to_owned(), over.clone());
+        return;
+    };
+    match &over.node.value {
+        Value::Map(overs) if is_laid_over(&entry.node, overs) => {
+            for (name, over) in overs {
+                lay_entry(&mut entry.node, name, over);
+            }
+        }
+        _ => *entry = over.clone(),
+    }
+}
+
+/// A mapping is laid over a mapping, but a promise of another kind replaces the promise: two kinds in
+/// one would be neither.
+fn is_laid_over(base: &Node, overs: &Entries) -> bool {
+    let Value::Map(entries) = &base.value else {
+        return false;
+    };
+    let kind = |entries: &Entries| {
+        let first = entries.keys().next().filter(|_| entries.len() == 1);
+        first
+            .filter(|word| words::PROMISES.contains(&word.as_str()))
+            .cloned()
+    };
+    match (kind(entries), kind(overs)) {
+        (Some(base), Some(over)) => base == over,
+        _ => true,
+    }
+}

@@ -1,0 +1,56 @@
+//! A scenario that was read and found without mistake: each variant complete, ready to be planned.
+
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+
+use crate::{
+    case::{ClusterSpec, Expect, Promise, Step, Traffic},
+    matrix::MatrixKey,
+    names::{PromiseName, ScenarioName, TrafficName, VariantName},
+};
+
+/// One scenario file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// `name:`.
+    pub name: ScenarioName,
+    /// `about:`.
+    pub about: String,
+    /// `incident:`.
+    pub incident: Vec<String>,
+    /// The file it was read from.
+    pub file: PathBuf,
+    /// `seed:`, where the scenario asks for one.
+    pub seed: Option<u64>,
+    /// `matrix:`; every combination of values is a cell. Every key has a value.
+    pub matrix: IndexMap<MatrixKey, Vec<String>>,
+    /// `variants:`, at least one.
+    pub variants: IndexMap<VariantName, Variant>,
+}
+
+/// A variant: the scenario with the variant's overrides, and what is expected of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variant {
+    /// The scenario's and the variant's `needs:`.
+    pub needs: Vec<String>,
+    /// What runs.
+    pub run: Run,
+    /// `expect:`.
+    pub expect: Expect,
+}
+
+/// What a variant runs; two variants with the same one would show the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// What to raise.
+    pub cluster: ClusterSpec,
+    /// Kubernetes objects to apply, in order, namespaces added in front where they are missing.
+    pub manifests: Vec<serde_json::Value>,
+    /// Traffic, by name.
+    pub traffic: IndexMap<TrafficName, Traffic>,
+    /// What happens, one step after the other.
+    pub timeline: Vec<Step>,
+    /// What is judged.
+    pub promises: IndexMap<PromiseName, Promise>,
+}
