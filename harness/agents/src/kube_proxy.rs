@@ -16,6 +16,7 @@ mod early;
 mod input;
 mod iptables;
 mod jumps;
+mod klog;
 mod logs;
 mod modern;
 mod monitor;

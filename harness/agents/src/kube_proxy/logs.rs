@@ -1,8 +1,7 @@
-//! What kube-proxy says, in klog's layouts.
+//! What kube-proxy says.
 //!
 //! Three layouts: formatted text (1.20), key and value (from 1.24), and the same from a logger that
-//! puts `ipFamily` first (from 1.31). A value of several lines is written between `<` and ` >`, each
-//! line behind a tab. Line numbers are those of real logs and sources (1.20.2; 1.25, 1.28, 1.32.2
+//! puts `ipFamily` first (from 1.31). Line numbers are those of real logs and sources (1.20.2; 1.25, 1.28, 1.32.2
 //! and 1.33 from issues 121362, 130170 and 138073); where none was seen, the distance of a seen
 //! neighbour in another release was kept.
 
@@ -14,6 +13,7 @@ use super::{
     input::Input,
     iptables::Failure,
     jumps::Jump,
+    klog::{self, Value},
     profile::{LogStyle, Profile, Version},
 };
 use crate::step::{Io, Severity};
@@ -80,13 +80,6 @@ fn sites(version: &Version) -> &'static Sites {
     }
 }
 
-/// A value of a structured line.
-enum Value<'a> {
-    Text(&'a str),
-    /// Numbers, truths and lists are not quoted.
-    Bare(String),
-}
-
 impl Logs {
     pub(crate) fn new(io: Io<Event>, config: &Config) -> Self {
         let version = &config.version;
@@ -134,7 +127,7 @@ impl Logs {
 
     /// A sync is over, well or not.
     pub(crate) fn complete(&self, took: Duration) {
-        let took = go_duration(took);
+        let took = klog::go_duration(took);
         if self.style == LogStyle::Plain {
             let text = format!("syncProxyRules took {took}");
             self.plain(2, Severity::Info, self.sites.complete, text);
@@ -146,7 +139,7 @@ impl Logs {
 
     /// A sync failed.
     pub(crate) fn sync_failed(&self, retry: Duration) {
-        let retry = go_duration(retry);
+        let retry = klog::go_duration(retry);
         if self.style == LogStyle::Plain {
             let text = format!("Sync failed; retrying in {retry}");
             self.plain(0, Severity::Info, self.sites.failed, text);
@@ -164,9 +157,9 @@ impl Logs {
             let (status, output) = (failure.status(), failure.output());
             let text = format!("{text}: {status} ({output})");
             self.plain(0, Severity::Error, site, text);
-        } else if let Some((command, line)) = input_error(failure.output()) {
+        } else if let Some((command, line)) = klog::input_error(failure.output()) {
             let error = format!("{command}: input error on line {line}: ");
-            let rules = around(input, line, self.style);
+            let rules = klog::around(input, line, self.style);
             self.error(site, text, &error, &[("rules", Value::Bare(rules))]);
         } else {
             self.error(site, text, &failure.to_string(), &[]);
@@ -312,7 +305,7 @@ impl Logs {
             format!("{text}: {error}")
         } else {
             let mut line = format!("{text:?}");
-            append_text(&mut line, "err", error);
+            klog::append(&mut line, "err", error);
             self.append(&mut line, pairs);
             line
         };
@@ -321,129 +314,13 @@ impl Logs {
 
     fn append(&self, line: &mut String, pairs: &[(&str, Value<'_>)]) {
         if self.style == LogStyle::Contextual {
-            append_text(line, "ipFamily", self.family);
+            klog::append(line, "ipFamily", self.family);
         }
         for (key, value) in pairs {
             match value {
-                Value::Text(text) => append_text(line, key, text),
+                Value::Text(text) => klog::append(line, key, text),
                 Value::Bare(text) => line.extend([" ", key, "=", text]),
             }
         }
-    }
-}
-
-/// Several lines are written as they are, behind tabs; a line break at the end adds no line.
-fn append_text(line: &mut String, key: &str, text: &str) {
-    if !text.contains('\n') {
-        line.extend([" ", key, "=", &format!("{text:?}")]);
-        return;
-    }
-    line.extend([" ", key, "=<\n"]);
-    for part in text.lines() {
-        line.extend(["\t", part, "\n"]);
-    }
-    line.push_str(" >");
-}
-
-/// `cmd: line N failed`, and nothing else, names a line of the input.
-fn input_error(output: &str) -> Option<(&str, usize)> {
-    let (command, rest) = output.split_once(':')?;
-    if rest.contains(':') {
-        return None;
-    }
-    let number = rest.split_once("line ")?.1.strip_suffix(" failed\n")?;
-    Some((command, number.parse().ok()?))
-}
-
-/// The named line with three before and after it.
-fn around(input: &str, line: usize, style: LogStyle) -> String {
-    let numbered = input.lines().enumerate().map(|(at, text)| (at + 1, text));
-    let shown: Vec<String> = numbered
-        .filter(|(at, _)| at.abs_diff(line) <= 3)
-        .map(|(at, text)| match style {
-            LogStyle::Contextual => format!("{{\"Line\":{at},\"Data\":{text:?}}}"),
-            LogStyle::Plain | LogStyle::Structured => format!("{{Line:{at} Data:{text}}}"),
-        })
-        .collect();
-    let between = if style == LogStyle::Contextual {
-        ","
-    } else {
-        " "
-    };
-    format!("[{}]", shown.join(between))
-}
-
-/// As Go's `time.Duration` prints itself.
-fn go_duration(duration: Duration) -> String {
-    let nanos = duration.as_nanos();
-    let (unit, size) = match nanos {
-        0 => return "0s".to_owned(),
-        1..1_000 => ("ns", 1),
-        1_000..1_000_000 => ("µs", 1_000),
-        1_000_000..1_000_000_000 => ("ms", 1_000_000),
-        _ => ("s", 1_000_000_000),
-    };
-    let minutes = nanos / 60_000_000_000;
-    let rest = nanos % 60_000_000_000;
-    let (whole, part) = (rest / size, rest % size);
-    let digits = size.ilog10() as usize;
-    let fraction = format!(".{part:0digits$}");
-    let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
-    let hours = match minutes / 60 {
-        0 => String::new(),
-        hours => format!("{hours}h"),
-    };
-    let minutes = match minutes {
-        0 => String::new(),
-        minutes => format!("{}m", minutes % 60),
-    };
-    format!("{hours}{minutes}{whole}{fraction}{unit}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_read_as_go_prints_them() {
-        for (nanos, text) in [
-            (0, "0s"),
-            (512, "512ns"),
-            (1_500, "1.5µs"),
-            (8_063_544, "8.063544ms"),
-            (69_273_194, "69.273194ms"),
-            (2_837_692_607, "2.837692607s"),
-            (30_000_000_000, "30s"),
-            (60_000_000_000, "1m0s"),
-            (3_600_000_000_000, "1h0m0s"),
-            (5_430_500_000_000, "1h30m30.5s"),
-        ] {
-            assert_eq!(go_duration(Duration::from_nanos(nanos)), text);
-        }
-    }
-
-    #[test]
-    fn only_a_bare_line_number_is_an_input_error() {
-        assert_eq!(
-            input_error("iptables-restore: line 7 failed\n"),
-            Some(("iptables-restore", 7))
-        );
-        let missing = "iptables-restore v1.8.9 (legacy): Couldn't load target `KUBE-SVC-A':No such \
-                       file or directory\n\nError occurred at line: 22\n";
-        assert_eq!(input_error(missing), None);
-    }
-
-    #[test]
-    fn the_lines_around_an_input_error_are_shown() {
-        let input = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
-        assert_eq!(
-            around(input, 2, LogStyle::Structured),
-            "[{Line:1 Data:1} {Line:2 Data:2} {Line:3 Data:3} {Line:4 Data:4} {Line:5 Data:5}]"
-        );
-        assert_eq!(
-            around(input, 9, LogStyle::Contextual),
-            "[{\"Line\":6,\"Data\":\"6\"},{\"Line\":7,\"Data\":\"7\"},{\"Line\":8,\"Data\":\"8\"},\
-             {\"Line\":9,\"Data\":\"9\"}]"
-        );
     }
 }

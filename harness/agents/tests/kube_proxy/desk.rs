@@ -1,0 +1,263 @@
+//! A desk on which a core is stepped: it hands commands to a kernel, real or invented, keeps what
+//! was run and said, and lets time pass from one deadline to the next.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    time::Duration,
+};
+
+use chainbreak_agents::{
+    kube_proxy::{Config, Event, run},
+    step::{Command, LogLine, Output, Reply, Stepper, Wanted},
+};
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+/// What runs commands.
+pub(crate) trait Kernel {
+    fn run(&mut self, command: &Command) -> Output;
+}
+
+pub(crate) struct Desk<K> {
+    stepper: Stepper<Event>,
+    wake_at: Option<Duration>,
+    pub(crate) now: Duration,
+    pub(crate) kernel: K,
+    /// Every command with its time.
+    pub(crate) ran: Vec<(Duration, Command)>,
+    pub(crate) logs: Vec<LogLine>,
+    pub(crate) exited: Option<String>,
+}
+
+impl<K: Kernel> Desk<K> {
+    /// Starts a kube-proxy that has heard nothing of the API yet.
+    pub(crate) fn new(config: Config, kernel: K) -> Self {
+        let mut desk = Self {
+            stepper: Stepper::new(|io| run(io, config)),
+            wake_at: None,
+            now: Duration::ZERO,
+            kernel,
+            ran: Vec::new(),
+            logs: Vec::new(),
+            exited: None,
+        };
+        desk.step(Reply::Tick);
+        desk
+    }
+
+    /// Starts one that has read the API and synced.
+    pub(crate) fn synced(
+        config: Config,
+        kernel: K,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Self {
+        let mut desk = Self::new(config, kernel);
+        for event in events {
+            desk.tell(event);
+        }
+        desk.tell(Event::ServicesSynced);
+        desk.tell(Event::SlicesSynced);
+        desk
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.step(Reply::Event(event));
+    }
+
+    /// Tells something when the limiter is at rest, so that the sync comes at once.
+    pub(crate) fn tell_later(&mut self, event: Event) {
+        self.pass(5 * SECOND);
+        self.tell(event);
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(due) = self.wake_at.filter(|due| *due <= until) {
+            self.now = self.now.max(due);
+            self.step(Reply::Tick);
+        }
+        self.now = until;
+    }
+
+    fn step(&mut self, reply: Reply<Event>) {
+        let mut replies = vec![reply];
+        while let Some(reply) = replies.pop() {
+            let Wanted {
+                run,
+                logs,
+                wake_at,
+                exited,
+            } = self.stepper.step(self.now, reply);
+            self.wake_at = wake_at;
+            self.logs.extend(logs);
+            self.exited = self.exited.take().or(exited);
+            for (id, command) in run {
+                let output = self.kernel.run(&command);
+                self.ran.push((self.now, command));
+                replies.push(Reply::Ran(id, output));
+            }
+        }
+    }
+
+    /// Forgets what was run and said so far.
+    pub(crate) fn forget(&mut self) {
+        self.ran.clear();
+        self.logs.clear();
+    }
+
+    /// The inputs of all restores.
+    pub(crate) fn restores(&self) -> Vec<&str> {
+        let restores = self
+            .ran
+            .iter()
+            .filter(|(_, it)| program(it) == "iptables-restore");
+        restores.map(|(_, it)| it.input.as_str()).collect()
+    }
+
+    /// When restores ran.
+    pub(crate) fn restore_times(&self) -> Vec<Duration> {
+        let restores = self
+            .ran
+            .iter()
+            .filter(|(_, it)| program(it) == "iptables-restore");
+        restores.map(|(at, _)| *at).collect()
+    }
+
+    pub(crate) fn last_restore(&self) -> &str {
+        self.restores().last().expect("something was restored")
+    }
+
+    /// Commands as one would type them, of one program.
+    pub(crate) fn typed(&self, name: &str) -> Vec<String> {
+        let those = self.ran.iter().filter(|(_, it)| program(it) == name);
+        those.map(|(_, it)| it.argv.join(" ")).collect()
+    }
+
+    /// How many jumps and chains were looked after since the desk forgot: a full sync does so.
+    pub(crate) fn ensured(&self) -> usize {
+        let checks = self
+            .ran
+            .iter()
+            .filter(|(_, it)| it.argv.contains(&"-C".to_owned()));
+        checks.count()
+    }
+
+    /// Everything said, an entry a line break apart, with severity and site.
+    pub(crate) fn said(&self) -> String {
+        let mut text = String::new();
+        for line in &self.logs {
+            writeln!(text, "{:?} {}] {}", line.severity, line.site, line.text).unwrap();
+        }
+        text
+    }
+}
+
+fn program(command: &Command) -> &str {
+    &command.argv[0]
+}
+
+pub(crate) fn failed(exit: i32, stderr: &str) -> Output {
+    Output {
+        exit,
+        stderr: stderr.to_owned(),
+        ..Output::default()
+    }
+}
+
+fn printed(stdout: impl Into<String>) -> Output {
+    Output {
+        stdout: stdout.into(),
+        ..Output::default()
+    }
+}
+
+/// A netfilter that only remembers chains and the rules made one by one, and fails when told to.
+#[derive(Debug, Default)]
+pub(crate) struct Invented {
+    chains: BTreeSet<(String, String)>,
+    rules: BTreeSet<String>,
+    /// What is listed by `conntrack -L`.
+    pub(crate) flows: String,
+    /// A part of a command line, and what it gives instead of success.
+    pub(crate) outputs: BTreeMap<&'static str, Output>,
+}
+
+impl Invented {
+    /// Loses a chain, as if somebody else had removed it.
+    pub(crate) fn lose(&mut self, table: &str, chain: &str) {
+        self.chains.remove(&(table.to_owned(), chain.to_owned()));
+    }
+
+    /// Somebody else restores something.
+    pub(crate) fn plant(&mut self, input: &str) {
+        self.restore(input);
+    }
+
+    fn restore(&mut self, input: &str) -> Output {
+        let mut table = "";
+        for line in input.lines() {
+            if let Some(name) = line.strip_prefix('*') {
+                table = name;
+            } else if let Some(chain) = line.strip_prefix(':') {
+                let name = chain.split(' ').next().unwrap();
+                self.chains.insert((table.to_owned(), name.to_owned()));
+            } else if let Some(name) = line.strip_prefix("-X ") {
+                self.lose(table, name);
+            }
+        }
+        Output::default()
+    }
+
+    fn save(&self, table: &str) -> Output {
+        let chains = self.chains.iter().filter(|(of, _)| of == table);
+        let lines: Vec<String> = chains
+            .map(|(_, name)| format!(":{name} - [0:0]\n"))
+            .collect();
+        printed(lines.concat())
+    }
+}
+
+impl Kernel for Invented {
+    fn run(&mut self, command: &Command) -> Output {
+        let typed = command.argv.join(" ");
+        let told = self.outputs.iter().find(|(part, _)| typed.contains(**part));
+        if let Some((_, output)) = told {
+            return output.clone();
+        }
+        let words: Vec<&str> = command.argv.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["iptables", "--version"] => printed("iptables v1.8.9 (legacy)\n"),
+            ["iptables-save", "-t", table] => self.save(table),
+            ["iptables-restore", ..] => self.restore(&command.input),
+            ["conntrack", "-L", ..] => printed(self.flows.clone()),
+            ["conntrack", ..] => Output::default(),
+            [
+                "iptables",
+                "-w",
+                "5",
+                "-W",
+                "100000",
+                op,
+                chain,
+                "-t",
+                table,
+                rule @ ..,
+            ] => {
+                let key = ((*table).to_owned(), (*chain).to_owned());
+                let rule = format!("{table} {chain} {rule:?}");
+                let fine = match *op {
+                    "-N" => self.chains.insert(key),
+                    "-S" => self.chains.contains(&key),
+                    "-C" => self.rules.contains(&rule),
+                    "-I" => self.rules.insert(rule),
+                    _ => panic!("kube-proxy does not run {typed:?}"),
+                };
+                failed(i32::from(!fine), "")
+            }
+            _ => panic!("kube-proxy does not run {typed:?}"),
+        }
+    }
+}

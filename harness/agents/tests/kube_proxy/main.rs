@@ -1,0 +1,19 @@
+//! The model kube-proxy held to what is known of the real one.
+//!
+//! `golden` and `kernel` compare rules with recorded ones, `kernel` and `interleavings` on the real
+//! netfilter, in network namespaces of their own; the others step the core with invented outputs.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod conntrack;
+mod desk;
+mod endpoints;
+mod failures;
+mod golden;
+mod interleavings;
+mod kernel;
+mod monitor;
+mod netns;
+mod objects;
+mod scale;
+mod timing;
