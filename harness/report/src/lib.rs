@@ -1,1 +1,31 @@
-//! Placeholder.
+//! Reports: pure functions of plan, history and verdict. No clock, no process.
+//!
+//! - [`Recorder`] writes `run.jsonl` as the run goes on, [`Run::read`] reads it back.
+//! - [`attribution`] says who did it, [`timeline`] tells the story.
+//! - [`summary`] puts both beside the verdict; [`term`] and [`junit`] (later: HTML) only lay that out.
+//! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
+
+pub mod attribution;
+pub mod deeds;
+mod error;
+mod exit;
+mod explain;
+mod file;
+pub mod gaps;
+pub mod junit;
+pub mod outcome;
+mod progress;
+mod record;
+mod rounds;
+mod run;
+pub mod summary;
+pub mod term;
+pub mod text;
+pub mod timeline;
+
+pub use error::ReportError;
+pub use exit::exit_code;
+pub use file::write_atomically;
+pub use progress::Progress;
+pub use record::{Ended, FORMAT, Header, Line, Recorder, Skipped};
+pub use run::{Recorded, Run};

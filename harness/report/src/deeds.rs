@@ -1,0 +1,196 @@
+//! What commands did to the rules, as recorded: who cut what, and who mended it.
+
+use chainbreak_model::{
+    event::{Command, Event, What},
+    names::NodeName,
+};
+use chainbreak_netfilter::{Change, ChangeKind, committed};
+
+use crate::outcome::Outcome;
+
+/// Chains that no command makes or deletes: a declaration in a restore leaves their rules alone.
+pub(crate) const BUILT_IN: [&str; 5] = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
+
+/// One recorded command and what it changed.
+#[derive(Debug, Clone)]
+pub struct Deed<'a> {
+    /// When it ended. It took effect between [`Deed::began_us`] and this.
+    pub at_us: u64,
+    /// The command as recorded.
+    pub command: &'a Command,
+    /// What it changed, given how it ended; nothing when its input cannot be understood.
+    pub changes: Vec<Change>,
+}
+
+/// Something that has to be there for packets to arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Link {
+    /// A rule of `chain` that jumps to `target`.
+    Jump {
+        /// The table of both.
+        table: String,
+        /// Where the rule stands.
+        chain: String,
+        /// Where it leads.
+        target: String,
+    },
+    /// A chain, with or without rules.
+    Chain {
+        /// Its table.
+        table: String,
+        /// Its name.
+        chain: String,
+    },
+    /// A chain with at least one rule.
+    Filled {
+        /// Its table.
+        table: String,
+        /// Its name.
+        chain: String,
+    },
+}
+
+/// What a command meant for a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It is gone after the command.
+    Cut,
+    /// It is there after the command.
+    Mended,
+}
+
+impl Link {
+    /// The effect of one change, if it has one.
+    fn effect(&self, change: &Change) -> Option<Effect> {
+        let empties = |table: &str, chain: &str| {
+            let declares = change.kind == ChangeKind::ChainDeclared;
+            change.empties(table, chain) && !(declares && BUILT_IN.contains(&chain))
+        };
+        let at = |table: &str, chain: &str| change.table == table && change.chain == chain;
+        let added = match &change.kind {
+            ChangeKind::RuleAdded { target, .. } | ChangeKind::RuleReplaced { target, .. } => {
+                Some(target.as_deref())
+            }
+            _ => None,
+        };
+        let (cut, mended) = match self {
+            Self::Jump {
+                table,
+                chain,
+                target,
+            } => (
+                empties(table, chain) || change.unlinks(table, chain, target),
+                at(table, chain) && added == Some(Some(target)),
+            ),
+            Self::Filled { table, chain } => {
+                (empties(table, chain), at(table, chain) && added.is_some())
+            }
+            Self::Chain { table, chain } => {
+                let made = matches!(
+                    change.kind,
+                    ChangeKind::ChainDeclared | ChangeKind::ChainCreated
+                );
+                let stays = matches!(change.kind, ChangeKind::ChainFlushed);
+                (
+                    empties(table, chain) && !made && !stays,
+                    at(table, chain) && (made || added.is_some()),
+                )
+            }
+        };
+        if mended {
+            Some(Effect::Mended)
+        } else {
+            cut.then_some(Effect::Cut)
+        }
+    }
+}
+
+impl std::fmt::Display for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Jump { chain, target, .. } => write!(f, "jump {chain} → {target}"),
+            Self::Chain { chain, .. } | Self::Filled { chain, .. } => write!(f, "chain {chain}"),
+        }
+    }
+}
+
+impl<'a> Deed<'a> {
+    /// The deed of an event that is a command.
+    pub fn of(event: &'a Event) -> Option<Self> {
+        let What::Command(command) = &event.what else {
+            return None;
+        };
+        let Command {
+            argv,
+            input,
+            exit,
+            stderr,
+            ..
+        } = command;
+        // What cannot be understood is claimed to have changed nothing: no one is blamed by guess.
+        let changes = committed(argv, input, *exit, stderr).unwrap_or_default();
+        Some(Self {
+            at_us: event.at_us,
+            command,
+            changes,
+        })
+    }
+
+    /// When the command began.
+    pub fn began_us(&self) -> u64 {
+        self.at_us.saturating_sub(self.command.took_us)
+    }
+
+    /// The program, without its folder.
+    pub fn program(&self) -> &'a str {
+        let program = self.command.argv.first().map_or("", String::as_str);
+        program.rsplit_once('/').map_or(program, |(_, name)| name)
+    }
+
+    /// What the command as a whole meant for a link: the last change that touches it decides.
+    pub fn effect(&self, link: &Link) -> Option<Effect> {
+        self.changes
+            .iter()
+            .rev()
+            .find_map(|change| link.effect(change))
+    }
+
+    /// What the command comes to.
+    pub fn outcome(&self) -> Outcome<'_> {
+        Outcome::of(&self.changes)
+    }
+
+    /// Whether kube-proxy made sure of a chain or a jump: it does so call by call, in full syncs only
+    /// (kube-proxy 1.27 and later; before, every sync is full).
+    pub fn ensures(&self) -> bool {
+        self.command.who == "kube-proxy" && matches!(self.program(), "iptables" | "ip6tables")
+    }
+}
+
+/// All deeds of a case, in order of their end.
+#[derive(Debug)]
+pub struct Ledger<'a>(Vec<Deed<'a>>);
+
+impl<'a> Ledger<'a> {
+    /// The deeds of a history.
+    pub fn new(events: &'a [Event]) -> Self {
+        let mut deeds: Vec<Deed<'a>> = events.iter().filter_map(Deed::of).collect();
+        deeds.sort_by_key(|deed| deed.at_us);
+        Self(deeds)
+    }
+
+    /// Every deed.
+    pub fn deeds(&self) -> &[Deed<'a>] {
+        &self.0
+    }
+
+    /// The deeds on a node.
+    pub fn on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &Deed<'a>> {
+        self.0.iter().filter(move |deed| deed.command.node == *node)
+    }
+
+    /// Nodes on which anything was done.
+    pub fn nodes(&self) -> std::collections::BTreeSet<&NodeName> {
+        self.0.iter().map(|deed| &deed.command.node).collect()
+    }
+}

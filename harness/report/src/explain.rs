@@ -1,0 +1,266 @@
+//! A promise's verdict in words: one line that says what, where, when and because of whom, and the
+//! evidence below it.
+
+use chainbreak_model::{
+    case::{Case, Promise, To, Traffic},
+    names::PromiseName,
+    verdict::{Entries, Evidence, Expected, Judged, Presence, PromiseVerdict, Requests, Span},
+};
+
+use crate::{
+    attribution::{self, Cause},
+    deeds::Ledger,
+    gaps::Gap,
+    text::{clean, clock, count, length, percent},
+    timeline::complaint,
+};
+
+/// A verdict in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Words {
+    /// One line.
+    pub headline: String,
+    /// Lines of evidence.
+    pub evidence: Vec<String>,
+}
+
+/// What the words are made from: the plan and what was recorded.
+#[derive(Debug)]
+pub(crate) struct Material<'a> {
+    pub(crate) case: &'a Case,
+    pub(crate) ledger: &'a Ledger<'a>,
+    pub(crate) gaps: &'a indexmap::IndexMap<chainbreak_model::names::TrafficName, Vec<Gap>>,
+}
+
+impl Material<'_> {
+    /// The words for one promise.
+    pub(crate) fn words(&self, name: &PromiseName, judged: &Judged) -> Words {
+        let promise = self.case.promises.get(name);
+        match &judged.verdict {
+            PromiseVerdict::Unknown { cause } => {
+                let headline = format!("{name} could not be judged: {}", one_line(cause));
+                Words {
+                    headline,
+                    evidence: Vec::new(),
+                }
+            }
+            PromiseVerdict::Kept(evidence) => {
+                let missed = match judged.expected {
+                    Expected::Broken => ", though the incident should break it",
+                    Expected::Kept => "",
+                };
+                let headline = format!("{name} kept{missed}: {}", one_line(&evidence.to_string()));
+                Words {
+                    headline,
+                    evidence: Vec::new(),
+                }
+            }
+            PromiseVerdict::Broken(evidence) => match evidence {
+                Evidence::Requests(requests) => self.requests(promise, requests),
+                Evidence::Log(entries) => self.log(promise, entries),
+                Evidence::Rule(presence) => self.rule(promise, presence),
+            },
+        }
+    }
+
+    fn requests(&self, promise: Option<&Promise>, requests: &Requests) -> Words {
+        let (sent, answered) = (requests.sent, requests.answered);
+        let mut outcomes: Vec<String> = requests
+            .outcomes
+            .iter()
+            .map(|(word, n)| format!("{n} {word}"))
+            .collect();
+        outcomes.retain(|text| !text.ends_with(" answered"));
+        let mut evidence = vec![format!(
+            "{} of {sent} requests answered ({answered}{}{})",
+            share(answered, sent),
+            if outcomes.is_empty() { "" } else { "; " },
+            outcomes.join(", ")
+        )];
+        if let Some(Promise::Available {
+            at_least,
+            longest_gap,
+            ..
+        }) = promise
+        {
+            let gap = longest_gap
+                .map(|gap| format!(", no gap longer than {} s", gap.as_secs_f64()))
+                .unwrap_or_default();
+            evidence.push(format!("promised: at least {at_least} %{gap}"));
+        }
+        let traffic = self.case.traffic.get(&requests.traffic);
+        let (Some(gap), Some(traffic)) = (requests.longest_gap, traffic) else {
+            return Words {
+                headline: one_line(&requests.to_string()),
+                evidence,
+            };
+        };
+        let cause = attribution::of_gap(self.case, self.ledger, traffic, gap);
+        let node = attribution::node_of(self.case, traffic)
+            .or_else(|| cause.as_ref().map(|cause| cause.node.clone()));
+        let at = node
+            .as_ref()
+            .map(|node| format!(" on {node}"))
+            .unwrap_or_default();
+        let why = cause.as_ref().map_or(
+            "no recorded command explains it".to_owned(),
+            Cause::to_string,
+        );
+        let headline = format!("{} dead{at} for {gap}: {why}", subject(traffic));
+        evidence.extend(self.gaps_of(requests, traffic, node.as_ref()));
+        Words { headline, evidence }
+    }
+
+    /// The longest gaps, each with who cut and who healed it.
+    fn gaps_of(
+        &self,
+        requests: &Requests,
+        traffic: &Traffic,
+        node: Option<&chainbreak_model::names::NodeName>,
+    ) -> Vec<String> {
+        const TOLD: usize = 5;
+        let all = self
+            .gaps
+            .get(&requests.traffic)
+            .map_or(&[][..], Vec::as_slice);
+        let mut gaps: Vec<&Gap> = all.iter().collect();
+        gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.span.len_us()), gap.span.from_us));
+        let mut lines = vec![format!(
+            "{}, {} in all{}",
+            count(all.len(), "gap"),
+            length(all.iter().map(|gap| gap.span.len_us()).sum()),
+            if all.len() > TOLD {
+                ", the longest:"
+            } else {
+                ":"
+            }
+        )];
+        lines.extend(gaps.into_iter().take(TOLD).map(|gap| {
+            let Span { from_us, to_us } = gap.span;
+            let cause = attribution::of_gap(self.case, self.ledger, traffic, gap.span);
+            let cause = cause.map(|cause| {
+                let verb = cause.verb();
+                format!(
+                    "; {} {verb} by {} at {}",
+                    cause.link,
+                    cause.who,
+                    clock(cause.at_us)
+                )
+            });
+            let heal = node
+                .and_then(|node| attribution::healing(self.ledger, traffic, node, gap))
+                .map(|heal| format!("; {heal} at {}", clock(heal.at_us)));
+            format!(
+                "  {} – {} ({}, {} lost){}{}",
+                clock(from_us),
+                clock(to_us),
+                length(gap.span.len_us()),
+                count(gap.lost, "request"),
+                cause.unwrap_or_default(),
+                heal.unwrap_or_default()
+            )
+        }));
+        lines
+    }
+
+    fn log(&self, promise: Option<&Promise>, entries: &Entries) -> Words {
+        let wanted = match promise {
+            Some(Promise::NoLog { matches, .. }) => format!("promised: nothing like /{matches}/"),
+            Some(Promise::HasLog { matches, .. }) => {
+                format!("promised: something like /{matches}/")
+            }
+            _ => String::new(),
+        };
+        let Some(first) = &entries.first else {
+            let evidence = Vec::from_iter((!wanted.is_empty()).then_some(wanted));
+            return Words {
+                headline: one_line(&entries.to_string()),
+                evidence,
+            };
+        };
+        let said = complaint(&first.text)
+            .unwrap_or_else(|| clean(first.text.lines().next().unwrap_or_default()));
+        let cause = attribution::of_entry(self.ledger, first);
+        let why = cause.map(|cause| {
+            let before = length(first.at_us.saturating_sub(cause.at_us));
+            format!(": {cause} {before} before")
+        });
+        let (agent, node, at) = (entries.agent, &first.node, clock(first.at_us));
+        let times = if entries.count > 1 {
+            format!(" (first of {})", entries.count)
+        } else {
+            String::new()
+        };
+        let headline = format!(
+            "{agent} on {node} logged at {at}{times}: {}{}",
+            one_line(&said),
+            why.unwrap_or_default()
+        );
+        let nodes: Vec<String> = entries
+            .nodes
+            .iter()
+            .map(|(node, n)| format!("{node}: {n}"))
+            .collect();
+        let mut evidence = Vec::from_iter((!wanted.is_empty()).then_some(wanted));
+        evidence.push(format!("matching entries by node: {}", nodes.join(", ")));
+        evidence.push("the first of them:".to_owned());
+        evidence.extend(clean(&first.text).lines().map(|line| format!("  {line}")));
+        Words { headline, evidence }
+    }
+
+    fn rule(&self, promise: Option<&Promise>, presence: &Presence) -> Words {
+        const TOLD: usize = 5;
+        let (Some((node, span)), Some(Promise::HasRule { rule, .. })) = (presence.first(), promise)
+        else {
+            return Words {
+                headline: one_line(&presence.to_string()),
+                evidence: Vec::new(),
+            };
+        };
+        let cause =
+            |node, span: Span| attribution::of_absence(self.ledger, node, rule, span.from_us);
+        let done = cause(node, span).map_or_else(
+            || "no recorded command explains it".to_owned(),
+            |cause| cause.done(),
+        );
+        let headline = format!("{rule} absent on {node} for {span}: {done}");
+        let mut evidence = Vec::new();
+        for (node, spans) in presence.absent.iter().take(TOLD) {
+            let total = length(spans.iter().map(|span| span.len_us()).sum());
+            evidence.push(format!(
+                "{node}: absent {}, {total} in all",
+                count(spans.len(), "time")
+            ));
+            evidence.extend(spans.iter().take(TOLD).map(|&span| {
+                let done = cause(node, span)
+                    .map(|cause| format!("; {} at {}", cause.done(), clock(cause.at_us)));
+                format!(
+                    "  {} – {}{}",
+                    clock(span.from_us),
+                    clock(span.to_us),
+                    done.unwrap_or_default()
+                )
+            }));
+        }
+        let more = presence.absent.len().saturating_sub(TOLD);
+        evidence.extend((more > 0).then(|| format!("and {} more", count(more, "node"))));
+        Words { headline, evidence }
+    }
+}
+
+fn subject(traffic: &Traffic) -> String {
+    match &traffic.to {
+        To::Service { .. } | To::NodePort { .. } => "services".to_owned(),
+        To::Pod { namespace, name } => format!("pod {namespace}/{name}"),
+    }
+}
+
+fn share(part: u64, whole: u64) -> String {
+    let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
+    percent(size(part), size(whole))
+}
+
+/// Text that must not break a line.
+pub(crate) fn one_line(text: &str) -> String {
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}

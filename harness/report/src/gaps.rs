@@ -1,0 +1,74 @@
+//! What became of traffic: when for how long no request was answered.
+
+use chainbreak_model::{
+    event::{Event, What},
+    names::TrafficName,
+    verdict::Span,
+};
+use indexmap::IndexMap;
+
+/// A time in which every request was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// From the first lost request to the next answered one (both when due), or to the end of the judged
+    /// time.
+    pub span: Span,
+    /// When that one had its answer: what healed the gap happened before.
+    pub answered_us: u64,
+    /// How many requests were lost.
+    pub lost: usize,
+    /// Whether a request was answered afterwards.
+    pub ended: bool,
+}
+
+/// A request: when it was due, when it ended, whether it was answered.
+type Request = (u64, u64, bool);
+
+/// The gaps of each traffic in the judged time, in order of time.
+pub fn gaps(events: &[Event], judged: Span) -> IndexMap<TrafficName, Vec<Gap>> {
+    let mut requests: IndexMap<TrafficName, Vec<Request>> = IndexMap::new();
+    for event in events.iter().filter(|event| judged.contains(event.at_us)) {
+        if let What::Sample { traffic, sample } = &event.what {
+            let end = event.at_us.saturating_add(sample.took_us);
+            let request = (event.at_us, end, sample.outcome.is_answered());
+            requests.entry(traffic.clone()).or_default().push(request);
+        }
+    }
+    requests
+        .into_iter()
+        .map(|(name, requests)| (name, of(requests, judged)))
+        .collect()
+}
+
+fn of(mut requests: Vec<Request>, judged: Span) -> Vec<Gap> {
+    // Requests come in order of their end; gaps are about when they were due.
+    requests.sort_unstable();
+    let mut gaps = Vec::new();
+    let mut open: Option<Gap> = None;
+    for (due, end, answered) in requests {
+        if answered {
+            gaps.extend(open.take().map(|gap| Gap {
+                span: Span {
+                    to_us: due,
+                    ..gap.span
+                },
+                answered_us: end,
+                ended: true,
+                ..gap
+            }));
+            continue;
+        }
+        let gap = open.get_or_insert(Gap {
+            span: Span {
+                from_us: due,
+                ..judged
+            },
+            answered_us: judged.to_us,
+            lost: 0,
+            ended: false,
+        });
+        gap.lost += 1;
+    }
+    gaps.extend(open);
+    gaps
+}

@@ -1,0 +1,218 @@
+//! JUnit, for the readers that there are: one flat suite per case, one test case per promise.
+//!
+//! There is no standard, so only what every reader takes is written (Jenkins' `junit-10.xsd` validates it):
+//! suites are never nested, class name and name together are unique (GitLab drops doubles), properties and
+//! attachments are lines of `system-out`, one failure carries everything. A promise that was expected to be
+//! broken and is, is a success that says so. A failure is the product's, an error the world's.
+
+use junit_report::{
+    Duration, OffsetDateTime, Report, ReportBuilder, TestCase, TestCaseBuilder, TestSuite,
+    TestSuiteBuilder,
+};
+
+use crate::{
+    Ended, ReportError, Run,
+    explain::one_line,
+    summary::{Outcome, PromiseSummary, State, Summary},
+    text::clean,
+};
+
+/// The name of the test case that stands for the case itself where no promise can: skipped, inconclusive,
+/// or without promises. No promise can have it.
+const WHOLE: &str = "(run)";
+
+/// The name of the suite that stands for a run that did not come to its end.
+const RUN: &str = "chainbreak";
+
+/// The JUnit report of a run.
+pub fn render(run: &Run, summaries: &[Summary]) -> Result<String, ReportError> {
+    let started = OffsetDateTime::from_unix_timestamp(run.header.started.as_second())
+        .unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let host = run
+        .header
+        .host
+        .get("hostname")
+        .map_or("localhost", String::as_str);
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<testsuites>\n");
+    for (id, mut suite) in suites(run, summaries).into_iter().enumerate() {
+        suite.timestamp = started;
+        suite.hostname = xml(host);
+        out.push_str(&element(&suite, id)?);
+        out.push('\n');
+    }
+    out.push_str("</testsuites>\n");
+    Ok(out)
+}
+
+fn suites(run: &Run, summaries: &[Summary]) -> Vec<TestSuite> {
+    let cases = summaries.iter().map(|summary| of_case(run, summary));
+    cases.chain(interrupted(run)).collect()
+}
+
+/// One suite as an element of its own. The library gives no `skipped` attribute, and some readers count by
+/// it; alone in a report, the first `<testsuite ` is the suite's, whatever its texts contain.
+fn element(suite: &TestSuite, id: usize) -> Result<String, ReportError> {
+    let report: Report = ReportBuilder::new().add_testsuite(suite.clone()).build();
+    let mut xml = Vec::new();
+    report
+        .write_xml(&mut xml)
+        .map_err(|source| ReportError::Junit { source })?;
+    let xml = String::from_utf8_lossy(&xml);
+    let inner = xml
+        .split_once("<testsuite id=\"0\" ")
+        .map_or("", |(_, rest)| rest);
+    let inner = inner.strip_suffix("</testsuites>").unwrap_or(inner);
+    Ok(format!(
+        "<testsuite id=\"{id}\" skipped=\"{}\" {inner}",
+        suite.skipped()
+    ))
+}
+
+/// The error that says that the run was stopped or killed: cases that were not planned yet would be missing
+/// without a word.
+fn interrupted(run: &Run) -> Option<TestSuite> {
+    let why = match &run.ended {
+        Some(Ended::Complete) => return None,
+        Some(Ended::Interrupted(by)) => format!("the run was interrupted by {by}"),
+        None => "the run has no end: it was killed, or is still going on".to_owned(),
+    };
+    let mut case = TestCase::error(
+        "(interrupted)",
+        Duration::ZERO,
+        "interrupted",
+        &xml(&one_line(&why)),
+    );
+    case.set_classname(RUN);
+    Some(TestSuiteBuilder::new(RUN).add_testcase(case).build())
+}
+
+fn of_case(run: &Run, summary: &Summary) -> TestSuite {
+    let head = head(summary);
+    let mut cases: Vec<TestCase> = Vec::new();
+    if summary.promises.is_empty() || summary.outcome == Outcome::Inconclusive {
+        cases.push(whole(summary));
+    }
+    cases.extend(
+        summary
+            .promises
+            .iter()
+            .map(|promise| of_promise(summary, promise)),
+    );
+    // Promises are judged over the same time; the case's time is counted once.
+    if let Some(first) = cases.first_mut() {
+        first.time = Duration::microseconds(i64::try_from(summary.took_us).unwrap_or(i64::MAX));
+    }
+    for case in &mut cases {
+        case.set_classname(&xml(&summary.id));
+        let own = case.system_out.take().unwrap_or_default();
+        case.system_out = Some(cdata(&format!("{head}{own}"))).filter(|text| !text.is_empty());
+    }
+    let mut suite = TestSuiteBuilder::new(&xml(&summary.id));
+    suite.testsuite.package = xml(&summary.id);
+    suite
+        .add_testcases(cases)
+        .set_system_out(&cdata(&whole_out(run, summary, &head)));
+    suite.build()
+}
+
+/// What every test case of a case says first: how the world was made, and what was kept of it.
+fn head(summary: &Summary) -> String {
+    let mut lines = String::new();
+    for (name, value) in &summary.facts {
+        lines.push_str(&property(name, value));
+    }
+    for path in &summary.artifacts {
+        lines.push_str(&hint("ATTACHMENT", &one_line(path)));
+    }
+    lines
+}
+
+fn property(name: &str, value: &str) -> String {
+    hint(
+        "PROPERTY",
+        &format!("{}={}", one_line(name), one_line(value)),
+    )
+}
+
+/// A line that readers take out of `system-out`. What it says cannot end it early.
+fn hint(kind: &str, text: &str) -> String {
+    format!("[[{kind}|{}]]\n", text.replace("]]", "] ]"))
+}
+
+fn whole_out(run: &Run, summary: &Summary, head: &str) -> String {
+    let mut text = head.to_owned();
+    text.push_str(&property("chainbreak", &run.header.tool));
+    text.push_str(&property("seed", &run.header.seed.to_string()));
+    for (name, value) in &run.header.host {
+        text.push_str(&property(name, value));
+    }
+    text.push_str(&property("outcome", summary.outcome.words()));
+    if !summary.story.is_empty() {
+        text.push_str("\nWhat happened (seconds since the case began):\n");
+        text.push_str(&summary.story.join("\n"));
+    }
+    text
+}
+
+/// The test case that stands for the case itself.
+fn whole(summary: &Summary) -> TestCase {
+    let message = xml(&one_line(
+        summary
+            .headline
+            .as_deref()
+            .unwrap_or("nothing was promised"),
+    ));
+    let none = Duration::ZERO;
+    match summary.outcome {
+        Outcome::Skipped => TestCase::skipped_with_cause(WHOLE, "missing capability", &message),
+        Outcome::Inconclusive => TestCaseBuilder::error(WHOLE, none, "inconclusive", &message)
+            .set_trace(&cdata(&summary.story.join("\n")))
+            .build(),
+        Outcome::AsExpected => TestCase::success(WHOLE, none),
+        Outcome::NotAsExpected => TestCase::failure(WHOLE, none, "not as expected", &message),
+    }
+}
+
+fn of_promise(summary: &Summary, promise: &PromiseSummary) -> TestCase {
+    let (name, none) = (xml(&promise.name), Duration::ZERO);
+    let message = xml(&one_line(&promise.words.headline));
+    let evidence = promise.words.evidence.join("\n");
+    if promise.as_expected {
+        let mut case = TestCase::success(&name, none);
+        let text = match promise.state {
+            State::Broken => format!("broken as expected: {message}\n{evidence}\n"),
+            State::Kept | State::Unknown => format!("{message}\n"),
+        };
+        case.set_system_out(&text);
+        return case;
+    }
+    let story = summary.story.join("\n");
+    let body = format!("{message}\n{evidence}\n\nWhat happened:\n{story}\n");
+    // Where the world failed, nothing is said against the product.
+    let errs = promise.state == State::Unknown || summary.outcome == Outcome::Inconclusive;
+    let mut case = if errs {
+        TestCaseBuilder::error(&name, none, "inconclusive", &message)
+    } else {
+        TestCaseBuilder::failure(&name, none, kind(promise.state), &message)
+    };
+    case.set_trace(&cdata(&body)).build()
+}
+
+fn kind(state: State) -> &'static str {
+    match state {
+        State::Broken => "broken",
+        State::Kept => "incident did not reproduce",
+        State::Unknown => "unknown",
+    }
+}
+
+/// Text for an attribute: nothing that XML forbids. The library escapes the rest.
+fn xml(text: &str) -> String {
+    clean(text)
+}
+
+/// Text for a CDATA section, into which the library writes it as it is: a `]]>` is divided between two
+/// sections.
+fn cdata(text: &str) -> String {
+    clean(text).replace("]]>", "]]]]><![CDATA[>")
+}

@@ -1,0 +1,96 @@
+//! The live view of one case: what it is doing in a short line, and the turns worth a line of their own.
+
+use chainbreak_model::event::{Event, Phase, What};
+
+use crate::{
+    deeds::Deed,
+    explain::one_line,
+    text::{clock, percent},
+    timeline::complaint,
+};
+
+/// What is known of a running case, event by event.
+#[derive(Debug, Clone, Default)]
+pub struct Progress {
+    phase: Option<Phase>,
+    sent: usize,
+    answered: usize,
+    lost_in_a_row: usize,
+    latest: String,
+    now_us: u64,
+}
+
+/// So many requests lost one after the other are worth a line: one or two are bad luck.
+const SILENCE: usize = 5;
+
+impl Progress {
+    /// Takes an event. The answer is a line for those who see no live view; `None` when the event changes
+    /// nothing that a person would want to read now.
+    pub fn observe(&mut self, event: &Event) -> Option<String> {
+        self.now_us = self.now_us.max(event.at_us);
+        let news = match &event.what {
+            What::Phase(phase) => {
+                self.phase = Some(*phase);
+                phase_words(*phase).to_owned()
+            }
+            What::Step { text } | What::Trouble { text } => one_line(text),
+            What::Sample { sample, .. } => self.sample(sample.outcome.is_answered())?,
+            What::Command(_) => cut(event)?,
+            What::Log(entry) => {
+                let said = complaint(&entry.text)?;
+                format!("{} on {} logs: {said}", entry.agent, entry.node)
+            }
+            _ => return None,
+        };
+        self.latest.clone_from(&news);
+        Some(format!("{:>8}  {news}", clock(event.at_us)))
+    }
+
+    fn sample(&mut self, answered: bool) -> Option<String> {
+        self.sent += 1;
+        if answered {
+            self.answered += 1;
+            let lost = std::mem::take(&mut self.lost_in_a_row);
+            return (lost >= SILENCE)
+                .then(|| format!("requests are answered again, {lost} were lost"));
+        }
+        self.lost_in_a_row += 1;
+        (self.lost_in_a_row == SILENCE).then(|| "requests are not answered any more".to_owned())
+    }
+
+    /// The case in a short line: phase, time, answered requests, the latest news.
+    pub fn line(&self) -> String {
+        let phase = self.phase.map_or("waiting", phase_words);
+        let mut line = format!("{phase} {:.1} s", self.now_us as f64 / 1e6);
+        if self.sent > 0 {
+            line.extend([" · ", &percent(self.answered, self.sent), " answered"]);
+        }
+        if !self.latest.is_empty() && self.latest != phase {
+            line.push_str(" · ");
+            line.push_str(&self.latest);
+        }
+        line
+    }
+}
+
+/// An agent takes away what is another's: the news of this program.
+fn cut(event: &Event) -> Option<String> {
+    let deed = Deed::of(event)?;
+    let outcome = deed.outcome();
+    let who = &deed.command.who;
+    let words = outcome
+        .cuts_others(who)
+        .then(|| outcome.words())
+        .flatten()?;
+    Some(format!("{who} on {} {words}", deed.command.node))
+}
+
+fn phase_words(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Raising => "raising",
+        Phase::Ready => "ready",
+        Phase::Judging => "judging",
+        Phase::Judged => "judged",
+        Phase::Razed => "razed",
+    }
+}

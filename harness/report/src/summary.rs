@@ -1,0 +1,277 @@
+//! What reports show of a case: the verdict in words beside the story. Terminal and JUnit (later: HTML)
+//! only lay this out.
+
+use chainbreak_model::{
+    case::{Case, Expect},
+    event::{Event, Phase, What},
+    verdict::{CaseVerdict, Evidence, Expected, PromiseVerdict, Requests, Verdict},
+};
+
+use crate::{
+    Recorded, Run,
+    deeds::Ledger,
+    explain::{Material, Words, one_line},
+    gaps::gaps,
+    timeline,
+};
+
+/// How a case is called in reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every promise came out as expected.
+    AsExpected,
+    /// Some promise did not.
+    NotAsExpected,
+    /// The world failed, or the run was stopped before the case came to its end.
+    Inconclusive,
+    /// It did not run.
+    Skipped,
+}
+
+impl Outcome {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::AsExpected => "as expected",
+            Self::NotAsExpected => "not as expected",
+            Self::Inconclusive => "inconclusive",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// Everything that reports show of a case.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// The case's id.
+    pub id: String,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// The first line: what, where, when, because of whom; why it is inconclusive or skipped; and for an
+    /// incident that reproduced as expected, what broke. Nothing for a healthy case.
+    pub headline: Option<String>,
+    /// What was expected, in short: `healthy`, `3 broken`.
+    pub expected: String,
+    /// What was seen, in short.
+    pub got: String,
+    /// The promises, in the scenario's order.
+    pub promises: Vec<PromiseSummary>,
+    /// The requests of the first `available` promise that was judged.
+    pub requests: Option<Requests>,
+    /// How long it was judged.
+    pub judged_us: Option<u64>,
+    /// From its beginning to its last event.
+    pub took_us: u64,
+    /// What its history says about the world: agents' sources, versions, substitutions.
+    pub facts: Vec<(String, String)>,
+    /// The story, in lines.
+    pub story: Vec<String>,
+    /// Files kept, relative to the folder of the run.
+    pub artifacts: Vec<String>,
+}
+
+/// One promise in a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromiseSummary {
+    /// Its name.
+    pub name: String,
+    /// What it came to.
+    pub state: State,
+    /// What was expected.
+    pub expected: Expected,
+    /// Whether that is the same.
+    pub as_expected: bool,
+    /// The verdict in words.
+    pub words: Words,
+}
+
+/// What a promise came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It held.
+    Kept,
+    /// It did not.
+    Broken,
+    /// It could not be judged.
+    Unknown,
+}
+
+/// The summaries of a run, in the order of its plan, skipped cases last. `judge` gives the verdict of a
+/// case from plan and history.
+pub fn summaries(run: &Run, judge: impl Fn(&Case, &[Event]) -> Verdict) -> Vec<Summary> {
+    let ran = run.cases.iter().map(|(id, recorded)| {
+        let verdict = judge(&recorded.case, &recorded.events);
+        of_case(id, recorded, &verdict)
+    });
+    let skipped = run
+        .skipped
+        .iter()
+        .map(|skipped| of_skipped(&skipped.id, &skipped.reason));
+    ran.chain(skipped).collect()
+}
+
+/// The summary of a case that ran, or began to.
+pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
+    let Recorded {
+        case,
+        events,
+        artifacts,
+    } = recorded;
+    let ledger = Ledger::new(events);
+    let gaps = verdict
+        .window
+        .map(|span| gaps(events, span))
+        .unwrap_or_default();
+    let material = Material {
+        case,
+        ledger: &ledger,
+        gaps: &gaps,
+    };
+    let promises: Vec<PromiseSummary> = verdict
+        .promises
+        .iter()
+        .map(|(name, judged)| PromiseSummary {
+            name: name.to_string(),
+            state: match judged.verdict {
+                PromiseVerdict::Kept(_) => State::Kept,
+                PromiseVerdict::Broken(_) => State::Broken,
+                PromiseVerdict::Unknown { .. } => State::Unknown,
+            },
+            expected: judged.expected,
+            as_expected: judged.is_as_expected(),
+            words: material.words(name, judged),
+        })
+        .collect();
+    let stopped = stopped(events);
+    let outcome = match verdict.case {
+        _ if stopped.is_some() => Outcome::Inconclusive,
+        CaseVerdict::AsExpected => Outcome::AsExpected,
+        CaseVerdict::NotAsExpected => Outcome::NotAsExpected,
+        CaseVerdict::Inconclusive => Outcome::Inconclusive,
+    };
+    let trouble = verdict.trouble.first().map(|text| one_line(text));
+    let requests =
+        verdict
+            .promises
+            .values()
+            .find_map(|judged| match judged.verdict.evidence()? {
+                Evidence::Requests(requests) => Some(requests.clone()),
+                Evidence::Log(_) | Evidence::Rule(_) => None,
+            });
+    Summary {
+        id: id.to_owned(),
+        outcome,
+        headline: headline(outcome, &promises, trouble.or(stopped)),
+        expected: expected(&case.expect),
+        got: got(&promises),
+        promises,
+        requests,
+        judged_us: verdict.window.map(chainbreak_model::verdict::Span::len_us),
+        took_us: events.iter().map(|event| event.at_us).max().unwrap_or(0),
+        facts: facts(events),
+        story: timeline::story(case, events, verdict.window),
+        artifacts: artifacts.clone(),
+    }
+}
+
+/// The summary of a case that did not run.
+pub fn of_skipped(id: &str, reason: &str) -> Summary {
+    Summary {
+        id: id.to_owned(),
+        outcome: Outcome::Skipped,
+        headline: Some(one_line(reason)),
+        expected: String::new(),
+        got: String::new(),
+        promises: Vec::new(),
+        requests: None,
+        judged_us: None,
+        took_us: 0,
+        facts: Vec::new(),
+        story: Vec::new(),
+        artifacts: Vec::new(),
+    }
+}
+
+/// Why a case has no end: the run was stopped or killed before its time was over.
+fn stopped(events: &[Event]) -> Option<String> {
+    let over = events
+        .iter()
+        .any(|event| event.what == What::Phase(Phase::Judged));
+    let last = events.iter().map(|event| event.at_us).max();
+    match (over, last) {
+        (true, _) => None,
+        (false, None) => Some("interrupted: the case had not begun".to_owned()),
+        (false, Some(us)) => {
+            let at = crate::text::clock(us);
+            Some(format!(
+                "interrupted: its history ends at {at} s, before the judged time was over"
+            ))
+        }
+    }
+}
+
+/// What the first line says. Of several promises, the first of the scenario speaks.
+fn headline(
+    outcome: Outcome,
+    promises: &[PromiseSummary],
+    trouble: Option<String>,
+) -> Option<String> {
+    let first = |of: fn(&&PromiseSummary) -> bool| {
+        promises
+            .iter()
+            .find(of)
+            .map(|promise| promise.words.headline.clone())
+    };
+    match outcome {
+        Outcome::Inconclusive => {
+            trouble.or_else(|| first(|promise| promise.state == State::Unknown))
+        }
+        Outcome::NotAsExpected => first(|promise| !promise.as_expected),
+        Outcome::AsExpected => first(|promise| promise.state == State::Broken),
+        Outcome::Skipped => None,
+    }
+}
+
+fn expected(expect: &Expect) -> String {
+    match expect {
+        Expect::Healthy => "healthy".to_owned(),
+        Expect::Broken(promises) => format!("{} broken", promises.len()),
+    }
+}
+
+fn got(promises: &[PromiseSummary]) -> String {
+    let number = |state| {
+        promises
+            .iter()
+            .filter(|promise| promise.state == state)
+            .count()
+    };
+    let counted = [
+        (number(State::Broken), "broken"),
+        (number(State::Unknown), "unknown"),
+    ];
+    let counted: Vec<String> = counted
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{n} {what}"))
+        .collect();
+    if counted.is_empty() {
+        "healthy".to_owned()
+    } else {
+        counted.join(", ")
+    }
+}
+
+/// Facts in order of their first mention; of several values for a name each is kept once.
+fn facts(events: &[Event]) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    for event in events {
+        if let What::Fact { name, value } = &event.what {
+            let fact = (one_line(name), one_line(value));
+            if !facts.contains(&fact) {
+                facts.push(fact);
+            }
+        }
+    }
+    facts
+}

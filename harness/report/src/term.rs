@@ -1,0 +1,243 @@
+//! The end of a run in a terminal: a table of verdicts; for each case not as expected what, where and when
+//! in the first line and the evidence below; where the reports are. Pure text, colour only when told.
+
+use crate::{
+    summary::{Outcome, PromiseSummary, State, Summary},
+    text::{count, cut, length, percent, wrap},
+};
+
+/// How the terminal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// How many characters a line may have; longer ones are cut in the table, and
+    /// continued elsewhere.
+    pub width: usize,
+    /// Whether escapes for colours are understood.
+    pub colour: Colour,
+}
+
+/// Whether escapes for colours are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    /// They are.
+    On,
+    /// They are not: a pipe, a file, `NO_COLOR`.
+    Off,
+}
+
+/// Everything that is printed at the end of a run. `reports` are the paths of the files written.
+pub fn render(summaries: &[Summary], reports: &[String], look: Look) -> String {
+    let mut parts = vec![table(summaries, look)];
+    parts.extend(summaries.iter().filter_map(|summary| detail(summary, look)));
+    parts.push(closing(summaries, reports));
+    parts.join("\n")
+}
+
+/// The table of verdicts: scenarios as headings, a line a case.
+pub fn table(summaries: &[Summary], look: Look) -> String {
+    let mut rows: Vec<[String; 7]> = vec![
+        [
+            "case",
+            "expected",
+            "got",
+            "judged",
+            "longest gap",
+            "answered",
+            "verdict",
+        ]
+        .map(str::to_owned),
+    ];
+    rows.extend(summaries.iter().map(row));
+    let mut widths = [0; 7];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    let mut scenario = None;
+    for (at, cells) in rows.iter().enumerate() {
+        let summary = at.checked_sub(1).and_then(|at| summaries.get(at));
+        if let Some(summary) = summary {
+            let (heading, _) = split(&summary.id);
+            if scenario != Some(heading) {
+                out.push_str(&cut(heading, look.width));
+                out.push('\n');
+                scenario = Some(heading);
+            }
+        }
+        let mut line = String::from("  ");
+        for (at, (width, cell)) in widths.iter().zip(cells).enumerate() {
+            let pad = " ".repeat(width - cell.chars().count());
+            // Figures end where their column ends.
+            match at {
+                3..=5 => line.extend([&pad, cell, "  "]),
+                _ => line.extend([cell, &*pad, "  "]),
+            }
+        }
+        let line = cut(line.trim_end(), look.width);
+        out.push_str(&paint(
+            &line,
+            summary.map(|summary| summary.outcome),
+            look.colour,
+        ));
+        out.push('\n');
+    }
+    out
+}
+
+fn row(summary: &Summary) -> [String; 7] {
+    let none = || "–".to_owned();
+    let figure = |text: &str| {
+        if text.is_empty() {
+            none()
+        } else {
+            text.to_owned()
+        }
+    };
+    let gap = summary.requests.as_ref().map(|requests| {
+        requests
+            .longest_gap
+            .map_or_else(|| "0".to_owned(), |gap| length(gap.len_us()))
+    });
+    let answered = summary.requests.as_ref().map(|requests| {
+        let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        percent(size(requests.answered), size(requests.sent))
+    });
+    let (_, case) = split(&summary.id);
+    [
+        case.to_owned(),
+        figure(&summary.expected),
+        figure(&summary.got),
+        summary.judged_us.map_or_else(none, length),
+        gap.unwrap_or_else(none),
+        answered.unwrap_or_else(none),
+        format!("{} {}", mark(summary.outcome), summary.outcome.words()),
+    ]
+}
+
+/// Scenario and the rest of an id.
+fn split(id: &str) -> (&str, &str) {
+    id.split_once('/').unwrap_or(("", id))
+}
+
+fn mark(outcome: Outcome) -> char {
+    match outcome {
+        Outcome::AsExpected => '✓',
+        Outcome::NotAsExpected => '✗',
+        Outcome::Inconclusive => '?',
+        Outcome::Skipped => '–',
+    }
+}
+
+/// What is said of a case below the table: nothing of a healthy one, a line of an incident that reproduced or
+/// a case that was skipped, everything of a case that is not as expected.
+pub fn detail(summary: &Summary, look: Look) -> Option<String> {
+    let Summary { id, outcome, .. } = summary;
+    let headline = summary.headline.as_deref().unwrap_or("no promise says why");
+    let first = wrap(&format!("{} {headline}", mark(*outcome)), look.width);
+    let mut lines = Vec::new();
+    match outcome {
+        Outcome::AsExpected => {
+            summary.headline.as_ref()?;
+            lines.push(format!("  {id}, as expected: {}", summary.got));
+        }
+        Outcome::Skipped => lines.push(format!("  {id}: skipped")),
+        Outcome::NotAsExpected | Outcome::Inconclusive => {
+            let (expected, got) = (&summary.expected, &summary.got);
+            lines.push(format!("  {id}: expected {expected}, got {got}"));
+            lines.extend(
+                summary
+                    .promises
+                    .iter()
+                    .flat_map(|promise| told(promise, headline)),
+            );
+            lines.extend(story(summary));
+            lines.extend(
+                summary
+                    .artifacts
+                    .iter()
+                    .map(|path| format!("    kept: {path}")),
+            );
+        }
+    }
+    let first = paint(&first, Some(*outcome), look.colour);
+    let lines = lines.iter().map(|line| wrap(line, look.width) + "\n");
+    Some(std::iter::once(first + "\n").chain(lines).collect())
+}
+
+fn told(promise: &PromiseSummary, headline: &str) -> Vec<String> {
+    let state = match promise.state {
+        State::Kept => "kept",
+        State::Broken => "broken",
+        State::Unknown => "unknown",
+    };
+    let sign = if promise.as_expected {
+        "as expected"
+    } else {
+        "NOT as expected"
+    };
+    let mut lines = vec![format!("    {}: {state}, {sign}", promise.name)];
+    if !promise.as_expected {
+        // The headline of the case is one promise's: it is not said twice.
+        let own = Some(&promise.words.headline).filter(|own| *own != headline);
+        lines.extend(own.map(|own| format!("      {own}")));
+        lines.extend(
+            promise
+                .words
+                .evidence
+                .iter()
+                .map(|line| format!("      {line}")),
+        );
+    }
+    lines
+}
+
+/// What happened in a case, for a terminal.
+pub fn story(summary: &Summary) -> Vec<String> {
+    if summary.story.is_empty() {
+        return Vec::new();
+    }
+    let head = "    what happened (seconds since the case began):".to_owned();
+    let lines = summary.story.iter().map(|line| format!("    {line}"));
+    std::iter::once(head).chain(lines).collect()
+}
+
+fn closing(summaries: &[Summary], reports: &[String]) -> String {
+    let all = [
+        Outcome::AsExpected,
+        Outcome::NotAsExpected,
+        Outcome::Inconclusive,
+        Outcome::Skipped,
+    ];
+    let counted = all.iter().filter_map(|outcome| {
+        let n = summaries
+            .iter()
+            .filter(|summary| summary.outcome == *outcome)
+            .count();
+        (n > 0).then(|| format!("{n} {}", outcome.words()))
+    });
+    let counted = counted.collect::<Vec<_>>().join(", ");
+    let mut out = match summaries.len() {
+        0 => "nothing to run\n".to_owned(),
+        n => format!("{}: {counted}\n", count(n, "case")),
+    };
+    for path in reports {
+        out.push_str("  ");
+        out.push_str(path);
+        out.push('\n');
+    }
+    out
+}
+
+fn paint(line: &str, outcome: Option<Outcome>, colour: Colour) -> String {
+    let code = match (colour, outcome) {
+        (Colour::Off, _) => return line.to_owned(),
+        (Colour::On, None) => "1",
+        (Colour::On, Some(Outcome::AsExpected)) => "32",
+        (Colour::On, Some(Outcome::NotAsExpected)) => "31",
+        (Colour::On, Some(Outcome::Inconclusive)) => "33",
+        (Colour::On, Some(Outcome::Skipped)) => "2",
+    };
+    format!("\u{1b}[{code}m{line}\u{1b}[0m")
+}

@@ -1,0 +1,182 @@
+//! How times, counts and foreign text are written, the same in every report.
+
+/// Microseconds of the case as `s.mmm`.
+pub fn clock(us: u64) -> String {
+    format!("{}.{:03}", us / 1_000_000, us / 1_000 % 1_000)
+}
+
+/// A length of time, in the unit in which a person would say it.
+pub fn length(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..1_000_000 => format!("{} ms", (us + 500) / 1_000),
+        1_000_000..60_000_000 => format!("{:.1} s", us as f64 / 1e6),
+        _ => format!("{} min {} s", us / 60_000_000, us / 1_000_000 % 60),
+    }
+}
+
+/// `1 chain`, `2 chains`.
+pub fn count(n: usize, what: &str) -> String {
+    let plural = match what.strip_suffix('h').or(what.strip_suffix('s')) {
+        _ if n == 1 => "",
+        Some(_) => "es",
+        None => "s",
+    };
+    format!("{n} {what}{plural}")
+}
+
+/// A share as percent. Rounded down, so that 100 % means all of them.
+pub fn percent(part: usize, whole: usize) -> String {
+    if whole == 0 {
+        return "–".to_owned();
+    }
+    let hundredths = part * 10_000 / whole;
+    match hundredths % 100 {
+        0 => format!("{} %", hundredths / 100),
+        _ => format!("{}.{:02} %", hundredths / 100, hundredths % 100),
+    }
+}
+
+/// At most `width` characters, the last one an ellipsis when something was cut off.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(width.saturating_sub(1));
+    kept.chain(std::iter::once('…')).collect()
+}
+
+/// The text in lines of at most `width` characters, broken at spaces where there are any; continued lines
+/// begin four further in than the first.
+pub fn wrap(text: &str, width: usize) -> String {
+    let indent = text.chars().take_while(|c| *c == ' ').count();
+    let next = " ".repeat((indent + 4).min(width / 2));
+    let mut out = String::new();
+    let mut rest: Vec<char> = text.chars().collect();
+    while rest.len() > width {
+        let words = indent.max(next.len()) + 1;
+        let space = rest
+            .iter()
+            .take(width + 1)
+            .rposition(|c| *c == ' ')
+            .filter(|&at| at > words);
+        let tail = rest.split_off(space.unwrap_or(width.max(1)));
+        out.extend(rest.iter().chain(['\n'].iter()));
+        let tail: String = tail.into_iter().collect();
+        rest = next.chars().chain(tail.trim_start().chars()).collect();
+    }
+    out.extend(rest);
+    out
+}
+
+/// Foreign text without terminal escapes and without characters that XML 1.0 forbids. Line ends become
+/// `\n`; tabs stay.
+pub fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => skip_escape(&mut rest),
+            '\u{9b}' => skip_control_sequence(&mut rest),
+            '\r' if rest.peek() == Some(&'\n') => {}
+            '\r' => out.push('\n'),
+            '\n' | '\t' => out.push(c),
+            '\u{fffe}' | '\u{ffff}' => {}
+            _ if c.is_control() => {}
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
+/// What follows ESC: a control sequence (`[…m`), a string up to BEL or ESC `\`, or a short escape.
+fn skip_escape(rest: &mut Rest<'_>) {
+    match rest.next() {
+        Some('[') => skip_control_sequence(rest),
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            // An unterminated string would swallow everything: it ends with its line at the latest.
+            while let Some(c) = rest.next_if(|&c| c != '\n') {
+                if c == '\u{7}' || (c == '\u{1b}' && rest.next_if_eq(&'\\').is_some()) {
+                    break;
+                }
+            }
+        }
+        Some(' '..='/') => drop(rest.next()),
+        _ => {}
+    }
+}
+
+/// Parameters and intermediates, then one final character. A character that fits nowhere ends the
+/// sequence and stays.
+fn skip_control_sequence(rest: &mut Rest<'_>) {
+    while rest.next_if(|c| (' '..='?').contains(c)).is_some() {}
+    rest.next_if(|c| ('@'..='~').contains(c));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_loses_escapes_and_forbidden_characters_and_nothing_else() {
+        assert_eq!(
+            clean("\u{1b}[1;31mred\u{1b}[0m\ttab\r\nnext\rline"),
+            "red\ttab\nnext\nline"
+        );
+        assert_eq!(
+            clean("\u{1b}]0;title\u{7}text\u{1b}]8;;x\u{1b}\\link"),
+            "textlink"
+        );
+        assert_eq!(clean("\u{1b}]never ended\nnext"), "\nnext");
+        assert_eq!(clean("a\0b\u{1}c\u{fffe}d\u{9b}2Je\u{7f}"), "abcde");
+        assert_eq!(
+            clean("ünïcode → 漢字 🦀 <&>\"']]>"),
+            "ünïcode → 漢字 🦀 <&>\"']]>"
+        );
+        assert_eq!(clean("\u{1b}"), "");
+    }
+
+    #[test]
+    fn a_hundred_percent_means_all() {
+        assert_eq!(percent(99_999, 100_000), "99.99 %");
+        assert_eq!(percent(7, 7), "100 %");
+        assert_eq!(percent(0, 0), "–");
+    }
+
+    #[test]
+    fn lengths_are_said_as_a_person_says_them() {
+        let said = [7, 50_400, 3_200_000, 200_000_000].map(length);
+        assert_eq!(said, ["7 µs", "50 ms", "3.2 s", "3 min 20 s"]);
+        assert_eq!(clock(4_810_999), "4.810");
+        assert_eq!(
+            [count(1, "flush"), count(2, "flush"), count(0, "chain")],
+            ["1 flush", "2 flushes", "0 chains"]
+        );
+    }
+
+    #[test]
+    fn cut_text_fits_and_says_that_it_was_cut() {
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn wrapped_text_keeps_every_word_and_no_line_is_too_wide() {
+        let text = "  12.345  n2  felix  deleted KUBE-SVC-IU46S4VZFN77LK6S and whatnot";
+        assert_eq!(
+            wrap(text, 44),
+            "  12.345  n2  felix  deleted\n      KUBE-SVC-IU46S4VZFN77LK6S and whatnot"
+        );
+        for width in 8..80 {
+            let wrapped = wrap(text, width);
+            assert!(
+                wrapped.lines().all(|line| line.chars().count() <= width),
+                "{width}: {wrapped}"
+            );
+            let letters = |text: &str| text.split_whitespace().collect::<String>();
+            assert_eq!(letters(&wrapped), letters(text));
+        }
+    }
+}

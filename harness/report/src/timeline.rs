@@ -1,0 +1,380 @@
+//! The story of a case, merged from everything that was recorded and condensed to a screen: what belongs
+//! together is one line, rounds that repeat are told once, and of several nodes the one that the traffic
+//! depends on speaks for all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chainbreak_model::{
+    case::Case,
+    event::{Event, LogEntry, Phase, What},
+    names::NodeName,
+    verdict::Span,
+};
+
+use crate::{
+    attribution,
+    deeds::Deed,
+    gaps::gaps,
+    outcome::Outcome,
+    rounds,
+    text::{clean, clock, count, length},
+};
+
+/// Commands and log entries of one agent belong together when they follow each other this closely: a sync
+/// is some thirty calls, of up to some tens of milliseconds each on nft.
+const TOGETHER_US: u64 = 300_000;
+
+/// What a moment is about, in the order in which moments of the same time are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The world failed.
+    Trouble,
+    /// The judged time begins or ends.
+    Phase,
+    /// A step of the scenario's timeline.
+    Step,
+    /// A command took away what belongs to another agent.
+    Cut,
+    /// A restore failed.
+    Failed,
+    /// An agent logged a warning or worse.
+    Log,
+    /// A command changed rules.
+    Wrote,
+    /// Requests are not answered any more.
+    GapBegan,
+    /// Requests are answered again.
+    GapEnded,
+}
+
+/// One line of the story.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moment {
+    /// When, in microseconds since the case began.
+    pub at_us: u64,
+    /// Where; `None` for what concerns the whole cluster.
+    pub node: Option<NodeName>,
+    /// Who: an agent, a traffic, `scenario`.
+    pub who: String,
+    /// What it is about.
+    pub kind: Kind,
+    /// What happened.
+    pub text: String,
+}
+
+/// The story of a case in lines: time, node, who, what.
+pub fn story(case: &Case, events: &[Event], judged: Option<Span>) -> Vec<String> {
+    let moments = moments(events, judged);
+    let nodes: BTreeSet<&NodeName> = moments.iter().filter_map(|m| m.node.as_ref()).collect();
+    let pinned = case
+        .traffic
+        .values()
+        .find_map(|traffic| attribution::node_of(case, traffic));
+    let focus = pinned
+        .filter(|node| nodes.contains(node))
+        .or(nodes.first().map(|&n| n.clone()));
+    let (told, others): (Vec<Moment>, Vec<Moment>) = moments
+        .into_iter()
+        .partition(|moment| moment.node.is_none() || moment.node == focus);
+    let mut lines = rounds::told(&told);
+    lines.extend(elsewhere(&others));
+    lines
+}
+
+/// Everything worth telling, in order of time, with what belongs together in one moment. What agents do
+/// before the judged time is left out unless it cut something: it is the raising of the cluster.
+pub fn moments(events: &[Event], judged: Option<Span>) -> Vec<Moment> {
+    let mut moments = deeds(events);
+    moments.extend(logs(events));
+    let inside = |moment: &Moment| match judged {
+        Some(span) => {
+            moment.at_us < span.to_us && (moment.at_us >= span.from_us || moment.kind == Kind::Cut)
+        }
+        None => true,
+    };
+    moments.retain(inside);
+    moments.extend(events.iter().filter_map(plain));
+    moments.extend(judged.into_iter().flat_map(|span| lost(events, span)));
+    moments.sort_by_key(|moment| (moment.at_us, moment.kind));
+    merged(moments)
+}
+
+/// A failed restore and the agent's own words about it are one thing; its words say more.
+fn merged(mut moments: Vec<Moment>) -> Vec<Moment> {
+    let words: Vec<Moment> = moments
+        .iter()
+        .filter(|moment| moment.kind == Kind::Log)
+        .cloned()
+        .collect();
+    moments.retain(|failed| {
+        let Some(chain) = attribution::missing_chain(&failed.text) else {
+            return true;
+        };
+        let says = |log: &Moment| {
+            let soon = (failed.at_us..=failed.at_us + TOGETHER_US).contains(&log.at_us);
+            soon && log.node == failed.node && log.who == failed.who && log.text.contains(chain)
+        };
+        failed.kind != Kind::Failed || !words.iter().any(says)
+    });
+    moments
+}
+
+/// Events that are told as they are.
+fn plain(event: &Event) -> Option<Moment> {
+    let (kind, text) = match &event.what {
+        What::Phase(Phase::Judging) => (Kind::Phase, "judging begins".to_owned()),
+        What::Phase(Phase::Judged) => (Kind::Phase, "judging ends".to_owned()),
+        What::Step { text } => (Kind::Step, clean(text)),
+        What::Trouble { text } => (Kind::Trouble, clean(text)),
+        _ => return None,
+    };
+    Some(Moment {
+        at_us: event.at_us,
+        node: None,
+        who: "scenario".to_owned(),
+        kind,
+        text,
+    })
+}
+
+/// Lost requests. A single one is no gap but bad luck, and is in the figures.
+fn lost(events: &[Event], judged: Span) -> Vec<Moment> {
+    let mut moments = Vec::new();
+    for (traffic, gaps) in gaps(events, judged) {
+        for gap in gaps.iter().filter(|gap| gap.lost > 1) {
+            let moment = |at_us, kind, text| Moment {
+                at_us,
+                node: None,
+                who: traffic.to_string(),
+                kind,
+                text,
+            };
+            let lost = format!(
+                "{}, {} lost",
+                length(gap.span.len_us()),
+                count(gap.lost, "request")
+            );
+            let ended = gap.ended.then(|| format!("answers again after {lost}"));
+            let began = match ended {
+                Some(_) => "no answers any more".to_owned(),
+                None => format!("no answers any more, to the end: {lost}"),
+            };
+            moments.push(moment(gap.span.from_us, Kind::GapBegan, began));
+            moments.extend(ended.map(|text| moment(gap.span.to_us, Kind::GapEnded, text)));
+        }
+    }
+    moments
+}
+
+/// Things of one agent on one node that follow each other closely.
+struct Group<T> {
+    kind: Kind,
+    last_us: u64,
+    members: Vec<T>,
+}
+
+/// Puts things into groups. Each comes with its actor (node and name), time and kind, in order of time.
+fn grouped<'a, T>(
+    things: impl Iterator<Item = ((&'a NodeName, &'a str), u64, Kind, T)>,
+) -> Vec<((&'a NodeName, &'a str), Group<T>)> {
+    let mut groups: Vec<((&NodeName, &str), Group<T>)> = Vec::new();
+    let mut latest: BTreeMap<(&NodeName, &str), usize> = BTreeMap::new();
+    for (actor, at_us, kind, thing) in things {
+        if let Some((_, group)) = latest.get(&actor).and_then(|&at| groups.get_mut(at))
+            && group.kind == kind
+            && at_us <= group.last_us + TOGETHER_US
+        {
+            group.last_us = at_us;
+            group.members.push(thing);
+        } else {
+            latest.insert(actor, groups.len());
+            groups.push((
+                actor,
+                Group {
+                    kind,
+                    last_us: at_us,
+                    members: vec![thing],
+                },
+            ));
+        }
+    }
+    groups
+}
+
+fn deeds(events: &[Event]) -> Vec<Moment> {
+    let mut deeds: Vec<Deed<'_>> = events.iter().filter_map(Deed::of).collect();
+    deeds.sort_by_key(|deed| deed.at_us);
+    let things = deeds.iter().filter_map(|deed| {
+        let kind = kind(deed)?;
+        Some((
+            (&deed.command.node, deed.command.who.as_str()),
+            deed.at_us,
+            kind,
+            deed,
+        ))
+    });
+    let moment = |((node, who), group): ((&NodeName, &str), Group<&Deed<'_>>)| {
+        // What is cut is felt at once, what is written counts when it is complete.
+        let at_us = match group.kind {
+            Kind::Wrote => group.last_us,
+            _ => group.members.first()?.at_us,
+        };
+        Some(Moment {
+            at_us,
+            node: Some(node.clone()),
+            who: who.to_owned(),
+            kind: group.kind,
+            text: told(group.kind, &group.members)?,
+        })
+    };
+    grouped(things).into_iter().filter_map(moment).collect()
+}
+
+/// `None` for commands that only look. kube-proxy's calls that find everything in place count: they tell a
+/// full sync.
+fn kind(deed: &Deed<'_>) -> Option<Kind> {
+    let outcome = deed.outcome();
+    let failed = deed.command.exit != 0 && deed.program().ends_with("-restore");
+    match () {
+        () if failed => Some(Kind::Failed),
+        () if outcome.cuts_others(&deed.command.who) => Some(Kind::Cut),
+        () if outcome.words().is_some() || deed.ensures() => Some(Kind::Wrote),
+        () => None,
+    }
+}
+
+fn told(kind: Kind, deeds: &[&Deed<'_>]) -> Option<String> {
+    if kind == Kind::Failed {
+        let first = deeds.first()?;
+        let why = first.command.stderr.lines().map(str::trim);
+        let mut why =
+            why.filter(|line| !line.is_empty() && !line.starts_with("Ignoring deprecated"));
+        let why = clean(without_program(why.next().unwrap_or_default()));
+        let times = if deeds.len() > 1 {
+            format!(" {} times", deeds.len())
+        } else {
+            String::new()
+        };
+        return Some(format!(
+            "{} failed{times} (exit {}): {why}",
+            first.program(),
+            first.command.exit
+        ));
+    }
+    let words = Outcome::of(deeds.iter().flat_map(|deed| &deed.changes)).words()?;
+    let full = kind == Kind::Wrote
+        && deeds.iter().any(|deed| deed.ensures())
+        && deeds
+            .iter()
+            .any(|deed| deed.program().ends_with("-restore"));
+    Some(if full {
+        format!("full sync: {words}")
+    } else {
+        words
+    })
+}
+
+fn logs(events: &[Event]) -> Vec<Moment> {
+    let mut entries: Vec<(u64, &LogEntry)> = Vec::new();
+    for event in events {
+        if let What::Log(entry) = &event.what {
+            entries.push((event.at_us, entry));
+        }
+    }
+    entries.sort_by_key(|&(at_us, _)| at_us);
+    let things = entries.iter().filter_map(|&(at_us, entry)| {
+        let text = complaint(&entry.text)?;
+        Some((
+            (&entry.node, entry.agent.as_str()),
+            at_us,
+            Kind::Log,
+            (at_us, text),
+        ))
+    });
+    let moment = |((node, who), group): ((&NodeName, &str), Group<(u64, String)>)| {
+        let (at_us, text) = group.members.first()?;
+        let more = match group.members.len() {
+            1 => String::new(),
+            n => format!(" (and {} more)", n - 1),
+        };
+        Some(Moment {
+            at_us: *at_us,
+            node: Some(node.clone()),
+            who: who.to_owned(),
+            kind: Kind::Log,
+            text: format!("logs: {text}{more}"),
+        })
+    };
+    grouped(things).into_iter().filter_map(moment).collect()
+}
+
+/// What an entry of klog (`E0610 … file.go:1] …`) or Felix (`… [ERROR][53] felix/table.go 7: …`)
+/// complains of: its first line without the header, and the line that names a missing chain. `None` below a
+/// warning.
+pub fn complaint(entry: &str) -> Option<String> {
+    let first = entry.lines().next()?;
+    let digit = |at: usize| first.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    let klog = first.starts_with(['W', 'E', 'F']) && digit(1) && digit(4);
+    let felix = ["[WARNING]", "[ERROR]", "[FATAL]", "[PANIC]"];
+    let message = if klog {
+        first.split_once("] ").map_or(first, |(_, message)| message)
+    } else {
+        let (_, rest) = felix.iter().find_map(|level| first.split_once(level))?;
+        rest.split_once(": ").map_or(rest, |(_, message)| message)
+    };
+    let message = message.strip_suffix("err=<").unwrap_or(message).trim();
+    let named = entry
+        .lines()
+        .skip(1)
+        .find(|line| attribution::missing_chain(line).is_some());
+    let parts = std::iter::once(message).chain(named.map(without_program));
+    Some(clean(&parts.collect::<Vec<_>>().join(" … ")))
+}
+
+/// A line of iptables without `iptables-restore v1.8.9 (legacy): ` in front.
+fn without_program(line: &str) -> &str {
+    let line = line.trim();
+    let message = line
+        .split_once("): ")
+        .filter(|(program, _)| program.contains("tables"));
+    message.map_or(line, |(_, message)| message)
+}
+
+/// Other nodes in a line each, many in one for all.
+fn elsewhere(moments: &[Moment]) -> Vec<String> {
+    const EACH: usize = 3;
+    let mut nodes: BTreeMap<&NodeName, Vec<&Moment>> = BTreeMap::new();
+    for moment in moments {
+        if let Some(node) = &moment.node {
+            nodes.entry(node).or_default().push(moment);
+        }
+    }
+    let line = |whose: &str, moments: &[&Moment]| {
+        let mut counted: BTreeMap<(Kind, &str), usize> = BTreeMap::new();
+        for moment in moments {
+            *counted
+                .entry((moment.kind, moment.who.as_str()))
+                .or_default() += 1;
+        }
+        let part = |((kind, who), n): (&(Kind, &str), &usize)| {
+            let what = match kind {
+                Kind::Cut => "deleted another's rules",
+                Kind::Failed => "failed to restore",
+                Kind::Log => "complained",
+                _ => "wrote rules",
+            };
+            format!("{who} {what} {}", count(*n, "time"))
+        };
+        let first = moments.first().map_or(0, |moment| moment.at_us);
+        let parts: Vec<String> = counted.iter().map(part).collect();
+        format!("{whose}, from {} s: {}", clock(first), parts.join(", "))
+    };
+    if nodes.len() > EACH {
+        let all: Vec<&Moment> = moments.iter().collect();
+        return vec![line(&format!("{} other nodes", nodes.len()), &all)];
+    }
+    nodes
+        .iter()
+        .map(|(node, moments)| line(node.as_str(), moments))
+        .collect()
+}

@@ -1,0 +1,227 @@
+//! JUnit as its readers take it.
+
+use std::{
+    io::{ErrorKind, Write},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::history::{ROUNDS, all_broken, case, judge, run};
+use chainbreak_model::{
+    case::Expect,
+    event::{Event, What},
+};
+use chainbreak_report::{Ended, Line, Run, Skipped, junit, summary::summaries};
+
+fn rendered(run: &Run) -> String {
+    junit::render(run, &summaries(run, judge)).unwrap()
+}
+
+fn ended(mut run: Run) -> Run {
+    run.add(Line::Ended(Ended::Complete)).unwrap();
+    run
+}
+
+/// Validates against the schema of Jenkins' xunit plugin, the strictest of the readers.
+fn validate(xml: &str) {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/schemas/junit-10.xsd");
+    let child = Command::new("xmllint")
+        .args(["--noout", "--nonet", "--schema"])
+        .args([schema.as_os_str(), "-".as_ref()])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            panic!("xmllint is missing: install the package libxml2-utils")
+        }
+        child => child.unwrap(),
+    };
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(xml.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{xml}");
+}
+
+/// What a reader finds at an `XPath`.
+fn xpath(xml: &str, path: &str) -> String {
+    let mut child = Command::new("xmllint")
+        .args(["--nonet", "--xpath", path, "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("xmllint, of the package libxml2-utils");
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(xml.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .trim_end()
+        .to_owned()
+}
+
+#[test]
+fn a_report_of_every_outcome_is_valid_and_says_what_a_reader_needs() {
+    let mut run = run(vec![
+        (
+            case("default-cleanup", all_broken()),
+            crate::history::history(ROUNDS),
+        ),
+        (
+            case("cleanup-disabled", Expect::Healthy),
+            crate::history::history(&[]),
+        ),
+        (
+            case("bpf-off", Expect::Healthy),
+            crate::history::history(&ROUNDS[..2]),
+        ),
+    ]);
+    let reason = "no nft: install the package nftables".to_owned();
+    run.add(Line::Skipped(Skipped {
+        id: "s/other".to_owned(),
+        reason,
+    }))
+    .unwrap();
+    let run = ended(run);
+    let xml = rendered(&run);
+    validate(&xml);
+    assert_eq!(xpath(&xml, "count(//testcase)"), "10");
+    assert_eq!(xpath(&xml, "count(//failure)"), "3");
+    assert_eq!(xpath(&xml, "string(//testsuite[3]/@failures)"), "3");
+    assert_eq!(xpath(&xml, "string(//testsuite[4]/@skipped)"), "1");
+    let message = xpath(&xml, "string((//failure)[1]/@message)");
+    assert!(message.starts_with("services dead on n2 for 3.2 s from 4.82 s: jump PREROUTING"));
+    let broken = xpath(&xml, "string(//testsuite[1]/testcase[1]/system-out)");
+    assert!(
+        broken.starts_with("[[PROPERTY|kube-proxy=model 1.32 (no binary given)]]\n"),
+        "{broken}"
+    );
+    assert!(
+        broken.contains("broken as expected: services dead on n2"),
+        "{broken}"
+    );
+    insta::assert_snapshot!(xml);
+}
+
+#[test]
+fn an_interrupted_run_gives_a_valid_report_with_an_error_for_what_is_missing() {
+    let mut events = crate::history::history(ROUNDS);
+    events.truncate(40);
+    let mut run = run(vec![
+        (case("default-cleanup", all_broken()), events),
+        (case("cleanup-disabled", Expect::Healthy), Vec::new()),
+    ]);
+    let killed = rendered(&run);
+    run.add(Line::Ended(Ended::Interrupted("SIGTERM".to_owned())))
+        .unwrap();
+    let stopped = rendered(&run);
+    for xml in [&killed, &stopped] {
+        validate(xml);
+        assert_eq!(xpath(xml, "count(//failure)"), "0");
+        assert_eq!(
+            xpath(xml, "string(//testsuite[@name='chainbreak']/@errors)"),
+            "1"
+        );
+    }
+    let message = "string(//testsuite[@name='chainbreak']//error/@message)";
+    assert_eq!(
+        xpath(&stopped, message),
+        "the run was interrupted by SIGTERM"
+    );
+    let message = "string(//testsuite[2]//error[@type='inconclusive'][1]/@message)";
+    assert_eq!(
+        xpath(&stopped, message),
+        "interrupted: the case had not begun"
+    );
+}
+
+#[test]
+fn nothing_that_the_world_says_can_break_the_report() {
+    let nasty = "\u{1b}[31mred\u{1b}[0m \0 \u{1} \u{fffe} ]]> ]]]]>> <&\"'> [[PROPERTY|a=b]] \r\n\u{85} é 漢 🦀 \
+                 <testsuite id=\"0\" </testsuites> &#0;";
+    let fact = What::Fact {
+        name: nasty.to_owned(),
+        value: nasty.to_owned(),
+    };
+    let mut events = crate::history::history(ROUNDS);
+    events.insert(
+        0,
+        Event {
+            at_us: 0,
+            what: fact,
+        },
+    );
+    events.push(Event {
+        at_us: 14_500_000,
+        what: What::Trouble {
+            text: nasty.to_owned(),
+        },
+    });
+    for event in &mut events {
+        if let What::Log(entry) = &mut event.what {
+            entry.text.push_str(nasty);
+        }
+    }
+    let mut case = case(nasty, Expect::Healthy);
+    case.cell.insert("k".to_owned(), nasty.to_owned());
+    let id = case.id();
+    let mut run = run(vec![(case, events)]);
+    run.header
+        .host
+        .insert("hostname".to_owned(), nasty.to_owned());
+    run.add(Line::Artifact {
+        case: id.clone(),
+        path: nasty.to_owned(),
+    })
+    .unwrap();
+    run.add(Line::Skipped(Skipped {
+        id: nasty.to_owned(),
+        reason: nasty.to_owned(),
+    }))
+    .unwrap();
+    let xml = rendered(&ended(run));
+    validate(&xml);
+    assert_eq!(xpath(&xml, "count(//testsuite)"), "2");
+    let out = xpath(&xml, "string(//testcase[2]/system-out)");
+    assert!(out.contains("[[PROPERTY|red ] ]> ] ]] ]>>"), "{out}");
+    assert!(xpath(&xml, "string((//error)[1])").contains("]]> ]]]]>> <&\"'>"));
+}
+
+#[test]
+fn no_two_test_cases_have_the_same_class_and_name() {
+    let cell = |value: &str| {
+        let mut case = case("default-cleanup", all_broken());
+        case.cell.insert("iptables".to_owned(), value.to_owned());
+        (case, crate::history::history(&ROUNDS[..1]))
+    };
+    let xml = rendered(&ended(run(vec![cell("legacy"), cell("nft")])));
+    let of = |attribute: &str| -> Vec<String> {
+        xpath(&xml, &format!("//testcase/@{attribute}"))
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    };
+    let mut names: Vec<_> = of("classname").into_iter().zip(of("name")).collect();
+    assert_eq!(names.len(), 6);
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 6);
+}
+
+#[test]
+fn the_time_of_a_case_is_counted_once() {
+    let xml = rendered(&ended(run(vec![(
+        case("v", Expect::Healthy),
+        crate::history::history(&[]),
+    )])));
+    assert_eq!(xpath(&xml, "string(//testsuite/@time)"), "15.4");
+}

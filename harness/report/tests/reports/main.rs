@@ -1,0 +1,8 @@
+//! Reports of constructed histories, as their readers see them.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
+
+mod history;
+mod junit;
+mod recording;
+mod terminal;
