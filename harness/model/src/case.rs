@@ -81,6 +81,13 @@ pub struct ClusterSpec {
     pub hosts: Vec<String>,
 }
 
+impl ClusterSpec {
+    /// `n1` … `nN`.
+    pub fn node_names(&self) -> impl Iterator<Item = NodeName> + use<> {
+        (1..=self.nodes).map(|number| NodeName::from(format!("n{number}")))
+    }
+}
+
 /// Which netfilter front end the node's agents use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -15,11 +15,13 @@ pub mod verdict;
 
 mod complaint;
 mod felix;
+mod judge;
 mod nearest;
 mod read;
 mod version;
 mod yaml;
 
 pub use complaint::{Complaint, Complaints};
+pub use judge::{Judge, judge};
 pub use plan::{list, plan};
 pub use read::{load, read};

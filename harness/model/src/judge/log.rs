@@ -1,0 +1,135 @@
+//! `no-log` and `has-log`.
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+use regex::Regex;
+
+use crate::{
+    case::Case,
+    event::{Event, LogEntry, What},
+    names::{AgentName, NodeName},
+    verdict::{Entries, Evidence, FirstEntry, PromiseVerdict, Span},
+};
+
+/// How many matching entries are promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Not one.
+    None,
+    /// One or more.
+    Some,
+}
+
+/// The log of one agent, on every node.
+#[derive(Debug)]
+pub(super) struct Seen<'a> {
+    case: &'a Case,
+    agent: AgentName,
+    matches: Result<Regex, regex::Error>,
+    wanted: Wanted,
+    /// Nodes whose log said anything at all, at any time.
+    alive: BTreeSet<NodeName>,
+    found: Vec<FirstEntry>,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn new(case: &'a Case, agent: AgentName, matches: &str, wanted: Wanted) -> Self {
+        let (alive, found) = (BTreeSet::new(), Vec::new());
+        Self {
+            case,
+            agent,
+            matches: Regex::new(matches),
+            wanted,
+            alive,
+            found,
+        }
+    }
+
+    pub(super) fn see(&mut self, event: &Event) {
+        let What::Log(LogEntry { agent, node, text }) = &event.what else {
+            return;
+        };
+        if *agent != self.agent {
+            return;
+        }
+        if !self.alive.contains(node) {
+            self.alive.insert(node.clone());
+        }
+        if self
+            .matches
+            .as_ref()
+            .is_ok_and(|matches| matches.is_match(text))
+        {
+            let (node, text) = (node.clone(), text.clone());
+            self.found.push(FirstEntry {
+                at_us: event.at_us,
+                node,
+                text,
+            });
+        }
+    }
+
+    pub(super) fn verdict(&self, window: Span) -> PromiseVerdict {
+        if let Err(error) = &self.matches {
+            return PromiseVerdict::Unknown {
+                cause: format!("no regular expression: {error}"),
+            };
+        }
+        let entries = self.entries(window);
+        match (self.wanted, entries.count) {
+            (Wanted::None, 1..) => PromiseVerdict::Broken(Evidence::Log(entries)),
+            (Wanted::Some, 1..) => PromiseVerdict::Kept(Evidence::Log(entries)),
+            (wanted, 0) => match (self.unseen(), wanted) {
+                (Some(cause), _) => PromiseVerdict::Unknown { cause },
+                (None, Wanted::None) => PromiseVerdict::Kept(Evidence::Log(entries)),
+                (None, Wanted::Some) => PromiseVerdict::Broken(Evidence::Log(entries)),
+            },
+        }
+    }
+
+    fn entries(&self, window: Span) -> Entries {
+        let found: Vec<&FirstEntry> = self
+            .found
+            .iter()
+            .filter(|entry| window.contains(entry.at_us))
+            .collect();
+        let mut nodes: IndexMap<NodeName, u64> = IndexMap::new();
+        for entry in &found {
+            *nodes.entry(entry.node.clone()).or_default() += 1;
+        }
+        nodes.sort_keys();
+        let first = found
+            .iter()
+            .min_by_key(|entry| entry.at_us)
+            .copied()
+            .cloned();
+        Entries {
+            agent: self.agent,
+            count: found.len() as u64,
+            nodes,
+            first,
+        }
+    }
+
+    /// Why silence says nothing: some node's log never said anything. An agent that the case does not
+    /// run is silent by right.
+    fn unseen(&self) -> Option<String> {
+        let runs = match self.agent {
+            AgentName::KubeProxy => self.case.cluster.kube_proxy.is_some(),
+            AgentName::Felix => self.case.cluster.calico.is_some(),
+        };
+        if !runs {
+            return None;
+        }
+        let silent = self
+            .case
+            .cluster
+            .node_names()
+            .find(|node| !self.alive.contains(node))?;
+        Some(format!(
+            "not one entry of {}'s log on {silent} was seen",
+            self.agent
+        ))
+    }
+}
