@@ -1,4 +1,27 @@
-//! Traffic: what a probe is told and says ([`wire`]), and the probe itself.
+//! Traffic: what a probe is told and says ([`wire`]), and the probe itself ([`main`], [`run`]).
+//!
+//! The probe is one thread over epoll. Its schedule is absolute: request n is due at start + n × distance,
+//! whatever happened to the requests before. See `probe.rs` for how connections are used and closed.
 
+#[cfg(feature = "bin")]
+mod answer;
+#[cfg(feature = "bin")]
 pub mod clock;
+#[cfg(feature = "bin")]
+mod connection;
+#[cfg(feature = "bin")]
+mod error;
+#[cfg(feature = "bin")]
+mod output;
+#[cfg(feature = "bin")]
+mod probe;
+#[cfg(feature = "bin")]
+mod reactor;
+#[cfg(feature = "bin")]
+mod start;
 pub mod wire;
+
+#[cfg(feature = "bin")]
+pub use error::ProbeError;
+#[cfg(feature = "bin")]
+pub use start::{main, run};

@@ -58,7 +58,23 @@ pub enum Report {
     Done {
         /// How many requests were sent.
         sent: u64,
+        /// How late they were.
+        #[serde(default)]
+        lateness: Lateness,
     },
+}
+
+/// How long after its due time a request was begun: the probe's own timing error. It is contained in
+/// [`Sample::took_us`]; a large one says that the machine was too busy to measure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Lateness {
+    /// Half of the requests were not later, in microseconds.
+    pub median_us: u64,
+    /// 99 of 100 were not later.
+    pub p99_us: u64,
+    /// None was later.
+    pub max_us: u64,
 }
 
 /// One request and its end.

@@ -1,0 +1,347 @@
+//! The probe's requests, from due to their end.
+//!
+//! **Open loop.** A request is begun when it is due; nothing waits for an answer. What made it late, the
+//! machine or (with a kept connection) the request before it, counts into its time.
+//!
+//! **New connections** ask the server to close (`Connection: close`) and are closed after it did. So it is
+//! the server that keeps `TIME_WAIT`, the client's ports are free again at once, and conntrack sees the same
+//! four-packet end that real clients give. (An RST would free ports too, but puts conntrack entries on
+//! another path, which is just what this harness is to observe.) Ports are the kernel's choice for each
+//! target; 28,000 of them bound how many conntrack entries one flow can fill.
+//!
+//! **A kept connection** carries one request at a time, as a client with one connection does: a request due
+//! meanwhile waits its turn, and its own timeout runs while it waits. A connection whose request timed out,
+//! was reset or answered wrongly is closed, and the next request opens a new one.
+
+use std::{collections::VecDeque, mem, os::fd::AsFd};
+
+use hdrhistogram::Histogram;
+
+use crate::{
+    answer::Head,
+    clock::monotonic_us,
+    connection::{Connection, Reading, Stage, outcome_of},
+    error::ProbeError,
+    output::Output,
+    reactor::{Reactor, Ready, Token},
+    wire::{Connections, Lateness, Order, Outcome, Report, Sample},
+};
+
+/// One place for a connection, and how often it was reused.
+#[derive(Debug, Default)]
+struct Place {
+    generation: u64,
+    connection: Option<Connection>,
+}
+
+/// A running order.
+#[derive(Debug)]
+pub(crate) struct Probe<'a> {
+    order: &'a Order,
+    request: Vec<u8>,
+    reactor: Reactor,
+    output: Output,
+    start_us: u64,
+    places: Vec<Place>,
+    free: Vec<usize>,
+    /// Due times of begun requests with their connections. All have the same timeout, so the first one
+    /// ends first.
+    deadlines: VecDeque<(u64, Token)>,
+    /// Due times of requests that wait for the kept connection.
+    queue: VecDeque<u64>,
+    kept: Option<Token>,
+    /// How many requests became due.
+    sent: u64,
+    ended: u64,
+    stopped: bool,
+    deaf: bool,
+    late: Histogram<u64>,
+    buffer: Box<[u8]>,
+}
+
+impl<'a> Probe<'a> {
+    pub(crate) fn new(order: &'a Order, reactor: Reactor, output: Output, start_us: u64) -> Self {
+        let connection = match order.connections {
+            Connections::New => "close",
+            Connections::Kept => "keep-alive",
+        };
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: {}\r\nUser-Agent: chainbreak-probe\r\nConnection: {connection}\r\n\r\n",
+            order.target
+        );
+        Self {
+            order,
+            request: request.into_bytes(),
+            reactor,
+            output,
+            start_us,
+            places: Vec::new(),
+            free: Vec::new(),
+            deadlines: VecDeque::new(),
+            queue: VecDeque::new(),
+            kept: None,
+            sent: 0,
+            ended: 0,
+            stopped: false,
+            deaf: false,
+            late: Histogram::new(3).expect("three digits are allowed"),
+            buffer: vec![0; 64 * 1024].into_boxed_slice(),
+        }
+    }
+
+    /// Whether nothing is left to send or to wait for.
+    pub(crate) fn is_over(&self) -> bool {
+        self.deaf || self.stopped && self.ended == self.sent
+    }
+
+    /// Sends no more requests; what is under way goes on.
+    pub(crate) fn stop(&mut self) -> Result<(), ProbeError> {
+        self.stopped = true;
+        self.reactor.unschedule()
+    }
+
+    pub(crate) fn unwatch_control(&self, control: impl AsFd) -> Result<(), ProbeError> {
+        self.reactor.unwatch_control(control)
+    }
+
+    /// Begins every request that is due by now.
+    pub(crate) fn send_due(&mut self) -> Result<(), ProbeError> {
+        let now = self.now();
+        while !self.stopped && self.sent * self.order.every_us <= now {
+            let due = self.sent * self.order.every_us;
+            self.sent += 1;
+            match self.order.connections {
+                Connections::New => drop(self.open(due)),
+                Connections::Kept => {
+                    self.queue.push_back(due);
+                    self.use_kept();
+                }
+            }
+            // Measured after the first packet left: what came too late is the machine's part.
+            let late = self.now().saturating_sub(due);
+            self.late
+                .record(late)
+                .expect("a histogram that grows takes any value");
+            if self.order.count.is_some_and(|count| self.sent >= count) {
+                self.stop()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something is ready or has to be tidied up.
+    pub(crate) fn wait(&mut self, ready: &mut Vec<Ready>) -> Result<(), ProbeError> {
+        let timeout = self.order.timeout_us;
+        let begun = self.deadlines.front().map(|(due, _)| due + timeout);
+        let queued = self.queue.front().map(|due| due + timeout);
+        let next = [begun, queued, self.output.due_us()]
+            .into_iter()
+            .flatten()
+            .min();
+        let now = self.now();
+        self.reactor
+            .wait(next.map(|next| next.saturating_sub(now)), ready)
+    }
+
+    /// Ends what timed out, and lets reports go.
+    pub(crate) fn tidy(&mut self) {
+        let now = self.now();
+        self.expire(now);
+        self.deaf = !self.output.flush_if_due(now);
+    }
+
+    /// Says that it is over, and waits until everything is written.
+    pub(crate) fn finish(mut self) -> Result<(), ProbeError> {
+        let lateness = Lateness {
+            median_us: self.late.value_at_quantile(0.5),
+            p99_us: self.late.value_at_quantile(0.99),
+            max_us: self.late.max(),
+        };
+        let (sent, now) = (self.sent, self.now());
+        self.output.say(&Report::Done { sent, lateness }, now);
+        self.output.finish()
+    }
+
+    /// Lets a connection go on as far as it can.
+    pub(crate) fn go_on(&mut self, token: Token, readable: bool) {
+        let Some(mut connection) = self.take(token) else {
+            return;
+        };
+        if connection.stage == Stage::Connecting {
+            let sent = connection
+                .connected()
+                .and_then(|()| connection.send(&self.request));
+            if let Err(error) = sent {
+                return self.close(token, &connection, outcome_of(&error));
+            }
+        }
+        if !readable {
+            return self.put_back(token, connection);
+        }
+        let reading = connection.read(&mut self.buffer);
+        match (connection.stage, reading) {
+            (_, None) => self.put_back(token, connection),
+            (Stage::Idle | Stage::Draining, Some(_)) => self.forget(token),
+            (_, Some(Reading::Complete(head))) => self.answered(token, connection, head),
+            (_, Some(Reading::Garbage(what))) => {
+                self.close(token, &connection, Outcome::Wrong { what });
+            }
+            (_, Some(Reading::Ended)) => self.close(token, &connection, Outcome::Reset),
+            (_, Some(Reading::Failed(error))) => {
+                self.close(token, &connection, outcome_of(&error));
+            }
+        }
+    }
+
+    fn answered(&mut self, token: Token, mut connection: Connection, head: Head) {
+        let closes = head.closes || self.order.connections == Connections::New;
+        self.end(connection.due_us, connection.outcome(head));
+        if closes {
+            connection.stage = Stage::Draining;
+            self.put_back(token, connection);
+            if self.kept == Some(token) {
+                self.kept = None;
+            }
+            // The server's end may have come with the answer, and then no event follows.
+            self.drain(token);
+        } else {
+            connection.stage = Stage::Idle;
+            self.put_back(token, connection);
+        }
+        self.use_kept();
+    }
+
+    fn drain(&mut self, token: Token) {
+        if let Some(mut connection) = self.take(token) {
+            match connection.read(&mut self.buffer) {
+                None => self.put_back(token, connection),
+                Some(_) => self.forget(token),
+            }
+        }
+    }
+
+    /// Sends the next waiting request on the kept connection if that is free, or opens one.
+    fn use_kept(&mut self) {
+        while let Some(&due) = self.queue.front() {
+            let Some(token) = self.kept else {
+                self.queue.pop_front();
+                self.kept = self.open(due);
+                continue;
+            };
+            let Some(mut connection) = self.take(token) else {
+                self.kept = None;
+                continue;
+            };
+            if connection.stage != Stage::Idle {
+                return self.put_back(token, connection);
+            }
+            self.queue.pop_front();
+            connection.due_us = due;
+            self.deadlines.push_back((due, token));
+            match connection.send(&self.request) {
+                Ok(()) => self.put_back(token, connection),
+                Err(error) => {
+                    self.end(due, outcome_of(&error));
+                    self.forget(token);
+                }
+            }
+        }
+    }
+
+    /// Begins a connection for a request; none when that failed at once.
+    fn open(&mut self, due: u64) -> Option<Token> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            self.places.len() - 1
+        });
+        let token = self.places[index].generation << 32 | index as u64;
+        let opened = Connection::open(self.order.target, self.order.source, due)
+            .and_then(|connection| self.reactor.watch(&connection, token).map(|()| connection));
+        match opened {
+            Ok(connection) => {
+                self.places[index].connection = Some(connection);
+                self.deadlines.push_back((due, token));
+                Some(token)
+            }
+            Err(error) => {
+                self.free.push(index);
+                self.end(due, outcome_of(&error));
+                None
+            }
+        }
+    }
+
+    fn expire(&mut self, now: u64) {
+        while let Some(&due) = self.queue.front()
+            && due + self.order.timeout_us <= now
+        {
+            self.queue.pop_front();
+            self.end(due, Outcome::TimedOut);
+        }
+        while let Some(&(due, token)) = self.deadlines.front()
+            && due + self.order.timeout_us <= now
+        {
+            self.deadlines.pop_front();
+            let Some(connection) = self.take(token) else {
+                continue;
+            };
+            match connection.stage {
+                Stage::Connecting | Stage::Awaiting if connection.due_us == due => {
+                    self.close(token, &connection, Outcome::TimedOut);
+                }
+                Stage::Draining => self.forget(token),
+                _ => self.put_back(token, connection),
+            }
+        }
+    }
+
+    /// The request ends with its connection; the next one may have waited for that.
+    fn close(&mut self, token: Token, connection: &Connection, outcome: Outcome) {
+        self.end(connection.due_us, outcome);
+        self.forget(token);
+        self.use_kept();
+    }
+
+    fn end(&mut self, due: u64, outcome: Outcome) {
+        let now = self.now();
+        self.ended += 1;
+        let sample = Sample {
+            at_us: due,
+            took_us: now.saturating_sub(due),
+            outcome,
+        };
+        self.output.say(&Report::Sample(sample), now);
+    }
+
+    fn take(&mut self, token: Token) -> Option<Connection> {
+        let place = self.places.get_mut(index(token))?;
+        if place.generation == token >> 32 {
+            place.connection.take()
+        } else {
+            None
+        }
+    }
+
+    fn put_back(&mut self, token: Token, connection: Connection) {
+        self.places[index(token)].connection = Some(connection);
+    }
+
+    /// Frees the place of a connection that was taken. Dropping the connection closes it.
+    fn forget(&mut self, token: Token) {
+        let place = &mut self.places[index(token)];
+        place.generation = (place.generation + 1) & u64::from(u32::MAX >> 1);
+        drop(mem::take(&mut place.connection));
+        self.free.push(index(token));
+        if self.kept == Some(token) {
+            self.kept = None;
+        }
+    }
+
+    fn now(&self) -> u64 {
+        monotonic_us().saturating_sub(self.start_us)
+    }
+}
+
+fn index(token: Token) -> usize {
+    usize::try_from(token & u64::from(u32::MAX)).expect("places are counted in 32 bits")
+}

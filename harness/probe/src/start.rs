@@ -1,0 +1,120 @@
+//! From an order on standard input to the end of the run.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::AsFd,
+    process::ExitCode,
+};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::{
+    clock::monotonic_us,
+    error::ProbeError,
+    output::Output,
+    probe::Probe,
+    reactor::{Reactor, Ready},
+    wire::{Order, Report},
+};
+
+/// The probe as a program: reads an order from standard input, reports to standard output. Exit code 0
+/// after [`Report::Done`], 2 for an order that cannot be carried out, 1 for anything else.
+pub fn main() -> ExitCode {
+    let error = match carry_out() {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(error) => error,
+    };
+    drop(writeln!(io::stderr(), "probe: {error}"));
+    match error {
+        ProbeError::Order { .. } | ProbeError::OutOfRange { .. } => ExitCode::from(2),
+        ProbeError::System { .. } | ProbeError::Output { .. } => ExitCode::FAILURE,
+    }
+}
+
+fn carry_out() -> Result<(), ProbeError> {
+    let input = io::stdin().as_fd().try_clone_to_owned();
+    let mut control = File::from(input.map_err(|source| ProbeError::System {
+        what: "share standard input",
+        source,
+    })?);
+    let order = read_order(&mut control)?;
+    run(&order, control, io::stdout())
+}
+
+/// Reads up to the end of the first line and not a byte more.
+fn read_order(control: &mut impl Read) -> Result<Order, ProbeError> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while let Ok(1) = control.read(&mut byte) {
+        if byte == *b"\n" {
+            break;
+        }
+        line.extend(byte);
+    }
+    serde_json::from_slice(&line).map_err(|source| ProbeError::Order { source })
+}
+
+/// Carries out an order until its count is reached or `control` ends, and reports to `out`.
+pub fn run(
+    order: &Order,
+    mut control: impl AsFd + Read,
+    out: impl Write + Send + 'static,
+) -> Result<(), ProbeError> {
+    for (field, value) in [
+        ("every-us", order.every_us),
+        ("timeout-us", order.timeout_us),
+    ] {
+        if !(1..=3_600_000_000).contains(&value) {
+            return Err(ProbeError::OutOfRange { field, value });
+        }
+    }
+    raise_file_limit()?;
+    let reactor = Reactor::new()?;
+    let endless = reactor.watch_control(&control)?;
+    let start_us = monotonic_us();
+    let mut output = Output::new(out);
+    output.say(
+        &Report::Started {
+            monotonic_us: start_us,
+        },
+        0,
+    );
+    reactor.schedule(start_us + order.every_us, order.every_us)?;
+    let mut probe = Probe::new(order, reactor, output, start_us);
+    if endless {
+        probe.send_due()?;
+    } else {
+        probe.stop()?;
+    }
+    let mut ready = Vec::new();
+    while !probe.is_over() {
+        probe.wait(&mut ready)?;
+        for &event in &ready {
+            match event {
+                Ready::Timer => probe.send_due()?,
+                Ready::Connection { token, readable } => probe.go_on(token, readable),
+                Ready::Control if goes_on(&mut control) => {}
+                Ready::Control => {
+                    probe.unwatch_control(&control)?;
+                    probe.stop()?;
+                }
+            }
+        }
+        probe.tidy();
+    }
+    probe.finish()
+}
+
+/// Whether the readable input has not ended. What stands in it means nothing yet.
+fn goes_on(control: &mut impl Read) -> bool {
+    control.read(&mut [0; 512]).is_ok_and(|count| count > 0)
+}
+
+/// Every request of a whole timeout may be under way, each with its socket: takes what the system grants.
+/// What does not fit even then is reported as unreachable, with the system's words.
+fn raise_file_limit() -> Result<(), ProbeError> {
+    getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most))
+        .map_err(ProbeError::system("raise the limit of open files"))
+}

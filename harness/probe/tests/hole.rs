@@ -1,0 +1,123 @@
+//! A hole cut into the path is measured as long as it is, and when it is.
+
+mod world;
+
+use std::{
+    io::Write,
+    process::{Child, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use chainbreak_probe::clock::monotonic_us;
+use world::{ANSWERS, Said, World, order};
+
+const EVERY_US: u64 = 1_000;
+const HOLE_US: u64 = 50_000;
+const TOLERANCE_US: u64 = 5_000;
+
+/// An `iptables-restore` that has read everything but its COMMIT: the change then takes a moment.
+fn prepare(world: &World, verb: &str) -> Child {
+    let mut restore = world
+        .command("iptables-legacy-restore")
+        .arg("--noflush")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("iptables-legacy-restore (package iptables) runs");
+    let rule = format!("*filter\n{verb} INPUT -p tcp --dport {ANSWERS} -j DROP\n");
+    let stdin = restore.stdin.as_mut().expect("piped");
+    stdin.write_all(rule.as_bytes()).expect("it reads");
+    restore
+}
+
+/// Commits, and says between which times that happened.
+fn commit(mut restore: Child) -> (u64, u64) {
+    let before = monotonic_us();
+    let mut stdin = restore.stdin.take().expect("piped");
+    stdin.write_all(b"COMMIT\n").expect("it reads");
+    drop(stdin);
+    assert!(restore.wait().expect("a child").success());
+    (before, monotonic_us())
+}
+
+/// Waits until the clock shows that time: nothing else happens on this channel.
+fn wait_until(us: u64) {
+    let (_quiet, channel) = mpsc::channel::<()>();
+    let left = Duration::from_micros(us.saturating_sub(monotonic_us()));
+    assert!(channel.recv_timeout(left).is_err());
+}
+
+/// A hole: when it began, how long it was, and how much of both is uncertain, in microseconds.
+struct Cut {
+    at: u64,
+    length: u64,
+    uncertain: u64,
+}
+
+fn cut(world: &World) -> Cut {
+    let (began, begun) = commit(prepare(world, "-I"));
+    let end = prepare(world, "-D");
+    wait_until(began + HOLE_US);
+    let (ends, ended) = commit(end);
+    Cut {
+        at: began,
+        length: ends - began,
+        uncertain: (begun - began).max(ended - ends),
+    }
+}
+
+/// The time of the first unanswered request due around the cut, and the span of all of them.
+fn measured(said: &Said, cut: &Cut) -> (u64, u64) {
+    let around = cut.at - 4 * TOLERANCE_US..cut.at + cut.length + 4 * TOLERANCE_US;
+    let due = said
+        .samples
+        .iter()
+        .filter(|sample| !sample.outcome.is_answered());
+    let due: Vec<u64> = due
+        .map(|sample| said.started_us + sample.at_us)
+        .filter(|due| around.contains(due))
+        .collect();
+    let (first, last) = (due.iter().min(), due.iter().max());
+    let (first, last) = first.zip(last).expect("a hole loses requests");
+    (*first, last - first + EVERY_US)
+}
+
+#[test]
+fn a_hole_of_50_ms_is_measured_as_50_ms() {
+    let world = World::new();
+    let _nginx = world.nginx();
+    let probe = world.probe(&order(ANSWERS, EVERY_US, None));
+    let mut cuts = Vec::new();
+    // Whether a cut is sharp is judged by its own clock, not by what the probe saw of it. On a busy machine
+    // many are blunt; sixty in a row are not.
+    while cuts.iter().filter(|cut| is_sharp(cut)).count() < 3 {
+        let blunt = cuts.last().map(|cut: &Cut| (cut.length, cut.uncertain));
+        assert!(cuts.len() < 60, "too busy to cut a hole: {blunt:?}");
+        cuts.push(cut(&world));
+        // The next hole begins when nothing of this one is under way any more.
+        wait_until(monotonic_us() + 100_000);
+    }
+    let said = probe.stop();
+    for cut in cuts.iter().filter(|cut| is_sharp(cut)) {
+        let (at, length) = measured(&said, cut);
+        assert!(
+            length.abs_diff(HOLE_US) <= TOLERANCE_US,
+            "measured {length} µs"
+        );
+        assert!(
+            at.abs_diff(cut.at) <= TOLERANCE_US,
+            "{at} is not {}",
+            cut.at
+        );
+        println!(
+            "cut {} µs ± {}, measured {length} µs",
+            cut.length, cut.uncertain
+        );
+    }
+}
+
+/// The hole is then between 46 and 54 ms long; with requests every 1 ms that leaves the probe nothing of
+/// the tolerance.
+fn is_sharp(cut: &Cut) -> bool {
+    cut.uncertain <= 2_500 && cut.length.abs_diff(HOLE_US) <= 1_500
+}
