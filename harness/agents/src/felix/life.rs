@@ -128,6 +128,7 @@ impl Life {
                 return Err(Panicked(message.to_owned()));
             };
             renderer.random_fully = iptables.modern;
+            renderer.vxlan = world.vxlan();
             let table = |name| synced(io, config, &params, &iptables, name, family, cleanup);
             stacks.push(Stack {
                 renderer,
@@ -150,7 +151,7 @@ impl Life {
             stacks,
             throttle: Throttle::new(io.now()),
             throttled: false,
-            needs_sync: false,
+            needs_sync: true,
             resched: None,
             applied_once: false,
             exit: None,
@@ -316,11 +317,12 @@ impl Life {
                 synced.drain_log(&self.io);
             }
         }
-        // At most eight tables: `try_join_all` polls all of fewer than thirty-one futures each time.
+        // `try_join_all` polls all of fewer than thirty-one futures each time, when it can count them;
+        // these are at most eight, in a `Vec`.
         let io = &self.io;
         let tables = self.stacks.iter_mut().flat_map(|stack| &mut stack.tables);
-        let next = try_join_all(tables.map(|synced| synced.apply(io))).await?;
-        let mut next: Vec<Option<Duration>> = next;
+        let applies: Vec<_> = tables.map(|synced| synced.apply(io)).collect();
+        let mut next = try_join_all(applies).await?;
         for table in &mut self.kube_nft {
             next.push(table.apply(io).await);
         }
