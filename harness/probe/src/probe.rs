@@ -27,6 +27,9 @@ use crate::{
     wire::{Connections, Lateness, Order, Outcome, Report, Sample},
 };
 
+/// Most requests begun at once.
+const BURST: usize = 64;
+
 /// One place for a connection, and how often it was reused.
 #[derive(Debug, Default)]
 struct Place {
@@ -104,11 +107,14 @@ impl<'a> Probe<'a> {
         self.reactor.unwatch_control(control)
     }
 
-    /// Begins every request that is due by now.
+    /// Begins the requests that are due by now, at most [`BURST`] of them: one that fell behind must not stop
+    /// reading answers, or it falls behind for good.
     pub(crate) fn send_due(&mut self) -> Result<(), ProbeError> {
         let now = self.now();
-        while !self.stopped && self.sent * self.order.every_us <= now {
-            let due = self.sent * self.order.every_us;
+        for _ in 0..BURST {
+            let Some(due) = self.next_due().filter(|due| *due <= now) else {
+                break;
+            };
             self.sent += 1;
             match self.order.connections {
                 Connections::New => drop(self.open(due)),
@@ -129,6 +135,12 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
+    /// When the next request is due, unless none is.
+    fn next_due(&self) -> Option<u64> {
+        let due = self.sent.saturating_mul(self.order.every_us);
+        (!self.stopped).then_some(due)
+    }
+
     /// Waits until something is ready or has to be tidied up.
     pub(crate) fn wait(&mut self, ready: &mut Vec<Ready>) -> Result<(), ProbeError> {
         let timeout = self.order.timeout_us;
@@ -139,6 +151,9 @@ impl<'a> Probe<'a> {
             .flatten()
             .min();
         let now = self.now();
+        // The timer wakes for what is due in time; what is due already must not wait for it.
+        let behind = self.next_due().filter(|due| *due <= now);
+        let next = behind.or(next);
         self.reactor
             .wait(next.map(|next| next.saturating_sub(now)), ready)
     }

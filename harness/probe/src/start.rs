@@ -92,7 +92,8 @@ pub fn run(
         probe.wait(&mut ready)?;
         for &event in &ready {
             match event {
-                Ready::Timer => probe.send_due()?,
+                // The clock says what is due.
+                Ready::Timer => {}
                 Ready::Connection { token, readable } => probe.go_on(token, readable),
                 Ready::Control if goes_on(&mut control) => {}
                 Ready::Control => {
@@ -101,6 +102,7 @@ pub fn run(
                 }
             }
         }
+        probe.send_due()?;
         probe.tidy();
     }
     probe.finish()
