@@ -1,5 +1,7 @@
 //! The model Felix against the real kernel, and under a stepped clock.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod cleanup;
 mod converges;
 mod kube_proxy;

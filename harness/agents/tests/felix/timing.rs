@@ -1,6 +1,6 @@
 //! When Felix reads, how it retries, and when it gives up; with invented commands.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use chainbreak_agents::{
     felix::Event,
@@ -278,19 +278,17 @@ fn a_lost_race_is_retried(backend: Backend, race: &[&str]) {
     let netns = Netns::new();
     kube_proxy::program(&netns, backend);
     let (kernel, real) = (Rc::clone(&netns), netns.exec());
-    let mut steps: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    let argv = [format!("iptables-{}", backend.word())].into_iter();
-    steps.insert(
-        0,
-        argv.chain(race.iter().map(|&word| word.to_owned()))
-            .collect(),
-    );
+    let iptables = format!("iptables-{}", backend.word());
+    let race: Vec<String> = [iptables.as_str()]
+        .iter()
+        .chain(race)
+        .map(|&word| word.to_owned())
+        .collect();
+    let mut race = Some(race);
     let exec: Exec = Rc::new(RefCell::new(move |command: &Command| {
-        if is_restore(command, "nat") {
-            if let Some(argv) = steps.remove(&0) {
-                let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-                kernel.must(&argv, "");
-            }
+        if let Some(argv) = race.take_if(|_| is_restore(command, "nat")) {
+            let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+            kernel.must(&argv, "");
         }
         (real.borrow_mut())(command)
     }));
