@@ -5,7 +5,9 @@
 //! state, over netlink; here that goes through the `conntrack` command as well, with the same
 //! outcome: flows of services that are gone or have no endpoints are left alone.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::collections::BTreeSet;
+
+use chainbreak_netfilter::conntrack::{Flow, Tuple, flows};
 
 use super::{
     Event,
@@ -36,9 +38,8 @@ pub(crate) async fn clean(
             logs.conntrack_failed("UDP", &Failure::of(listed));
             return;
         }
-        let flows = listed.stdout.lines().filter_map(Flow::parse);
-        let stale = flows.filter(|flow| flow.is_stale(tracker));
-        stale.map(|flow| ("UDP", flow.deletion())).collect()
+        let stale = flows(&listed.stdout).filter(|flow| is_stale(flow, tracker));
+        stale.map(|flow| ("UDP", deletion(&flow))).collect()
     } else {
         return;
     };
@@ -104,77 +105,33 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// A UDP flow as `conntrack -L` lists it: where it went, and who answers.
-#[derive(Debug, PartialEq, Eq)]
-struct Flow {
-    from: IpAddr,
-    from_port: u16,
-    to: IpAddr,
-    to_port: u16,
-    answered_by: IpAddr,
-}
-
-impl Flow {
-    /// The first of each key belongs to the original direction, the second to the reply.
-    fn parse(line: &str) -> Option<Self> {
-        let pairs = || line.split_whitespace().filter_map(|it| it.split_once('='));
-        let all = |key| pairs().filter(move |it| it.0 == key).map(|it| it.1);
-        let mut sources = all("src");
-        Some(Self {
-            from: sources.next()?.parse().ok()?,
-            from_port: all("sport").next()?.parse().ok()?,
-            to: all("dst").next()?.parse().ok()?,
-            to_port: all("dport").next()?.parse().ok()?,
-            answered_by: sources.next()?.parse().ok()?,
-        })
-    }
-
-    /// Whether it went to a service that has endpoints, and none of them is the one who answers.
-    fn is_stale(&self, tracker: &Tracker) -> bool {
-        tracker.ports().any(|(name, port)| {
-            let addresses = [&port.cluster_ip].into_iter();
-            let mut addresses = addresses
-                .chain(&port.external_ips)
-                .chain(&port.load_balancer_ips);
-            let hit = (port.port == self.to_port && addresses.any(|ip| *ip == self.to))
-                || (port.node_port != 0 && port.node_port == self.to_port);
-            if name.protocol != Protocol::Udp || !hit {
-                return false;
-            }
-            let endpoints = tracker.endpoints(name).iter();
-            let mut serving = endpoints.filter(|it| it.serves()).peekable();
-            serving.peek().is_some() && serving.all(|it| it.address.ip() != self.answered_by)
-        })
-    }
-
-    fn deletion(&self) -> Vec<String> {
-        words(&format!(
-            "-D -p udp --orig-src {} --orig-dst {} --sport {} --dport {}",
-            self.from, self.to, self.from_port, self.to_port
-        ))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_listed_flow_is_read_whether_it_was_answered_or_not() {
-        let flow = Flow {
-            from: "10.20.0.7".parse().unwrap(),
-            from_port: 40_000,
-            to: "10.96.0.10".parse().unwrap(),
-            to_port: 53,
-            answered_by: "10.20.1.9".parse().unwrap(),
-        };
-        for flag in ["", "[UNREPLIED] "] {
-            let line = format!(
-                "udp      17 29 src=10.20.0.7 dst=10.96.0.10 sport=40000 dport=53 {flag}\
-                 src=10.20.1.9 dst=10.20.0.7 sport=5353 dport=40000 mark=0 use=1"
-            );
-            assert_eq!(Flow::parse(&line).as_ref(), Some(&flow));
+/// Whether it went to a service that has endpoints, and none of them is the one who answers.
+fn is_stale(flow: &Flow, tracker: &Tracker) -> bool {
+    let (to, to_port) = (flow.original.dst, flow.original.dport.unwrap_or(0));
+    let (answered_by, _) = flow.backend();
+    tracker.ports().any(|(name, port)| {
+        let others = port.external_ips.iter().chain(&port.load_balancer_ips);
+        let mut addresses = [&port.cluster_ip].into_iter().chain(others);
+        let hit = (port.port == to_port && addresses.any(|ip| *ip == to))
+            || (port.node_port != 0 && port.node_port == to_port);
+        if name.protocol != Protocol::Udp || !hit {
+            return false;
         }
-        assert_eq!(Flow::parse("conntrack v1.4.7 (conntrack-tools)"), None);
-    }
+        let endpoints = tracker.endpoints(name).iter();
+        let mut serving = endpoints.filter(|it| it.serves()).peekable();
+        serving.peek().is_some() && serving.all(|it| it.address.ip() != answered_by)
+    })
+}
+
+fn deletion(flow: &Flow) -> Vec<String> {
+    let Tuple {
+        src,
+        dst,
+        sport,
+        dport,
+    } = flow.original;
+    let (sport, dport) = (sport.unwrap_or(0), dport.unwrap_or(0));
+    words(&format!(
+        "-D -p udp --orig-src {src} --orig-dst {dst} --sport {sport} --dport {dport}"
+    ))
 }

@@ -19,8 +19,8 @@ impl Lines {
 
     /// Adds the line that declares a chain and, without `--flush`, empties it.
     ///
-    /// 1.20 and 1.26 repeat the line that `iptables-save` gave, "retaining counters if possible";
-    /// chains of one's own have none, so it is the same text.
+    /// 1.20 repeats the line that `iptables-save` gave, "retaining counters if possible"; chains of
+    /// one's own have none, so it is the same text.
     pub(crate) fn chain(&mut self, name: impl Display) {
         self.add(format_args!(":{name} - [0:0]"));
     }

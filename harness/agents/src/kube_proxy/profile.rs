@@ -34,9 +34,9 @@ pub enum VersionError {
 /// A rule set with the way it is synced: releases of one profile differ only in small things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
-    /// 1.20 … 1.23: `KUBE-XLB-`, `KUBE-MARK-DROP`, every sync full.
+    /// 1.20 … 1.23, as 1.20 is: `KUBE-XLB-`, `KUBE-MARK-DROP`, every sync full.
     V1_20,
-    /// 1.24 … 1.26: `KUBE-EXT-` and `KUBE-SVL-`, every sync full.
+    /// 1.24 … 1.26, as 1.26 is: `KUBE-EXT-` and `KUBE-SVL-`, every sync full.
     V1_26,
     /// 1.27 … 1.32: partial syncs, and no full one without a reason.
     V1_27,

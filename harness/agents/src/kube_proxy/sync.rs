@@ -310,11 +310,11 @@ impl Proxier {
         })
     }
 
-    /// The chains of nat, for the removal of stale ones. Until 1.26 filter is saved as well, and a
-    /// large cluster no more rarely; since then it is looked at once in a sync period at most.
+    /// The chains of nat, for the removal of stale ones. 1.20 saves filter as well, and in every
+    /// sync; since 1.25 a large cluster is looked at once in a sync period at most.
     async fn existing_chains(&mut self) -> Vec<String> {
         let now = self.io.now();
-        let early = !self.config.version.partial_sync();
+        let early = self.config.version.profile() == Profile::V1_20;
         let rested = |last| now.saturating_sub(last) > self.config.sync_period;
         if !early && self.large_cluster && !self.last_cleanup.is_none_or(rested) {
             return Vec::new();

@@ -1,16 +1,13 @@
 //! A desk on which a core is stepped: it hands commands to a kernel, real or invented, keeps what
 //! was run and said, and lets time pass from one deadline to the next.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use chainbreak_agents::{
     kube_proxy::{Config, Event, run},
     step::{Command, LogLine, Output, Reply, Stepper, Wanted},
 };
+use chainbreak_netfilter::{Refusal, Rule, Ruleset, apply, join};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -174,11 +171,10 @@ fn printed(stdout: impl Into<String>) -> Output {
     }
 }
 
-/// A netfilter that only remembers chains and the rules made one by one, and fails when told to.
+/// A netfilter that knows chains and jumps but no packets, and fails when told to.
 #[derive(Debug, Default)]
 pub(crate) struct Invented {
-    chains: BTreeSet<(String, String)>,
-    rules: BTreeSet<String>,
+    pub(crate) rules: Ruleset,
     /// What is listed by `conntrack -L`.
     pub(crate) flows: String,
     /// A part of a command line, and what it gives instead of success.
@@ -186,37 +182,36 @@ pub(crate) struct Invented {
 }
 
 impl Invented {
-    /// Loses a chain, as if somebody else had removed it.
-    pub(crate) fn lose(&mut self, table: &str, chain: &str) {
-        self.chains.remove(&(table.to_owned(), chain.to_owned()));
-    }
-
     /// Somebody else restores something.
     pub(crate) fn plant(&mut self, input: &str) {
-        self.restore(input);
+        apply(&mut self.rules, &["iptables-restore", "--noflush"], input).unwrap();
     }
 
-    fn restore(&mut self, input: &str) -> Output {
-        let mut table = "";
-        for line in input.lines() {
-            if let Some(name) = line.strip_prefix('*') {
-                table = name;
-            } else if let Some(chain) = line.strip_prefix(':') {
-                let name = chain.split(' ').next().unwrap();
-                self.chains.insert((table.to_owned(), name.to_owned()));
-            } else if let Some(name) = line.strip_prefix("-X ") {
-                self.lose(table, name);
-            }
+    /// Loses a chain, as if somebody else had removed it.
+    pub(crate) fn lose(&mut self, table: &str, chain: &str) {
+        self.rules.tables[table].chains.shift_remove(chain);
+    }
+
+    fn change(&mut self, command: &Command) -> Output {
+        match apply(&mut self.rules, &command.argv, &command.input) {
+            Ok(()) => Output::default(),
+            Err(refusal @ Refusal::MissingTarget { .. }) => failed(2, &format!("{refusal}\n")),
+            Err(refusal) => failed(1, &format!("{refusal}\n")),
         }
-        Output::default()
     }
 
     fn save(&self, table: &str) -> Output {
-        let chains = self.chains.iter().filter(|(of, _)| of == table);
-        let lines: Vec<String> = chains
-            .map(|(_, name)| format!(":{name} - [0:0]\n"))
-            .collect();
-        printed(lines.concat())
+        let mut saved = Ruleset::default();
+        if let Some(rules) = self.rules.tables.get(table) {
+            saved.tables.insert(table.to_owned(), rules.clone());
+        }
+        printed(saved.to_string())
+    }
+
+    fn has(&self, table: &str, chain: &str, rule: &[&str]) -> bool {
+        let rule = Rule::new(join(rule.iter().copied()));
+        let chain = self.rules.chain(table, chain);
+        chain.is_some_and(|chain| chain.rules.iter().any(|it| it.same(&rule)))
     }
 }
 
@@ -231,32 +226,20 @@ impl Kernel for Invented {
         match words.as_slice() {
             ["iptables", "--version"] => printed("iptables v1.8.9 (legacy)\n"),
             ["iptables-save", "-t", table] => self.save(table),
-            ["iptables-restore", ..] => self.restore(&command.input),
+            ["iptables-restore", ..] => self.change(command),
             ["conntrack", "-L", ..] => printed(self.flows.clone()),
             ["conntrack", ..] => Output::default(),
-            [
-                "iptables",
-                "-w",
-                "5",
-                "-W",
-                "100000",
-                op,
-                chain,
-                "-t",
-                table,
-                rule @ ..,
-            ] => {
-                let key = ((*table).to_owned(), (*chain).to_owned());
-                let rule = format!("{table} {chain} {rule:?}");
-                let fine = match *op {
-                    "-N" => self.chains.insert(key),
-                    "-S" => self.chains.contains(&key),
-                    "-C" => self.rules.contains(&rule),
-                    "-I" => self.rules.insert(rule),
-                    _ => panic!("kube-proxy does not run {typed:?}"),
-                };
-                failed(i32::from(!fine), "")
-            }
+            ["iptables", "-w", "5", "-W", "100000", rest @ ..] => match rest {
+                ["-S", chain, "-t", table] => {
+                    let there = self.rules.chain(table, chain).is_some();
+                    failed(i32::from(!there), "")
+                }
+                ["-C", chain, "-t", table, rule @ ..] => {
+                    failed(i32::from(!self.has(table, chain, rule)), "")
+                }
+                ["-N" | "-I", ..] => self.change(command),
+                _ => panic!("kube-proxy does not run {typed:?}"),
+            },
             _ => panic!("kube-proxy does not run {typed:?}"),
         }
     }

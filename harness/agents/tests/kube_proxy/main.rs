@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod conntrack;
+mod convergence;
 mod desk;
 mod endpoints;
 mod failures;
