@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// One thing that happens.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Step {
     Service {
         name: usize,
