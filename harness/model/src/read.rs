@@ -24,7 +24,7 @@ use crate::{
     scenario::{Run, Scenario},
     yaml::{self, Node, Value},
 };
-use fields::{Fields, entries, items, note, number, text, texts};
+use fields::{Fields, entries, items, names, note, number, text, texts};
 
 /// The fields of each mapping of the language, for the reader and for the schema.
 pub(crate) mod words {
@@ -126,7 +126,7 @@ pub fn read(
 
 /// The one document of a scenario file.
 fn document(source: &Arc<Source>, gathered: &Gathered) -> Option<Node> {
-    let mut documents = yaml::parse(source, gathered);
+    let mut documents = yaml::parse(source, gathered).nodes;
     if let Some(second) = documents.get(1) {
         note(
             gathered,
@@ -204,9 +204,8 @@ impl Reader<'_> {
             traffic::read(gathered, node, &world)
         });
         let timeline = fields.need("timeline", |node| timeline::read(gathered, node, &world));
-        let promises = fields.need("promises", |node| {
-            promises::read(gathered, node, traffic.as_ref())
-        });
+        let known = names(fields.get("traffic"));
+        let promises = fields.need("promises", |node| promises::read(gathered, node, &known));
         Some(Run {
             cluster: cluster?,
             manifests: manifests.into_objects(),

@@ -61,7 +61,7 @@ fn at(ms: u64, what: What) -> Event {
 }
 
 fn answered() -> Outcome {
-    let local = "10.0.0.1:1".parse().unwrap();
+    let local = ([10, 0, 0, 1], 1).into();
     Outcome::Answered {
         backend: "web".to_owned(),
         seen_as: None,

@@ -1,24 +1,20 @@
 //! `manifests:`: ordinary Kubernetes YAML, in files beside the scenario or written into it.
 
+mod kinds;
+
 use std::{collections::BTreeSet, path::Path};
 
-use k8s_openapi::api::{
-    apps::v1::{DaemonSet, Deployment},
-    core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount},
-    discovery::v1::EndpointSlice,
-};
-use serde::Deserialize;
-
 use super::{
-    Reader, cluster,
+    Reader,
     fields::{entries, items, note, text},
-    is_name, strict,
+    is_name,
 };
 use crate::{
     complaint::Gathered,
     nearest::suggest,
     yaml::{self, Node, Value},
 };
+use kinds::{KINDS, Kind, ports};
 
 /// The Kubernetes objects of a scenario.
 #[derive(Debug, Default)]
@@ -43,80 +39,6 @@ pub(super) struct ServicePorts {
     pub(super) ports: Vec<u16>,
     pub(super) has_node_ports: bool,
 }
-
-/// What an object of a kind is: its API versions, its scope and how it is read.
-struct Kind {
-    name: &'static str,
-    versions: &'static [&'static str],
-    namespaced: bool,
-    check: fn(&Gathered, &Node) -> Option<()>,
-}
-
-const CALICO: &[&str] = &["projectcalico.org/v3", "crd.projectcalico.org/v1"];
-
-/// The kinds that a cluster of ours can run.
-const KINDS: [Kind; 10] = [
-    Kind {
-        name: "Namespace",
-        versions: &["v1"],
-        namespaced: false,
-        check: typed::<Namespace>,
-    },
-    Kind {
-        name: "Pod",
-        versions: &["v1"],
-        namespaced: true,
-        check: pod,
-    },
-    Kind {
-        name: "Deployment",
-        versions: &["apps/v1"],
-        namespaced: true,
-        check: deployment,
-    },
-    Kind {
-        name: "DaemonSet",
-        versions: &["apps/v1"],
-        namespaced: true,
-        check: daemon_set,
-    },
-    Kind {
-        name: "Service",
-        versions: &["v1"],
-        namespaced: true,
-        check: service,
-    },
-    Kind {
-        name: "EndpointSlice",
-        versions: &["discovery.k8s.io/v1"],
-        namespaced: true,
-        check: typed::<EndpointSlice>,
-    },
-    Kind {
-        name: "ConfigMap",
-        versions: &["v1"],
-        namespaced: true,
-        check: typed::<ConfigMap>,
-    },
-    Kind {
-        name: "Secret",
-        versions: &["v1"],
-        namespaced: true,
-        check: typed::<Secret>,
-    },
-    Kind {
-        name: "ServiceAccount",
-        versions: &["v1"],
-        namespaced: true,
-        check: typed::<ServiceAccount>,
-    },
-    Kind {
-        name: "FelixConfiguration",
-        versions: CALICO,
-        namespaced: false,
-        check: felix,
-    },
-];
 
 impl Manifests {
     /// Whether everything could be read.
@@ -230,11 +152,13 @@ impl Reader<'_> {
             .ok()?;
         let source = yaml::decode(&path, &bytes, self.gathered)?;
         let documents = yaml::parse(&source, self.gathered);
+        manifests.incomplete |= !documents.complete;
         let objects: Vec<&Node> = documents
+            .nodes
             .iter()
             .filter(|document| !document.is_null())
             .collect();
-        if objects.is_empty() {
+        if objects.is_empty() && documents.complete {
             note(
                 self.gathered,
                 &node.place,
@@ -271,7 +195,8 @@ impl Reader<'_> {
     fn try_object(&self, node: &Node) -> Option<Object> {
         let gathered = self.gathered;
         let kind = kind(gathered, node)?;
-        let checked = (kind.check)(gathered, node);
+        // Whatever is wrong with it, its name can be referred to.
+        let _noted: Option<()> = (kind.check)(gathered, node);
         let metadata = node.get("metadata").unwrap_or(node);
         let Some(name) = metadata.get("name") else {
             note(
@@ -287,7 +212,6 @@ impl Reader<'_> {
             .get("namespace")
             .and_then(Node::text)
             .unwrap_or("default");
-        checked?;
         Some(Object {
             kind: kind.name,
             namespace: kind.namespaced.then(|| namespace.to_owned()),
@@ -340,105 +264,4 @@ fn dns_name<'a>(gathered: &Gathered, node: &'a Node) -> Option<&'a str> {
         Some(hint.into()),
     );
     None
-}
-
-/// Reads an object as its type.
-fn typed<T>(gathered: &Gathered, node: &Node) -> Option<()>
-where
-    T: for<'a> Deserialize<'a>,
-{
-    strict::read::<T>(gathered, node).map(drop)
-}
-
-fn pod(gathered: &Gathered, node: &Node) -> Option<()> {
-    typed::<Pod>(gathered, node)?;
-    has_containers(gathered, node, node)
-}
-
-fn deployment(gathered: &Gathered, node: &Node) -> Option<()> {
-    typed::<Deployment>(gathered, node)?;
-    has_template(gathered, node)
-}
-
-fn daemon_set(gathered: &Gathered, node: &Node) -> Option<()> {
-    typed::<DaemonSet>(gathered, node)?;
-    has_template(gathered, node)
-}
-
-fn has_containers(gathered: &Gathered, whole: &Node, pod: &Node) -> Option<()> {
-    let spec = pod.get("spec");
-    if spec
-        .and_then(|spec| spec.get("containers"))
-        .is_some_and(|list| list.len() > 0)
-    {
-        return Some(());
-    }
-    note(
-        gathered,
-        &spec.unwrap_or(whole).place,
-        "a pod needs a container",
-        None,
-    );
-    None
-}
-
-/// A controller finds its pods by labels: with others than the template gives it would make pods
-/// without end, and Kubernetes refuses it.
-fn has_template(gathered: &Gathered, node: &Node) -> Option<()> {
-    let path = |from: &'_ Node, keys: &[&str]| -> Option<serde_json::Value> {
-        let node = keys.iter().try_fold(from, |node, key| node.get(key))?;
-        Some(node.to_json())
-    };
-    let selector = path(node, &["spec", "selector", "matchLabels"]);
-    let labels = path(node, &["spec", "template", "metadata", "labels"]).unwrap_or_default();
-    let spec = node.get("spec").unwrap_or(node);
-    let selected = selector.as_ref().and_then(|selector| selector.as_object());
-    let Some(selected) = selected.filter(|labels| !labels.is_empty()) else {
-        note(
-            gathered,
-            &spec.place,
-            "spec.selector.matchLabels is missing",
-            None,
-        );
-        return None;
-    };
-    if let Some((label, _)) = selected
-        .iter()
-        .find(|(label, value)| labels.get(label) != Some(value))
-    {
-        let message = format!("the template's labels do not match the selector's {label:?}");
-        note(
-            gathered,
-            &spec.get("selector").unwrap_or(spec).place,
-            message,
-            None,
-        );
-        return None;
-    }
-    has_containers(gathered, node, spec.get("template")?)
-}
-
-fn service(gathered: &Gathered, node: &Node) -> Option<()> {
-    typed::<Service>(gathered, node)?;
-    let spec = node.get("spec").unwrap_or(node);
-    if !ports(node).ports.is_empty() {
-        return Some(());
-    }
-    note(gathered, &spec.place, "a service needs a port", None);
-    None
-}
-
-fn ports(node: &Node) -> ServicePorts {
-    let spec = node.get("spec").map(Node::to_json).unwrap_or_default();
-    let ports = spec["ports"].as_array().into_iter().flatten();
-    let ports = ports.filter_map(|port| u16::try_from(port["port"].as_u64()?).ok());
-    let kind = spec["type"].as_str().unwrap_or_default();
-    ServicePorts {
-        ports: ports.collect(),
-        has_node_ports: matches!(kind, "NodePort" | "LoadBalancer"),
-    }
-}
-
-fn felix(gathered: &Gathered, node: &Node) -> Option<()> {
-    cluster::felix_spec(gathered, node.get("spec")?).map(drop)
 }

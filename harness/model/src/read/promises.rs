@@ -11,7 +11,7 @@ use super::{
     words,
 };
 use crate::{
-    case::{Promise, RuleQuery, Traffic},
+    case::{Promise, RuleQuery},
     complaint::Gathered,
     names::{AgentName, PromiseName, TrafficName},
     nearest::suggest,
@@ -30,14 +30,11 @@ const TABLES: [(&str, &str); 4] = [
     ("raw", "raw"),
 ];
 
-/// Traffic as far as it could be read; `None` when some could not, and then no name is doubted.
-type Known<'a> = Option<&'a IndexMap<TrafficName, Traffic>>;
-
 /// Reads `promises:`; a promise that a variant sets to `none` is left out.
 pub(super) fn read(
     gathered: &Gathered,
     node: &Node,
-    traffic: Known<'_>,
+    traffic: &[&str],
 ) -> Option<IndexMap<PromiseName, Promise>> {
     let entries = entries(gathered, node, "promises")?;
     let mut promises = IndexMap::new();
@@ -71,7 +68,7 @@ pub(super) fn read(
     complete.then_some(promises)
 }
 
-fn promise(gathered: &Gathered, node: &Node, traffic: Known<'_>) -> Option<Promise> {
+fn promise(gathered: &Gathered, node: &Node, traffic: &[&str]) -> Option<Promise> {
     let (word, entry) = only_entry(gathered, node, "a promise", words::PROMISES)?;
     match word {
         "available" => available(gathered, &entry.node, traffic),
@@ -85,20 +82,18 @@ fn promise(gathered: &Gathered, node: &Node, traffic: Known<'_>) -> Option<Promi
     }
 }
 
-fn available(gathered: &Gathered, node: &Node, known: Known<'_>) -> Option<Promise> {
+fn available(gathered: &Gathered, node: &Node, known: &[&str]) -> Option<Promise> {
     let fields = Fields::of(gathered, node, "available", words::AVAILABLE)?;
     let traffic = fields.need("traffic", |node| {
         let name = text(gathered, node, "traffic")?;
-        let known = known.filter(|known| !known.contains_key(&TrafficName::from(name)));
-        if let Some(known) = known {
-            let hint = suggest(name, known.keys().map(TrafficName::as_str));
+        if !known.contains(&name) {
+            let hint = suggest(name, known.iter().copied());
             note(
                 gathered,
                 &node.place,
                 format!("unknown traffic {name:?}"),
                 hint,
             );
-            return None;
         }
         Some(TrafficName::from(name))
     });

@@ -241,7 +241,8 @@ fn has_port(gathered: &Gathered, at: &Node, to: &To, port: u16, world: &World<'_
     let Some(service) = world.manifests.service(namespace, name) else {
         return;
     };
-    if !service.ports.contains(&port) {
+    // Without any port it is the Service's mistake, and said there.
+    if !service.ports.is_empty() && !service.ports.contains(&port) {
         let ports: Vec<String> = service.ports.iter().map(ToString::to_string).collect();
         let message = format!("service {namespace}/{name} has no port {port}");
         note(

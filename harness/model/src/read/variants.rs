@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 
 use super::{
     Reader,
-    fields::{Fields, entries, items, note, text, texts},
+    fields::{Fields, entries, items, names, note, text, texts},
     is_name, words,
 };
 use crate::{
@@ -76,10 +76,8 @@ impl Reader<'_> {
         let own = fields.or("needs", Vec::new(), |node| texts(gathered, node, "needs"));
         let merged = merge(scenario, &fields);
         let run = self.run(&merged, base.map(|base| (scenario, base)));
-        let promises = run.as_ref().map(|run| &run.promises);
-        let expect = fields.need("expect", |node| {
-            expect(gathered, node, promises.map(|promises| promises.keys()))
-        });
+        let promises = names(merged.get("promises"));
+        let expect = fields.need("expect", |node| expect(gathered, node, &promises));
         let mut needs = needs.to_vec();
         needs.extend(own?);
         let overrides = OF_CLUSTER
@@ -97,20 +95,16 @@ impl Reader<'_> {
     }
 }
 
-fn expect<'a>(
-    gathered: &Gathered,
-    node: &Node,
-    promises: Option<impl Iterator<Item = &'a PromiseName>>,
-) -> Option<Expect> {
+fn expect(gathered: &Gathered, node: &Node, promises: &[&str]) -> Option<Expect> {
     if node.text() == Some("healthy") {
         return Some(Expect::Healthy);
     }
     let Some(broken) = node.get("broken").filter(|_| node.len() == 1) else {
-        let hint = "write `healthy`, or `{ broken: [promise, …] }`";
+        let hint = "write `healthy` or `{ broken: [promise, …] }`";
         note(
             gathered,
             &node.place,
-            "expect cannot be this",
+            "expect is healthy, or says what is broken",
             Some(hint.to_owned()),
         );
         return None;
@@ -126,13 +120,11 @@ fn expect<'a>(
         );
         return None;
     }
-    // Names are doubted only when all of the promises could be read.
-    let known: Option<Vec<&str>> = promises.map(|names| names.map(PromiseName::as_str).collect());
     let mut names = Vec::new();
     for item in items {
         let name = text(gathered, item, "a promise's name")?;
-        if let Some(known) = known.as_ref().filter(|known| !known.contains(&name)) {
-            let hint = suggest(name, known.iter().copied());
+        if !promises.contains(&name) {
+            let hint = suggest(name, promises.iter().copied());
             note(
                 gathered,
                 &item.place,

@@ -1,0 +1,374 @@
+//! Bad input: every mistake at once, each where it stands, and never a panic.
+
+use std::{
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use chainbreak_model::{Complaints, read, scenario::Scenario};
+use proptest::prelude::*;
+
+const GOOD: &str = "\
+name: good
+about: nothing is wrong here
+cluster:
+  nodes: 2
+  kube-proxy: { version: '1.32', sync-period: 5s }
+  calico: { version: v3.28.1 }
+  felix: { bpfEnabled: true }
+  hosts: [outside]
+manifests: [objects.yaml]
+traffic:
+  shop: { from: pod/client, to: service/test/web, port: 80, every: 5ms }
+timeline:
+  - settle: 1s
+  - churn: { deployment: test/web, replicas: [3, 2], every: 2s, for: 4s }
+promises:
+  answers: { available: { traffic: shop, at-least: 99.9%, longest-gap: 500ms } }
+  quiet: { no-log: { agent: kube-proxy, matches: 'Failed' } }
+variants:
+  incident: { expect: { broken: [answers] } }
+  fixed: { felix: { bpfEnabled: false }, expect: healthy }
+";
+
+const OBJECTS: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: { name: client }
+spec:
+  containers: [{ name: client, image: busybox }]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: { namespace: test, name: web }
+spec:
+  replicas: 2
+  selector: { matchLabels: { app: web } }
+  template:
+    metadata: { labels: { app: web } }
+    spec:
+      containers: [{ name: nginx, image: nginx }]
+---
+apiVersion: v1
+kind: Service
+metadata: { namespace: test, name: web }
+spec:
+  selector: { app: web }
+  ports: [{ name: http, port: 80 }]
+";
+
+fn reads(scenario: &[u8], objects: &str) -> Result<Scenario, Complaints> {
+    let open = |path: &Path| match path.to_str() {
+        Some("scenarios/objects.yaml") => Ok(objects.as_bytes().to_vec()),
+        _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+    };
+    read(Path::new("scenarios/bad.yaml"), scenario, &open)
+}
+
+/// What is said of a scenario.
+fn said(scenario: impl AsRef<[u8]>) -> String {
+    reads(scenario.as_ref(), OBJECTS)
+        .expect_err("it is bad")
+        .plain()
+}
+
+/// What is said of the good scenario with a text in it replaced.
+fn said_of(good: &str, bad: &str) -> String {
+    assert!(GOOD.contains(good), "{good}");
+    said(GOOD.replace(good, bad))
+}
+
+/// What is said of the good manifests with a text in them replaced.
+fn said_of_objects(good: &str, bad: &str) -> String {
+    assert!(OBJECTS.contains(good), "{good}");
+    reads(GOOD.as_bytes(), &OBJECTS.replace(good, bad))
+        .expect_err("it is bad")
+        .plain()
+}
+
+#[test]
+fn the_good_scenario_is_good() {
+    reads(GOOD.as_bytes(), OBJECTS).unwrap_or_else(|error| panic!("{}", error.plain()));
+}
+
+#[test]
+fn files_that_are_no_scenario() {
+    let mut invalid = GOOD.as_bytes().to_vec();
+    invalid[20] = 0xff;
+    insta::assert_snapshot!("empty", said(""));
+    insta::assert_snapshot!("only_a_comment", said("# nothing\n---\n"));
+    insta::assert_snapshot!("a_list", said("- a\n- b\n"));
+    insta::assert_snapshot!("prose", said("Dear reader: this is: not YAML\n"));
+    insta::assert_snapshot!("binary", said(b"\x7fELF\x01\x00\x00\x02"));
+    insta::assert_snapshot!("tab", said_of("  nodes: 2", "\tnodes: 2"));
+    insta::assert_snapshot!("unclosed", said_of("[objects.yaml]", "[objects.yaml"));
+    insta::assert_snapshot!("invalid_utf8", said(invalid));
+    insta::assert_snapshot!("two_documents", said(format!("{GOOD}---\nname: second\n")));
+    insta::assert_snapshot!("tag", said_of("name: good", "name: !!binary good"));
+    insta::assert_snapshot!(
+        "duplicate_key",
+        said_of("about: nothing", "name: again\nabout: nothing")
+    );
+}
+
+#[test]
+fn names_that_nothing_has() {
+    insta::assert_snapshot!("unknown_field", said_of("timeline:", "timelin:"));
+    insta::assert_snapshot!("unknown_pod", said_of("pod/client", "pod/clinet"));
+    insta::assert_snapshot!("pod_of_a_deployment", said_of("pod/client", "pod/test/web"));
+    insta::assert_snapshot!(
+        "unknown_service",
+        said_of("service/test/web", "service/web/test")
+    );
+    insta::assert_snapshot!("unknown_port", said_of("port: 80,", "port: 8080,"));
+    insta::assert_snapshot!(
+        "no_node_port",
+        said_of("service/test/web", "node-port/n1/test/web")
+    );
+    insta::assert_snapshot!("unknown_node", said_of("pod/client", "node/n3"));
+    insta::assert_snapshot!("unknown_host", said_of("pod/client", "host/outsid"));
+    insta::assert_snapshot!("unknown_traffic", said_of("traffic: shop", "traffic: shpo"));
+    insta::assert_snapshot!("unknown_promise", said_of("[answers]", "[answres]"));
+    insta::assert_snapshot!(
+        "unknown_deployment",
+        said_of("test/web, replicas", "test/wbe, replicas")
+    );
+    insta::assert_snapshot!(
+        "unknown_agent",
+        said_of("agent: kube-proxy", "agent: kubeproxy")
+    );
+    insta::assert_snapshot!(
+        "unknown_felix_field",
+        said_of("bpfEnabled: true", "bpfEnable: true")
+    );
+    insta::assert_snapshot!("missing_file", said_of("objects.yaml", "object.yaml"));
+}
+
+#[test]
+fn values_out_of_range() {
+    insta::assert_snapshot!("percentage", said_of("99.9%", "101%"));
+    insta::assert_snapshot!("no_percentage", said_of("99.9%", "0.999"));
+    insta::assert_snapshot!("zero_distance", said_of("every: 5ms", "every: 0ms"));
+    insta::assert_snapshot!("no_time", said_of("every: 5ms", "every: 5"));
+    insta::assert_snapshot!("too_long", said_of("settle: 1s", "settle: 100h"));
+    insta::assert_snapshot!("nodes", said_of("nodes: 2", "nodes: 0"));
+    insta::assert_snapshot!("regex", said_of("'Failed'", "'Failed ('"));
+    insta::assert_snapshot!("old_version", said_of("'1.32'", "'1.19'"));
+    insta::assert_snapshot!("port", said_of("port: 80,", "port: 80000,"));
+    insta::assert_snapshot!("periods", said_of("sync-period: 5s", "min-sync-period: 1m"));
+}
+
+#[test]
+fn variants_and_promises_that_say_nothing() {
+    let fixed = "{ felix: { bpfEnabled: false }, expect: healthy }";
+    insta::assert_snapshot!(
+        "overrides_nothing",
+        said_of(fixed, "{ felix: { bpfEnabled: true }, expect: healthy }")
+    );
+    insta::assert_snapshot!("same_as_another", said_of(fixed, "{ expect: healthy }"));
+    insta::assert_snapshot!("expects_nothing", said_of(fixed, "{ kube-proxy: none }"));
+    insta::assert_snapshot!("empty_broken", said_of("broken: [answers]", "broken: []"));
+    insta::assert_snapshot!("odd_expect", said_of("expect: healthy", "expect: fine"));
+    insta::assert_snapshot!("two_kinds", said_of("{ no-log:", "{ has-log: {}, no-log:"));
+    insta::assert_snapshot!(
+        "felix_without_calico",
+        said_of("  calico: { version: v3.28.1 }\n", "")
+    );
+    insta::assert_snapshot!(
+        "mistake_in_a_variant",
+        said_of(
+            fixed,
+            "{ traffic: { shop: { every: 5 } }, expect: healthy }"
+        )
+    );
+    insta::assert_snapshot!(
+        "matrix",
+        said_of(
+            "timeline:",
+            "matrix: { iptable: [nft], nodes: [1, 1, x], calico: [] }\ntimeline:"
+        )
+    );
+}
+
+#[test]
+fn manifests_that_kubernetes_would_refuse() {
+    insta::assert_snapshot!(
+        "kind",
+        said_of_objects("kind: Deployment", "kind: StatefulSet")
+    );
+    insta::assert_snapshot!("api_version", said_of_objects("apps/v1", "apps/v1beta1"));
+    insta::assert_snapshot!(
+        "manifest_field",
+        said_of_objects("replicas: 2", "replica: 2")
+    );
+    insta::assert_snapshot!(
+        "deep_field",
+        said_of_objects("image: nginx", "imgae: nginx")
+    );
+    insta::assert_snapshot!(
+        "wrong_types",
+        said_of_objects("replicas: 2", "replicas: two\n  paused: 3")
+    );
+    insta::assert_snapshot!(
+        "selector",
+        said_of_objects("labels: { app: web }", "labels: { app: wbe }")
+    );
+    insta::assert_snapshot!(
+        "no_name",
+        said_of_objects("metadata: { name: client }", "metadata: {}")
+    );
+    insta::assert_snapshot!(
+        "bad_name",
+        said_of_objects("name: client }\n", "name: Client_1 }\n")
+    );
+    insta::assert_snapshot!(
+        "twice",
+        said_of_objects(
+            "namespace: test, name: web }\nspec:\n  selector: { app: web }\n",
+            "namespace: test, name: web }\nspec:\n  ports: [{ port: 80 }]\n---\napiVersion: v1\nkind: Service\nmetadata: { namespace: test, name: web }\nspec:\n"
+        )
+    );
+    let pool =
+        "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: { name: p }\nspec: {}\n---\n";
+    let pool = reads(GOOD.as_bytes(), &format!("{pool}{OBJECTS}")).expect_err("it is bad");
+    insta::assert_snapshot!("no_cidr", pool.plain());
+    insta::assert_snapshot!(
+        "no_object",
+        reads(GOOD.as_bytes(), "").expect_err("it is bad").plain()
+    );
+}
+
+#[test]
+fn every_mistake_of_a_file_is_said_at_once() {
+    let bad = GOOD
+        .replace("about:", "abuot:")
+        .replace("pod/client", "pod/clinet")
+        .replace("99.9%", "999%")
+        .replace("settle: 1s", "settle: never")
+        .replace("[answers]", "[answer]")
+        .replace("version: '1.32'", "version: latest");
+    let objects = OBJECTS
+        .replace("ports:", "port:")
+        .replace("image: busybox", "imag: busybox");
+    let complaints = reads(bad.as_bytes(), &objects).expect_err("it is bad");
+    insta::assert_snapshot!(complaints.plain());
+    let mut fancy = String::new();
+    miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor())
+        .with_width(100)
+        .render_report(&mut fancy, &complaints)
+        .unwrap();
+    insta::assert_snapshot!("for_terminals", fancy);
+}
+
+/// No file takes longer than this to refuse, on any machine we test on: each is read in time linear
+/// in its bounded size.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[test]
+fn huge_deep_and_exploding_files_are_refused_in_bounded_time() {
+    let bomb: String = (0..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+        let next = i + 1;
+        text + &format!("a{next}: &a{next} [*a{i}, *a{i}, *a{i}]\n")
+    });
+    let keys = |count: usize| {
+        (0..count).fold(String::new(), |text, i| {
+            text + &format!(
+                "k{i}: 1
+"
+            )
+        })
+    };
+    let garbage: Vec<u8> = (0..10_000_000_u64)
+        .map(|i| i.wrapping_mul(0x9e37_79b9).to_be_bytes()[5])
+        .collect();
+    let files: Vec<Vec<u8>> = vec![
+        garbage.clone(),
+        garbage
+            .iter()
+            .take(2_000_000)
+            .map(|byte| byte % 94 + 32)
+            .collect(),
+        vec![b'a'; 10_000_000],
+        vec![b'a'; 2_000_000],
+        vec![b'['; 2_000_000],
+        b"- ".repeat(1_000_000),
+        b"a: {".repeat(500_000),
+        b"a:\n".repeat(600_000),
+        b"? ".repeat(1_000_000),
+        b"'".repeat(2_000_000),
+        b"\n".repeat(2_000_000),
+        b"# \n".repeat(600_000),
+        b"--- \n".repeat(400_000),
+        keys(150_000).into_bytes(),
+        format!("{GOOD}{}", keys(150_000)).into_bytes(),
+        bomb.into_bytes(),
+        b"a: &a [*a]\n".to_vec(),
+        b"*a\n".to_vec(),
+    ];
+    for file in files {
+        let start = Instant::now();
+        let said = said(&file);
+        let head = String::from_utf8_lossy(&file[..file.len().min(12)]).into_owned();
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{head:?} took {:?}",
+            start.elapsed()
+        );
+        assert!(said.len() < 50_000, "{head:?} says {} bytes", said.len());
+    }
+}
+
+/// A scenario with some of its bytes, lines or words changed.
+fn mutated() -> impl Strategy<Value = String> {
+    let words = prop_oneof![
+        Just(String::new()),
+        Just("&a *a".to_owned()),
+        Just("none".to_owned()),
+        Just("null".to_owned()),
+        Just("[]".to_owned()),
+        Just("{}".to_owned()),
+        Just("{ broken: [x] }".to_owned()),
+        Just("<<: *a".to_owned()),
+        Just("é\u{feff}🦀\u{85}".to_owned()),
+        "[ -~\t\n]{0,8}",
+    ];
+    proptest::collection::vec((any::<prop::sample::Index>(), 0..24_usize, words), 1..4).prop_map(
+        |edits| {
+            let mut text: Vec<char> = GOOD.chars().collect();
+            for (at, length, word) in edits {
+                let at = at.index(text.len());
+                let end = (at + length).min(text.len());
+                text.splice(at..end, word.chars());
+            }
+            text.into_iter().collect()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Rendering is exercised as well: spans must lie within their files.
+    #[test]
+    fn mutated_scenarios_never_panic(scenario in mutated(), objects in mutated()) {
+        for (scenario, objects) in [(scenario.as_str(), OBJECTS), (GOOD, objects.as_str())] {
+            if let Err(complaints) = reads(scenario.as_bytes(), objects) {
+                let fancy = format!("{:?}", miette::Report::new(complaints.clone()));
+                prop_assert!(complaints.iter().count() > 0);
+                prop_assert!(!complaints.plain().is_empty() && !fancy.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        if let Err(complaints) = reads(&bytes, OBJECTS) {
+            prop_assert!(!complaints.plain().is_empty());
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Err(complaints) = reads(GOOD.as_bytes(), &text) {
+            prop_assert!(!complaints.plain().is_empty());
+        }
+    }
+}
