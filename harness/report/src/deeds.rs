@@ -160,10 +160,12 @@ impl<'a> Deed<'a> {
         Outcome::of(&self.changes)
     }
 
-    /// Whether kube-proxy made sure of a chain or a jump: it does so call by call, in full syncs only
-    /// (kube-proxy 1.27 and later; before, every sync is full).
+    /// Whether kube-proxy made sure of a jump: it does so call by call, in full syncs only (kube-proxy 1.27
+    /// and later; before, every sync is full). Its monitor calls `iptables` too, but names no target.
     pub fn ensures(&self) -> bool {
-        self.command.who == "kube-proxy" && matches!(self.program(), "iptables" | "ip6tables")
+        self.command.who == "kube-proxy"
+            && matches!(self.program(), "iptables" | "ip6tables")
+            && self.command.argv.iter().any(|word| word == "-j")
     }
 }
 

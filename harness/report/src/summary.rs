@@ -2,8 +2,9 @@
 //! only lay this out.
 
 use chainbreak_model::{
-    case::{Case, Expect},
+    case::Expect,
     event::{Event, Phase, What},
+    judge,
     verdict::{CaseVerdict, Evidence, Expected, PromiseVerdict, Requests, Verdict},
 };
 
@@ -96,13 +97,13 @@ pub enum State {
     Unknown,
 }
 
-/// The summaries of a run, in the order of its plan, skipped cases last. `judge` gives the verdict of a
-/// case from plan and history.
-pub fn summaries(run: &Run, judge: impl Fn(&Case, &[Event]) -> Verdict) -> Vec<Summary> {
-    let ran = run.cases.iter().map(|(id, recorded)| {
-        let verdict = judge(&recorded.case, &recorded.events);
-        of_case(id, recorded, &verdict)
-    });
+/// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged anew from
+/// plan and history.
+pub fn summaries(run: &Run) -> Vec<Summary> {
+    let ran = run
+        .cases
+        .iter()
+        .map(|(id, recorded)| of_case(id, recorded, &judge(&recorded.case, &recorded.events)));
     let skipped = run
         .skipped
         .iter()
@@ -144,7 +145,8 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
         .collect();
     let stopped = stopped(events);
     let outcome = match verdict.case {
-        _ if stopped.is_some() => Outcome::Inconclusive,
+        // What was seen broken stays broken; but half a case is never a success.
+        CaseVerdict::AsExpected if stopped.is_some() => Outcome::Inconclusive,
         CaseVerdict::AsExpected => Outcome::AsExpected,
         CaseVerdict::NotAsExpected => Outcome::NotAsExpected,
         CaseVerdict::Inconclusive => Outcome::Inconclusive,
@@ -169,7 +171,7 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
         judged_us: verdict.window.map(chainbreak_model::verdict::Span::len_us),
         took_us: events.iter().map(|event| event.at_us).max().unwrap_or(0),
         facts: facts(events),
-        story: timeline::story(case, events, verdict.window),
+        story: timeline::story(case, events, &ledger, verdict.window),
         artifacts: artifacts.clone(),
     }
 }

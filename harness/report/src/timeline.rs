@@ -13,7 +13,7 @@ use chainbreak_model::{
 
 use crate::{
     attribution,
-    deeds::Deed,
+    deeds::{Deed, Ledger},
     gaps::gaps,
     outcome::Outcome,
     rounds,
@@ -63,8 +63,13 @@ pub struct Moment {
 }
 
 /// The story of a case in lines: time, node, who, what.
-pub fn story(case: &Case, events: &[Event], judged: Option<Span>) -> Vec<String> {
-    let moments = moments(events, judged);
+pub fn story(
+    case: &Case,
+    events: &[Event],
+    ledger: &Ledger<'_>,
+    judged: Option<Span>,
+) -> Vec<String> {
+    let moments = moments(events, ledger, judged);
     let nodes: BTreeSet<&NodeName> = moments.iter().filter_map(|m| m.node.as_ref()).collect();
     let pinned = case
         .traffic
@@ -83,8 +88,8 @@ pub fn story(case: &Case, events: &[Event], judged: Option<Span>) -> Vec<String>
 
 /// Everything worth telling, in order of time, with what belongs together in one moment. What agents do
 /// before the judged time is left out unless it cut something: it is the raising of the cluster.
-pub fn moments(events: &[Event], judged: Option<Span>) -> Vec<Moment> {
-    let mut moments = deeds(events);
+pub fn moments(events: &[Event], ledger: &Ledger<'_>, judged: Option<Span>) -> Vec<Moment> {
+    let mut moments = deeds(ledger);
     moments.extend(logs(events));
     let inside = |moment: &Moment| match judged {
         Some(span) => {
@@ -201,10 +206,8 @@ fn grouped<'a, T>(
     groups
 }
 
-fn deeds(events: &[Event]) -> Vec<Moment> {
-    let mut deeds: Vec<Deed<'_>> = events.iter().filter_map(Deed::of).collect();
-    deeds.sort_by_key(|deed| deed.at_us);
-    let things = deeds.iter().filter_map(|deed| {
+fn deeds(ledger: &Ledger<'_>) -> Vec<Moment> {
+    let things = ledger.deeds().iter().filter_map(|deed| {
         let kind = kind(deed)?;
         Some((
             (&deed.command.node, deed.command.who.as_str()),

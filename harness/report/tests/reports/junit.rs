@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::history::{ROUNDS, all_broken, case, judge, run};
+use crate::history::{ROUNDS, all_broken, case, run};
 use chainbreak_model::{
     case::Expect,
     event::{Event, What},
@@ -14,7 +14,7 @@ use chainbreak_model::{
 use chainbreak_report::{Ended, Line, Run, Skipped, junit, summary::summaries};
 
 fn rendered(run: &Run) -> String {
-    junit::render(run, &summaries(run, judge)).unwrap()
+    junit::render(run, &summaries(run)).unwrap()
 }
 
 fn ended(mut run: Run) -> Run {

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
 
+mod culprits;
 mod history;
 mod junit;
+mod progress;
 mod recording;
 mod terminal;

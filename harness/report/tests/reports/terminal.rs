@@ -1,6 +1,6 @@
 //! What a person reads at the end of a run.
 
-use crate::history::{ROUNDS, all_broken, case, judge, run};
+use crate::history::{ROUNDS, all_broken, case, run};
 use chainbreak_model::case::Expect;
 use chainbreak_report::{
     Ended, Line, Skipped,
@@ -31,7 +31,7 @@ fn shown() -> Vec<Summary> {
     let id = "calico-bpf-cleanup-fights-kube-proxy/kube-proxy-removed".to_owned();
     run.add(Line::Skipped(Skipped { id, reason })).unwrap();
     run.add(Line::Ended(Ended::Complete)).unwrap();
-    summaries(&run, judge)
+    summaries(&run)
 }
 
 const PLAIN: Look = Look {

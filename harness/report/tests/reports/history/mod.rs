@@ -1,8 +1,6 @@
 //! A history of the incident as two nodes write it, made of what the agents really send: Felix's cleanup of
 //! kube-proxy's chains, kube-proxy's partial sync that fails on it, its full sync that heals.
 
-mod judged;
-
 use std::time::Duration;
 
 use chainbreak_model::{
@@ -16,8 +14,6 @@ use chainbreak_model::{
 use chainbreak_probe::wire::{Connections, Outcome, Sample};
 use chainbreak_report::{Header, Line, Run};
 use indexmap::IndexMap;
-
-pub(crate) use judged::judge;
 
 pub(crate) const SVC: &str = "KUBE-SVC-IU46S4VZFN77LK6S";
 pub(crate) const SEP: &str = "KUBE-SEP-XAAQ4E3V5J6GEKUJ";

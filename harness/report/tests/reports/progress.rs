@@ -1,0 +1,33 @@
+//! The live view.
+
+use chainbreak_report::Progress;
+
+use crate::history::{ROUNDS, history};
+
+#[test]
+fn those_without_a_live_view_read_every_turn_and_nothing_else() {
+    let mut events = history(&ROUNDS[..1]);
+    events.sort_by_key(|event| event.at_us);
+    let mut progress = Progress::default();
+    let lines: Vec<String> = events
+        .iter()
+        .filter_map(|event| progress.observe(event))
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn the_live_line_says_phase_time_share_and_the_latest_turn() {
+    let mut progress = Progress::default();
+    assert_eq!(progress.line(), "waiting 0.0 s");
+    let mut events = history(&ROUNDS[..1]);
+    events.sort_by_key(|event| event.at_us);
+    for event in events.iter().filter(|event| event.at_us < 3_000_000) {
+        progress.observe(event);
+    }
+    let line = progress.line();
+    assert!(
+        line.starts_with("judging 3.0 s · 76 % answered · kube-proxy on n1 logs: "),
+        "{line}"
+    );
+}
