@@ -203,6 +203,23 @@ pub fn story(summary: &Summary) -> Vec<String> {
     std::iter::once(head).chain(lines).collect()
 }
 
+/// The table and the story of every case, also of those that went as expected: for a file.
+pub fn stories(summaries: &[Summary], look: Look) -> String {
+    let mut out = table(summaries, look);
+    for summary in summaries.iter().filter(|summary| !summary.story.is_empty()) {
+        let headline = summary
+            .headline
+            .iter()
+            .map(|headline| format!("  {headline}"));
+        let lines = std::iter::once(summary.id.clone())
+            .chain(headline)
+            .chain(story(summary));
+        out.push('\n');
+        out.extend(lines.map(|line| wrap(&line, look.width) + "\n"));
+    }
+    out
+}
+
 fn closing(summaries: &[Summary], reports: &[String]) -> String {
     let all = [
         Outcome::AsExpected,

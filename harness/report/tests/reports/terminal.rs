@@ -61,6 +61,20 @@ fn the_first_line_of_a_case_not_as_expected_names_the_culprit() {
 }
 
 #[test]
+fn the_stories_tell_cases_that_went_as_expected_too() {
+    let text = term::stories(&shown(), PLAIN);
+    let (_, story) = text
+        .split_once("\ncalico-bpf-cleanup-fights-kube-proxy/default-cleanup")
+        .unwrap();
+    let (story, _) = story.split_once("\ncalico-bpf-").unwrap();
+    assert!(
+        story.contains("2.510  n2  felix       deleted 5 chains and 2 jumps in nat"),
+        "{story}"
+    );
+    assert!(story.contains("… 3 more rounds like this"), "{story}");
+}
+
+#[test]
 fn no_escape_goes_where_colour_was_not_asked_for_and_no_line_is_wider_than_told() {
     let narrow = Look {
         width: 60,
