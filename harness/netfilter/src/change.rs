@@ -50,14 +50,14 @@ pub enum ChangeKind {
     },
     /// `-A`, `-I`: a rule comes.
     RuleAdded {
-        /// The rule as written.
+        /// The rule, quoted as iptables-save quotes.
         text: String,
         /// Where it jumps.
         target: Option<String>,
     },
     /// `-D` by value: a rule goes.
     RuleDeleted {
-        /// The rule as written.
+        /// The rule, quoted as iptables-save quotes.
         text: String,
         /// Where it jumps.
         target: Option<String>,
@@ -71,7 +71,7 @@ pub enum ChangeKind {
     RuleReplaced {
         /// Which, from 1.
         number: usize,
-        /// The new rule as written.
+        /// The new rule, quoted as iptables-save quotes.
         text: String,
         /// Where it jumps.
         target: Option<String>,

@@ -121,3 +121,13 @@ fn differences_are_named_and_order_matters_only_when_told() {
         [("X".to_owned(), ChangeKind::RulesReordered), deleted]
     );
 }
+
+#[test]
+fn a_save_that_is_restored_is_what_it_was() {
+    let save = include_str!("data/kube-proxy.save");
+    let mut ruleset = Ruleset::default();
+    apply(&mut ruleset, &["iptables-restore"], save).unwrap();
+    let saved = Ruleset::parse(save).unwrap();
+    assert_eq!(diff(Family::V4, &saved, &ruleset, Order::Kept), []);
+    assert_eq!(ruleset.rules(), saved.rules());
+}

@@ -1,6 +1,7 @@
 //! Who changed what, told from commands.
 
 use chainbreak_netfilter::{Change, ChangeKind, Family, changes, committed};
+use proptest::prelude::*;
 
 const NOFLUSH: [&str; 2] = ["iptables-restore", "--noflush"];
 /// What Felix on the nft front end writes to remove kube-proxy's service chain (Calico v3.28.1,
@@ -150,4 +151,18 @@ fn a_restore_without_noflush_replaces_its_tables() {
 #[test]
 fn a_section_without_commit_changes_nothing() {
     assert_eq!(changes(&NOFLUSH, "*nat\n:X - -\n"), Ok(Vec::new()));
+}
+
+proptest! {
+    #[test]
+    fn no_input_makes_the_reader_panic(
+        lines in proptest::collection::vec("[*:#\\[-]?(A|-?-[A-Z]|COMMIT|nat)?[ -~]{0,20}", 0..8),
+        argv in proptest::collection::vec("-{0,2}[a-zA-Z0-9=]{0,6}|[ -~é]{0,4}", 0..6),
+    ) {
+        let input = format!("*nat\n{}\nCOMMIT\n", lines.join("\n"));
+        drop(changes(&NOFLUSH, &input));
+        let argv: Vec<String> = std::iter::once("iptables".to_owned()).chain(argv).collect();
+        drop(changes(&argv, ""));
+        drop(committed(&NOFLUSH, &input, 1, &argv.join("line ")));
+    }
 }
