@@ -78,7 +78,7 @@ impl Synced {
             );
         }
         let took = io.now().saturating_sub(began);
-        if took > Duration::from_secs(1) {
+        if self.timers.measures && took > Duration::from_secs(1) {
             let line = Line::info("felix/table.go 1011", "Updating iptables took >1s")
                 .with("applyTime", go_duration(took))
                 .text("reasonForApply", self.table.reason);

@@ -360,14 +360,14 @@ fn synced(
     };
     let refresh = params.time("IptablesRefreshInterval");
     let post_write = params.time("IptablesPostWriteCheckIntervalSecs");
-    let stretches = config.version.stretches_post_write();
+    let measures = config.version.measures_commands();
     let mut order = ChaCha8Rng::seed_from_u64(config.seed);
     order.set_stream(name.bytes().fold(u64::from(family.number()), |sum, byte| {
         sum * 31 + u64::from(byte)
     }));
     let mut synced = Synced {
         table: Table::new(name, family, iptables.backend, insert_mode, cleanup),
-        timers: Timers::new(io.now(), refresh, post_write, stretches),
+        timers: Timers::new(io.now(), refresh, post_write, measures),
         tools: iptables.tools(family, params),
         order,
     };

@@ -19,8 +19,8 @@ pub(super) struct Timers {
     last_write: Duration,
     peak_save: Duration,
     peak_restore: Duration,
-    /// Whether slow saves and restores stretch the checks.
-    stretches: bool,
+    /// Whether slow saves and restores stretch the checks, and are worth a line in the log.
+    pub(super) measures: bool,
 }
 
 impl Timers {
@@ -29,7 +29,7 @@ impl Timers {
         now: Duration,
         refresh: Duration,
         post_write: Duration,
-        stretches: bool,
+        measures: bool,
     ) -> Self {
         let post_write = post_write.max(SHORTEST_POST_WRITE);
         Self {
@@ -41,7 +41,7 @@ impl Timers {
             last_write: now,
             peak_save: Duration::ZERO,
             peak_restore: Duration::ZERO,
-            stretches,
+            measures,
         }
     }
 
@@ -85,7 +85,7 @@ impl Timers {
 
     /// An apply is over. A table that takes long to read and write is not checked all the time.
     pub(super) fn settle(&mut self) {
-        if self.stretches {
+        if self.measures {
             self.post_write = self
                 .post_write
                 .max((self.peak_save + self.peak_restore) * 2);

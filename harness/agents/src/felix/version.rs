@@ -60,8 +60,9 @@ impl Version {
         Duration::from_secs(if self.since(27) { 5 } else { 1 })
     }
 
-    /// Slow saves and restores stretch the post-write check (table.go).
-    pub(super) fn stretches_post_write(self) -> bool {
+    /// Felix measures its commands: slow ones stretch the post-write check, and are said in the log
+    /// (table.go).
+    pub(super) fn measures_commands(self) -> bool {
         self.since(27)
     }
 

@@ -4,6 +4,7 @@
 
 mod cleanup;
 mod converges;
+mod fight;
 mod kube_proxy;
 mod life;
 mod netns;

@@ -121,6 +121,18 @@ impl Netns {
             .collect()
     }
 
+    /// Where the commands of a core run that does not name its backend, as on a node that has one.
+    pub(crate) fn exec_on(self: &Rc<Self>, backend: Backend) -> Exec {
+        let exec = self.exec();
+        Rc::new(RefCell::new(move |command: &step::Command| {
+            let mut command = command.clone();
+            if let Some(verb) = command.argv[0].strip_prefix("iptables") {
+                command.argv[0] = format!("iptables-{}{verb}", backend.word());
+            }
+            (exec.borrow_mut())(&command)
+        }))
+    }
+
     /// Where a core's commands run.
     pub(crate) fn exec(self: &Rc<Self>) -> Exec {
         let netns = Rc::clone(self);

@@ -1,4 +1,4 @@
-//! A Felix under a stepped clock, and where its commands go.
+//! A core under a stepped clock, and where its commands go.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 /// Runs a command.
 pub(crate) type Exec = Rc<RefCell<dyn FnMut(&Command) -> Output>>;
 
-/// A Felix whose clock moves only when told. Commands take no time on it.
-pub(crate) struct Node {
-    stepper: Stepper<Event>,
+/// A core, Felix unless said otherwise, whose clock moves only when told. Commands take no time on it.
+pub(crate) struct Node<E = Event> {
+    stepper: Stepper<E>,
     exec: Exec,
     now: Duration,
     wake_at: Option<Duration>,
@@ -57,17 +57,7 @@ pub(crate) fn pool() -> Pool {
 impl Node {
     /// A Felix that was told nothing yet.
     pub(crate) fn new(config: Config, exec: Exec) -> Self {
-        let mut node = Self {
-            stepper: Stepper::new(move |io| felix::run(io, config)),
-            exec,
-            now: Duration::ZERO,
-            wake_at: None,
-            logs: Vec::new(),
-            commands: Vec::new(),
-            exited: None,
-        };
-        node.step(Reply::Tick);
-        node
+        Self::of(Stepper::new(move |io| felix::run(io, config)), exec)
     }
 
     /// A Felix of v3.28.1 that has read its configuration and is in sync.
@@ -88,9 +78,31 @@ impl Node {
         };
         self.tell(Event::Config(spec));
     }
+}
+
+impl<E> Node<E> {
+    /// A core that was told nothing yet.
+    pub(crate) fn of(stepper: Stepper<E>, exec: Exec) -> Self {
+        let mut node = Self {
+            stepper,
+            exec,
+            now: Duration::ZERO,
+            wake_at: None,
+            logs: Vec::new(),
+            commands: Vec::new(),
+            exited: None,
+        };
+        node.step(Reply::Tick);
+        node
+    }
+
+    /// When it wants to be woken, counted from now.
+    pub(crate) fn wakes_in(&self) -> Option<Duration> {
+        self.wake_at.map(|at| at.saturating_sub(self.now))
+    }
 
     /// Tells it something and lets it do what it does at once, with the pauses of its throttle.
-    pub(crate) fn tell(&mut self, event: Event) {
+    pub(crate) fn tell(&mut self, event: E) {
         self.step(Reply::Event(event));
     }
 
@@ -107,7 +119,7 @@ impl Node {
         self.now = end;
     }
 
-    fn step(&mut self, reply: Reply<Event>) {
+    fn step(&mut self, reply: Reply<E>) {
         let mut replies = vec![reply];
         while let Some(reply) = replies.pop() {
             let Wanted {
