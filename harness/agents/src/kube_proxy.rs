@@ -2,13 +2,14 @@
 //!
 //! It follows the sources of `pkg/proxy` and `pkg/proxy/iptables` of the modelled release (see
 //! [`Version`]): what is written, in which order, when, and what is said about it. Three parts run:
-//! the sync loop ([`sync`]) paced by the bounded frequency runner ([`runner`]), and the monitor that
-//! watches the canary chain ([`monitor`]). Both reach netfilter only through [`iptables`].
+//! the sync loop (`sync`) paced by the bounded frequency runner (`runner`), and the monitor that
+//! watches the canary chain (`monitor`). Both reach netfilter only through `iptables`.
 //!
 //! Left out, and to be remembered when a model stands in for the real thing: nfacct counters (the
 //! rules are those of a kube-proxy whose kernel has none), `--nodeport-addresses`, the listening
 //! sockets that 1.20 opens for node ports, the lock file that kube-proxy itself takes for iptables
-//! older than 1.6.2, and the servers for health checks and metrics.
+//! older than 1.6.2, the sysctls written at the start (`route_localnet` among them), the end of the
+//! process when a node's addresses change (1.34), and the servers for health checks and metrics.
 
 mod config;
 mod conntrack;

@@ -57,6 +57,11 @@ impl Config {
             family: Family::Ipv4,
         }
     }
+
+    /// Whether the rule that drops INVALID packets is left out.
+    pub(crate) fn accepts_invalid(&self) -> bool {
+        self.tcp_be_liberal && self.version.heeds_tcp_be_liberal()
+    }
 }
 
 /// An IP family.

@@ -32,6 +32,7 @@ pub(crate) struct Logs {
 /// Where each line is written from.
 #[derive(Debug)]
 struct Sites {
+    liberal: &'static str,
     not_ready: &'static str,
     complete: &'static str,
     syncing: &'static str,
@@ -46,9 +47,10 @@ struct Sites {
 }
 
 macro_rules! sites {
-    ($not_ready:literal $complete:literal $syncing:literal $failed:literal $chain:literal $jump:literal
+    ($liberal:literal $not_ready:literal $complete:literal $syncing:literal $failed:literal $chain:literal $jump:literal
      $save:literal $reloading:literal $restore:literal $conntrack:literal $canary:literal) => {
         Sites {
+            liberal: concat!("proxier.go:", $liberal),
             not_ready: concat!("proxier.go:", $not_ready),
             complete: concat!("proxier.go:", $complete),
             syncing: concat!("proxier.go:", $syncing),
@@ -64,11 +66,11 @@ macro_rules! sites {
     };
 }
 
-static V1_20: Sites = sites!(811 820 860 866 872 882 901 1590 1595 1630 587);
-static V1_26: Sites = sites!(809 820 853 858 866 874 897 1464 1481 1534 587);
-static V1_27: Sites = sites!(788 804 810 815 845 854 1440 1529 1546 1585 587);
-static V1_31: Sites = sites!(806 822 828 833 863 872 1458 1547 1564 1603 587);
-static V1_33: Sites = sites!(790 809 815 820 852 861 1447 1536 1553 1592 587);
+static V1_20: Sites = sites!(255 811 820 860 866 872 882 901 1590 1595 1630 587);
+static V1_26: Sites = sites!(255 809 820 853 858 866 874 897 1464 1481 1534 587);
+static V1_27: Sites = sites!(255 788 804 810 815 845 854 1440 1529 1546 1585 587);
+static V1_31: Sites = sites!(255 806 822 828 833 863 872 1458 1547 1564 1603 587);
+static V1_33: Sites = sites!(255 790 809 815 820 852 861 1447 1536 1553 1592 587);
 
 fn sites(version: &Version) -> &'static Sites {
     match (version.profile(), version.log_style()) {
@@ -91,6 +93,12 @@ impl Logs {
             full_sync: version.logs_full_sync(),
             sites: sites(version),
         }
+    }
+
+    /// At the start, when the INVALID rule is left out for good.
+    pub(crate) fn liberal(&self) {
+        let text = "nf_conntrack_tcp_be_liberal set, not installing DROP rules for INVALID packets";
+        self.info(0, self.sites.liberal, text, &[]);
     }
 
     /// A sync before the API was read.

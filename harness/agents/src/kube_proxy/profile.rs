@@ -143,7 +143,7 @@ impl Version {
         self.profile() >= Profile::V1_27
     }
 
-    /// Whether the INVALID rule is left out when conntrack is liberal (from 1.29).
+    /// Whether a liberal conntrack keeps the INVALID rule away (from 1.29).
     pub(crate) fn heeds_tcp_be_liberal(&self) -> bool {
         self.minor >= 29
     }

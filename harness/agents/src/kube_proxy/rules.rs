@@ -116,8 +116,7 @@ pub(crate) fn tail(scene: &Scene<'_>, nat: &mut Lines) {
 
 /// The drop of INVALID packets and the acceptance of marked ones.
 pub(crate) fn forward(scene: &Scene<'_>, filter: &mut Lines) {
-    let config = scene.config;
-    if !(config.tcp_be_liberal && config.version.heeds_tcp_be_liberal()) {
+    if !scene.config.accepts_invalid() {
         filter.add(format_args!(
             "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP"
         ));

@@ -108,6 +108,9 @@ impl Proxier {
 
     /// Runs for ever.
     pub(crate) async fn run(mut self) -> Infallible {
+        if self.config.accepts_invalid() {
+            self.logs.liberal();
+        }
         loop {
             match self.wake().await {
                 Woke::Event(event) => self.on_event(event).await,

@@ -178,6 +178,10 @@ fn the_invalid_rule_is_left_out_for_a_liberal_conntrack_from_1_29() {
             there,
             "{version} {liberal}"
         );
+        let said = desk
+            .said()
+            .contains("nf_conntrack_tcp_be_liberal set, not installing DROP rules");
+        assert_eq!(said, !there, "{version} {liberal}");
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use chainbreak_agents::kube_proxy::{Config, Event, Family};
 use serde_json::json;
 
 use crate::{
     desk::Desk,
     netns::{BACKENDS, Netns},
-    objects::{config, nginx, plain, service, service_with, slice},
+    objects::{config, nginx, plain, service, service_with, slice, slice_of},
 };
 
 /// The rules of a table, chain by chain.
@@ -246,4 +247,52 @@ fn n_endpoints_share_the_traffic_evenly() {
             "0.50000000000",
         ]
     );
+}
+
+/// The family is a parameter: its programs, loopback, lengths and brackets.
+#[test]
+fn an_ipv6_service_is_taken_by_ip6tables() {
+    for (version, backend) in [
+        ("1.20", BACKENDS[0]),
+        ("1.32", BACKENDS[0]),
+        ("1.32", BACKENDS[1]),
+    ] {
+        let config = Config {
+            family: Family::Ipv6,
+            cluster_cidr: Some("fd00:20::/32".parse().unwrap()),
+            ..config(version)
+        };
+        let port = json!({"name": "http", "port": 80});
+        let Event::Slice(mut endpoints) = slice_of(
+            "six",
+            port.clone(),
+            vec![json!({"addresses": ["fd00:20::1"]})],
+        ) else {
+            unreachable!()
+        };
+        endpoints.address_type = "IPv6".to_owned();
+        let spec = json!({"clusterIP": "fd00:96::10", "ports": [port]});
+        let events = [
+            service("six", spec),
+            Event::Slice(endpoints),
+            plain("four", "10.96.0.1"),
+        ];
+        let mut desk = Desk::synced(config, Netns::new(backend), events);
+        let nat = desk.kernel.sh("ip6tables-save -t nat");
+        assert!(
+            nat.contains("-j DNAT --to-destination [fd00:20::1]:80\n"),
+            "{version}: {nat}"
+        );
+        assert!(
+            nat.contains("-A KUBE-SERVICES -d fd00:96::10/128 -p tcp"),
+            "{nat}"
+        );
+        assert!(!nat.contains("test/four"), "{nat}");
+        let closed = nat.contains("KUBE-SERVICES ! -d ::1/128 ");
+        assert_eq!(
+            closed,
+            version == "1.32",
+            "node ports on ::1 never work: {nat}"
+        );
+    }
 }

@@ -102,13 +102,15 @@ impl Netns {
 
     fn program(&self, name: &str) -> String {
         let variant = match self.backend {
-            Backend::Legacy => "iptables-legacy",
-            Backend::Nft => "iptables-nft",
+            Backend::Legacy => "legacy",
+            Backend::Nft => "nft",
         };
-        match name.strip_prefix("iptables") {
-            Some(rest) => format!("{variant}{rest}"),
-            None => name.to_owned(),
+        for family in ["iptables", "ip6tables"] {
+            if let Some(rest) = name.strip_prefix(family) {
+                return format!("{family}-{variant}{rest}");
+            }
         }
+        name.to_owned()
     }
 }
 
