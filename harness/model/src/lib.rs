@@ -18,6 +18,7 @@ mod felix;
 mod judge;
 mod nearest;
 mod read;
+mod schema;
 mod version;
 mod yaml;
 
@@ -25,3 +26,4 @@ pub use complaint::{Complaint, Complaints};
 pub use judge::{Judge, judge};
 pub use plan::{list, plan};
 pub use read::{load, read};
+pub use schema::schema;

@@ -1,0 +1,341 @@
+//! The JSON Schema of scenario files, for editors: completion, descriptions, and most mistakes while
+//! one types. It is laxer than the reader, which also knows what names refer to.
+
+use serde_json::{Value, json};
+
+use crate::{
+    felix,
+    matrix::{MatrixKey, NODES},
+    read::words,
+};
+
+/// Whether a mapping stands alone or is laid over another one, as in a variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Override,
+}
+
+/// The schema, as committed in `scenarios/scenario.schema.json`.
+pub fn schema() -> Value {
+    let mut schema = object(
+        "A scenario: a cluster, what happens in it, what must hold, and the variants that show it.",
+        words::SCENARIO,
+        &[
+            "name", "about", "cluster", "timeline", "promises", "variants",
+        ],
+        |field| match field {
+            "name" => name("Names the scenario; as its file, after the symptom."),
+            "about" => text("What breaks, told to an operator."),
+            "incident" => list(&text(
+                "Where it was reported, as projectcalico/calico#10538.",
+            )),
+            "seed" => json!({
+                "description": "Seed of everything random.", "type": "integer", "minimum": 0
+            }),
+            "needs" => list(&text("A capability without which the scenario is skipped.")),
+            "matrix" => matrix(),
+            "variants" => named("What is overridden, and what is expected.", &variant()),
+            _ => shared(field, Part::Whole),
+        },
+    );
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    schema["title"] = "chainbreak scenario".into();
+    let felix = json!({ "type": "object", "propertyNames": { "enum": felix::FIELDS } });
+    schema["$defs"] = json!({ "felix": felix });
+    schema
+}
+
+fn variant() -> Value {
+    object(
+        "A variant of the scenario.",
+        words::VARIANT,
+        &["expect"],
+        |field| match field {
+            "expect" => json!({
+                "description": "healthy: every promise is kept; broken: exactly these are not.",
+                "anyOf": [
+                    { "const": "healthy" },
+                    {
+                        "type": "object",
+                        "properties": { "broken": list(&text("A promise.")) },
+                        "required": ["broken"],
+                        "additionalProperties": false
+                    }
+                ]
+            }),
+            "needs" => list(&text("A capability without which the variant is skipped.")),
+            "kube-proxy" | "calico" | "felix" => cluster_field(field, Part::Override),
+            _ => shared(field, Part::Override),
+        },
+    )
+}
+
+/// Fields of a scenario that a variant can override.
+fn shared(field: &str, part: Part) -> Value {
+    match field {
+        "cluster" => object("What is raised.", words::CLUSTER, &[], |f| {
+            cluster_field(f, part)
+        }),
+        "manifests" => json!({
+            "description": "Kubernetes objects: files beside the scenario, or objects written here.",
+            "type": "array",
+            "items": { "type": ["string", "object"] },
+            "examples": [["nginx.yaml"]]
+        }),
+        "traffic" => named(
+            "Requests sent during the run.",
+            &removable(traffic(part), part),
+        ),
+        "timeline" => json!({
+            "description": "What happens, one step after the other.",
+            "type": "array", "minItems": 1, "items": step()
+        }),
+        _ => named(
+            "What is judged while the timeline runs.",
+            &removable(promise(part), part),
+        ),
+    }
+}
+
+fn cluster_field(field: &str, part: Part) -> Value {
+    match field {
+        "nodes" => integer("How many nodes: n1, n2, ….", NODES),
+        "iptables" => words_of("Which iptables the nodes have.", &["legacy", "nft"]),
+        "kube-proxy" => or_none(&kube_proxy(part)),
+        "calico" => or_none(&calico(part)),
+        "felix" => felix_spec("The spec of FelixConfiguration default."),
+        _ => list(&name("A host outside the cluster, on the nodes' network.")),
+    }
+}
+
+fn kube_proxy(part: Part) -> Value {
+    let what = "kube-proxy's settings, or none.";
+    object(
+        what,
+        words::KUBE_PROXY,
+        needs(&["version"], part),
+        |field| match field {
+            "mode" => words_of("How it programs services.", &["iptables"]),
+            "iptables" => words_of("Which iptables the nodes have.", &["legacy", "nft"]),
+            "version" => version("kube-proxy's version.", "^1\\.[0-9]+(\\.[0-9]+)?$", "1.32"),
+            "min-sync-period" => time("--iptables-min-sync-period; 1s when not given."),
+            _ => time("--iptables-sync-period; 30s when not given."),
+        },
+    )
+}
+
+fn calico(part: Part) -> Value {
+    let what = "Calico's settings, or none.";
+    object(
+        what,
+        words::CALICO,
+        needs(&["version"], part),
+        |field| match field {
+            "version" => version("Calico's version.", "^v3\\.[0-9]+(\\.[0-9]+)?$", "v3.28.1"),
+            _ => words_of("Who owns the pods' interfaces.", &["calico", "third-party"]),
+        },
+    )
+}
+
+/// The fields of FelixConfiguration's spec, once for the three places that take them.
+fn felix_spec(what: &str) -> Value {
+    json!({ "description": what, "$ref": "#/$defs/felix" })
+}
+
+fn traffic(part: Part) -> Value {
+    let needs = needs(&["from", "to", "port", "every"], part);
+    object(
+        "Requests, sent at a fixed rate.",
+        words::TRAFFIC,
+        needs,
+        |field| match field {
+            "from" => pattern(
+                "Where requests start: pod/NAME, pod/NAMESPACE/NAME, node/n1 or host/NAME.",
+                "^(pod/[^/]+(/[^/]+)?|node/n[0-9]+|host/[^/]+)$",
+                "pod/client",
+            ),
+            "to" => pattern(
+                "Where they go: service/NAMESPACE/NAME, pod/NAMESPACE/NAME or \
+             node-port/n1/NAMESPACE/NAME.",
+                "^((service|pod)/[^/]+/[^/]+|node-port/n[0-9]+/[^/]+/[^/]+)$",
+                "service/test/web",
+            ),
+            "port" => integer("The Service's port, or the pod's.", (1, 65535)),
+            "every" => time("Distance of two requests."),
+            "connections" => words_of(
+                "A connection for each request, or one as long as it lives; new when not given.",
+                &["new", "kept"],
+            ),
+            _ => time("When a request counts as timed out; 1s when not given."),
+        },
+    )
+}
+
+fn step() -> Value {
+    one_of("A step.", words::STEPS, |word| match word {
+        "settle" => time("Let things be for a while."),
+        "churn" => object(
+            "Scale a Deployment through the replica counts, over and over.",
+            words::CHURN,
+            words::CHURN,
+            |field| match field {
+                "deployment" => pattern("NAMESPACE/NAME.", "^[^/]+/[^/]+$", "test/nginx"),
+                "replicas" => json!({
+                    "description": "Replica counts, taken in turn.",
+                    "type": "array", "minItems": 1,
+                    "items": { "type": "integer", "minimum": 0, "maximum": 1000 }
+                }),
+                "every" => time("Distance of two changes."),
+                _ => time("How long."),
+            },
+        ),
+        _ => felix_spec("Merge this into FelixConfiguration default's spec."),
+    })
+}
+
+fn promise(part: Part) -> Value {
+    one_of("A promise.", words::PROMISES, |word| match word {
+        "available" => {
+            let what = "Requests are answered.";
+            object(
+                what,
+                words::AVAILABLE,
+                needs(&["traffic"], part),
+                |field| match field {
+                    "traffic" => text("Which traffic."),
+                    "at-least" => pattern(
+                        "Least share of answered requests; 100% when not given.",
+                        "^[0-9]+(\\.[0-9]+)?\\s*%$",
+                        "99.9%",
+                    ),
+                    _ => time("Longest allowed time without an answer to any request."),
+                },
+            )
+        }
+        "no-log" => log("No entry of an agent's log matches.", part),
+        "has-log" => log("Some entry of an agent's log matches.", part),
+        _ => {
+            let what = "A rule is there, on every node.";
+            object(
+                what,
+                words::RULE,
+                needs(&["table", "chain"], part),
+                |field| match field {
+                    "table" => words_of("Which table.", &["nat", "filter", "mangle", "raw"]),
+                    "chain" => text("The chain that holds it."),
+                    "jump" => text("Its target; without it the chain itself is asked for."),
+                    _ => json!({
+                        "description": "At all times; else when the timeline is over.",
+                        "type": "boolean"
+                    }),
+                },
+            )
+        }
+    })
+}
+
+fn log(what: &str, part: Part) -> Value {
+    object(
+        what,
+        words::LOG,
+        needs(&["agent", "matches"], part),
+        |field| match field {
+            "agent" => words_of("Whose log.", &["kube-proxy", "felix"]),
+            _ => text("A regular expression (Rust's syntax)."),
+        },
+    )
+}
+
+fn matrix() -> Value {
+    let keys = MatrixKey::ALL.map(|(word, _)| word);
+    object(
+        "Every combination of these values is a case.",
+        &keys,
+        &[],
+        |_| json!({ "type": "array", "minItems": 1, "items": { "type": ["string", "integer", "number"] } }),
+    )
+}
+
+fn needs(fields: &'static [&'static str], part: Part) -> &'static [&'static str] {
+    match part {
+        Part::Whole => fields,
+        Part::Override => &[],
+    }
+}
+
+fn object(what: &str, fields: &[&str], required: &[&str], schema: impl Fn(&str) -> Value) -> Value {
+    let properties: serde_json::Map<String, Value> = fields
+        .iter()
+        .map(|field| ((*field).to_owned(), schema(field)))
+        .collect();
+    json!({
+        "description": what,
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false
+    })
+}
+
+/// A mapping with one entry, which says by its key what it is.
+fn one_of(what: &str, words: &[&str], schema: impl Fn(&str) -> Value) -> Value {
+    let mut object = object(what, words, &[], schema);
+    object["minProperties"] = 1.into();
+    object["maxProperties"] = 1.into();
+    object
+}
+
+/// A mapping whose keys the scenario makes up.
+fn named(what: &str, schema: &Value) -> Value {
+    json!({ "description": what, "type": "object", "additionalProperties": schema })
+}
+
+fn or_none(schema: &Value) -> Value {
+    let what = schema["description"].clone();
+    json!({ "description": what, "anyOf": [{ "const": "none" }, schema] })
+}
+
+fn removable(schema: Value, part: Part) -> Value {
+    match part {
+        Part::Whole => schema,
+        Part::Override => or_none(&schema),
+    }
+}
+
+fn list(item: &Value) -> Value {
+    json!({ "type": "array", "items": item })
+}
+
+fn text(what: &str) -> Value {
+    json!({ "description": what, "type": "string", "minLength": 1 })
+}
+
+fn name(what: &str) -> Value {
+    pattern(what, "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "a-name")
+}
+
+fn pattern(what: &str, pattern: &str, example: &str) -> Value {
+    json!({ "description": what, "type": "string", "pattern": pattern, "examples": [example] })
+}
+
+fn version(what: &str, pattern: &str, example: &str) -> Value {
+    // Without quotes YAML reads 1.32 as a number; the reader takes it as written.
+    json!({
+        "description": what,
+        "anyOf": [{ "type": "string", "pattern": pattern }, { "type": "number" }],
+        "examples": [example]
+    })
+}
+
+fn time(what: &str) -> Value {
+    pattern(what, "^([0-9]+(\\.[0-9]+)?(us|µs|ms|s|m|h))+$", "5ms")
+}
+
+fn integer(what: &str, (low, high): (u64, u64)) -> Value {
+    json!({ "description": what, "type": "integer", "minimum": low, "maximum": high })
+}
+
+fn words_of(what: &str, words: &[&str]) -> Value {
+    json!({ "description": what, "enum": words })
+}

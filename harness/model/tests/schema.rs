@@ -1,0 +1,179 @@
+//! The schema for editors: committed as it is made, and of one mind with the reader.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use chainbreak_model::schema;
+use regex::Regex;
+use serde_json::Value;
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+#[test]
+fn the_committed_schema_is_the_one_that_is_made() {
+    let committed =
+        fs::read_to_string(scenarios().join("scenario.schema.json")).unwrap_or_default();
+    let made = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+    assert!(
+        committed == made,
+        "the schema changed: run `chainbreak schema > scenarios/scenario.schema.json`"
+    );
+}
+
+const WELL_FORMED: &str = "the schema is well formed";
+
+/// What a value has against a schema. Knows the keywords that the schema uses, and only those.
+fn against(schema: &Value, value: &Value, at: &str) -> Vec<String> {
+    let keywords = schema.as_object().expect(WELL_FORMED).iter();
+    let said = keywords.flat_map(|(keyword, rule)| match keyword.as_str() {
+        "$ref" => {
+            let path = rule.as_str().and_then(|path| path.strip_prefix('#'));
+            let root = chainbreak_model::schema();
+            against(
+                path.and_then(|path| root.pointer(path)).expect(WELL_FORMED),
+                value,
+                at,
+            )
+        }
+        "items" => {
+            let items = value.as_array().into_iter().flatten();
+            items.flat_map(|item| against(rule, item, at)).collect()
+        }
+        "propertyNames" => {
+            let names = value
+                .as_object()
+                .into_iter()
+                .flat_map(|entries| entries.keys());
+            names
+                .flat_map(|name| against(rule, &name.clone().into(), name))
+                .collect()
+        }
+        "properties" | "additionalProperties" => entries_against(schema, keyword, value),
+        _ if allows(keyword, rule, value) => Vec::new(),
+        _ => vec![format!("{at}: {keyword} {rule} refuses {value}")],
+    });
+    said.collect()
+}
+
+fn allows(keyword: &str, rule: &Value, value: &Value) -> bool {
+    let list = || rule.as_array().expect(WELL_FORMED);
+    let bound = || rule.as_f64().expect(WELL_FORMED);
+    let word = || rule.as_str().expect(WELL_FORMED);
+    match keyword {
+        "$schema" | "$defs" | "title" | "description" | "examples" => true,
+        "type" => is_of_type(rule, value),
+        "const" => rule == value,
+        "enum" => list().contains(value),
+        "anyOf" => list()
+            .iter()
+            .any(|schema| against(schema, value, "").is_empty()),
+        "pattern" => {
+            let pattern = Regex::new(word()).expect(WELL_FORMED);
+            value.as_str().is_none_or(|text| pattern.is_match(text))
+        }
+        "minLength" => value.as_str().is_none_or(|text| !text.is_empty()),
+        "minimum" => value.as_f64().is_none_or(|number| number >= bound()),
+        "maximum" => value.as_f64().is_none_or(|number| number <= bound()),
+        "minItems" => value.as_array().is_none_or(|items| !items.is_empty()),
+        "minProperties" => value.as_object().is_none_or(|entries| !entries.is_empty()),
+        "maxProperties" => value.as_object().is_none_or(|entries| entries.len() <= 1),
+        "required" => value.as_object().is_none_or(|entries| {
+            list()
+                .iter()
+                .all(|name| entries.contains_key(name.as_str().expect(WELL_FORMED)))
+        }),
+        _ => panic!("the schema uses {keyword}, which this test does not know"),
+    }
+}
+
+fn entries_against(schema: &Value, keyword: &str, value: &Value) -> Vec<String> {
+    let entries = value.as_object().into_iter().flatten();
+    let known = |name: &str| schema["properties"].get(name);
+    let said = entries.flat_map(|(name, value)| match (keyword, known(name)) {
+        ("properties", Some(schema)) => against(schema, value, name),
+        ("additionalProperties", None) if schema[keyword].is_object() => {
+            against(&schema[keyword], value, name)
+        }
+        ("additionalProperties", None) => vec![format!("{name}: no such field")],
+        _ => Vec::new(),
+    });
+    said.collect()
+}
+
+fn is_of_type(rule: &Value, value: &Value) -> bool {
+    let is = |name: &Value| match name.as_str().expect(WELL_FORMED) {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        other => panic!("type {other}"),
+    };
+    rule.as_array()
+        .map_or_else(|| is(rule), |types| types.iter().any(is))
+}
+
+fn shipped() -> Vec<(PathBuf, String)> {
+    let folder = scenarios().join("kube-proxy");
+    let files = fs::read_dir(folder).expect("scenarios are there");
+    let files = files.map(|entry| entry.expect("a folder can be read").path());
+    let files = files.map(|path| {
+        let text = fs::read_to_string(&path).expect("a scenario can be read");
+        (path, text)
+    });
+    files
+        .filter(|(_, text)| text.contains("scenario.schema.json"))
+        .collect()
+}
+
+#[test]
+fn every_shipped_scenario_fits_the_schema() {
+    let shipped = shipped();
+    assert!(shipped.len() >= 2);
+    for (path, text) in shipped {
+        let value: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(
+            against(&schema(), &value, "scenario"),
+            [""; 0],
+            "{}",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn mistakes_that_the_reader_refuses_are_refused_by_the_schema() {
+    let (_, good) = shipped()
+        .into_iter()
+        .find(|(path, _)| path.ends_with("calico-bpf-cleanup-fights-kube-proxy.yaml"))
+        .unwrap();
+    let mistakes = [
+        ("timeline:", "timelin:"),
+        ("every: 5ms", "every: 5"),
+        ("99.9%", "lots"),
+        ("from: pod/client", "from: client"),
+        ("bpfEnabled: true", "bpfEnable: true"),
+        ("port: 80,", "port: 80000,"),
+        ("expect: healthy", "expect: fine"),
+        ("iptables: [legacy, nft]", "iptables: []"),
+        ("- settle: 1s", "- sleep: 1s"),
+        ("mode: iptables", "mode: nftables"),
+    ];
+    for (right, wrong) in mistakes {
+        let bad = good.replace(right, wrong);
+        assert_ne!(bad, good, "{right}");
+        let open = |path: &Path| fs::read(path);
+        let file = scenarios().join("kube-proxy/bad.yaml");
+        assert!(
+            chainbreak_model::read(&file, bad.as_bytes(), &open).is_err(),
+            "{wrong}"
+        );
+        let value: Value = serde_saphyr::from_str(&bad).unwrap();
+        assert_ne!(against(&schema(), &value, "scenario"), [""; 0], "{wrong}");
+    }
+}
