@@ -15,7 +15,8 @@ use std::{
     io::{BufRead, BufReader, Write},
     os::unix::fs::MetadataExt,
     process::{Child, ChildStdin, Command, Stdio},
-    thread::JoinHandle,
+    sync::mpsc,
+    time::Duration,
 };
 
 use chainbreak_probe::wire::{Connections, Order, Report, Sample};
@@ -117,7 +118,8 @@ impl World {
         let head = "add_header x-chainbreak-backend web-1; \
             add_header x-chainbreak-client $remote_addr:$remote_port;";
         let config = format!(
-            "daemon off; master_process off; worker_processes 1; pid {}/pid; error_log stderr crit;
+            // `user root`: the only user that is sure to exist in a user namespace.
+            "user root; daemon off; master_process off; worker_processes 1; pid {}/pid; error_log stderr crit;
              worker_rlimit_nofile 32768; events {{ worker_connections 16384; }}
              http {{ access_log off; {temp} keepalive_requests 1000000;
                server {{ listen 127.0.0.1:{ANSWERS} backlog=4096; {head} return 200 ok; }}
@@ -160,16 +162,21 @@ impl World {
         let out = BufReader::new(child.stdout.take().expect("piped"));
         let order = serde_json::to_string(order).expect("orders are plain JSON");
         writeln!(stdin, "{order}").expect("the probe reads its order");
-        let reader = std::thread::spawn(|| {
-            let lines = out.lines().map(|line| line.expect("text"));
-            lines
-                .map(|line| serde_json::from_str(&line).expect("a report"))
-                .collect()
+        let (sender, reports) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map(|line| line.expect("text")) {
+                let report = serde_json::from_str(&line).expect("a report");
+                // Whoever gave the probe up hears no more.
+                if sender.send(report).is_err() {
+                    return;
+                }
+            }
         });
         Probe {
             child: Running(child),
             stdin: Some(stdin),
-            reader,
+            reports,
+            heard: Vec::new(),
         }
     }
 }
@@ -178,7 +185,8 @@ impl World {
 pub struct Probe {
     child: Running,
     stdin: Option<ChildStdin>,
-    reader: JoinHandle<Vec<Report>>,
+    reports: mpsc::Receiver<Report>,
+    heard: Vec<Report>,
 }
 
 /// What a probe said.
@@ -189,6 +197,17 @@ pub struct Said {
 }
 
 impl Probe {
+    /// Waits until a request ends as told.
+    pub fn until(&mut self, word: &str) {
+        let is_it = |report: &Report| matches!(report, Report::Sample(sample) if sample.outcome.word() == word);
+        while !self.heard.last().is_some_and(is_it) {
+            // Reports come within 20 ms of a sample, and a sample within 300 ms of its request.
+            let report = self.reports.recv_timeout(Duration::from_secs(10));
+            self.heard
+                .push(report.unwrap_or_else(|_| panic!("no request was {word}")));
+        }
+    }
+
     /// Closes its standard input, and waits for its end.
     pub fn stop(mut self) -> Said {
         self.stdin = None;
@@ -197,7 +216,8 @@ impl Probe {
 
     /// Waits for its end.
     pub fn end(mut self) -> Said {
-        let mut reports = self.reader.join().expect("readable reports");
+        let mut reports = self.heard;
+        reports.extend(self.reports.iter());
         assert!(self.child.0.wait().expect("a child").success());
         let done = reports.pop().expect("reports");
         let mut reports = reports.into_iter();
