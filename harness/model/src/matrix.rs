@@ -16,21 +16,14 @@ pub enum MatrixKey {
     KubeProxy,
     /// Calico's version.
     Calico,
-    /// How many nodes.
-    Nodes,
 }
-
-/// Nodes that a cluster can have. A node is a handful of processes and namespaces: more than this
-/// asks for more than one machine.
-pub(crate) const NODES: (u64, u64) = (1, 200);
 
 impl MatrixKey {
     /// All of them, by the word that a scenario or `--matrix` uses.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 3] = [
         ("iptables", Self::Iptables),
         ("kube-proxy", Self::KubeProxy),
         ("calico", Self::Calico),
-        ("nodes", Self::Nodes),
     ];
 
     /// The key that a word means.
@@ -61,7 +54,6 @@ impl MatrixKey {
             Self::Iptables => iptables(value).map(|_| ()),
             Self::KubeProxy => version::kube_proxy(value),
             Self::Calico => version::calico(value),
-            Self::Nodes => nodes(value).map(|_| ()),
         }
     }
 
@@ -87,7 +79,6 @@ impl MatrixKey {
                     value.clone_into(&mut calico.version);
                 }
             }
-            Self::Nodes => cluster.nodes = nodes(value)?,
         }
         Ok(())
     }
@@ -109,13 +100,4 @@ fn iptables(value: &str) -> Result<IptablesVariant, String> {
         "nft" => Ok(IptablesVariant::Nft),
         _ => Err(format!("iptables is legacy or nft, not {value:?}")),
     }
-}
-
-fn nodes(value: &str) -> Result<u16, String> {
-    let (low, high) = NODES;
-    let number = value
-        .parse::<u16>()
-        .ok()
-        .filter(|n| (low..=high).contains(&u64::from(*n)));
-    number.ok_or_else(|| format!("nodes is a whole number from {low} to {high}, not {value:?}"))
 }

@@ -24,6 +24,7 @@ use crate::{
     scenario::{Run, Scenario},
     yaml::{self, Node, Value},
 };
+pub(crate) use cluster::NODES;
 use fields::{Fields, entries, items, names, note, number, text, texts};
 
 /// The fields of each mapping of the language, for the reader and for the schema.
@@ -200,6 +201,10 @@ impl Reader<'_> {
             manifests: &manifests,
             cluster: cluster.as_ref(),
         };
+        for pin in manifests.pins() {
+            let name = text(gathered, pin, "nodeName");
+            name.and_then(|name| traffic::cluster_node(gathered, pin, &world, name));
+        }
         let traffic = fields.or("traffic", IndexMap::new(), |node| {
             traffic::read(gathered, node, &world)
         });

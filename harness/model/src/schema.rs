@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{
     felix,
-    matrix::{MatrixKey, NODES},
-    read::words,
+    matrix::MatrixKey,
+    read::{NODES, words},
 };
 
 /// Whether a mapping stands alone or is laid over another one, as in a variant.

@@ -93,6 +93,30 @@ fn the_good_scenario_is_good() {
 }
 
 #[test]
+fn objects_written_into_a_scenario_and_lists_of_objects_are_read() {
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n{}", {
+        let objects = OBJECTS
+            .split("---\n")
+            .map(|object| object.trim_end().replace('\n', "\n    "));
+        objects.fold(String::new(), |text, object| text + "  - " + &object + "\n")
+    });
+    let of_list = reads(GOOD.as_bytes(), &list).unwrap_or_else(|error| panic!("{}", error.plain()));
+    let of_file =
+        reads(GOOD.as_bytes(), OBJECTS).unwrap_or_else(|error| panic!("{}", error.plain()));
+    assert_eq!(of_list, of_file);
+    let inline = GOOD.replace(
+        "[objects.yaml]",
+        "[objects.yaml, { apiVersion: v1, kind: ConfigMap, metadata: { name: c }, data: { k: v } }]",
+    );
+    let inline =
+        reads(inline.as_bytes(), OBJECTS).unwrap_or_else(|error| panic!("{}", error.plain()));
+    let manifests = &inline.variants[0].run.manifests;
+    assert_eq!(manifests.len(), 1 + 3 + 1, "the namespace test is added");
+    assert_eq!(manifests[0]["metadata"]["name"], "test");
+    assert_eq!(manifests[4]["data"]["k"], "v");
+}
+
+#[test]
 fn files_that_are_no_scenario() {
     let mut invalid = GOOD.as_bytes().to_vec();
     invalid[20] = 0xff;
@@ -186,7 +210,7 @@ fn variants_and_promises_that_say_nothing() {
         "matrix",
         said_of(
             "timeline:",
-            "matrix: { iptable: [nft], nodes: [1, 1, x], calico: [] }\ntimeline:"
+            "matrix: { iptable: [nft], kube-proxy: [1.30, 1.30, x], calico: [] }\ntimeline:"
         )
     );
 }
@@ -201,6 +225,13 @@ fn manifests_that_kubernetes_would_refuse() {
     insta::assert_snapshot!(
         "manifest_field",
         said_of_objects("replicas: 2", "replica: 2")
+    );
+    insta::assert_snapshot!(
+        "pinned_nowhere",
+        said_of_objects(
+            "containers: [{ name: client,",
+            "nodeName: n7\n  containers: [{ name: client,"
+        )
     );
     insta::assert_snapshot!(
         "deep_field",

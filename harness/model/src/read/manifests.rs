@@ -16,7 +16,7 @@ use crate::{
 };
 use kinds::{KINDS, Kind, ports};
 
-/// The Kubernetes objects of a scenario.
+/// The Kubernetes objects of a scenario, as far as their names could be read.
 #[derive(Debug, Default)]
 pub(super) struct Manifests {
     objects: Vec<Object>,
@@ -30,6 +30,8 @@ struct Object {
     namespace: Option<String>,
     name: String,
     service: Option<ServicePorts>,
+    /// `nodeName` of its pods.
+    pin: Option<Node>,
     json: serde_json::Value,
 }
 
@@ -44,6 +46,11 @@ impl Manifests {
     /// Whether everything could be read.
     pub(super) fn is_complete(&self) -> bool {
         !self.incomplete
+    }
+
+    /// The `nodeName`s that pods ask for.
+    pub(super) fn pins(&self) -> impl Iterator<Item = &Node> {
+        self.objects.iter().filter_map(|object| object.pin.as_ref())
     }
 
     fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Object> {
@@ -173,6 +180,14 @@ impl Reader<'_> {
     }
 
     fn object(&self, node: &Node, manifests: &mut Manifests) {
+        // What `kubectl get -o yaml` prints of several objects.
+        if node.get("kind").and_then(Node::text) == Some("List") {
+            let listed = node.get("items").unwrap_or(node);
+            for item in items(self.gathered, listed, "items").unwrap_or_default() {
+                self.object(item, manifests);
+            }
+            return;
+        }
         match self.try_object(node) {
             Some(object) => {
                 let same = |known: &&Object| {
@@ -217,9 +232,19 @@ impl Reader<'_> {
             namespace: kind.namespaced.then(|| namespace.to_owned()),
             name: name.to_owned(),
             service: (kind.name == "Service").then(|| ports(node)),
+            pin: pin(node),
             json: node.to_json(),
         })
     }
+}
+
+/// `nodeName` of a pod or of a template.
+fn pin(node: &Node) -> Option<Node> {
+    let spec = node.get("spec")?;
+    let spec = spec
+        .get("template")
+        .map_or(Some(spec), |template| template.get("spec"))?;
+    spec.get("nodeName").cloned()
 }
 
 fn kind(gathered: &Gathered, node: &Node) -> Option<&'static Kind> {

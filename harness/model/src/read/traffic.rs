@@ -190,7 +190,13 @@ fn service(
     None
 }
 
-fn cluster_node(gathered: &Gathered, at: &Node, world: &World<'_>, name: &str) -> Option<NodeName> {
+/// A node of the cluster.
+pub(super) fn cluster_node(
+    gathered: &Gathered,
+    at: &Node,
+    world: &World<'_>,
+    name: &str,
+) -> Option<NodeName> {
     let number = name.strip_prefix('n').and_then(|n| n.parse::<u16>().ok());
     let nodes = world.cluster.map_or(u16::MAX, |cluster| cluster.nodes);
     // `n01` is not a second name for `n1`.
