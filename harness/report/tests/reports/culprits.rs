@@ -249,3 +249,26 @@ fn half_a_case_is_never_a_success_but_what_broke_stays_broken() {
         Outcome::Inconclusive
     );
 }
+
+#[test]
+fn a_restore_that_only_states_a_built_in_chains_policy_cuts_nothing() {
+    let input = "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n";
+    let told = headline(vec![command("n2", 1_495_000, "felix", &RESTORE, input)]);
+    assert!(told.ends_with("no recorded command explains it"), "{told}");
+}
+
+#[test]
+fn a_round_that_shows_something_new_is_told_among_those_that_do_not() {
+    let mut events = history(ROUNDS);
+    let mut failed = command("n2", 11_200_000, "felix", &["iptables-legacy-restore"], "");
+    if let What::Command(command) = &mut failed.what {
+        command.exit = 1;
+        command.stderr = "iptables-restore: line 3 failed\n".to_owned();
+    }
+    events.push(failed);
+    let summary = summaries(&run(vec![(case("v", Expect::Healthy), events)])).remove(0);
+    let story = summary.story.join("\n");
+    let told = "iptables-legacy-restore failed (exit 1): iptables-restore: line 3 failed";
+    assert!(story.contains(told), "{story}");
+    assert!(story.contains("… 1 more round like this"), "{story}");
+}
