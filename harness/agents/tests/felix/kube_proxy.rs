@@ -3,7 +3,7 @@
 
 use crate::netns::{Backend, Netns};
 
-const RULES: &str = r#"*mangle
+pub(crate) const RULES: &str = r#"*mangle
 :KUBE-PROXY-CANARY - [0:0]
 COMMIT
 *filter

@@ -9,4 +9,5 @@ mod kube_proxy;
 mod life;
 mod netns;
 mod node;
+mod property;
 mod timing;
