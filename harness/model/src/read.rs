@@ -17,6 +17,7 @@ use std::{io, path::Path, sync::Arc};
 use indexmap::IndexMap;
 
 use crate::{
+    case::IptablesVariant,
     complaint::{Complaint, Complaints, Gathered, Place, Source},
     matrix::MatrixKey,
     names::ScenarioName,
@@ -26,6 +27,7 @@ use crate::{
 };
 pub(crate) use cluster::NODES;
 use fields::{Fields, entries, items, names, note, number, text, texts};
+use manifests::Manifests;
 
 /// The fields of each mapping of the language, for the reader and for the schema.
 pub(crate) mod words {
@@ -169,15 +171,15 @@ impl Reader<'_> {
         let seed = fields.maybe("seed", |node| number(gathered, node, "seed", (0, u64::MAX)));
         let needs = fields.or("needs", Vec::new(), |node| texts(gathered, node, "needs"));
         let matrix = fields.or("matrix", IndexMap::new(), |node| matrix(gathered, node));
-        let base = self.run(node, None);
-        let variants = fields.need("variants", |variants| {
-            self.variants(
-                node,
-                base.as_ref(),
-                needs.as_deref().unwrap_or_default(),
-                variants,
-            )
-        });
+        let manifests = self.manifests(fields.get("manifests"));
+        let run = self.run(node, &manifests, None);
+        let base = variants::Base {
+            node,
+            manifests,
+            run,
+            needs: needs.unwrap_or_default(),
+        };
+        let variants = fields.need("variants", |node| self.variants(&base, node));
         Some(Scenario {
             name: ScenarioName::from(name?),
             about: about?.trim().to_owned(),
@@ -189,16 +191,19 @@ impl Reader<'_> {
         })
     }
 
-    /// What a scenario runs, or a scenario with a variant's overrides laid over it. The manifests are
-    /// taken from `known` when they are the same there.
-    fn run(&self, node: &Node, known: Option<(&Node, &Run)>) -> Option<Run> {
+    /// What a scenario runs, or a scenario with a variant's overrides laid over it. Nodes that do not
+    /// say their iptables have the inherited one.
+    fn run(
+        &self,
+        node: &Node,
+        manifests: &Manifests,
+        inherited: Option<IptablesVariant>,
+    ) -> Option<Run> {
         let gathered = self.gathered;
         let fields = Fields::of(gathered, node, "a scenario", words::SCENARIO)?;
-        let manifests = self.manifests(fields.get("manifests"));
-        let iptables = known.map(|(_, run)| run.cluster.iptables);
-        let cluster = fields.need("cluster", |node| cluster::read(gathered, node, iptables));
+        let cluster = fields.need("cluster", |node| cluster::read(gathered, node, inherited));
         let world = traffic::World {
-            manifests: &manifests,
+            manifests,
             cluster: cluster.as_ref(),
         };
         for pin in manifests.pins() {
@@ -213,7 +218,7 @@ impl Reader<'_> {
         let promises = fields.need("promises", |node| promises::read(gathered, node, &known));
         Some(Run {
             cluster: cluster?,
-            manifests: manifests.into_objects(),
+            manifests: manifests.objects(),
             traffic: traffic?,
             timeline: timeline?,
             promises: promises?,

@@ -46,8 +46,13 @@ impl Node {
 
     /// The value of a mapping's key.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        self.entries()?.get(key).map(|entry| &entry.node)
+    }
+
+    /// The entries of a mapping.
+    pub(crate) fn entries(&self) -> Option<&Entries> {
         match &self.value {
-            Value::Map(entries) => entries.get(key).map(|entry| &entry.node),
+            Value::Map(entries) => Some(entries),
             Value::Scalar { .. } | Value::Seq(_) => None,
         }
     }

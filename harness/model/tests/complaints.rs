@@ -333,6 +333,12 @@ fn huge_deep_and_exploding_files_are_refused_in_bounded_time() {
         b"--- \n".repeat(400_000),
         keys(150_000).into_bytes(),
         format!("{GOOD}{}", keys(150_000)).into_bytes(),
+        format!(
+            "{GOOD}{}",
+            (0..60_000).fold(String::new(), |text, i| text
+                + &format!("  v{i}: {{ expect: healthy }}\n"))
+        )
+        .into_bytes(),
         bomb.into_bytes(),
         b"a: &a [*a]\n".to_vec(),
         b"*a\n".to_vec(),

@@ -149,3 +149,19 @@ fn the_example_of_the_design_reads_word_for_word() {
     case.manifests.clear();
     insta::assert_snapshot!(serde_json::to_string_pretty(&case).unwrap());
 }
+
+#[test]
+fn the_example_of_the_documentation_reads() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenario-language.md");
+    let page = std::fs::read_to_string(folder).unwrap();
+    let blocks = page
+        .split("```yaml\n")
+        .filter_map(|part| part.split("```").next());
+    let example = blocks
+        .filter(|block| block.starts_with("name:"))
+        .last()
+        .unwrap();
+    let open = |path: &Path| std::fs::read(shipped(path.to_str().unwrap()));
+    read(Path::new("example.yaml"), example.as_bytes(), &open)
+        .unwrap_or_else(|error| panic!("{}", error.plain()));
+}

@@ -133,10 +133,7 @@ pub(super) fn entries<'a>(gathered: &Gathered, node: &'a Node, what: &str) -> Op
 /// The names that a mapping declares, whether or not what they name could be read. What is set to
 /// `none` is not there.
 pub(super) fn names(node: Option<&Node>) -> Vec<&str> {
-    let entries = node.into_iter().filter_map(|node| match &node.value {
-        Value::Map(entries) => Some(entries),
-        Value::Scalar { .. } | Value::Seq(_) => None,
-    });
+    let entries = node.and_then(Node::entries).into_iter();
     let there = entries
         .flatten()
         .filter(|(_, entry)| entry.node.text() != Some("none"));

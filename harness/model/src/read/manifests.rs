@@ -101,7 +101,7 @@ impl Manifests {
     }
 
     /// The objects, in front of them a Namespace for each one that is used and not declared.
-    pub(super) fn into_objects(self) -> Vec<serde_json::Value> {
+    pub(super) fn objects(&self) -> Vec<serde_json::Value> {
         let declared: BTreeSet<&str> = self
             .of("Namespace")
             .map(|object| object.name.as_str())
@@ -118,7 +118,7 @@ impl Manifests {
             serde_json::json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
         });
         let mut objects: Vec<serde_json::Value> = missing.collect();
-        objects.extend(self.objects.into_iter().map(|object| object.json));
+        objects.extend(self.objects.iter().map(|object| object.json.clone()));
         objects
     }
 }

@@ -5,7 +5,9 @@ use indexmap::IndexMap;
 use super::{
     Reader,
     fields::{Fields, entries, items, names, note, text, texts},
-    is_name, words,
+    is_name,
+    manifests::Manifests,
+    words,
 };
 use crate::{
     case::Expect,
@@ -21,18 +23,33 @@ const OF_CLUSTER: [&str; 3] = ["kube-proxy", "calico", "felix"];
 /// Fields of a variant that are laid over the scenario's field of that name.
 const OF_SCENARIO: [&str; 5] = ["cluster", "manifests", "traffic", "timeline", "promises"];
 
+/// Each variant costs as much as reading the scenario, and a person cannot tell more apart.
+const MOST: usize = 100;
+
+/// The scenario that variants override.
+pub(super) struct Base<'a> {
+    pub(super) node: &'a Node,
+    pub(super) manifests: Manifests,
+    /// What it runs by itself; `None` when it has mistakes.
+    pub(super) run: Option<Run>,
+    pub(super) needs: Vec<String>,
+}
+
 impl Reader<'_> {
     pub(super) fn variants(
         &self,
-        scenario: &Node,
-        base: Option<&Run>,
-        needs: &[String],
+        base: &Base<'_>,
         node: &Node,
     ) -> Option<IndexMap<VariantName, Variant>> {
         let gathered = self.gathered;
         let entries = entries(gathered, node, "variants")?;
         if entries.is_empty() {
             note(gathered, &node.place, "a scenario needs a variant", None);
+        }
+        if let Some((_, beyond)) = entries.get_index(MOST) {
+            let message = format!("a scenario has at most {MOST} variants");
+            note(gathered, &beyond.key, message, None);
+            return None;
         }
         let mut variants: IndexMap<VariantName, Variant> = IndexMap::new();
         for (name, Entry { key, node }) in entries {
@@ -45,11 +62,11 @@ impl Reader<'_> {
                     hint,
                 );
             }
-            let Some((variant, overrides)) = self.variant(scenario, base, needs, node) else {
+            let Some((variant, overrides)) = self.variant(base, node) else {
                 continue;
             };
             let same = variants.iter().find(|(_, known)| known.run == variant.run);
-            if overrides && base == Some(&variant.run) {
+            if overrides && base.run.as_ref() == Some(&variant.run) {
                 let message = format!("variant {name:?} overrides nothing");
                 let hint = "every value that it gives is the scenario's already";
                 note(gathered, key, message, Some(hint.to_owned()));
@@ -64,21 +81,23 @@ impl Reader<'_> {
     }
 
     /// A variant, and whether it gives any override.
-    fn variant(
-        &self,
-        scenario: &Node,
-        base: Option<&Run>,
-        needs: &[String],
-        node: &Node,
-    ) -> Option<(Variant, bool)> {
+    fn variant(&self, base: &Base<'_>, node: &Node) -> Option<(Variant, bool)> {
         let gathered = self.gathered;
         let fields = Fields::of(gathered, node, "a variant", words::VARIANT)?;
         let own = fields.or("needs", Vec::new(), |node| texts(gathered, node, "needs"));
-        let merged = merge(scenario, &fields);
-        let run = self.run(&merged, base.map(|base| (scenario, base)));
+        let merged = merge(base.node, &fields);
+        let other = fields
+            .entry("manifests")
+            .map(|_| self.manifests(merged.get("manifests")));
+        let inherited = base.run.as_ref().map(|run| run.cluster.iptables);
+        let run = self.run(
+            &merged,
+            other.as_ref().unwrap_or(&base.manifests),
+            inherited,
+        );
         let promises = names(merged.get("promises"));
         let expect = fields.need("expect", |node| expect(gathered, node, &promises));
-        let mut needs = needs.to_vec();
+        let mut needs = base.needs.clone();
         needs.extend(own?);
         let overrides = OF_CLUSTER
             .iter()
@@ -139,7 +158,13 @@ fn expect(gathered: &Gathered, node: &Node, promises: &[&str]) -> Option<Expect>
 
 /// The scenario with a variant's overrides laid over it.
 fn merge(scenario: &Node, variant: &Fields<'_>) -> Node {
-    let mut merged = scenario.clone();
+    let entries = scenario.entries().into_iter().flatten();
+    let fields = entries.filter(|(field, _)| *field != "variants");
+    let fields = fields.map(|(field, entry)| (field.clone(), entry.clone()));
+    let mut merged = Node {
+        place: scenario.place.clone(),
+        value: Value::Map(fields.collect()),
+    };
     for field in OF_SCENARIO {
         if let Some(over) = variant.entry(field) {
             lay_entry(&mut merged, field, over);
