@@ -82,38 +82,66 @@ fn measured(said: &Said, cut: &Cut) -> (u64, u64) {
     (*first, last - first + EVERY_US)
 }
 
+/// Cuts three holes into a probe's traffic: what the probe said, and the cuts.
+fn run(world: &World) -> (Said, Vec<Cut>) {
+    let probe = world.probe(&order(ANSWERS, EVERY_US, None));
+    let cuts = (0..3).map(|_| {
+        // The next hole begins when nothing of the last one is under way any more.
+        wait_until(monotonic_us() + 100_000);
+        cut(world)
+    });
+    let cuts = cuts.collect();
+    wait_until(monotonic_us() + 100_000);
+    (probe.stop(), cuts)
+}
+
 #[test]
 fn a_hole_of_50_ms_is_measured_as_50_ms() {
     let world = World::new();
     let _nginx = world.nginx();
-    let probe = world.probe(&order(ANSWERS, EVERY_US, None));
-    let mut cuts = Vec::new();
-    // Whether a cut is sharp is judged by its own clock, not by what the probe saw of it. On a busy machine
-    // many are blunt; sixty in a row are not.
-    while cuts.iter().filter(|cut| is_sharp(cut)).count() < 3 {
-        let blunt = cuts.last().map(|cut: &Cut| (cut.length, cut.uncertain));
-        assert!(cuts.len() < 60, "too busy to cut a hole: {blunt:?}");
-        cuts.push(cut(&world));
-        // The next hole begins when nothing of this one is under way any more.
-        wait_until(monotonic_us() + 100_000);
+    let mut judged = 0;
+    // On a busy machine many holes are blunt, or requests are late before they meet one. Whether a hole is
+    // fit to be judged never depends on what the probe made of the hole itself.
+    for _ in 0..30 {
+        let (said, cuts) = run(&world);
+        for cut in cuts
+            .iter()
+            .filter(|cut| is_sharp(cut) && is_calm(&said, cut))
+        {
+            let (at, length) = measured(&said, cut);
+            println!(
+                "cut {} µs ± {}, measured {length} µs",
+                cut.length, cut.uncertain
+            );
+            assert!(
+                length.abs_diff(HOLE_US) <= TOLERANCE_US,
+                "measured {length} µs"
+            );
+            assert!(
+                at.abs_diff(cut.at) <= TOLERANCE_US,
+                "{at} is not {}",
+                cut.at
+            );
+            judged += 1;
+        }
+        if judged >= 3 {
+            return;
+        }
     }
-    let said = probe.stop();
-    for cut in cuts.iter().filter(|cut| is_sharp(cut)) {
-        let (at, length) = measured(&said, cut);
-        assert!(
-            length.abs_diff(HOLE_US) <= TOLERANCE_US,
-            "measured {length} µs"
-        );
-        assert!(
-            at.abs_diff(cut.at) <= TOLERANCE_US,
-            "{at} is not {}",
-            cut.at
-        );
-        println!(
-            "cut {} µs ± {}, measured {length} µs",
-            cut.length, cut.uncertain
-        );
-    }
+    panic!("this machine is too busy to cut a hole of 50 ms: {judged} of 90 were fit");
+}
+
+/// Whether the requests in the 20 ms before and after the hole, but for 5 ms at its edges, were all answered
+/// at once, in 2 ms: a request that is late by more can meet a hole that is not its own.
+fn is_calm(said: &Said, cut: &Cut) -> bool {
+    let (wide, near) = (4 * TOLERANCE_US, TOLERANCE_US);
+    let end = cut.at + cut.length;
+    let neighbours = [cut.at - wide..cut.at - near, end + near..end + wide];
+    said.samples.iter().all(|sample| {
+        let due = said.started_us + sample.at_us;
+        let prompt = sample.outcome.is_answered() && sample.took_us <= 2_000;
+        prompt || !neighbours.iter().any(|span| span.contains(&due))
+    })
 }
 
 /// The hole is then between 46 and 54 ms long; with requests every 1 ms that leaves the probe nothing of
