@@ -43,12 +43,11 @@ struct Sites {
     reloading: &'static str,
     restore: &'static str,
     conntrack: &'static str,
-    canary: &'static str,
 }
 
 macro_rules! sites {
     ($liberal:literal $not_ready:literal $complete:literal $syncing:literal $failed:literal $chain:literal $jump:literal
-     $save:literal $reloading:literal $restore:literal $conntrack:literal $canary:literal) => {
+     $save:literal $reloading:literal $restore:literal $conntrack:literal) => {
         Sites {
             liberal: concat!("proxier.go:", $liberal),
             not_ready: concat!("proxier.go:", $not_ready),
@@ -61,16 +60,24 @@ macro_rules! sites {
             reloading: concat!("proxier.go:", $reloading),
             restore: concat!("proxier.go:", $restore),
             conntrack: concat!("proxier.go:", $conntrack),
-            canary: concat!("iptables.go:", $canary),
         }
     };
 }
 
-static V1_20: Sites = sites!(255 811 820 860 866 872 882 901 1590 1595 1630 587);
-static V1_26: Sites = sites!(255 809 820 853 858 866 874 897 1464 1481 1534 587);
-static V1_27: Sites = sites!(255 788 804 810 815 845 854 1440 1529 1546 1585 587);
-static V1_31: Sites = sites!(255 806 822 828 833 863 872 1458 1547 1564 1603 587);
-static V1_33: Sites = sites!(255 790 809 815 820 852 861 1447 1536 1553 1592 587);
+static V1_20: Sites = sites!(255 817 825 861 866 874 882 915 1590 1595 1640);
+static V1_26: Sites = sites!(255 809 820 853 858 866 874 897 1464 1481 1534);
+static V1_27: Sites = sites!(255 788 804 810 815 845 854 1440 1529 1546 1585);
+static V1_31: Sites = sites!(255 806 822 828 833 863 872 1458 1547 1564 1603);
+static V1_33: Sites = sites!(255 790 809 815 820 852 861 1447 1536 1553 1592);
+
+/// The monitor's lines, which stayed where they are in 1.20.2.
+mod canary {
+    pub(super) const SETUP: &str = "iptables.go:564";
+    pub(super) const CHECK: &str = "iptables.go:576";
+    pub(super) const DELETED: &str = "iptables.go:579";
+    pub(super) const INCONSISTENT: &str = "iptables.go:592";
+    pub(super) const RELOADING: &str = "iptables.go:605";
+}
 
 fn sites(version: &Version) -> &'static Sites {
     match (version.profile(), version.log_style()) {
@@ -165,6 +172,8 @@ impl Logs {
             let (status, output) = (failure.status(), failure.output());
             let text = format!("{text}: {status} ({output})");
             self.plain(0, Severity::Error, site, text);
+            let text = "Closing local ports after iptables-restore failure".to_owned();
+            self.plain(2, Severity::Info, "proxier.go:1598", text);
         } else if let Some((command, line)) = klog::input_error(failure.output()) {
             let error = format!("{command}: input error on line {line}: ");
             let rules = klog::around(input, line, self.style);
@@ -231,17 +240,18 @@ impl Logs {
 
     /// The canary could not be made.
     pub(crate) fn canary_setup_failed(&self, table: &str, chain: &str, error: &str) {
-        self.canary_failed("Could not set up iptables canary", table, chain, error);
+        let text = "Could not set up iptables canary";
+        self.canary_failed(canary::SETUP, text, table, chain, error);
     }
 
     /// Whether the canary is alive could not be told.
     pub(crate) fn canary_check_failed(&self, table: &str, chain: &str, failure: &Failure) {
         let error = format!("error listing chain {chain:?} in table {table:?}: {failure}");
-        self.canary_failed("Could not check for iptables canary", table, chain, &error);
+        let text = "Could not check for iptables canary";
+        self.canary_failed(canary::CHECK, text, table, chain, &error);
     }
 
-    fn canary_failed(&self, text: &str, table: &str, chain: &str, error: &str) {
-        let site = self.sites.canary;
+    fn canary_failed(&self, site: &'static str, text: &str, table: &str, chain: &str, error: &str) {
         if self.style == LogStyle::Plain {
             let text = format!("{text} {table}/{chain}: {error}");
             self.plain(0, Severity::Warning, site, text);
@@ -253,7 +263,7 @@ impl Logs {
 
     /// The canary is dead.
     pub(crate) fn canary_deleted(&self, table: &str, chain: &str) {
-        let site = self.sites.canary;
+        let site = canary::DELETED;
         if self.style == LogStyle::Plain {
             let text = format!("iptables canary {table}/{chain} deleted");
             self.plain(2, Severity::Info, site, text);
@@ -265,7 +275,7 @@ impl Logs {
 
     /// Only some canaries died.
     pub(crate) fn canary_inconsistent(&self) {
-        let site = self.sites.canary;
+        let site = canary::INCONSISTENT;
         if self.style == LogStyle::Plain {
             let text = "Inconsistent iptables state detected.".to_owned();
             self.plain(0, Severity::Warning, site, text);
@@ -278,7 +288,7 @@ impl Logs {
     /// A forced sync follows.
     pub(crate) fn canary_reloading(&self) {
         let text = "Reloading after iptables flush";
-        self.bare().info(2, self.sites.canary, text, &[]);
+        self.bare().info(2, canary::RELOADING, text, &[]);
     }
 
     /// The same without the family: iptables.go has no logger of its own.

@@ -165,10 +165,11 @@ fn the_lines_of_1_20_are_plain_text() {
     assert_eq!(
         desk.said(),
         format!(
-            "Info proxier.go:860] Syncing iptables rules\n\
+            "Info proxier.go:861] Syncing iptables rules\n\
              Error proxier.go:1595] Failed to execute iptables-restore: exit status 2 ({MISSING})\n\
+             Info proxier.go:1598] Closing local ports after iptables-restore failure\n\
              Info proxier.go:866] Sync failed; retrying in 30s\n\
-             Info proxier.go:820] syncProxyRules took 0s\n"
+             Info proxier.go:825] syncProxyRules took 0s\n"
         )
     );
 }

@@ -73,15 +73,15 @@ fn a_loss_in_mangle_alone_waits_five_seconds_for_the_others_and_says_so() {
     for (version, lines) in [
         (
             "1.20",
-            "Info iptables.go:587] iptables canary mangle/KUBE-PROXY-CANARY deleted\n\
-             Warning iptables.go:587] Inconsistent iptables state detected.\n\
-             Info iptables.go:587] Reloading after iptables flush\n",
+            "Info iptables.go:579] iptables canary mangle/KUBE-PROXY-CANARY deleted\n\
+             Warning iptables.go:592] Inconsistent iptables state detected.\n\
+             Info iptables.go:605] Reloading after iptables flush\n",
         ),
         (
             "1.32",
-            "Info iptables.go:587] \"IPTables canary deleted\" table=\"mangle\" chain=\"KUBE-PROXY-CANARY\"\n\
-             Info iptables.go:587] \"Inconsistent iptables state detected\"\n\
-             Info iptables.go:587] \"Reloading after iptables flush\"\n",
+            "Info iptables.go:579] \"IPTables canary deleted\" table=\"mangle\" chain=\"KUBE-PROXY-CANARY\"\n\
+             Info iptables.go:592] \"Inconsistent iptables state detected\"\n\
+             Info iptables.go:605] \"Reloading after iptables flush\"\n",
         ),
     ] {
         let mut desk = synced(version);
