@@ -34,6 +34,7 @@ mod plan;
 mod renderer;
 pub mod rule;
 mod sets;
+mod stack;
 mod static_bpf;
 mod static_iptables;
 mod table;

@@ -4,30 +4,22 @@
 use std::{pin::pin, time::Duration};
 
 use futures::future::{Either, select, try_join_all};
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 
 use super::{
-    Config, Event, Family, InsertMode,
-    apply::{Panicked, Synced, say},
+    Config, Event, Family,
+    apply::{Panicked, say},
     detect::Iptables,
     kube_nft::KubeNft,
     log::Line,
     params::Params,
-    renderer::Renderer,
-    rule::Chain,
-    sets::{self, Sets},
-    static_bpf::early_rules,
-    table::Table,
+    stack::Stack,
     throttle::Throttle,
-    timers::Timers,
     world::World,
 };
 use crate::step::{Io, Severity};
 
 /// Felix exits this long after it decided to, so that it does not restart in a tight loop.
 const BEFORE_EXIT: Duration = Duration::from_secs(2);
-const TABLES: [&str; 4] = ["mangle", "nat", "raw", "filter"];
 
 /// Runs Felix until its process would exit, and returns why: `config changed`, `encapsulation changed`,
 /// or `panic: …`. A new life begins with nothing but what the kernel holds.
@@ -72,13 +64,6 @@ async fn configuration(io: &Io<Event>, config: &Config, world: &mut World) -> Pa
     }
 }
 
-/// One family's tables and sets.
-struct Stack {
-    renderer: Renderer,
-    tables: Vec<Synced>,
-    sets: Sets,
-}
-
 struct Life {
     io: Io<Event>,
     config: Config,
@@ -104,11 +89,8 @@ impl Life {
     ) -> Result<Self, Panicked> {
         let ipv6 = params.is("Ipv6Support");
         let iptables = Iptables::detect(io, &params, ipv6).await?;
-        let families: &[Family] = if ipv6 {
-            &[Family::V4, Family::V6]
-        } else {
-            &[Family::V4]
-        };
+        let mut families = vec![Family::V4];
+        families.extend(ipv6.then_some(Family::V6));
         let bpf = params.is("BPFEnabled");
         let cleanup = bpf && params.is("BPFKubeProxyIptablesCleanupEnabled");
         if cleanup {
@@ -117,38 +99,18 @@ impl Life {
                 format!("BPF enabled, configuring {layer} layer to clean up kube-proxy's rules.");
             say(io, Line::info("felix/int_dataplane.go 431", message));
         }
-        let mut stacks = Vec::new();
-        for &family in families {
-            let Some(mut renderer) = Renderer::new(config, &params, family) else {
-                let message = "Not enough mark bits available.";
-                say(
-                    io,
-                    Line::new(Severity::Fatal, "felix/driver.go 119", message),
-                );
-                return Err(Panicked(message.to_owned()));
-            };
-            renderer.random_fully = iptables.modern;
-            renderer.vxlan = world.vxlan();
-            let table = |name| synced(io, config, &params, &iptables, name, family, cleanup);
-            stacks.push(Stack {
-                renderer,
-                tables: TABLES.map(table).into(),
-                sets: Sets::new(),
-            });
-        }
-        let nft = cleanup && config.version.deletes_nft_tables();
+        let stack = |&family| Stack::new(io, config, &params, &iptables, family, world.vxlan());
+        let stacks: Result<Vec<Stack>, Panicked> = families.iter().map(stack).collect();
         let refresh = params.time("NftablesRefreshInterval");
-        let kube_nft = families
-            .iter()
-            .filter(|_| nft)
-            .map(|&family| KubeNft::new(family, refresh));
+        let nft = cleanup && config.version.deletes_nft_tables();
+        let nft = families.iter().filter(|_| nft);
         let mut life = Self {
             io: io.clone(),
             config: config.clone(),
-            kube_nft: kube_nft.collect(),
+            kube_nft: nft.map(|&family| KubeNft::new(family, refresh)).collect(),
             params,
             world,
-            stacks,
+            stacks: stacks?,
             throttle: Throttle::new(io.now()),
             throttled: false,
             needs_sync: true,
@@ -157,22 +119,11 @@ impl Life {
             exit: None,
         };
         if bpf && config.version.inserts_early_rules() {
-            life.insert_early_rules().await;
-        }
-        Ok(life)
-    }
-
-    /// Marks flows that Linux conntrack knows, before anything else is known.
-    async fn insert_early_rules(&mut self) {
-        for stack in &mut self.stacks {
-            let rules = early_rules();
-            let filter = stack.tables.last_mut().expect("filter is the last table");
-            for chain in ["FORWARD", "OUTPUT"] {
-                filter
-                    .insert_early(&self.io, Chain::new(chain, rules.clone()))
-                    .await;
+            for stack in &mut life.stacks {
+                stack.insert_early(io).await;
             }
         }
+        Ok(life)
     }
 
     /// The main loop.
@@ -183,11 +134,15 @@ impl Life {
             }
             let now = self.io.now();
             if let Some((_, reason)) = self.exit.filter(|(at, _)| now >= *at) {
-                let message = format!("Exiting for {}", reason.replace(" changed", " change"));
-                say(
-                    &self.io,
-                    Line::info("felix/daemon.go 842", message).with("rc", 129),
-                );
+                let line = match reason.strip_suffix(" changed") {
+                    Some(what) => {
+                        Line::info("felix/daemon.go 842", format!("Exiting for {what} change"))
+                            .with("rc", 129)
+                    }
+                    None => Line::new(Severity::Fatal, "felix/daemon.go 822", "Exiting.")
+                        .text("reason", reason),
+                };
+                say(&self.io, line);
                 return Ok(reason.to_owned());
             }
             if self.resched.is_some_and(|at| now >= at) {
@@ -305,17 +260,7 @@ impl Life {
     async fn apply(&mut self) -> Result<(), Panicked> {
         self.needs_sync = false;
         for stack in &mut self.stacks {
-            let family = stack.renderer.family;
-            let sets = sets::needed(family, &self.world.pools, &self.world.nodes);
-            if sets != stack.sets && sets::write(&self.io, family, &sets).await {
-                stack.sets = sets;
-            }
-            for synced in &mut stack.tables {
-                synced
-                    .table
-                    .set(self.world.layout(synced.table.name, &stack.renderer));
-                synced.drain_log(&self.io);
-            }
+            stack.prepare(&self.io, &self.world).await;
         }
         // `try_join_all` polls all of fewer than thirty-one futures each time, when it can count them;
         // these are at most eight, in a `Vec`.
@@ -343,36 +288,6 @@ impl Life {
         }
         Ok(())
     }
-}
-
-fn synced(
-    io: &Io<Event>,
-    config: &Config,
-    params: &Params,
-    iptables: &Iptables,
-    name: &'static str,
-    family: Family,
-    cleanup: bool,
-) -> Synced {
-    let insert_mode = match params.word("ChainInsertMode") {
-        "append" => InsertMode::Append,
-        _ => InsertMode::Insert,
-    };
-    let refresh = params.time("IptablesRefreshInterval");
-    let post_write = params.time("IptablesPostWriteCheckIntervalSecs");
-    let measures = config.version.measures_commands();
-    let mut order = ChaCha8Rng::seed_from_u64(config.seed);
-    order.set_stream(name.bytes().fold(u64::from(family.number()), |sum, byte| {
-        sum * 31 + u64::from(byte)
-    }));
-    let mut synced = Synced {
-        table: Table::new(name, family, iptables.backend, insert_mode, cleanup),
-        timers: Timers::new(io.now(), refresh, post_write, measures),
-        tools: iptables.tools(family, params),
-        order,
-    };
-    synced.drain_log(io);
-    synced
 }
 
 /// The next event, or nothing when the time comes first.

@@ -86,21 +86,31 @@ pub(super) struct Renderer {
     pub(super) vxlan: bool,
 }
 
+/// The mark mask cannot be worked with; Felix panics with these words.
+#[derive(Debug)]
+pub(super) struct TooFewMarks(pub(super) &'static str);
+
 impl Renderer {
-    /// Nothing when the mark mask has too few bits, or leaves the BPF programs' bits out in BPF mode.
-    pub(super) fn new(config: &Config, params: &Params, family: Family) -> Option<Self> {
+    /// The renderer of one family; without VXLAN, and with a modern iptables, until told otherwise.
+    pub(super) fn new(
+        config: &Config,
+        params: &Params,
+        family: Family,
+    ) -> Result<Self, TooFewMarks> {
         let mut mask = params.number("IptablesMarkMask");
         if params.is("BPFEnabled") {
             if mask & BPF_BITS != BPF_BITS {
-                return None;
+                let message = "IptablesMarkMask doesn't cover bits that are used (unconditionally) by eBPF mode.";
+                return Err(TooFewMarks(message));
             }
             mask ^= BPF_BITS;
         }
-        Some(Self {
+        let marks = Marks::new(mask, config.version.has_drop_mark());
+        Ok(Self {
             version: config.version,
             family,
             params: params.clone(),
-            marks: Marks::new(mask, config.version.has_drop_mark())?,
+            marks: marks.ok_or(TooFewMarks("Not enough mark bits available."))?,
             random_fully: true,
             vxlan: false,
         })

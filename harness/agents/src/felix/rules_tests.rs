@@ -293,8 +293,15 @@ fn workloads_with_a_shared_prefix_share_a_child_chain() {
 
 #[test]
 fn a_mark_mask_that_is_too_small_is_refused() {
-    let spec = json!({"iptablesMarkMask": 0x30000, "bpfEnabled": false});
-    let config = config("v3.28.1");
-    let params = Params::resolve(spec.as_object().unwrap(), &config, &mut Vec::new()).unwrap();
-    assert!(Renderer::new(&config, &params, Family::V4).is_none());
+    let marks = |spec: serde_json::Value| {
+        let config = config("v3.28.1");
+        let params = Params::resolve(spec.as_object().unwrap(), &config, &mut Vec::new()).unwrap();
+        Renderer::new(&config, &params, Family::V4).map(|renderer| renderer.marks.all())
+    };
+    assert!(marks(json!({"iptablesMarkMask": 0x30000})).is_err());
+    assert!(marks(json!({"iptablesMarkMask": 0x00ff_0000, "bpfEnabled": true})).is_err());
+    assert_eq!(
+        marks(json!({"iptablesMarkMask": 0x00ff_0000})).unwrap(),
+        0xf0000
+    );
 }
