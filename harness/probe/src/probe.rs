@@ -56,6 +56,8 @@ pub(crate) struct Probe<'a> {
     /// How many requests became due.
     sent: u64,
     ended: u64,
+    /// How many answered connections wait for the server's end.
+    draining: usize,
     stopped: bool,
     deaf: bool,
     late: Histogram<u64>,
@@ -85,6 +87,7 @@ impl<'a> Probe<'a> {
             kept: None,
             sent: 0,
             ended: 0,
+            draining: 0,
             stopped: false,
             deaf: false,
             late: Histogram::new(3).expect("three digits are allowed"),
@@ -92,9 +95,10 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Whether nothing is left to send or to wait for.
+    /// Whether nothing is left to send or to wait for. A connection that ended with this process would be
+    /// closed by the client first.
     pub(crate) fn is_over(&self) -> bool {
-        self.deaf || self.stopped && self.ended == self.sent
+        self.deaf || self.stopped && self.ended == self.sent && self.draining == 0
     }
 
     /// Sends no more requests; what is under way goes on.
@@ -196,7 +200,8 @@ impl<'a> Probe<'a> {
         let reading = connection.read(&mut self.buffer);
         match (connection.stage, reading) {
             (_, None) => self.put_back(token, connection),
-            (Stage::Idle | Stage::Draining, Some(_)) => self.forget(token),
+            (Stage::Idle, Some(_)) => self.forget(token),
+            (Stage::Draining, Some(_)) => self.drained(token),
             (_, Some(Reading::Complete(head))) => self.answered(token, connection, head),
             (_, Some(Reading::Garbage(what))) => {
                 self.close(token, &connection, Outcome::Wrong { what });
@@ -213,6 +218,7 @@ impl<'a> Probe<'a> {
         self.end(connection.due_us, connection.outcome(head));
         if closes {
             connection.stage = Stage::Draining;
+            self.draining += 1;
             self.put_back(token, connection);
             if self.kept == Some(token) {
                 self.kept = None;
@@ -230,9 +236,14 @@ impl<'a> Probe<'a> {
         if let Some(mut connection) = self.take(token) {
             match connection.read(&mut self.buffer) {
                 None => self.put_back(token, connection),
-                Some(_) => self.forget(token),
+                Some(_) => self.drained(token),
             }
         }
+    }
+
+    fn drained(&mut self, token: Token) {
+        self.draining -= 1;
+        self.forget(token);
     }
 
     /// Sends the next waiting request on the kept connection if that is free, or opens one.
@@ -304,7 +315,7 @@ impl<'a> Probe<'a> {
                 Stage::Connecting | Stage::Awaiting if connection.due_us == due => {
                     self.close(token, &connection, Outcome::TimedOut);
                 }
-                Stage::Draining => self.forget(token),
+                Stage::Draining => self.drained(token),
                 _ => self.put_back(token, connection),
             }
         }

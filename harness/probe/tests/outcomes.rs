@@ -183,3 +183,26 @@ fn a_closed_standard_input_ends_the_run_with_every_request_accounted_for() {
     };
     assert_eq!(sent, said.samples.len() as u64);
 }
+
+#[test]
+fn new_connections_leave_the_wait_to_the_server() {
+    let world = World::new();
+    let _nginx = world.nginx();
+    world.probe(&order(ANSWERS, 500, Some(200))).end();
+    let table = world.command("cat").arg("/proc/net/tcp").output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    // sl, local address, remote address, state (06: TIME_WAIT), …
+    let rows = table
+        .lines()
+        .map(|row| row.split_ascii_whitespace().collect::<Vec<_>>());
+    let waiting: Vec<_> = rows
+        .filter(|row| row[3] == "06")
+        .map(|row| row[1].to_owned())
+        .collect();
+    let server = format!(":{ANSWERS:04X}");
+    assert!(waiting.len() >= 200, "{}", waiting.len());
+    assert!(
+        waiting.iter().all(|local| local.ends_with(&server)),
+        "{waiting:?}"
+    );
+}
