@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chainbreak_agents::kube_proxy::{Config, Event, Family};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use serde_json::json;
 
 use crate::{
@@ -116,6 +117,58 @@ fn by_golden_chain(text: &str) -> BTreeMap<String, Vec<String>> {
             .entry(chain.to_owned())
             .or_default()
             .push(rule.to_owned());
+    }
+    chains
+}
+
+/// Recorded from a real kube-proxy v1.20.2 (the source package of Debian bookworm, built with Go 1.15)
+/// that was run in a network namespace with `--hostname-override=n1 --cluster-cidr=10.20.0.0/16`
+/// against these objects: every command but conntrack's, and the rules, which were the same on both
+/// backends.
+#[test]
+fn kube_proxy_1_20_does_what_the_real_one_was_seen_to_do() {
+    let objects = include_str!("golden/real-1.20.2/objects.json");
+    let objects: Objects = serde_json::from_str(objects).unwrap();
+    let events = || {
+        let services = objects.services.iter().cloned().map(Event::Service);
+        services.chain(objects.slices.iter().cloned().map(Event::Slice))
+    };
+    for backend in BACKENDS {
+        let config = Config {
+            node_ip: Some("127.0.0.1".parse().unwrap()),
+            ..config("1.20.2")
+        };
+        let mut desk = Desk::synced(config, Netns::new(backend), events());
+        let commands = desk.ran.iter().map(|(_, it)| it.argv.join(" "));
+        let commands: Vec<String> = commands
+            .filter(|it| !it.ends_with("--version") && !it.starts_with("conntrack"))
+            .collect();
+        let recorded = include_str!("golden/real-1.20.2/commands.txt");
+        assert_eq!(commands, recorded.lines().collect::<Vec<_>>());
+        let recorded = include_str!("golden/real-1.20.2/save.txt");
+        let mut recorded = recorded.split_inclusive("COMMIT\n");
+        for table in ["mangle", "filter", "nat"] {
+            let [real, model] = [recorded.next().unwrap(), &desk.kernel.save(table)]
+                .map(|saved| in_any_order_of_services(by_chain(saved)));
+            assert_eq!(model, real, "{backend:?} {table}");
+        }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Objects {
+    services: Vec<Box<Service>>,
+    slices: Vec<Box<EndpointSlice>>,
+}
+
+/// Go's map order decides the order of services in the chains that all of them share.
+fn in_any_order_of_services(
+    mut chains: BTreeMap<String, Vec<String>>,
+) -> BTreeMap<String, Vec<String>> {
+    for chain in ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES"] {
+        if let Some(rules) = chains.get_mut(chain) {
+            rules.sort();
+        }
     }
     chains
 }
