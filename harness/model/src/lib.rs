@@ -1,7 +1,7 @@
 //! The scenario language: read, check, plan, history and judge. Pure: no clock, no process, no
 //! randomness that it is not given.
 //!
-//! [`load`] or [`read`] gives a [`scenario::Scenario`] or every mistake of it; [`plan`] gives the
+//! [`load`] or [`read`] gives a [`scenario::Scenario`] or every mistake of it; [`plan()`] gives the
 //! [`case::Case`]s to run and the ones to skip; [`judge`] gives the [`verdict::Verdict`] of a case's
 //! history.
 
