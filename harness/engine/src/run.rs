@@ -232,13 +232,19 @@ fn follow_log(
 async fn rules(cluster: &dyn Cluster) -> Vec<Artifact> {
     let mut artifacts = Vec::new();
     for node in nodes(cluster) {
-        let save = Command::Argv(vec!["iptables-save".to_owned(), "-c".to_owned()]);
-        if let Ok(text) = output(cluster, &Place::Node(node.clone()), &save).await {
-            artifacts.push(Artifact {
-                name: format!("{node}.iptables-save"),
-                text,
-            });
+        let mut text = String::new();
+        // Table by table: an ordinary user may not list which there are (legacy).
+        for table in ["raw", "mangle", "nat", "filter"] {
+            let argv = ["iptables-save", "-c", "-t", table]
+                .map(str::to_owned)
+                .to_vec();
+            let saved = output(cluster, &Place::Node(node.clone()), &Command::Argv(argv)).await;
+            text.push_str(&saved.unwrap_or_default());
         }
+        artifacts.push(Artifact {
+            name: format!("{node}.iptables-save"),
+            text,
+        });
     }
     artifacts
 }
