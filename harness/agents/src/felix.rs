@@ -13,9 +13,9 @@
 //!   A pod has the profiles of its namespace and its service account, which allow everything.
 //! - Routes, interfaces and sysctls are the lab's.
 //!
-//! [`params`] reads the configuration; [`version`] says what changed when; [`renderer`] with
-//! `static_iptables`, `static_bpf`, [`endpoints`] and `dispatch` say what shall be; [`table`] with
-//! `load`, `plan` and `timers` decides; `apply` and [`life`] talk to the world.
+//! `params` reads the configuration; [`version`] says what changed when; `renderer` with
+//! `static_iptables`, `static_bpf`, `endpoints` and `dispatch` say what shall be; `table` with
+//! `load`, `plan` and `timers` decides; `detect`, `stack`, `apply` and `life` talk to the world.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -23,7 +23,7 @@ mod apply;
 mod detect;
 mod dispatch;
 mod endpoints;
-pub mod hashes;
+mod hashes;
 mod kube_nft;
 mod life;
 mod load;
@@ -32,7 +32,7 @@ mod params;
 mod patterns;
 mod plan;
 mod renderer;
-pub mod rule;
+mod rule;
 mod sets;
 mod stack;
 mod static_bpf;

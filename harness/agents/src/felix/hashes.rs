@@ -13,7 +13,7 @@ const CHAIN_NAME_LENGTH: usize = 28;
 
 /// The ids of a chain's rules. Each hash covers the one before it, so an id depends on the chain's
 /// name, the rule's text and every rule above it.
-pub fn rule_ids(chain: &str, rules: &[Rule]) -> Vec<String> {
+pub(super) fn rule_ids(chain: &str, rules: &[Rule]) -> Vec<String> {
     let mut hash = Sha224::digest(chain.as_bytes());
     let verb = format!("-A {chain}");
     let id_of = |rule: &Rule| {
@@ -30,7 +30,7 @@ pub fn rule_ids(chain: &str, rules: &[Rule]) -> Vec<String> {
 
 /// Prefix and name, or, where that is too long for a chain, prefix, `_` and the start of the name's
 /// hash. A name that just fits and begins with `_` is hashed too, so that it cannot be mistaken for one.
-pub fn chain_name(prefix: &str, name: &str) -> String {
+pub(super) fn chain_name(prefix: &str, name: &str) -> String {
     let length = prefix.len() + name.len();
     if length < CHAIN_NAME_LENGTH || (length == CHAIN_NAME_LENGTH && !name.starts_with('_')) {
         return format!("{prefix}{name}");

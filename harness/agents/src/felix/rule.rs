@@ -8,7 +8,7 @@ const LONGEST_COMMENT: usize = 256;
 
 /// One rule. It has no chain and no number yet: its text depends on the verb it is written with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rule {
+pub(super) struct Rule {
     comments: Vec<String>,
     matches: Vec<String>,
     action: Option<Action>,
@@ -23,17 +23,17 @@ enum Action {
 
 impl Rule {
     /// Jumps to one of Felix's own chains.
-    pub fn jump(chain: impl Into<String>) -> Self {
+    pub(super) fn jump(chain: impl Into<String>) -> Self {
         Self::with(Action::Jump(chain.into()))
     }
 
     /// Goes to one of Felix's own chains without coming back.
-    pub fn goto(chain: impl Into<String>) -> Self {
+    pub(super) fn goto(chain: impl Into<String>) -> Self {
         Self::with(Action::Goto(chain.into()))
     }
 
     /// Jumps to a target of the kernel, with its options: `DROP`, `MARK --set-mark 0x1/0x1`.
-    pub fn then(target: impl Into<String>) -> Self {
+    pub(super) fn then(target: impl Into<String>) -> Self {
         Self::with(Action::Verdict(target.into()))
     }
 
@@ -46,14 +46,14 @@ impl Rule {
 
     /// Adds a match; matches keep their order.
     #[must_use]
-    pub fn when(mut self, criterion: impl Into<String>) -> Self {
+    pub(super) fn when(mut self, criterion: impl Into<String>) -> Self {
         self.matches.push(criterion.into());
         self
     }
 
     /// Adds a comment, made safe for `iptables-restore` the way Felix does.
     #[must_use]
-    pub fn saying(mut self, comment: &str) -> Self {
+    pub(super) fn saying(mut self, comment: &str) -> Self {
         let safe = |c: char| if c == '_' || is_safe(c) { c } else { '_' };
         self.comments
             .push(comment.chars().map(safe).take(LONGEST_COMMENT).collect());
@@ -61,7 +61,7 @@ impl Rule {
     }
 
     /// The chain of Felix that this rule keeps alive.
-    pub fn refers_to(&self) -> Option<&str> {
+    pub(super) fn refers_to(&self) -> Option<&str> {
         match self.action.as_ref()? {
             Action::Jump(chain) | Action::Goto(chain) => Some(chain),
             Action::Verdict(_) => None,
@@ -69,7 +69,7 @@ impl Rule {
     }
 
     /// The rule's line: the verb with its chain and number, a prefix that carries the id, and the rule.
-    pub fn render(&self, verb: &str, prefix: &str) -> String {
+    pub(super) fn render(&self, verb: &str, prefix: &str) -> String {
         let mut line = format!("{verb} {prefix}");
         let mut put = |text: std::fmt::Arguments<'_>| {
             line.write_fmt(text).expect("a String takes everything");
@@ -98,18 +98,18 @@ fn is_safe(c: char) -> bool {
 
 /// A chain with its rules and their ids. Two chains are equal when their rules are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chain {
+pub(super) struct Chain {
     /// Its name; for always-appended rules the kernel chain's.
-    pub name: String,
+    pub(super) name: String,
     /// Its rules in order.
-    pub rules: Vec<Rule>,
+    pub(super) rules: Vec<Rule>,
     /// The rules' ids in order.
-    pub ids: Vec<String>,
+    pub(super) ids: Vec<String>,
 }
 
 impl Chain {
     /// A chain and the ids of its rules.
-    pub fn new(name: impl Into<String>, rules: Vec<Rule>) -> Self {
+    pub(super) fn new(name: impl Into<String>, rules: Vec<Rule>) -> Self {
         let name = name.into();
         let ids = rule_ids(&name, &rules);
         Self { name, rules, ids }
@@ -117,7 +117,7 @@ impl Chain {
 
     /// Rules that are always appended to a kernel chain. Their ids come from a name of their own, so
     /// that the same rule inserted and appended has two ids.
-    pub fn appended(kernel_chain: &str, rules: Vec<Rule>) -> Self {
+    pub(super) fn appended(kernel_chain: &str, rules: Vec<Rule>) -> Self {
         let ids = rule_ids(&format!("{kernel_chain}*appends*"), &rules);
         Self {
             name: kernel_chain.to_owned(),
@@ -127,7 +127,7 @@ impl Chain {
     }
 
     /// Rule `index`'s line with the given verb.
-    pub fn line(&self, index: usize, verb: &str) -> String {
+    pub(super) fn line(&self, index: usize, verb: &str) -> String {
         let id = &self.ids[index];
         self.rules[index].render(verb, &format!("-m comment --comment \"cali:{id}\""))
     }
