@@ -130,8 +130,18 @@ fn kube_proxy_1_20_does_what_the_real_one_was_seen_to_do() {
     let objects = include_str!("golden/real-1.20.2/objects.json");
     let objects: Objects = serde_json::from_str(objects).unwrap();
     let events = || {
-        let services = objects.services.iter().cloned().map(Event::Service);
-        services.chain(objects.slices.iter().cloned().map(Event::Slice))
+        let services = objects
+            .services
+            .iter()
+            .cloned()
+            .map(|it| Event::Service(Box::new(it)));
+        services.chain(
+            objects
+                .slices
+                .iter()
+                .cloned()
+                .map(|it| Event::Slice(Box::new(it))),
+        )
     };
     for backend in BACKENDS {
         let config = Config {
@@ -157,8 +167,8 @@ fn kube_proxy_1_20_does_what_the_real_one_was_seen_to_do() {
 
 #[derive(serde::Deserialize)]
 struct Objects {
-    services: Vec<Box<Service>>,
-    slices: Vec<Box<EndpointSlice>>,
+    services: Vec<Service>,
+    slices: Vec<EndpointSlice>,
 }
 
 /// Go's map order decides the order of services in the chains that all of them share.
