@@ -130,7 +130,18 @@ async fn read(
                 log.append_at(start_us + sample.at_us, what);
                 began.take().map(|began| began.send(()));
             }
-            Report::Done { .. } => return Ok(()),
+            Report::Done { sent, lateness } => {
+                // Whoever doubts a gap looks here first: a starved probe sends late.
+                let value = format!(
+                    "{sent} requests, sent late by {} µs in the median, {} µs at 99 %, {} µs at most",
+                    lateness.median_us, lateness.p99_us, lateness.max_us
+                );
+                log.append(What::Fact {
+                    name: format!("probe {name}"),
+                    value,
+                });
+                return Ok(());
+            }
         }
     }
     Err(trouble(&"the probe ended before it was told to"))
