@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use chainbreak_model::case::Case;
+use futures::future::try_join_all;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     core::v1::{Pod, Service},
@@ -37,17 +38,33 @@ pub(crate) async fn wait(
         programmed(&client).await
     })
     .await?;
-    for (place, _) in cluster.places() {
-        if !matches!(place, Place::Node(_)) {
-            continue;
+    let nodes = cluster.places().into_iter().map(|(place, _)| place);
+    let nodes = nodes.filter(|place| matches!(place, Place::Node(_)));
+    let programmed = nodes.map(|node| programmed_on(cluster, node, wanted.clone(), deadline));
+    try_join_all(programmed).await.map(drop)
+}
+
+/// Waits until kube-proxy has written everything wanted on a node. Each rule needs to be seen once:
+/// somebody may be deleting what it writes, which is what the case is about.
+async fn programmed_on(
+    cluster: &dyn Cluster,
+    node: Place,
+    mut wanted: BTreeSet<String>,
+    deadline: Instant,
+) -> Result<(), Trouble> {
+    let what = format!("kube-proxy has programmed {node}");
+    let save = Command::Argv(vec!["iptables-save".into(), "-t".into(), "nat".into()]);
+    wait::until(&what, deadline, async || {
+        let rules = output(cluster, &node, &save)
+            .await
+            .map_err(|error| error.to_string())?;
+        wanted.retain(|text| !rules.contains(text.as_str()));
+        match wanted.first() {
+            Some(missing) => Err(format!("no rule with `{missing}` was seen")),
+            None => Ok(()),
         }
-        let what = format!("kube-proxy has programmed {place}");
-        wait::until(&what, deadline, async || {
-            rules_hold(cluster, &place, &wanted).await
-        })
-        .await?;
-    }
-    Ok(())
+    })
+    .await
 }
 
 async fn list<K>(client: &Client) -> Result<Vec<K>, String>
@@ -158,19 +175,4 @@ fn targets(service: &Service, slices: &[EndpointSlice]) -> BTreeSet<String> {
         }
     }
     targets
-}
-
-async fn rules_hold(
-    cluster: &dyn Cluster,
-    node: &Place,
-    wanted: &BTreeSet<String>,
-) -> Result<(), String> {
-    let save = Command::Argv(vec!["iptables-save".into(), "-t".into(), "nat".into()]);
-    let rules = output(cluster, node, &save)
-        .await
-        .map_err(|error| error.to_string())?;
-    match wanted.iter().find(|text| !rules.contains(text.as_str())) {
-        Some(missing) => Err(format!("no rule with `{missing}`")),
-        None => Ok(()),
-    }
 }
