@@ -1,0 +1,144 @@
+//! Creating objects.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    admission,
+    convert::to_storage,
+    crd, delete,
+    error::ApiError,
+    kinds::Kind,
+    object::{Key, Object, as_map, items, map_at, meta, text},
+    state::State,
+};
+
+/// Stores a new object.
+pub(crate) fn create(
+    state: &mut State,
+    kind: &Kind,
+    namespace: Option<&str>,
+    body: Value,
+) -> Result<Arc<Object>, ApiError> {
+    check_type(kind, &body)?;
+    let mut value = to_storage(kind, body);
+    place(kind, namespace, &mut value)?;
+    if meta(&value, "name").is_empty() && !meta(&value, "generateName").is_empty() {
+        let name = format!("{}{}", meta(&value, "generateName"), state.new_suffix());
+        value["metadata"]["name"] = name.into();
+    }
+    let key = Key::of(&value);
+    check_namespace(state, kind, &key)?;
+    admission::defaults(kind, &mut value);
+    admission::check(kind, &value)?;
+    if state.store.get(&kind.storage, &key).is_some() {
+        return Err(ApiError::AlreadyExists {
+            resource: kind.resource(),
+            name: key.name,
+        });
+    }
+    admission::first_status(kind, &mut value);
+    match &*kind.storage {
+        "services" => state.addresses.settle(&mut value, None)?,
+        "customresourcedefinitions.apiextensions.k8s.io" => crd::establish(state, &mut value)?,
+        _ => {}
+    }
+    stamp(state, kind, &mut value);
+    let object = state.store.put(&kind.storage, value);
+    delete::collect_if_orphaned(state, &kind.storage, &key);
+    Ok(object)
+}
+
+/// A body must be of the kind its path says; one that does not say its kind is taken as that.
+pub(crate) fn check_type(kind: &Kind, body: &Value) -> Result<(), ApiError> {
+    if !body.is_object() {
+        return Err(ApiError::BadRequest(
+            "the request body is not an object".to_owned(),
+        ));
+    }
+    let (said, version) = (text(body, "/kind"), text(body, "/apiVersion"));
+    if (!said.is_empty() && said != kind.kind)
+        || (!version.is_empty() && version != kind.group_version())
+    {
+        return Err(ApiError::BadRequest(format!(
+            "{version}, Kind={said} in the body does not match the expected {}, Kind={}",
+            kind.group_version(),
+            kind.kind
+        )));
+    }
+    Ok(())
+}
+
+/// Puts the path's namespace into the object, which must not name another.
+fn place(kind: &Kind, namespace: Option<&str>, value: &mut Value) -> Result<(), ApiError> {
+    let said = meta(value, "namespace").to_owned();
+    let metadata = map_at(value, "metadata");
+    if !kind.namespaced {
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    let namespace = namespace.ok_or(ApiError::MethodNotAllowed)?;
+    if !said.is_empty() && said != namespace {
+        return Err(ApiError::BadRequest(
+            "the namespace of the provided object does not match the namespace sent on the request"
+                .to_owned(),
+        ));
+    }
+    metadata.insert("namespace".to_owned(), namespace.into());
+    Ok(())
+}
+
+fn check_namespace(state: &State, kind: &Kind, key: &Key) -> Result<(), ApiError> {
+    if !kind.namespaced {
+        return Ok(());
+    }
+    let namespace = state
+        .store
+        .get(&"namespaces".into(), &Key::new("", &key.namespace));
+    match namespace {
+        None => Err(ApiError::NotFound {
+            resource: "namespaces".to_owned(),
+            name: key.namespace.clone(),
+        }),
+        Some(namespace) if !meta(namespace.value(), "deletionTimestamp").is_empty() => {
+            Err(ApiError::Forbidden {
+                resource: kind.resource(),
+                name: key.name.clone(),
+                why: format!(
+                    "unable to create new content in namespace {} because it is being terminated",
+                    key.namespace
+                ),
+            })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn stamp(state: &mut State, kind: &Kind, value: &mut Value) {
+    let (uid, now) = (state.new_uid(), state.now());
+    let metadata = map_at(value, "metadata");
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "generation",
+    ] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), uid.into());
+    metadata.insert("creationTimestamp".to_owned(), now.into());
+    if kind.generation {
+        metadata.insert("generation".to_owned(), 1.into());
+    }
+    drop_nulls(metadata.entry("labels").or_insert(Value::Null));
+    if items(value, "/metadata/ownerReferences").is_empty() {
+        map_at(value, "metadata").remove("ownerReferences");
+    }
+    let metadata = map_at(value, "metadata");
+    metadata.retain(|_, v| !v.is_null() && v.as_object().is_none_or(|map| !map.is_empty()));
+}
+
+fn drop_nulls(labels: &mut Value) {
+    as_map(labels).retain(|_, v| !v.is_null());
+}

@@ -1,0 +1,382 @@
+//! From a request for objects to its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    convert::from_storage,
+    create::create,
+    delete::{self, DeleteOptions, Deleted, Dependents},
+    error::ApiError,
+    kinds::Kind,
+    object::{Key, Object, encode, meta, text},
+    patch::{PatchKind, apply::Apply, patched},
+    path::Address,
+    query::{Continue, Query},
+    respond::{Lens, View},
+    selector::Selector,
+    state::State,
+    store::revision_of,
+    subresource,
+    update::{Part, update},
+    watch::WatchOptions,
+};
+
+/// One request for objects.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) address: Address,
+    pub(crate) query: Query,
+    pub(crate) accept: &'a str,
+    pub(crate) content_type: &'a str,
+    pub(crate) body: Bytes,
+}
+
+/// What is sent back.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Body(u16, Bytes),
+    Watch(Box<WatchOptions>),
+}
+
+type Handled = Result<Answer, ApiError>;
+
+/// Does what a request asks for.
+pub(crate) fn handle(state: &mut State, call: &Call) -> Handled {
+    if !call.query.text("dryRun").is_empty() {
+        return Err(ApiError::BadRequest("dryRun is not served".to_owned()));
+    }
+    let address = &call.address;
+    let named = address.name.is_some();
+    match (call.method, address.subresource.as_deref()) {
+        (_, Some("scale")) => scale(state, call),
+        ("POST", Some("binding")) => {
+            subresource::bind(state, &address.kind, &call.key(), &call.json()?)?;
+            Ok(Answer::Body(201, encode(&success(None))))
+        }
+        ("POST", Some("eviction")) => {
+            let deleted = subresource::evict(state, &address.kind, &call.key(), &call.json()?)?;
+            Ok(Answer::Body(
+                201,
+                encode(&success(Some((&address.kind, deleted.object())))),
+            ))
+        }
+        ("GET" | "PUT" | "PATCH", Some("status") | None) if named => one(state, call),
+        ("GET", None) if call.query.flag("watch") => watch(state, call),
+        ("GET", None) => list(state, call),
+        ("POST", None) if !named => {
+            let body = call.json()?;
+            let object = create(state, &address.kind, address.namespace.as_deref(), body)?;
+            Ok(Answer::Body(201, call.lens(state).object(&object)))
+        }
+        ("DELETE", None) if named => delete_one(state, call),
+        ("DELETE", None) => delete_many(state, call),
+        _ => Err(ApiError::MethodNotAllowed),
+    }
+}
+
+impl Call<'_> {
+    fn key(&self) -> Key {
+        let address = &self.address;
+        Key::new(
+            address.namespace.as_deref().unwrap_or_default(),
+            address.name.as_deref().unwrap_or_default(),
+        )
+    }
+
+    fn part(&self) -> Part {
+        if self.address.subresource.is_some() {
+            Part::Status
+        } else {
+            Part::Main
+        }
+    }
+
+    fn lens(&self, state: &State) -> Lens {
+        Lens {
+            kind: Arc::clone(&self.address.kind),
+            view: View::of(self.accept),
+            now: state.clock(),
+        }
+    }
+
+    fn selector(&self) -> Result<Selector, ApiError> {
+        let (labels, fields) = (
+            self.query.text("labelSelector"),
+            self.query.text("fieldSelector"),
+        );
+        Selector::parse(&self.address.kind, labels, fields)
+    }
+
+    fn json(&self) -> Result<Value, ApiError> {
+        if self.content_type.contains("protobuf") || self.body.starts_with(b"k8s\0") {
+            return Err(ApiError::UnsupportedMediaType(
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json"
+                    .to_owned(),
+            ));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| {
+            ApiError::BadRequest(format!("couldn't decode the body as JSON: {error}"))
+        })
+    }
+}
+
+impl Deleted {
+    fn object(&self) -> &Object {
+        match self {
+            Self::Gone(object) | Self::Going(object) => object,
+        }
+    }
+}
+
+fn one(state: &mut State, call: &Call) -> Handled {
+    let (kind, key) = (&call.address.kind, call.key());
+    let object = match call.method {
+        "GET" => state.existing(kind, &key)?,
+        "PUT" => update(state, kind, &key, call.part(), call.json()?)?,
+        _ => return patch(state, call),
+    };
+    Ok(Answer::Body(200, call.lens(state).object(&object)))
+}
+
+fn patch(state: &mut State, call: &Call) -> Handled {
+    let (kind, key) = (&call.address.kind, call.key());
+    let how = PatchKind::of(call.content_type, kind)?;
+    let body = call.json()?;
+    if how == PatchKind::Apply {
+        return apply(state, call, body);
+    }
+    let old = state.existing(kind, &key)?;
+    let shown = from_storage(kind, old.value());
+    let value = patched(how, shown.as_ref().unwrap_or_else(|| old.value()), &body)?;
+    let object = update(state, kind, &key, call.part(), value)?;
+    Ok(Answer::Body(200, call.lens(state).object(&object)))
+}
+
+fn apply(state: &mut State, call: &Call, mut applied: Value) -> Handled {
+    let (kind, key) = (&call.address.kind, call.key());
+    if text(&applied, "/kind").is_empty() {
+        return Err(ApiError::BadRequest("apply: kind is required".to_owned()));
+    }
+    applied["metadata"]["name"] = key.name.clone().into();
+    if kind.namespaced {
+        applied["metadata"]["namespace"] = key.namespace.clone().into();
+    }
+    let now = state.now();
+    let apply = Apply {
+        manager: call.query.text("fieldManager"),
+        force: call.query.flag("force"),
+        custom: kind.custom,
+        now: &now,
+    };
+    let Some(old) = state.store.get(&kind.storage, &key).cloned() else {
+        if !meta(&applied, "uid").is_empty() || !meta(&applied, "resourceVersion").is_empty() {
+            state.existing(kind, &key)?;
+        }
+        let value = apply.to(&json!({}), &applied)?;
+        let object = create(state, kind, call.address.namespace.as_deref(), value)?;
+        return Ok(Answer::Body(201, call.lens(state).object(&object)));
+    };
+    let shown = from_storage(kind, old.value());
+    let value = apply.to(shown.as_ref().unwrap_or_else(|| old.value()), &applied)?;
+    let object = update(state, kind, &key, call.part(), value)?;
+    Ok(Answer::Body(200, call.lens(state).object(&object)))
+}
+
+fn scale(state: &mut State, call: &Call) -> Handled {
+    let (kind, key) = (&call.address.kind, call.key());
+    let object = state.existing(kind, &key)?;
+    let scale = match call.method {
+        "GET" => {
+            return Ok(Answer::Body(
+                200,
+                encode(&subresource::scale_of(object.value())),
+            ));
+        }
+        "PUT" => call.json()?,
+        "PATCH" => {
+            let how = PatchKind::of(call.content_type, kind)?;
+            patched(how, &subresource::scale_of(object.value()), &call.json()?)?
+        }
+        _ => return Err(ApiError::MethodNotAllowed),
+    };
+    let object = subresource::set_scale(state, kind, &key, &scale)?;
+    Ok(Answer::Body(
+        200,
+        encode(&subresource::scale_of(object.value())),
+    ))
+}
+
+fn watch(state: &State, call: &Call) -> Handled {
+    refuse_initial_events(call)?;
+    let mut selector = call.query.text("fieldSelector").to_owned();
+    if let Some(name) = &call.address.name {
+        selector = format!("metadata.name={name}");
+    }
+    let kind = &call.address.kind;
+    let since = call
+        .query
+        .number("resourceVersion")?
+        .filter(|revision| *revision > 0);
+    Ok(Answer::Watch(Box::new(WatchOptions {
+        lens: call.lens(state),
+        namespace: call.address.namespace.clone(),
+        selector: Selector::parse(kind, call.query.text("labelSelector"), &selector)?,
+        since,
+        timeout: call.query.timeout()?,
+        bookmarks: call.query.flag("allowWatchBookmarks"),
+    })))
+}
+
+/// A server that takes the question and never sends the bookmark that ends the first state hangs its
+/// clients; refused, they list.
+fn refuse_initial_events(call: &Call) -> Result<(), ApiError> {
+    if call.query.text("sendInitialEvents").is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::BadRequest(
+        "sendInitialEvents is not served: list, then watch".to_owned(),
+    ))
+}
+
+fn list(state: &State, call: &Call) -> Handled {
+    let (kind, query) = (&call.address.kind, &call.query);
+    let selector = call.selector()?;
+    let asked = query.number("resourceVersion")?.unwrap_or_default();
+    let current = state.store.revision();
+    if asked > current {
+        return Err(ApiError::TooLargeResourceVersion { asked, current });
+    }
+    let from = match query.text("continue") {
+        "" => None,
+        token => Some(Continue::parse(token)?),
+    };
+    let exact = query.text("resourceVersionMatch") == "Exact";
+    let revision = from
+        .as_ref()
+        .map_or(if exact { asked } else { current }, |f| f.revision);
+    let snapshot = state
+        .store
+        .at(&kind.storage, call.address.namespace.as_deref(), revision)?;
+    let after = |key: &Key| from.as_ref().is_none_or(|from| *key > from.after);
+    let mut selected: Vec<(Key, Arc<Object>)> = snapshot
+        .into_iter()
+        .filter(|(key, object)| after(key) && selector.matches(object.value()))
+        .collect();
+    let mut metadata =
+        Map::from_iter([("resourceVersion".to_owned(), revision.to_string().into())]);
+    let limit = query.number("limit")?.filter(|limit| *limit > 0);
+    let limit = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    });
+    if selected.len() > limit {
+        let left = selected.len() - limit;
+        selected.truncate(limit);
+        if let Some((key, _)) = selected.last() {
+            let token = Continue {
+                revision,
+                after: key.clone(),
+            }
+            .token();
+            metadata.insert("continue".to_owned(), token.into());
+            metadata.insert("remainingItemCount".to_owned(), left.into());
+        }
+    }
+    let objects: Vec<Arc<Object>> = selected.into_iter().map(|(_, object)| object).collect();
+    Ok(Answer::Body(
+        200,
+        call.lens(state).list(&objects, &metadata),
+    ))
+}
+
+fn delete_one(state: &mut State, call: &Call) -> Handled {
+    let kind = &call.address.kind;
+    let deleted = delete::delete(state, kind, &call.key(), &delete_options(call)?)?;
+    match deleted {
+        Deleted::Gone(object) if &*kind.storage != "pods" => {
+            Ok(Answer::Body(200, encode(&success(Some((kind, &object))))))
+        }
+        Deleted::Gone(object) | Deleted::Going(object) => {
+            Ok(Answer::Body(200, call.lens(state).object(&object)))
+        }
+    }
+}
+
+fn delete_many(state: &mut State, call: &Call) -> Handled {
+    let (kind, options, selector) = (&call.address.kind, delete_options(call)?, call.selector()?);
+    let namespace = call.address.namespace.as_deref();
+    if kind.namespaced && namespace.is_none() {
+        return Err(ApiError::MethodNotAllowed);
+    }
+    let keys: Vec<Key> = state
+        .store
+        .list(&kind.storage, namespace)
+        .filter(|(_, object)| selector.matches(object.value()))
+        .map(|(key, _)| key.clone())
+        .collect();
+    let mut objects = Vec::new();
+    for key in keys {
+        // One that went with another of them is no failure.
+        if let Ok(Deleted::Gone(object) | Deleted::Going(object)) =
+            delete::delete(state, kind, &key, &options)
+        {
+            objects.push(object);
+        }
+    }
+    let revision = objects
+        .last()
+        .map_or(state.store.revision(), |o| revision_of(o.value()));
+    let metadata = Map::from_iter([("resourceVersion".to_owned(), revision.to_string().into())]);
+    Ok(Answer::Body(
+        200,
+        call.lens(state).list(&objects, &metadata),
+    ))
+}
+
+fn delete_options(call: &Call) -> Result<DeleteOptions, ApiError> {
+    let body = if call.body.is_empty() {
+        Value::Null
+    } else {
+        call.json()?
+    };
+    let policy = match text(&body, "/propagationPolicy") {
+        "" => call.query.text("propagationPolicy"),
+        policy => policy,
+    };
+    let dependents = match policy {
+        "" | "Background" if body["orphanDependents"] == true => Dependents::Orphan,
+        "" | "Background" => Dependents::Background,
+        "Foreground" => Dependents::Foreground,
+        "Orphan" => Dependents::Orphan,
+        other => {
+            return Err(ApiError::BadRequest(format!(
+                "invalid propagationPolicy: {other:?}"
+            )));
+        }
+    };
+    let asked = call
+        .query
+        .number("gracePeriodSeconds")?
+        .and_then(|s| i64::try_from(s).ok());
+    let precondition = |field: &str| body["preconditions"][field].as_str().map(str::to_owned);
+    Ok(DeleteOptions {
+        grace: body["gracePeriodSeconds"].as_i64().or(asked),
+        dependents,
+        uid: precondition("uid"),
+        revision: precondition("resourceVersion"),
+    })
+}
+
+/// The Status of something done, with what it was done to.
+fn success(done_to: Option<(&Kind, &Object)>) -> Value {
+    let details = done_to.map(|(kind, object)| {
+        json!({"name": meta(object.value(), "name"), "group": kind.group, "kind": kind.plural,
+               "uid": meta(object.value(), "uid")})
+    });
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+           "details": details})
+}

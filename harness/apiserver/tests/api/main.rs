@@ -1,0 +1,5 @@
+//! The server over loopback, as its real clients meet it.
+
+mod common;
+mod kubectl;
+mod watch;
