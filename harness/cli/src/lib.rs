@@ -1,1 +1,105 @@
-//! cli
+//! The binary `chainbreak`: verbs, and nothing that decides anything. As a library so that the
+//! scenario tests can have the same program under a path that cargo tells them.
+
+mod args;
+mod cases;
+mod doctor;
+mod live;
+mod reports;
+mod run;
+mod supervise;
+mod worker;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::Parser;
+
+use crate::args::{Cli, Verb};
+
+/// Exit status of our own bugs and of trouble outside any case.
+const FAILED: u8 = 1;
+/// Exit status of a wrong command line or scenario.
+const USAGE: u8 = 2;
+
+/// Runs the command line of this process and returns its exit status (design: 0 as expected, 1 our
+/// bug, 2 usage or invalid scenario, 10 not as expected, 11 inconclusive, 12 nothing ran).
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ended = match cli.verb {
+        // Before any thread exists: a world is made by a process that is alone.
+        Verb::Worker => {
+            trace();
+            worker::main()
+        }
+        Verb::Probe => return chainbreak_probe::main(),
+        verb => {
+            trace();
+            in_runtime(verb)
+        }
+    };
+    ended.unwrap_or_else(|error| {
+        // A reader that went away (`chainbreak list | head`) is no failure.
+        if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+        {
+            return ExitCode::SUCCESS;
+        }
+        let code = if error.is::<cases::Invalid>() { USAGE } else { FAILED };
+        complain(&format!("{error:#}"));
+        ExitCode::from(code)
+    })
+}
+
+fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match verb {
+            Verb::Check(paths) => cases::check(&paths),
+            Verb::List(selection) => cases::list(&selection),
+            Verb::Plan(selection) => cases::plan(&selection).await,
+            Verb::Run(args) => run::run(args).await,
+            Verb::Report(args) => reports::again(&args),
+            Verb::Doctor => doctor::doctor().await,
+            Verb::Shell(args) => Ok(chainbreak_lab::keep::shell(args.place.as_deref(), &args.command)?),
+            Verb::Clean => {
+                say("nothing is left behind: a world ends with its run, whatever ends the run\n")?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Verb::Schema => {
+                say(&format!("{:#}\n", chainbreak_model::schema()))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Verb::Worker | Verb::Probe => unreachable!("handled without a runtime"),
+        }
+    })
+}
+
+/// Writes to standard output; a reader that went away is an error of the kind `BrokenPipe`.
+fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// A line of progress, on standard error.
+fn note(text: &str) {
+    drop(writeln!(io::stderr().lock(), "{text}"));
+}
+
+/// Says what went wrong, on standard error. Where that is gone too, nobody is left to tell.
+fn complain(text: &str) {
+    note(&format!("chainbreak: {text}"));
+}
+
+/// Internal logs, on standard error, when `CHAINBREAK_LOG` asks for them (`debug`, `chainbreak_lab=trace`).
+fn trace() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CHAINBREAK_LOG")
+        .unwrap_or_else(|_unset| tracing_subscriber::EnvFilter::new("off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+}

@@ -1,1 +1,5 @@
-fn main() {}
+//! The program `chainbreak`.
+
+fn main() -> std::process::ExitCode {
+    chainbreak_cli::main()
+}

@@ -1,0 +1,135 @@
+//! The command line: verbs, their options, and help that teaches.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Breaks Kubernetes service networking on purpose and proves the fix.
+#[derive(Debug, Parser)]
+#[command(
+    name = "chainbreak",
+    version,
+    arg_required_else_help = true,
+    after_help = "Begin with:\n  chainbreak doctor\n  chainbreak run scenarios/kube-proxy\n\n\
+                  Exit codes: 0 as expected · 1 our bug · 2 usage or invalid scenario · \
+                  10 not as expected · 11 inconclusive · 12 nothing ran"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Read scenarios and say every mistake, with file, line and a hint
+    #[command(after_help = "Example:\n  chainbreak check scenarios/")]
+    Check(Paths),
+    /// List the cases of scenarios by name
+    #[command(after_help = "Example:\n  chainbreak list scenarios/ | grep nft")]
+    List(Selection),
+    /// Say what would run on this machine, and what would be skipped and why
+    #[command(after_help = "Example:\n  chainbreak plan scenarios/kube-proxy --variant bpf-off")]
+    Plan(Selection),
+    /// Run cases and judge them
+    #[command(after_help = "Examples:\n  chainbreak run scenarios/kube-proxy\n  \
+                            chainbreak run scenarios --variant default-cleanup --matrix iptables=legacy\n  \
+                            chainbreak run scenarios --jobs 1 --format jsonl > events.jsonl")]
+    Run(Run),
+    /// Write the reports of a run again, from its run.jsonl alone
+    #[command(after_help = "Example:\n  chainbreak report reports/out/latest")]
+    Report(Report),
+    /// Say what this machine can run, and the command that mends what is missing
+    Doctor,
+    /// Look into a place of a world kept by `run --keep`
+    #[command(after_help = "Examples:\n  chainbreak shell n1\n  \
+                            chainbreak shell pod/test/web -- curl -s 10.96.0.10\n  \
+                            chainbreak shell n1 -- iptables-save -t nat")]
+    Shell(Shell),
+    /// Remove what an interrupted run left behind, and name it
+    Clean,
+    /// Print the JSON Schema of scenario files, for editors
+    Schema,
+    /// The process of one case, started by `run`
+    #[command(hide = true)]
+    Worker,
+    /// The traffic of one case, started by a worker
+    #[command(hide = true)]
+    Probe,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Paths {
+    /// Scenario files, or folders to search for them
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+    /// Only this variant (may be given several times)
+    #[arg(long = "variant", value_name = "NAME")]
+    pub(crate) variants: Vec<String>,
+    /// Replace a key of the scenario's matrix, e.g. `iptables=legacy,nft`
+    #[arg(long, value_name = "KEY=A,B")]
+    pub(crate) matrix: Vec<String>,
+    /// Seed of everything random; 0 takes the scenario's
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// What raises the clusters
+    #[arg(long, value_enum, default_value_t = BackendName::Lab)]
+    pub(crate) backend: BackendName,
+    /// How many cases run side by side [default: three for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+    /// Where the run's folder goes
+    #[arg(long, default_value = "reports/out", value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Keep the world of the last case for `chainbreak shell`, until this command is interrupted
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// A skip for want of these capabilities is a failure
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    pub(crate) require: Vec<String>,
+    /// What goes to standard output
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendName {
+    /// Network namespaces on this machine's kernel
+    Lab,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Progress, table and findings
+    Human,
+    /// The history, a JSON value a line
+    Jsonl,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// The run's folder, or its run.jsonl
+    #[arg(value_name = "RUN", default_value = "reports/out/latest")]
+    pub(crate) run: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shell {
+    /// A node (`n1`), `pod/NAMESPACE/NAME` or `host/NAME`; without it, the places of the kept world are listed
+    #[arg(value_name = "PLACE")]
+    pub(crate) place: Option<String>,
+    /// What to run there instead of a shell
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}

@@ -1,0 +1,179 @@
+//! From paths on the command line to cases: finding scenario files, reading them, planning.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{BufRead, BufReader, IsTerminal},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use chainbreak_engine::cluster::Backend;
+use chainbreak_lab::Lab;
+use chainbreak_model::{
+    Complaints,
+    case::Capabilities,
+    load,
+    matrix::MatrixKey,
+    plan::{Choice, Planned},
+    scenario::Scenario,
+};
+use indexmap::IndexMap;
+use miette::{GraphicalReportHandler, GraphicalTheme};
+
+use crate::args::{Paths, Selection};
+
+/// The command line or a scenario is wrong; what is wrong has been said or is in the words.
+#[derive(Debug)]
+pub(crate) struct Invalid(String);
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+fn invalid(words: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Invalid(words.into()))
+}
+
+/// `chainbreak check`.
+pub(crate) fn check(paths: &Paths) -> anyhow::Result<ExitCode> {
+    let count = scenarios(&paths.paths)?.len();
+    let noun = if count == 1 { "scenario" } else { "scenarios" };
+    crate::say(&format!("{count} {noun}, no mistake\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `chainbreak list`.
+pub(crate) fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
+    let scenarios = scenarios(&selection.paths.paths)?;
+    let choice = choice(selection, &scenarios)?;
+    for scenario in &scenarios {
+        for id in chainbreak_model::list(scenario, &choice) {
+            crate::say(&format!("{id}\n"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `chainbreak plan`.
+pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
+    let capabilities = Lab::default().survey().await;
+    let planned = planned(selection, &capabilities)?;
+    for plan in &planned {
+        crate::say(&match plan {
+            Planned::Run(case) => format!("run   {}\n", case.id()),
+            Planned::Skip(skipped) => format!("skip  {}: {}\n", skipped.id, skipped.reason()),
+        })?;
+    }
+    let runs = planned.iter().filter(|plan| matches!(plan, Planned::Run(_))).count();
+    crate::say(&format!("{runs} to run, {} to skip\n", planned.len() - runs))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What would become of every chosen case on a machine with these capabilities.
+pub(crate) fn planned(
+    selection: &Selection,
+    capabilities: &Capabilities,
+) -> anyhow::Result<Vec<Planned>> {
+    let scenarios = scenarios(&selection.paths.paths)?;
+    let choice = choice(selection, &scenarios)?;
+    let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
+    Ok(scenarios.iter().flat_map(plan).collect())
+}
+
+fn choice(selection: &Selection, scenarios: &[Scenario]) -> anyhow::Result<Choice> {
+    for wanted in &selection.variants {
+        let known = |scenario: &Scenario| scenario.variants.keys().any(|v| v.as_str() == wanted);
+        if !scenarios.iter().any(known) {
+            return Err(invalid(format!(
+                "no scenario has a variant \"{wanted}\"; `chainbreak list` names them"
+            )));
+        }
+    }
+    let mut matrix = IndexMap::new();
+    for text in &selection.matrix {
+        let (key, values) = MatrixKey::parse_values(text)
+            .map_err(|why| invalid(format!("--matrix {text}: {why}")))?;
+        matrix.insert(key, values);
+    }
+    Ok(Choice {
+        backend: Lab::default().name().to_owned(),
+        matrix,
+        seed: (selection.seed != 0).then_some(selection.seed),
+        variants: selection.variants.iter().map(|v| v.as_str().into()).collect(),
+        filters: Vec::new(),
+    })
+}
+
+/// Reads every scenario under the paths. All mistakes of all files are said before the error returns.
+fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            walk(path, &mut files)?;
+        } else {
+            files.push(path.clone());
+        }
+    }
+    let mut scenarios = Vec::new();
+    let mut wrong = 0;
+    for file in &files {
+        match load(file) {
+            Ok(scenario) => scenarios.push(scenario),
+            Err(complaints) => {
+                wrong += 1;
+                crate::note(&rendered(&complaints));
+            }
+        }
+    }
+    match (wrong, files.len()) {
+        (_, 0) => {
+            let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+            Err(invalid(format!("no scenario in {}", paths.join(", "))))
+        }
+        (0, _) => Ok(scenarios),
+        (wrong, all) => Err(invalid(format!("{wrong} of {all} scenario files cannot be used"))),
+    }
+}
+
+/// YAML files of a folder, in order, but for those that are Kubernetes manifests.
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let read = || format!("could not read {}", folder.display());
+    let entries = fs::read_dir(folder).with_context(read)?.map(|entry| Ok(entry?.path()));
+    let mut entries = entries.collect::<std::io::Result<Vec<PathBuf>>>().with_context(read)?;
+    entries.sort();
+    for path in entries {
+        let yaml = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
+        if path.is_dir() && !path.is_symlink() {
+            walk(&path, files)?;
+        } else if yaml && !is_manifest(&path) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a line begins with `apiVersion:`, which no scenario has. What cannot be read is no manifest:
+/// reading it as a scenario says why.
+fn is_manifest(file: &Path) -> bool {
+    let Ok(file) = File::open(file) else { return false };
+    BufReader::new(file).lines().map_while(Result::ok).any(|line| line.starts_with("apiVersion:"))
+}
+
+/// With carets and colours in a terminal, plain lines elsewhere.
+fn rendered(complaints: &Complaints) -> String {
+    if !std::io::stderr().is_terminal() {
+        return complaints.plain();
+    }
+    let mut text = String::new();
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode());
+    match handler.render_report(&mut text, complaints) {
+        Ok(()) => text,
+        Err(fmt::Error) => complaints.plain(),
+    }
+}

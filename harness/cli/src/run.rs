@@ -1,0 +1,231 @@
+//! `chainbreak run`: cases side by side, each in a worker of its own, and the reports of whatever
+//! came of them, also when the run is interrupted.
+
+use std::{
+    cell::RefCell,
+    fs::File,
+    io::BufWriter,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use chainbreak_engine::{cluster::Backend, run::Artifact};
+use chainbreak_lab::Lab;
+use chainbreak_model::{case::Case, event::Event, judge, plan::Planned, verdict::CaseVerdict};
+use chainbreak_report::{Ended, FORMAT, Header, Line, Recorder, Run, Skipped, exit_code};
+use futures::StreamExt;
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+use crate::{
+    args::{self, Format},
+    cases,
+    live::Live,
+    reports, supervise,
+};
+
+/// Cases for each core: they mostly wait.
+const JOBS_PER_CORE: usize = 3;
+
+/// Runs, records, reports.
+pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
+    let capabilities = Lab::default().survey().await;
+    let planned = cases::planned(&args.selection, &capabilities)?;
+    let folder = folder(&args.out)?;
+    let record = Record::begin(&folder, &args, planned)?;
+    let (stop, stopped) = watch::channel(false);
+    let interrupted = tokio::spawn(interrupted(stop));
+    let live = Live::new(args.format == Format::Jsonl);
+    let cases: Vec<Case> = record.run.borrow().cases.values().map(|r| r.case.clone()).collect();
+    let jobs = args.jobs.map_or_else(default_jobs, usize::from);
+    let last = cases.len().saturating_sub(1);
+    futures::stream::iter(cases.iter().enumerate())
+        .map(|(index, case)| {
+            let keep = args.keep && index == last;
+            one(case, keep, &live, &record, stopped.clone())
+        })
+        .buffer_unordered(jobs)
+        .collect::<Vec<anyhow::Result<()>>>()
+        .await
+        .into_iter()
+        .collect::<anyhow::Result<()>>()?;
+    let ended = if *stopped.borrow() {
+        Ended::Interrupted(interrupted.await.unwrap_or_else(|_| "a signal".to_owned()))
+    } else {
+        interrupted.abort();
+        Ended::Complete
+    };
+    let run = record.end(ended)?;
+    latest(&args.out, &folder);
+    let summaries = reports::write(&run, &folder, args.format == Format::Human)?;
+    let unmet = unmet(&run, &args.require);
+    if let Some(unmet) = &unmet {
+        crate::complain(unmet);
+    }
+    let code = exit_code(&summaries);
+    Ok(ExitCode::from(if unmet.is_some() && code != 11 { 10 } else { code }))
+}
+
+fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * JOBS_PER_CORE
+}
+
+/// A new folder, named for the time, so that folders sort as runs were.
+fn folder(out: &Path) -> anyhow::Result<PathBuf> {
+    let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    for attempt in 1_u32.. {
+        let name = if attempt == 1 { now.clone() } else { format!("{now}-{attempt}") };
+        let folder = out.join(name);
+        std::fs::create_dir_all(out).with_context(|| format!("could not make {}", out.display()))?;
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("could not make {}", folder.display()));
+            }
+        }
+    }
+    unreachable!("some number is free")
+}
+
+/// `latest` points to the newest run. Nothing depends on it: where it cannot be made, it is not.
+fn latest(out: &Path, folder: &Path) {
+    let (Some(name), link) = (folder.file_name(), out.join("latest")) else { return };
+    let fresh = out.join(format!(".latest-{}", std::process::id()));
+    let made = std::os::unix::fs::symlink(name, &fresh).and_then(|()| std::fs::rename(&fresh, link));
+    if let Err(error) = made {
+        tracing::warn!(%error, "no link to the newest run");
+    }
+}
+
+/// The run as it is written to disk and as it is kept for judging.
+struct Record {
+    folder: PathBuf,
+    recorder: RefCell<Recorder<BufWriter<File>>>,
+    run: RefCell<Run>,
+    echo: bool,
+}
+
+impl Record {
+    fn begin(folder: &Path, args: &args::Run, planned: Vec<Planned>) -> anyhow::Result<Self> {
+        let header = Header {
+            format: FORMAT,
+            tool: format!("chainbreak {}", env!("CARGO_PKG_VERSION")),
+            seed: args.selection.seed,
+            started: Timestamp::now(),
+            host: host(),
+        };
+        let path = folder.join("run.jsonl");
+        let file =
+            File::create(&path).with_context(|| format!("could not make {}", path.display()))?;
+        let record = Self {
+            folder: folder.to_owned(),
+            recorder: RefCell::new(Recorder::begin(BufWriter::new(file), &header)?),
+            run: RefCell::new(Run::new(header)),
+            echo: args.format == Format::Jsonl,
+        };
+        for plan in planned {
+            record.line(match plan {
+                Planned::Run(case) => Line::Planned(case),
+                Planned::Skip(skipped) => {
+                    let reason = skipped.reason();
+                    Line::Skipped(Skipped { id: skipped.id, reason })
+                }
+            })?;
+        }
+        Ok(record)
+    }
+
+    fn line(&self, line: Line) -> anyhow::Result<()> {
+        self.recorder.borrow_mut().append(&line)?;
+        if self.echo {
+            crate::say(&format!("{}\n", serde_json::to_string(&line)?))?;
+        }
+        self.run.borrow_mut().add(line).map_err(anyhow::Error::msg)
+    }
+
+    /// Keeps a file for a case that did not come out as expected.
+    fn artifact(&self, id: &str, artifact: &Artifact) -> anyhow::Result<()> {
+        let path = reports::folder_name(id);
+        std::fs::create_dir_all(self.folder.join(&path))?;
+        let path = format!("{path}/{}", artifact.name);
+        chainbreak_report::write_atomically(&self.folder.join(&path), artifact.text.as_bytes())?;
+        self.line(Line::Artifact { case: id.to_owned(), path })
+    }
+
+    fn end(self, ended: Ended) -> anyhow::Result<Run> {
+        self.line(Line::Ended(ended))?;
+        Ok(self.run.into_inner())
+    }
+}
+
+async fn one(
+    case: &Case,
+    keep: bool,
+    live: &Live,
+    record: &Record,
+    stopped: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let id = case.id();
+    let mut shown = live.case(&id);
+    let mut recorded = Ok(());
+    let see = |event: &Event| {
+        shown.see(event);
+        let line = Line::Event { case: id.clone(), event: event.clone() };
+        recorded = std::mem::replace(&mut recorded, Ok(())).and_then(|()| record.line(line));
+    };
+    let ended = supervise::run(case, keep, stopped, see).await;
+    recorded?;
+    let verdict = judge(case, &ended.events);
+    if verdict.case != CaseVerdict::AsExpected {
+        for artifact in ended.artifacts.iter().chain(&reports::logs(&ended.events)) {
+            record.artifact(&id, artifact)?;
+        }
+    }
+    shown.end(&verdict.case.to_string());
+    Ok(())
+}
+
+/// Which signal asked the run to end. The second one ends the process, and with it every world.
+async fn interrupted(stop: watch::Sender<bool>) -> String {
+    let (Ok(mut int), Ok(mut term)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    let name = tokio::select! {
+        _ = int.recv() => "SIGINT",
+        _ = term.recv() => "SIGTERM",
+    };
+    crate::note(&format!("{name}: ending the run, reports follow; once more to give up"));
+    stop.send_replace(true);
+    tokio::spawn(async move {
+        tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+        #[expect(clippy::exit, reason = "the person gave up on an orderly end; worlds die with us")]
+        std::process::exit(130)
+    });
+    name.to_owned()
+}
+
+/// Facts about the machine that a reader of the reports wants.
+fn host() -> IndexMap<String, String> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    IndexMap::from([
+        ("kernel".to_owned(), kernel.trim().to_owned()),
+        ("cores".to_owned(), cores.to_string()),
+    ])
+}
+
+/// What `--require` asked for and was skipped.
+fn unmet(run: &Run, require: &[String]) -> Option<String> {
+    let skipped = run.skipped.iter().find(|skipped| {
+        require.iter().any(|name| skipped.reason.contains(name.as_str()))
+    })?;
+    Some(format!("required, but skipped: {}: {}", skipped.id, skipped.reason))
+}

@@ -1,0 +1,102 @@
+//! The process of one case: a world, the engine in it, and the history as JSON lines on standard
+//! output.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use chainbreak_engine::{
+    log::EventLog,
+    run::{After, Artifact},
+};
+use chainbreak_lab::{Lab, worker::Lifeline};
+use chainbreak_model::{
+    case::Case,
+    event::{Event, Phase, What},
+};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncWriteExt, BufWriter, Stdout},
+    sync::{mpsc, watch},
+};
+
+/// What a worker is told first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) case: Case,
+    /// Keep the world after the run until told to stop.
+    pub(crate) keep: bool,
+}
+
+/// What a worker is told later, as a line: end the run, heal and raze.
+pub(crate) const STOP: &str = "stop";
+
+/// What a worker says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Line {
+    Event(Event),
+    Artifact(Artifact),
+}
+
+/// Two threads: the engine and the API server must not wait for each other's work.
+const THREADS: usize = 2;
+
+/// Becomes the worker. Called before any thread exists.
+pub(crate) fn main() -> anyhow::Result<ExitCode> {
+    let lifeline = chainbreak_lab::worker::enter().context("could not make a world")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    runtime.block_on(work(lifeline))?;
+    // Threads that still wait for something end with the process.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn work(lifeline: Lifeline) -> anyhow::Result<()> {
+    let Order { case, keep } =
+        serde_json::from_str(&lifeline.first).context("could not read the order")?;
+    let (log, events) = EventLog::new();
+    let (stop, stopped) = watch::channel(false);
+    let listening = tokio::spawn(listen(lifeline.lines, stop));
+    let writing = tokio::spawn(write(events));
+    let after = if keep { After::Keep } else { After::Raze };
+    let lab = Lab::default();
+    let artifacts = chainbreak_engine::run::run(&lab, &case, &log, stopped, after).await;
+    let mut out = writing.await??;
+    for artifact in artifacts {
+        line(&mut out, &Line::Artifact(artifact)).await?;
+    }
+    out.flush().await?;
+    listening.abort();
+    Ok(())
+}
+
+async fn listen(mut orders: mpsc::UnboundedReceiver<String>, stop: watch::Sender<bool>) {
+    while let Some(order) = orders.recv().await {
+        if order == STOP {
+            stop.send_replace(true);
+        }
+    }
+}
+
+/// Writes events until the last one of the run, flushing whenever there is nothing more to write.
+async fn write(mut events: mpsc::UnboundedReceiver<Event>) -> anyhow::Result<BufWriter<Stdout>> {
+    let mut out = BufWriter::new(tokio::io::stdout());
+    while let Some(event) = events.recv().await {
+        let last = event.what == What::Phase(Phase::Razed);
+        line(&mut out, &Line::Event(event)).await?;
+        if events.is_empty() {
+            out.flush().await?;
+        }
+        if last {
+            break;
+        }
+    }
+    Ok(out)
+}
+
+async fn line(out: &mut BufWriter<Stdout>, line: &Line) -> anyhow::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    Ok(out.write_all(&text).await?)
+}

@@ -1,0 +1,107 @@
+//! Writes a test for each scenario file, with a case for each variant and matrix cell, so that
+//! `cargo test default_cleanup` runs what it says. Only names are read here: `chainbreak check` does
+//! the understanding.
+
+use std::{
+    env,
+    error::Error,
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_yaml::{Mapping, Value};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut files = Vec::new();
+    for area in fs::read_dir(".")? {
+        let area = area?.path();
+        if area.is_dir() && !area.ends_with("src") && !area.ends_with("tests") {
+            println!("cargo:rerun-if-changed={}", area.display());
+            collect(&area, &mut files)?;
+        }
+    }
+    println!("cargo:rerun-if-changed=.");
+    files.sort();
+    let mut tests = String::new();
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        // A file of manifests has several documents, or no variants: it is not a scenario.
+        let Ok(Value::Mapping(scenario)) = serde_yaml::from_str(&text) else { continue };
+        if let Some(Value::Mapping(variants)) = scenario.get("variants") {
+            write_test(&mut tests, &file, &scenario, variants)?;
+        }
+    }
+    let out = PathBuf::from(env::var("OUT_DIR")?).join("cases.rs");
+    Ok(fs::write(out, tests)?)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(path.strip_prefix(".").unwrap_or(&path).to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// One function for each scenario, named after its file.
+fn write_test(
+    tests: &mut String,
+    file: &Path,
+    scenario: &Mapping,
+    variants: &Mapping,
+) -> Result<(), Box<dyn Error>> {
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).ok_or("a file name in UTF-8")?;
+    let cells = cells(scenario);
+    let mut ignored = String::new();
+    let mut cases = String::new();
+    for (variant, overrides) in variants {
+        let variant = variant.as_str().ok_or("a variant's name is text")?;
+        let needs = overrides.get("needs").is_some();
+        let list = if needs { &mut ignored } else { &mut cases };
+        for cell in &cells {
+            let name = identifier(&format!("{variant} {}", cell.replace('=', " ")));
+            writeln!(list, "#[case::{name}({variant:?}, {cell:?})]")?;
+        }
+    }
+    let name = identifier(stem);
+    let file = file.to_str().ok_or("a path in UTF-8")?;
+    let mut function = |attribute: &str, suffix: &str, cases: &str| {
+        if cases.is_empty() {
+            return Ok(());
+        }
+        write!(
+            tests,
+            "#[rstest]\n{attribute}{cases}fn {name}{suffix}(#[case] variant: &str, #[case] cell: &str) {{\n    \
+             comes_out_as_expected({file:?}, variant, cell);\n}}\n\n"
+        )
+    };
+    function("", "", &cases)?;
+    // Not run, and seen to be not run: the lab's models lack the capability.
+    function("#[ignore = \"needs a capability that the models lack\"]\n", "_needs", &ignored)?;
+    Ok(())
+}
+
+/// `iptables=legacy`, …: the cells of a matrix with one key, or one empty cell.
+fn cells(scenario: &Mapping) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let matrix = scenario.get("matrix").and_then(Value::as_mapping);
+    for (key, values) in matrix.into_iter().flatten() {
+        let (Some(key), Some(values)) = (key.as_str(), values.as_sequence()) else { continue };
+        let values = values.iter().filter_map(Value::as_str);
+        cells = values
+            .flat_map(|value| cells.iter().map(move |cell| format!("{cell} {key}={value}")))
+            .map(|cell| cell.trim().to_owned())
+            .collect();
+    }
+    cells
+}
+
+fn identifier(text: &str) -> String {
+    let letters = text.trim().chars();
+    letters.map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+}
