@@ -1,0 +1,133 @@
+//! The controllers of a world: deployments and their replica sets, daemon sets, the scheduler and the
+//! EndpointSlices of services, in one task.
+//!
+//! Each controller is a pure function from what has been [seen](seen) to [writes](write). The loop
+//! takes in what the watches tell, asks all controllers, makes their writes and takes in the answers,
+//! until nobody wants anything. A write refers to the version it was decided on: when the API knows
+//! better it refuses (409, 404), and what made it refuse comes by the watch and is answered then.
+//!
+//! Left out: adoption of orphans, `minReadySeconds`, pod affinity and topology spread, preemption,
+//! topology hints. Garbage collection is the API server's.
+
+mod births;
+mod daemon_set;
+mod deployment;
+mod endpoint_slices;
+mod placement;
+mod pods;
+mod ports;
+mod replica_set;
+mod rollout;
+mod scheduler;
+mod seen;
+#[cfg(test)]
+mod tests;
+mod view;
+mod write;
+
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt, stream};
+use kube::Client;
+use tokio::time::timeout;
+
+use self::{
+    births::Births,
+    seen::{Changes, Seen},
+    view::View,
+    write::{Write, Writes},
+};
+
+/// Writes under way at a time: enough to hide the way to the API, few enough connections.
+const AT_ONCE: usize = 16;
+/// A change is settled in five rounds (replica set, pods, their nodes, slices, statuses). Whatever
+/// needs more is fighting with itself and waits for the next change.
+const ROUNDS: usize = 12;
+/// When to look again after the API failed for reasons that no watch will tell of.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Runs all controllers until dropped. Names given to pods follow from the seed.
+pub(crate) async fn run(client: Client, seed: u64) {
+    let mut seen = Seen::default();
+    let mut births = Births::new(seed);
+    let mut changes = seen::follow(&client);
+    let mut outcome = Outcome::Settled;
+    while take(&mut changes, &mut seen, &outcome).await {
+        outcome = settle(&client, &mut seen, &mut births).await;
+    }
+}
+
+/// How an attempt to do what all controllers want ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    /// Nobody wants anything, or a watch will tell what changed meanwhile.
+    Settled,
+    /// The API failed.
+    Failed,
+}
+
+/// Waits for a change and takes in all that have come by then, so that a burst is answered once.
+/// False when there will be no more.
+async fn take(changes: &mut Changes, seen: &mut Seen, outcome: &Outcome) -> bool {
+    let first = match outcome {
+        Outcome::Settled => changes.next().await,
+        Outcome::Failed => match timeout(AGAIN, changes.next()).await {
+            Ok(change) => change,
+            Err(_elapsed) => return true,
+        },
+    };
+    let Some(first) = first else { return false };
+    first(seen);
+    while let Some(Some(change)) = changes.next().now_or_never() {
+        change(seen);
+    }
+    true
+}
+
+async fn settle(client: &Client, seen: &mut Seen, births: &mut Births) -> Outcome {
+    if !seen.complete() {
+        return Outcome::Settled;
+    }
+    for _ in 0..ROUNDS {
+        let writes = plan(seen, births);
+        if writes.is_empty() {
+            return Outcome::Settled;
+        }
+        let answers = stream::iter(writes).map(|write| attempt(client, write));
+        let answers: Vec<_> = answers.buffer_unordered(AT_ONCE).collect().await;
+        let mut refused = None;
+        for answer in answers {
+            match answer {
+                Ok(change) => change(seen),
+                Err(outcome) => refused = refused.max(Some(outcome)),
+            }
+        }
+        if let Some(outcome) = refused {
+            return outcome;
+        }
+    }
+    Outcome::Settled
+}
+
+async fn attempt(client: &Client, write: Write) -> Result<seen::Change, Outcome> {
+    let what = write.to_string();
+    write.perform(client).await.map_err(|error| {
+        tracing::debug!(%error, what, "a controller's write was refused");
+        match error {
+            kube::Error::Api(status) if (400..500).contains(&status.code) => Outcome::Settled,
+            _ => Outcome::Failed,
+        }
+    })
+}
+
+/// What the controllers want to have written, at most one write for an object.
+fn plan(seen: &Seen, births: &mut Births) -> Vec<Write> {
+    let view = View::of(seen);
+    let mut writes = Writes::default();
+    deployment::reconcile(&view, &mut writes);
+    replica_set::reconcile(&view, births, &mut writes);
+    daemon_set::reconcile(&view, births, &mut writes);
+    scheduler::reconcile(&view, &mut writes);
+    endpoint_slices::reconcile(&view, births, &mut writes);
+    writes.into_vec()
+}

@@ -1,0 +1,116 @@
+//! Names for what controllers create. The same seed and the same order of births give the same names;
+//! a name is never given twice, so that in a history it means one object.
+
+use std::collections::BTreeMap;
+
+use super::seen::Key;
+
+/// Kubernetes' alphabet for generated names: no vowels, nothing that looks like another.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Length of a generated suffix.
+const SUFFIX: usize = 5;
+/// Longest name before the suffix, with its hyphen; with the suffix it is still a label's value.
+const LONGEST_BASE: usize = 63 - SUFFIX;
+
+/// Who was born when.
+#[derive(Debug)]
+pub(super) struct Births {
+    seed: u64,
+    counts: BTreeMap<Key, u64>,
+    born: BTreeMap<Key, u64>,
+}
+
+impl Births {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            counts: BTreeMap::new(),
+            born: BTreeMap::new(),
+        }
+    }
+
+    /// A name for the next child of the owner with that namespace and name, which `taken` is false of.
+    pub(super) fn name(&mut self, owner: &Key, taken: impl Fn(&Key) -> bool) -> String {
+        let (namespace, base) = owner;
+        loop {
+            let count = self.counts.entry(owner.clone()).or_default();
+            *count += 1;
+            let text = format!("{}/{namespace}/{base}/{count}", self.seed);
+            let stem: String = base.chars().take(LONGEST_BASE - 1).collect();
+            let name = format!("{stem}-{}", suffix(fnv64(text.as_bytes())));
+            let key = (namespace.clone(), name.clone());
+            if !self.born.contains_key(&key) && !taken(&key) {
+                let order = self.born.len() as u64;
+                self.born.insert(key, order);
+                return name;
+            }
+        }
+    }
+
+    /// The younger the greater. What others created is older than what we did.
+    pub(super) fn order(&self, key: &Key) -> Option<u64> {
+        self.born.get(key).copied()
+    }
+}
+
+fn suffix(mut number: u64) -> String {
+    let letters = ALPHABET.len() as u64;
+    let letter = |_| {
+        let at = usize::try_from(number % letters).expect("less than 27");
+        number /= letters;
+        char::from(ALPHABET[at])
+    };
+    (0..SUFFIX).map(letter).collect()
+}
+
+/// The hash that names a template, in the way of `pod-template-hash`: FNV-1a in decimal, with letters
+/// for digits.
+pub(super) fn template_hash(template: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(template).expect("a template is JSON");
+    let hash = fnv64(text.as_bytes());
+    let short = (hash >> 32) ^ (hash & 0xffff_ffff);
+    let letter = |digit: u8| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]);
+    short.to_string().bytes().map(letter).collect()
+}
+
+fn fnv64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn names(seed: u64, count: usize) -> Vec<String> {
+        let mut births = Births::new(seed);
+        let owner = ("test".to_owned(), "nginx-5d8f".to_owned());
+        (0..count).map(|_| births.name(&owner, |_| false)).collect()
+    }
+
+    #[test]
+    fn names_follow_from_the_seed_and_are_never_given_twice() {
+        assert_eq!(names(7, 50), names(7, 50));
+        assert_ne!(names(7, 50), names(8, 50));
+        let many = names(7, 5000);
+        assert_eq!(many.iter().collect::<BTreeSet<_>>().len(), many.len());
+        assert!(many.iter().all(|name| name.starts_with("nginx-5d8f-")));
+    }
+
+    #[test]
+    fn a_name_that_somebody_else_took_is_passed_over() {
+        let owner = ("test".to_owned(), "nginx".to_owned());
+        let first = Births::new(7).name(&owner, |_| false);
+        let other = Births::new(7).name(&owner, |(_, name)| *name == first);
+        assert_ne!(first, other);
+    }
+
+    #[test]
+    fn a_long_name_stays_a_labels_value() {
+        let owner = ("test".to_owned(), "x".repeat(253));
+        assert_eq!(Births::new(7).name(&owner, |_| false).len(), 63);
+    }
+}

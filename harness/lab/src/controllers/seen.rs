@@ -1,0 +1,225 @@
+//! What the watches and the answers to our own writes have shown of the cluster.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    future::ready,
+    mem,
+};
+
+use futures::{
+    StreamExt,
+    stream::{BoxStream, SelectAll},
+};
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment, ReplicaSet},
+    core::v1::{Node, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
+};
+use serde::de::DeserializeOwned;
+
+/// Namespace and name.
+pub(super) type Key = (String, String);
+
+/// The key of an object.
+pub(super) fn key<K: Resource>(object: &K) -> Key {
+    let metadata = object.meta();
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+/// The objects of one kind. Knows each in its newest version, whatever order they are told in.
+#[derive(Debug)]
+pub(super) struct Shelf<K> {
+    objects: BTreeMap<Key, K>,
+    relisted: BTreeSet<Key>,
+    complete: bool,
+}
+
+impl<K> Default for Shelf<K> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            relisted: BTreeSet::new(),
+            complete: false,
+        }
+    }
+}
+
+impl<K: Resource> Shelf<K> {
+    /// All objects, by namespace and name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &K> {
+        self.objects.values()
+    }
+
+    /// The object with that key.
+    pub(super) fn get(&self, key: &Key) -> Option<&K> {
+        self.objects.get(key)
+    }
+
+    /// Whether there is an object with that key.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.objects.contains_key(key)
+    }
+
+    /// Notes an object, unless a newer version of it is known: the answer to a write of ours and the
+    /// watch overtake each other.
+    pub(super) fn put(&mut self, object: K) {
+        let key = key(&object);
+        let known = self.objects.get(&key);
+        if known.is_none_or(|known| version(known) <= version(&object)) {
+            self.objects.insert(key, object);
+        }
+    }
+
+    /// Notes the end of an object, unless its name has been given to a newer one.
+    pub(super) fn remove(&mut self, object: &K) {
+        let key = key(object);
+        let known = self.objects.get(&key);
+        if known.is_some_and(|known| version(known) <= version(object)) {
+            self.objects.remove(&key);
+        }
+    }
+
+    fn take(&mut self, event: Event<K>) {
+        match event {
+            Event::Init => self.relisted.clear(),
+            Event::InitApply(object) => {
+                self.relisted.insert(key(&object));
+                self.put(object);
+            }
+            Event::InitDone => {
+                let there = mem::take(&mut self.relisted);
+                self.objects.retain(|key, _| there.contains(key));
+                self.complete = true;
+            }
+            Event::Apply(object) => self.put(object),
+            Event::Delete(object) => self.remove(&object),
+        }
+    }
+}
+
+fn version<K: Resource>(object: &K) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Everything the controllers look at.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) nodes: Shelf<Node>,
+    pub(super) pods: Shelf<Pod>,
+    pub(super) services: Shelf<Service>,
+    pub(super) deployments: Shelf<Deployment>,
+    pub(super) replica_sets: Shelf<ReplicaSet>,
+    pub(super) daemon_sets: Shelf<DaemonSet>,
+    pub(super) slices: Shelf<EndpointSlice>,
+}
+
+impl Seen {
+    /// Every kind has been listed once. Before that nothing can be said to be missing.
+    pub(super) fn complete(&self) -> bool {
+        self.nodes.complete
+            && self.pods.complete
+            && self.services.complete
+            && self.deployments.complete
+            && self.replica_sets.complete
+            && self.daemon_sets.complete
+            && self.slices.complete
+    }
+}
+
+/// Something that has become known.
+pub(super) type Change = Box<dyn FnOnce(&mut Seen) + Send>;
+/// What becomes known, for ever.
+pub(super) type Changes = SelectAll<BoxStream<'static, Change>>;
+
+/// Watches all kinds.
+pub(super) fn follow(client: &Client) -> Changes {
+    futures::stream::select_all([
+        one(client, |seen| &mut seen.nodes),
+        one(client, |seen| &mut seen.pods),
+        one(client, |seen| &mut seen.services),
+        one(client, |seen| &mut seen.deployments),
+        one(client, |seen| &mut seen.replica_sets),
+        one(client, |seen| &mut seen.daemon_sets),
+        one(client, |seen| &mut seen.slices),
+    ])
+}
+
+fn one<K>(client: &Client, shelf: fn(&mut Seen) -> &mut Shelf<K>) -> BoxStream<'static, Change>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    watcher(Api::<K>::all(client.clone()), watcher::Config::default())
+        .default_backoff()
+        .filter_map(move |event| {
+            // The watcher comes back by itself after a pause.
+            let event = event
+                .inspect_err(|error| tracing::debug!(%error, "a controller's watch broke"))
+                .ok();
+            ready(
+                event.map(|event| {
+                    Box::new(move |seen: &mut Seen| shelf(seen).take(event)) as Change
+                }),
+            )
+        })
+        .boxed()
+}
+
+/// The uid, which every object that was read from the API has.
+pub(super) fn uid<K: Resource>(object: &K) -> String {
+    object.uid().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, version: u64) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some(name.to_owned());
+        pod.metadata.resource_version = Some(version.to_string());
+        pod
+    }
+
+    #[test]
+    fn the_newest_version_stays_in_whatever_order_it_is_told() {
+        let mut shelf = Shelf::default();
+        shelf.put(pod("a", 10));
+        shelf.take(Event::Apply(pod("a", 9)));
+        assert_eq!(shelf.iter().map(version).collect::<Vec<_>>(), [10]);
+        shelf.take(Event::Delete(pod("a", 8)));
+        assert!(
+            shelf.has(&key(&pod("a", 0))),
+            "an older one of that name went"
+        );
+        shelf.take(Event::Delete(pod("a", 11)));
+        assert!(!shelf.has(&key(&pod("a", 0))));
+    }
+
+    #[test]
+    fn what_a_new_list_does_not_name_is_gone() {
+        let mut shelf = Shelf::default();
+        shelf.take(Event::Init);
+        shelf.take(Event::InitApply(pod("a", 1)));
+        shelf.take(Event::InitApply(pod("b", 2)));
+        assert!(!shelf.complete);
+        shelf.take(Event::InitDone);
+        assert!(shelf.complete);
+        shelf.take(Event::Init);
+        shelf.take(Event::InitApply(pod("b", 2)));
+        shelf.take(Event::InitDone);
+        let names: Vec<_> = shelf.iter().map(ResourceExt::name_any).collect();
+        assert_eq!(names, ["b"]);
+    }
+}
