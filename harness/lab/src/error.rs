@@ -1,6 +1,6 @@
 //! What can go wrong while a world is raised, and where.
 
-use std::{io, path::PathBuf};
+use std::{io, net::SocketAddr, path::PathBuf};
 
 /// The world failed. Never says anything about the product under test.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +62,14 @@ pub enum LabError {
         path: PathBuf,
         /// The wanted value.
         value: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The Kubernetes API cannot be reached by anybody.
+    #[error("could not listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
         /// Why not.
         source: io::Error,
     },

@@ -4,6 +4,7 @@
 //! A pod that is to end first gets its `preStop` hook and SIGTERM, then SIGKILL after its grace
 //! period; then its link goes, then its object. One that vanished from the API gets SIGKILL at once.
 
+pub(crate) mod chains;
 mod container;
 mod image;
 mod pod;
@@ -13,12 +14,12 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use chainbreak_engine::log::EventLog;
+use chainbreak_engine::{cluster::Place, log::EventLog};
 use chainbreak_model::{event::What, names::NodeName};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -37,7 +38,11 @@ pub struct Kubelet {
     world: Arc<World>,
     log: EventLog,
     told: AtomicBool,
+    turns: Mutex<BTreeMap<Place, Turn>>,
 }
+
+/// Pods of one name live one after the other.
+type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl fmt::Debug for Kubelet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,6 +61,7 @@ impl Kubelet {
             world,
             log,
             told: AtomicBool::new(false),
+            turns: Mutex::default(),
         }
     }
 
@@ -123,6 +129,13 @@ impl Kubelet {
                 tasks.spawn(pod::live(Arc::clone(self), Arc::clone(node), pod, ended));
             }
         }
+    }
+
+    fn turn(&self, place: &Place) -> Turn {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody waits for a turn that only this map knows.
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(place.clone()).or_default())
     }
 
     fn trouble(&self, text: String) {

@@ -1,10 +1,26 @@
-//! Backend `lab`: a cluster of network namespaces on the real kernel.
+//! Backend `lab`: a cluster without images or containers, on the real kernel.
+//!
+//! [`worker`] makes a process the worker of a world of its own; there [`Lab`] raises a case: the
+//! [`world`]'s places and their [`wiring`], the Kubernetes API with its controllers, the [`kubelet`]
+//! that gives pods places and runs their containers, and the agents, whose commands the [`recorder`]
+//! writes down. [`keep`] looks into a running world from outside.
+
+mod agents;
+mod api;
+mod controllers;
+mod facts;
+mod lab;
+mod logbook;
+mod survey;
 
 pub mod addresses;
 pub mod error;
+pub mod keep;
 pub mod kubelet;
 pub mod place;
 pub mod recorder;
 pub mod wiring;
 pub mod worker;
 pub mod world;
+
+pub use lab::Lab;

@@ -1,6 +1,11 @@
 //! Every netfilter command of every agent becomes an event: who, where, what, and how it ended.
 
-use std::{os::unix::process::ExitStatusExt, process::Stdio, time::Instant};
+use std::{
+    io,
+    os::unix::process::ExitStatusExt,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use chainbreak_agents::{
     driver::Exec,
@@ -12,9 +17,9 @@ use chainbreak_model::{
     names::NodeName,
 };
 use futures::{FutureExt, future::LocalBoxFuture};
-use tokio::io::AsyncWriteExt;
+use tokio::{io::AsyncWriteExt, process::Child};
 
-use crate::error::tolerate;
+use crate::{error::tolerate, place::PlaceThread};
 
 /// What a shell answers for a command that cannot be started.
 const NOT_STARTED: i32 = 127;
@@ -43,58 +48,66 @@ impl Exec for Recorder {
         let recorder = self.clone();
         async move {
             let begin = Instant::now();
-            let mut output = execute(&command).await;
-            let end = Instant::now();
-            output.took = end - begin;
-            let event = What::Command(event::Command {
-                who: recorder.who,
-                node: recorder.node,
-                argv: command.argv,
-                input: command.input,
-                exit: output.exit,
-                stderr: output.stderr.clone(),
-                took_us: u64::try_from(output.took.as_micros()).unwrap_or(u64::MAX),
-            });
-            recorder.log.append_at(recorder.log.at(end), event);
-            output
+            let child = spawn_here(&command.argv);
+            recorder.follow(child, command, begin).await
         }
         .boxed_local()
     }
 }
 
-async fn execute(command: &Command) -> Output {
-    match try_execute(command).await {
-        Ok(output) => output,
-        Err(error) => Output {
+impl Recorder {
+    /// Runs a command in the given place, whatever the calling thread's is.
+    pub(crate) async fn run_in(&self, place: &PlaceThread, command: Command) -> Output {
+        let begin = Instant::now();
+        let child = place.spawn(&command.argv, |_| ()).await;
+        self.follow(child, command, begin).await
+    }
+
+    async fn follow(&self, child: io::Result<Child>, command: Command, begin: Instant) -> Output {
+        let ended = match child {
+            Ok(child) => end_of(child, &command.input).await,
+            Err(error) => Err(error),
+        };
+        let end = Instant::now();
+        let mut output = ended.unwrap_or_else(|error| Output {
             exit: NOT_STARTED,
             stderr: format!(
                 "{}: {error}",
                 command.argv.first().map_or("", String::as_str)
             ),
             ..Output::default()
-        },
+        });
+        output.took = end - begin;
+        let event = What::Command(event::Command {
+            who: self.who.clone(),
+            node: self.node.clone(),
+            argv: command.argv,
+            input: command.input,
+            exit: output.exit,
+            stderr: output.stderr.clone(),
+            took_us: u64::try_from(output.took.as_micros()).unwrap_or(u64::MAX),
+        });
+        self.log.append_at(self.log.at(end), event);
+        output
     }
 }
 
-async fn try_execute(command: &Command) -> std::io::Result<Output> {
-    let (program, arguments) = command
-        .argv
-        .split_first()
-        .ok_or(std::io::ErrorKind::InvalidInput)?;
-    let mut child = tokio::process::Command::new(program)
+fn spawn_here(argv: &[String]) -> io::Result<Child> {
+    let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    tokio::process::Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
-        .spawn()?;
+        .spawn()
+}
+
+async fn end_of(mut child: Child, input: &str) -> io::Result<Output> {
     let mut stdin = child.stdin.take().expect("standard input is piped");
     let feed = async move {
         // A command that does not read to the end says itself what was wrong.
-        tolerate(
-            "feed a command",
-            stdin.write_all(command.input.as_bytes()).await,
-        );
+        tolerate("feed a command", stdin.write_all(input.as_bytes()).await);
     };
     let ((), output) = tokio::join!(feed, child.wait_with_output());
     let output = output?;
@@ -105,7 +118,7 @@ async fn try_execute(command: &Command) -> std::io::Result<Output> {
             .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        took: std::time::Duration::ZERO,
+        took: Duration::ZERO,
     })
 }
 

@@ -98,10 +98,18 @@ pub fn pod_itself(address: IpAddr) -> String {
 /// The name of a pod's interface on its node: Calico's prefix and hash (`VethNameForWorkload`), or
 /// that of a third-party CNI, which Felix does not know as a workload's.
 pub fn pod_interface(owner: PodOwner, namespace: &str, name: &str) -> String {
-    let prefix = match owner {
-        PodOwner::Calico => "cali",
-        PodOwner::ThirdParty => "eni",
-    };
+    match owner {
+        PodOwner::Calico => calico_interface(namespace, name),
+        PodOwner::ThirdParty => interface("eni", namespace, name),
+    }
+}
+
+/// As [`pod_interface`] where Calico owns the pods.
+pub fn calico_interface(namespace: &str, name: &str) -> String {
+    interface("cali", namespace, name)
+}
+
+fn interface(prefix: &str, namespace: &str, name: &str) -> String {
     let digest = Sha1::digest(format!("{namespace}.{name}"));
     let hex = digest.iter().take(6).fold(String::new(), |mut hex, byte| {
         line_free(&mut hex, format_args!("{byte:02x}"));

@@ -35,15 +35,17 @@ use nix::{
 };
 
 pub use lifeline::Lifeline;
+pub(crate) use spawn::spawn;
 pub use spawn::{Worker, spawn_worker};
 
-use crate::error::LabError;
+use crate::{error::LabError, survey};
+use chainbreak_model::case::Capabilities;
 
 /// The verb with which the binary is started as a worker.
 pub const VERB: &str = "worker";
 
 /// Where commands are looked for in a world: the place's own front first (a node's iptables).
-const PATH: &str =
+pub(crate) const PATH: &str =
     "/run/chainbreak/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Makes this process the worker of a new world. To be called before any thread or runtime exists.
@@ -71,7 +73,18 @@ pub fn enter() -> Result<Lifeline, LabError> {
     if let Some(child) = fork::fork().map_err(LabError::isolate("start the worker"))? {
         exit_as(child, Reap::Everybody)
     }
-    Lifeline::grasp()
+    let lifeline = Lifeline::grasp()?;
+    if lifeline.first.trim() == survey::ORDER {
+        report(&survey::try_all())
+    }
+    Ok(lifeline)
+}
+
+/// Says what was found and ends: a survey has no use for its world.
+fn report(found: &Capabilities) -> ! {
+    let said = serde_json::to_writer(io::stdout(), found);
+    #[expect(clippy::exit, reason = "a worker that surveys is done")]
+    std::process::exit(i32::from(said.is_err()))
 }
 
 /// A new PID namespace for the children; as an ordinary user inside a new user namespace.

@@ -1,7 +1,10 @@
 //! The places of a world and how they hang together.
 
 use std::{
-    collections::BTreeMap, net::IpAddr, os::unix::fs::symlink, sync::Mutex, sync::PoisonError,
+    collections::BTreeMap,
+    net::IpAddr,
+    os::unix::fs::symlink,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use chainbreak_engine::cluster::Place;
@@ -13,12 +16,11 @@ use futures::future::try_join_all;
 
 use crate::{
     addresses::{Plan, PodSlots},
-    error::LabError,
+    error::{LabError, tolerate},
+    keep,
     place::{Own, PlaceThread, set},
     wiring::{self, Port},
 };
-use std::sync::Arc;
-
 /// Where a node's own commands are. The first entry of every world's `PATH`.
 const BIN: &str = "/run/chainbreak/bin";
 /// Where Debian, Fedora and Alpine keep the multi-call binaries.
@@ -83,12 +85,6 @@ impl World {
     pub async fn raise(spec: &ClusterSpec) -> Result<Self, LabError> {
         let plan = Plan::ipv4();
         plan.check(spec.nodes, spec.hosts.len())?;
-        // A cluster without kube-proxy still has commands on its nodes: the older front end works on
-        // every kernel.
-        let iptables = spec
-            .kube_proxy
-            .as_ref()
-            .map_or(IptablesVariant::Legacy, |kp| kp.iptables);
         let nodes = (1..=spec.nodes)
             .map(|number| raise_node(plan, number))
             .collect::<Result<Vec<_>, _>>()?;
@@ -107,7 +103,7 @@ impl World {
         try_join_all(
             nodes
                 .iter()
-                .map(|node| furnish(plan, node, spec.nodes, iptables)),
+                .map(|node| furnish(plan, node, spec.nodes, spec.iptables)),
         )
         .await?;
         try_join_all(hosts.iter().map(|host| {
@@ -123,13 +119,17 @@ impl World {
             .into_iter()
             .map(|node| (node.name.clone(), Arc::new(node)))
             .collect();
-        Ok(Self {
+        let world = Self {
             plan,
             pod_owner,
             nodes,
             hosts,
             pods: Mutex::default(),
-        })
+        };
+        for (place, tid) in world.threads() {
+            tolerate("list a place", keep::enlist(&place, tid));
+        }
+        Ok(world)
     }
 
     /// All nodes, by name.
@@ -179,6 +179,7 @@ impl World {
 
     /// Makes a pod's place known.
     pub(crate) fn add_pod(&self, place: Place, thread: Arc<PlaceThread>) {
+        tolerate("list a pod", keep::enlist(&place, thread.tid()));
         self.pods().insert(place, thread);
     }
 
@@ -190,10 +191,11 @@ impl World {
             .is_some_and(|known| Arc::ptr_eq(known, thread))
         {
             pods.remove(place);
+            tolerate("strike a pod off", keep::strike(place));
         }
     }
 
-    fn pods(&self) -> std::sync::MutexGuard<'_, BTreeMap<Place, Arc<PlaceThread>>> {
+    fn pods(&self) -> MutexGuard<'_, BTreeMap<Place, Arc<PlaceThread>>> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

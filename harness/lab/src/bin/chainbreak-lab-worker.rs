@@ -1,18 +1,79 @@
-//! The worker that the lab's own tests start. After the first line, each line of standard input is a
-//! request, answered by a line on standard output.
+//! The programs that the lab's own tests start. With `worker`: after the case, each line of standard
+//! input is a request, answered by a line on standard output. With `parent CASE`: the parent of such a
+//! worker, until it ends. With `survey`: says what the machine can run. With `shell PLACE COMMAND…`:
+//! looks into a world.
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
-use chainbreak_lab::{
-    worker::{Lifeline, enter},
-    world::World,
+use chainbreak_engine::{
+    cluster::{Backend, Cluster, Command, Place},
+    log::EventLog,
 };
-use chainbreak_model::case::ClusterSpec;
+use chainbreak_lab::{
+    Lab,
+    keep::shell,
+    worker::{Lifeline, VERB, enter, spawn_worker},
+};
+use chainbreak_model::{case::Case, event::Event};
+use kube::{
+    Client,
+    api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    discovery::ApiResource,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt;
+use tokio::{io::AsyncReadExt, sync::mpsc};
 
 fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        [VERB] => work(),
+        ["parent", case] => in_runtime(parent(case)),
+        ["survey"] => in_runtime(survey()),
+        ["shell", place, ..] => shell(Some(place), &arguments[2..]).unwrap_or(ExitCode::FAILURE),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn in_runtime(what: impl Future<Output = Result<(), String>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime
+        .map_err(text)
+        .and_then(|runtime| runtime.block_on(what))
+    {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&json!({ "error": error }));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Holds a worker's lifeline and passes its words on.
+async fn parent(case: &str) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(text)?;
+    let mut worker = spawn_worker(&program).map_err(text)?;
+    worker.order(case).await.map_err(text)?;
+    while let Some(line) = worker.lines.next_line().await.map_err(text)? {
+        say(&Value::String(line));
+    }
+    let status = worker.wait().await.map_err(text)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(status.to_string())
+    }
+}
+
+async fn survey() -> Result<(), String> {
+    say(&json!(Lab::default().survey().await));
+    Ok(())
+}
+
+fn work() -> ExitCode {
     match enter().map_err(|error| error.to_string()).and_then(serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -26,9 +87,21 @@ fn main() -> ExitCode {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Ask {
-    /// Run a command in a place, by the place's name.
+    /// Run a command in a place (`node/n1`, `pod/default/web`, `host/outside`).
     Exec(String, Vec<String>),
-    /// End.
+    /// Create an object.
+    Create(Value),
+    /// Merge a patch into an object of that kind and name.
+    Patch(Value),
+    /// Delete the object.
+    Delete(Value),
+    /// Wait until all pods, this many, are ready; answers with them.
+    Ready(usize),
+    /// Wait until so many pods are there at all.
+    Pods(usize),
+    /// The history so far.
+    Events,
+    /// Raze and end.
     Stop,
 }
 
@@ -41,41 +114,127 @@ fn serve(life: Lifeline) -> Result<(), String> {
 }
 
 async fn answer(mut life: Lifeline) -> Result<(), String> {
-    let spec: ClusterSpec = serde_json::from_str(&life.first).map_err(text)?;
-    let world = Arc::new(World::raise(&spec).await.map_err(text)?);
+    let case: Case = serde_json::from_str(&life.first).map_err(text)?;
+    let (log, mut events) = EventLog::new();
+    let cluster = Lab::default().raise(&case, &log).await.map_err(text)?;
     say(&json!({ "raised": true }));
     while let Some(line) = life.lines.recv().await {
-        match serde_json::from_str(&line).map_err(text)? {
-            Ask::Stop => break,
-            Ask::Exec(place, argv) => {
-                let thread = world
-                    .threads()
-                    .into_iter()
-                    .find(|(at, _)| at.to_string() == place);
-                let (place, _) = thread.ok_or_else(|| format!("no place {place}"))?;
-                say(&exec(&world, &place, argv).await.map_err(text)?);
-            }
+        let ask = serde_json::from_str(&line).map_err(text)?;
+        if matches!(ask, Ask::Stop) {
+            break;
         }
+        let answered = ask_one(cluster.as_ref(), ask, &mut events).await;
+        say(&answered.unwrap_or_else(|error| json!({ "error": error })));
     }
-    Ok(())
+    cluster.raze().await.map_err(text)
 }
 
-async fn exec(
-    world: &World,
-    place: &chainbreak_engine::cluster::Place,
-    argv: Vec<String>,
-) -> std::io::Result<Value> {
-    let place = world.find(place).ok_or(std::io::ErrorKind::NotFound)?;
-    let mut child = place.spawn(&argv, |_| ()).await?;
-    drop(child.stdin.take());
+async fn ask_one(
+    cluster: &dyn Cluster,
+    ask: Ask,
+    events: &mut mpsc::UnboundedReceiver<Event>,
+) -> Result<Value, String> {
+    let client = cluster.api();
+    match ask {
+        Ask::Exec(place, argv) => exec(cluster, &place_of(&place), argv).await,
+        Ask::Create(object) => {
+            let (api, object) = typed(client, object)?;
+            let created = api
+                .create(&PostParams::default(), &object)
+                .await
+                .map_err(text)?;
+            Ok(json!(created))
+        }
+        Ask::Patch(object) => {
+            let (api, object) = typed(client, object)?;
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let patched = api
+                .patch(&name, &PatchParams::default(), &Patch::Merge(&object))
+                .await;
+            Ok(json!(patched.map_err(text)?))
+        }
+        Ask::Delete(object) => {
+            let (api, object) = typed(client, object)?;
+            let name = object.metadata.name.unwrap_or_default();
+            api.delete(&name, &kube::api::DeleteParams::default())
+                .await
+                .map_err(text)?;
+            Ok(json!({}))
+        }
+        Ask::Ready(count) => {
+            until(client, |pods| pods.len() == count && pods.iter().all(ready)).await
+        }
+        Ask::Pods(count) => until(client, |pods| pods.len() == count).await,
+        Ask::Events => {
+            let mut seen = Vec::new();
+            while let Ok(event) = events.try_recv() {
+                seen.push(event);
+            }
+            Ok(json!(seen))
+        }
+        Ask::Stop => Ok(Value::Null),
+    }
+}
+
+fn typed(client: Client, object: Value) -> Result<(Api<DynamicObject>, DynamicObject), String> {
+    let object: DynamicObject = serde_json::from_value(object).map_err(text)?;
+    let types = object.types.clone().ok_or("an object without a kind")?;
+    let kind = kube::core::GroupVersionKind::try_from(&types).map_err(text)?;
+    let resource = ApiResource::from_gvk(&kind);
+    let api = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
+    Ok((api, object))
+}
+
+/// Lists pods again and again: the tests' bound is the time of the answer.
+async fn until(client: Client, holds: impl Fn(&[Value]) -> bool) -> Result<Value, String> {
+    let api: Api<k8s_openapi::api::core::v1::Pod> = Api::all(client);
+    let mut looks = tokio::time::interval(std::time::Duration::from_millis(2));
+    loop {
+        looks.tick().await;
+        let list = api.list(&ListParams::default()).await.map_err(text)?;
+        let pods: Vec<Value> = list.items.iter().map(|pod| json!(pod)).collect();
+        if holds(&pods) {
+            return Ok(json!(pods));
+        }
+    }
+}
+
+fn ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions
+        .clone()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+fn place_of(text: &str) -> Place {
+    match text.split('/').collect::<Vec<_>>()[..] {
+        ["pod", namespace, name] => Place::Pod {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        },
+        ["host", name] => Place::Host(name.to_owned()),
+        _ => Place::Node(text.trim_start_matches("node/").into()),
+    }
+}
+
+async fn exec(cluster: &dyn Cluster, place: &Place, argv: Vec<String>) -> Result<Value, String> {
+    let mut process = cluster
+        .exec(place, &Command::Argv(argv))
+        .await
+        .map_err(text)?;
+    drop(process.stdin.take());
     let (mut stdout, mut stderr) = (String::new(), String::new());
-    let mut out = child.stdout.take().expect("standard output is piped");
-    let mut err = child.stderr.take().expect("standard error is piped");
-    tokio::try_join!(
+    let mut out = process.stdout.take().expect("standard output is piped");
+    let mut err = process.stderr.take().expect("standard error is piped");
+    let read = tokio::try_join!(
         out.read_to_string(&mut stdout),
         err.read_to_string(&mut stderr)
-    )?;
-    let exit = child.wait().await?.code();
+    );
+    read.map_err(text)?;
+    let exit = process.wait().await.map_err(text)?.code();
     Ok(json!({ "exit": exit, "stdout": stdout, "stderr": stderr }))
 }
 

@@ -3,6 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use chainbreak_engine::cluster::Place;
+use chainbreak_model::event::What;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::{
@@ -43,6 +44,9 @@ pub(super) async fn live(
     mut end: watch::Receiver<Ending>,
 ) {
     let pod = Arc::new(pod);
+    // A pod of the same name may still be on its way out, with the interface of that name.
+    let turn = kubelet.turn(&key(&pod));
+    let _turn = turn.lock().await;
     match Sandbox::make(&kubelet.world, &node, &pod).await {
         Ok(sandbox) => {
             run(&kubelet, &sandbox, &pod, end.clone()).await;
@@ -119,14 +123,21 @@ async fn run(kubelet: &Kubelet, sandbox: &Sandbox, pod: &Arc<Pod>, end: watch::R
     drop(end.wait_for(|end| *end != Ending::Not).await);
 }
 
-/// The machine's nginx failing is the world's failure; a command's is the manifest's own affair.
+/// The machine's nginx failing is the world's failure; a command's is the manifest's own affair, which
+/// a reader of the history may still want to know.
 fn note(kubelet: &Kubelet, pod: &Pod, spec: &Container, state: &State, words: Option<String>) {
-    let Some(words) = words else { return };
-    let name = format!("{} of pod {}", spec.name, pod.name_any());
+    let (State::Exited(code), Some(words)) = (state, words) else {
+        return;
+    };
+    let text = format!(
+        "container {} of pod {} ended with {code}: {words}",
+        spec.name,
+        pod.name_any()
+    );
     if matches!(Program::of(spec), Program::Nginx(_)) {
-        kubelet.trouble(format!("container {name} ended: {words}"));
+        kubelet.trouble(text);
     } else {
-        tracing::debug!(name, ?state, words, "a container ended");
+        kubelet.log.append(What::Step { text });
     }
 }
 
@@ -142,6 +153,13 @@ async fn say(kubelet: &Kubelet, sandbox: &Sandbox, pod: &Pod, containers: &[Cont
     if let Err(error) = patched {
         // The pod may just have been deleted; then there is nothing to say.
         tracing::debug!(%error, pod = pod.name_any(), "could not patch the status");
+    }
+}
+
+fn key(pod: &Pod) -> Place {
+    Place::Pod {
+        namespace: pod.namespace().unwrap_or_default(),
+        name: pod.name_any(),
     }
 }
 
@@ -164,10 +182,9 @@ impl Sandbox {
     async fn make(world: &World, node: &Arc<Node>, pod: &Pod) -> Result<Self, LabError> {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let interface = wiring::pod_interface(world.pod_owner, &namespace, &name);
-        let key = Place::Pod { namespace, name };
         let on_host = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
         let mut sandbox = Self {
-            key,
+            key: key(pod),
             place: Arc::clone(&node.place),
             node: Arc::clone(node),
             address: node.address,

@@ -76,8 +76,8 @@ impl Mirror {
         if self.overlay(source, target).is_ok() {
             // The overlay shows what lies on this one file system: other mounts below come on top.
             for below in self.points.next_below(source) {
-                let at = target.join(below.strip_prefix("/").unwrap_or(&below));
-                self.entry(&below, &rebased(&below, source, target).unwrap_or(at))?;
+                let inside = below.strip_prefix(source).expect("it was found below");
+                self.entry(&below, &target.join(inside))?;
             }
             return Ok(());
         }
@@ -319,10 +319,6 @@ fn is_own(path: &Path) -> bool {
         path.strip_prefix("/")
             .is_ok_and(|rest| rest.starts_with(name))
     })
-}
-
-fn rebased(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
-    path.strip_prefix(from).ok().map(|rest| to.join(rest))
 }
 
 /// overlayfs splits its layers at colons and its options at commas.

@@ -19,14 +19,20 @@ pub struct Worker {
     pub child: Child,
     /// What the worker writes on standard output, line by line.
     pub lines: Lines<BufReader<ChildStdout>>,
-    stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
 }
 
 impl Worker {
     /// Sends a line.
     pub async fn order(&mut self, line: &str) -> std::io::Result<()> {
-        self.stdin.write_all(format!("{line}\n").as_bytes()).await?;
-        self.stdin.flush().await
+        let stdin = self.stdin.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
+        stdin.write_all(format!("{line}\n").as_bytes()).await?;
+        stdin.flush().await
+    }
+
+    /// Lets go of the lifeline: the worker ends at once, with its world.
+    pub fn hang_up(&mut self) {
+        self.stdin = None;
     }
 
     /// Waits for the end, with the lifeline held so that the worker ends by itself.
@@ -39,10 +45,16 @@ impl Worker {
 /// Starts `program worker` in a process group of its own, so that a terminal's Ctrl-C reaches the
 /// parent only, which then ends its workers in order. Standard error is shared.
 pub fn spawn_worker(program: &Path) -> Result<Worker, LabError> {
+    spawn(program, Stdio::inherit())
+}
+
+/// As [`spawn_worker`], with standard error of the caller's choice.
+pub(crate) fn spawn(program: &Path, stderr: Stdio) -> Result<Worker, LabError> {
     let spawned = Command::new(program)
         .arg(super::VERB)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(stderr)
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
@@ -55,6 +67,6 @@ pub fn spawn_worker(program: &Path) -> Result<Worker, LabError> {
     Ok(Worker {
         child,
         lines: BufReader::new(stdout).lines(),
-        stdin,
+        stdin: Some(stdin),
     })
 }

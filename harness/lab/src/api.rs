@@ -1,0 +1,147 @@
+//! The Kubernetes API of a world, and the objects that are there from the beginning.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
+
+use chainbreak_apiserver::{Server, ServerConfig};
+use chainbreak_engine::log::EventLog;
+use chainbreak_model::{case::Case, event::What};
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::{
+    Api, Client, Config,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use tokio::net::TcpSocket;
+
+use crate::{
+    addresses::{API_PORT, Plan},
+    error::LabError,
+    world::{Node, World},
+};
+
+/// Agents of many nodes come at once, and a connection that finds the queue full waits a second.
+const BACKLOG: u32 = 4096;
+/// Who makes the first objects.
+const FIELD_MANAGER: &str = "chainbreak-lab";
+
+/// Where the API answers, in the world only.
+pub(crate) fn url(plan: Plan) -> String {
+    format!("http://{}", SocketAddr::new(plan.api(), API_PORT))
+}
+
+/// The server of a world, not yet listening.
+pub(crate) fn server(plan: Plan, seed: u64) -> Arc<Server> {
+    Server::new(ServerConfig {
+        service_cidr: plan.services(),
+        seed,
+        ..ServerConfig::new(Arc::new(Timestamp::now))
+    })
+}
+
+/// Listens on the underlay, in the worker's own network namespace, and nowhere else.
+pub(crate) fn listen(plan: Plan) -> Result<TcpListener, LabError> {
+    let address = SocketAddr::new(plan.api(), API_PORT);
+    let listening = || {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)?.into_std()
+    };
+    listening().map_err(|source| LabError::Listen { address, source })
+}
+
+/// Requests for something that the server does not have: a report shows what the lab lacks.
+pub(crate) fn note_unknown(server: &Server, log: &EventLog) {
+    for (request, count) in server.unknown_requests() {
+        let text = format!(
+            "{} {} by {}, {count} times",
+            request.method, request.path, request.user_agent
+        );
+        log.append(What::UnknownRequest { text });
+    }
+}
+
+/// A client whose connections leave from the calling thread's place.
+pub(crate) fn client(url: &str) -> Result<Client, LabError> {
+    let uri = url
+        .parse()
+        .expect("the URL is made of an address and a port");
+    Client::try_from(Config::new(uri)).map_err(refused("make a client"))
+}
+
+/// Nodes, ready and with their pods' addresses, and Calico's configuration.
+pub(crate) async fn furnish(client: &Client, world: &World, case: &Case) -> Result<(), LabError> {
+    try_join_all(world.nodes().map(|node| register(client, world, node))).await?;
+    if case.cluster.calico.is_some() {
+        configure_felix(client, case).await?;
+    }
+    Ok(())
+}
+
+async fn register(client: &Client, world: &World, node: &Node) -> Result<(), LabError> {
+    let nodes: Api<NodeObject> = Api::all(client.clone());
+    let (object, status) = node_object(world.plan, node);
+    let what = format!("register node {}", node.name);
+    let object = serde_json::from_value(object).expect("a node is a node");
+    let created = nodes.create(&PostParams::default(), &object).await;
+    created.map_err(refused(what.clone()))?;
+    let parameters = PatchParams::apply(FIELD_MANAGER);
+    let patched = nodes
+        .patch_status(node.name.as_str(), &parameters, &Patch::Merge(status))
+        .await;
+    patched.map(drop).map_err(refused(what))
+}
+
+fn node_object(plan: Plan, node: &Node) -> (Value, Value) {
+    let pods = plan.node_pods(node.number);
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": node.name,
+            "labels": {
+                "kubernetes.io/hostname": node.name,
+                "kubernetes.io/os": "linux",
+            },
+        },
+        "spec": { "podCIDR": pods, "podCIDRs": [pods] },
+    });
+    let status = json!({ "status": {
+        "addresses": [
+            { "type": "InternalIP", "address": node.address },
+            { "type": "Hostname", "address": node.name },
+        ],
+        "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
+        "nodeInfo": {
+            "architecture": std::env::consts::ARCH, "operatingSystem": "linux",
+            "bootID": "", "containerRuntimeVersion": "chainbreak", "kernelVersion": "",
+            "kubeProxyVersion": "", "kubeletVersion": "v1.35.0", "machineID": "",
+            "osImage": "chainbreak lab", "systemUUID": "",
+        },
+    }});
+    (object, status)
+}
+
+async fn configure_felix(client: &Client, case: &Case) -> Result<(), LabError> {
+    let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "felixconfigurations");
+    let configurations: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let object =
+        DynamicObject::new("default", &resource).data(json!({ "spec": case.cluster.felix }));
+    let created = configurations.create(&PostParams::default(), &object).await;
+    created
+        .map(drop)
+        .map_err(refused("create FelixConfiguration default"))
+}
+
+fn refused(what: impl Into<String>) -> impl FnOnce(kube::Error) -> LabError {
+    let what = what.into();
+    move |source| LabError::Api {
+        what,
+        source: Box::new(source),
+    }
+}

@@ -1,0 +1,221 @@
+//! Looking into a world that runs or is kept.
+//!
+//! A world lists its places in files of its own, `/run/chainbreak/places/node/n1` and so on, each with
+//! the id of the place's thread. They are read from outside through the worker's entry in `/proc`, so
+//! that nothing of a world lies on the machine's disk and nothing is left when it dies.
+
+use std::{
+    ffi::OsStr,
+    fmt::Write,
+    fs, io,
+    os::unix::{
+        fs::MetadataExt,
+        process::{CommandExt, ExitStatusExt},
+    },
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, ExitStatus},
+};
+
+use chainbreak_engine::cluster::Place;
+
+use crate::{error::LabError, worker::PATH};
+
+/// Where a world lists its places, as the worker sees it.
+const PLACES: &str = "/run/chainbreak/places";
+/// The worker's number in its world: the first process only reaps.
+const WORKER: &str = "2";
+
+/// Writes down a place, so that it can be entered from outside.
+pub(crate) fn enlist(place: &Place, tid: i32) -> io::Result<()> {
+    let file = Path::new(PLACES).join(place.to_string());
+    fs::create_dir_all(file.parent().unwrap_or(&file))?;
+    fs::write(file, tid.to_string())
+}
+
+/// Strikes a place off.
+pub(crate) fn strike(place: &Place) -> io::Result<()> {
+    fs::remove_file(Path::new(PLACES).join(place.to_string()))
+}
+
+/// Runs a command, or else a shell, in a place (`n1`, `pod/test/web`, `host/outside`) of the youngest
+/// world that has such a place. Without a place, says which there are.
+pub fn shell(place: Option<&str>, command: &[String]) -> Result<ExitCode, LabError> {
+    let worlds = worlds();
+    let Some(place) = place else {
+        let mut text = list(&worlds);
+        if text.is_empty() {
+            "no world is there: `chainbreak run --keep` keeps one\n".clone_into(&mut text);
+        }
+        io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(failed("list", PLACES))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let path = path_of(place);
+    let found = worlds.iter().rev().find_map(|world| world.thread(&path));
+    let Some(tid) = found else {
+        let what = format!("no world has the place {place}: `chainbreak shell` lists all");
+        return Err(LabError::Unable { what });
+    };
+    let status = enter(tid, place, command)
+        .status()
+        .map_err(failed("start", "nsenter"))?;
+    Ok(exit_code(status))
+}
+
+/// A running world, seen from outside.
+#[derive(Debug)]
+struct World {
+    worker: PathBuf,
+    started: u64,
+}
+
+impl World {
+    fn places(&self) -> PathBuf {
+        self.worker
+            .join("root")
+            .join(PLACES.trim_start_matches('/'))
+    }
+
+    /// The machine's id of a place's thread.
+    fn thread(&self, place: &str) -> Option<i32> {
+        let inner = fs::read_to_string(self.places().join(place)).ok()?;
+        let tasks = fs::read_dir(self.worker.join("task")).ok()?;
+        let is_it = |task: &fs::DirEntry| inner_id(&task.path()).as_deref() == Some(inner.trim());
+        let task = tasks.flatten().find(is_it)?;
+        task.file_name().to_str()?.parse().ok()
+    }
+}
+
+/// Worlds of this user (all, for root) on this machine, the youngest last.
+fn worlds() -> Vec<World> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut worlds: Vec<World> = processes
+        .map(|process| process.path())
+        .filter(|process| inner_id(process).as_deref() == Some(WORKER))
+        .map(|worker| World {
+            started: started(&worker),
+            worker,
+        })
+        .filter(|world| world.places().is_dir())
+        .collect();
+    worlds.sort_by_key(|world| world.started);
+    worlds
+}
+
+/// A task's number in its own PID namespace, if that is not ours.
+fn inner_id(task: &Path) -> Option<String> {
+    let status = fs::read_to_string(task.join("status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    let mut ids = line.split_whitespace();
+    ids.next()?;
+    ids.next_back().map(str::to_owned)
+}
+
+/// When a process was started, in the kernel's ticks.
+fn started(process: &Path) -> u64 {
+    let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
+    // The command's name may hold blanks and brackets; 20 fields on from its end is the start time.
+    let rest = stat.rsplit(')').next().unwrap_or_default();
+    rest.split_whitespace()
+        .nth(19)
+        .and_then(|ticks| ticks.parse().ok())
+        .unwrap_or(0)
+}
+
+fn path_of(place: &str) -> String {
+    match place.split('/').collect::<Vec<_>>()[..] {
+        [node] => format!("node/{node}"),
+        ["pod", pod] => format!("pod/default/{pod}"),
+        _ => place.to_owned(),
+    }
+}
+
+fn list(worlds: &[World]) -> String {
+    let mut text = String::new();
+    for world in worlds {
+        let worker = world
+            .worker
+            .file_name()
+            .and_then(OsStr::to_str)
+            .unwrap_or_default();
+        let mut places = Vec::new();
+        walk(&world.places(), "", &mut places);
+        places.sort();
+        writeln!(text, "world of process {worker}:").expect("a String takes everything");
+        for place in places {
+            writeln!(text, "  {place}").expect("a String takes everything");
+        }
+    }
+    text
+}
+
+fn walk(folder: &Path, prefix: &str, places: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            walk(&entry.path(), &format!("{name}/"), places);
+        } else {
+            places.push(name);
+        }
+    }
+}
+
+/// `nsenter` into all namespaces of a thread: its own process starts with one thread, as entering a
+/// user namespace requires.
+fn enter(tid: i32, place: &str, command: &[String]) -> Command {
+    let mut nsenter = Command::new("nsenter");
+    nsenter.arg(format!("--target={tid}"));
+    let same_user = inode("/proc/self/ns/user") == inode(&format!("/proc/{tid}/ns/user"));
+    if !same_user {
+        // The world's root is the user who made it; root outside would be nobody inside.
+        nsenter.args(["--user", "--preserve-credentials"]);
+        if let Ok(owner) = fs::metadata(format!("/proc/{tid}")) {
+            nsenter.uid(owner.uid()).gid(owner.gid());
+        }
+    }
+    nsenter.args(["--mount", "--net", "--uts", "--ipc", "--pid", "--"]);
+    if command.is_empty() {
+        nsenter.arg("sh");
+    }
+    nsenter
+        .args(command)
+        .env("PATH", PATH)
+        .env("PS1", format!("[{place}] # "));
+    nsenter
+}
+
+fn inode(path: &str) -> Option<u64> {
+    fs::metadata(path).ok().map(|meta| meta.ino())
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+fn failed(what: &'static str, path: &str) -> impl FnOnce(io::Error) -> LabError {
+    let path = PathBuf::from(path);
+    move |source| LabError::Keep { what, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_name_is_a_node_and_a_pod_without_namespace_is_in_default() {
+        assert_eq!(path_of("n1"), "node/n1");
+        assert_eq!(path_of("pod/client"), "pod/default/client");
+        assert_eq!(path_of("pod/test/web"), "pod/test/web");
+        assert_eq!(path_of("host/outside"), "host/outside");
+    }
+
+    #[test]
+    fn a_process_of_our_own_namespace_is_no_worker() {
+        assert_eq!(inner_id(Path::new("/proc/self")), None);
+        assert!(started(Path::new("/proc/self")) > 0);
+    }
+}

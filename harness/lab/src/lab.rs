@@ -1,0 +1,199 @@
+//! The backend.
+
+use std::{
+    net::{IpAddr, TcpListener},
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use chainbreak_apiserver::Server;
+use chainbreak_engine::{
+    cluster::{Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError},
+    log::EventLog,
+};
+use chainbreak_model::{
+    case::{Capabilities, Case},
+    event::What,
+    names::{AgentName, NodeName},
+};
+use futures::stream::BoxStream;
+use kube::Client;
+use tokio::task::JoinSet;
+
+use crate::{
+    agents::Agents,
+    api,
+    controllers,
+    error::LabError,
+    facts,
+    kubelet::{self, Kubelet},
+    logbook::Logbook,
+    survey,
+    world::World,
+};
+
+/// The running program, as every place of a world finds it: the magic link works also where the
+/// program's path does not.
+const SELF: &str = "/proc/self/exe";
+/// The verb of the program that makes it a probe.
+const PROBE: &str = "probe";
+
+/// Clusters of network namespaces on this machine's kernel.
+#[derive(Debug, Default)]
+pub struct Lab {}
+
+#[async_trait]
+impl Backend for Lab {
+    fn name(&self) -> &'static str {
+        "lab"
+    }
+
+    async fn survey(&self) -> Capabilities {
+        survey::survey().await
+    }
+
+    /// Raises a world in this process, which has to be a worker.
+    async fn raise(&self, case: &Case, log: &EventLog) -> Result<Box<dyn Cluster>, RaiseError> {
+        let raised = Raised::new(case, log).await;
+        raised
+            .map(|raised| Box::new(raised) as Box<dyn Cluster>)
+            .map_err(|error| RaiseError {
+                what: "raise the lab's world".to_owned(),
+                source: Box::new(error),
+            })
+    }
+}
+
+/// A world with everything that lives in it.
+#[derive(Debug)]
+struct Raised {
+    client: ClientHandle,
+    world: Arc<World>,
+    logbook: Logbook,
+    server: Arc<Server>,
+    log: EventLog,
+    /// What ends when the world is razed, the agents first.
+    running: Mutex<Option<(Agents, JoinSet<()>)>>,
+}
+
+/// `kube::Client` has no `Debug`.
+struct ClientHandle(Client);
+
+impl std::fmt::Debug for ClientHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Raised {
+    async fn new(case: &Case, log: &EventLog) -> Result<Self, LabError> {
+        let world = Arc::new(World::raise(&case.cluster).await?);
+        let mut tasks = JoinSet::new();
+        kubelet::chains::make(&world, log).await?;
+        let server = api::server(world.plan, case.seed);
+        tasks.spawn(serve(
+            Arc::clone(&server),
+            api::listen(world.plan)?,
+            log.clone(),
+        ));
+        let client = api::client(&api::url(world.plan))?;
+        api::furnish(&client, &world, case).await?;
+        tasks.spawn(controllers::run(client.clone(), case.seed));
+        let kubelet = Kubelet::new(client.clone(), Arc::clone(&world), log.clone());
+        tasks.spawn(kubelet.run());
+        tasks.spawn(facts::say(Arc::clone(&world), log.clone()));
+        let agents = Agents::start(case, &world, log).await?;
+        Ok(Self {
+            client: ClientHandle(client),
+            world,
+            logbook: agents.logbook().clone(),
+            running: Mutex::new(Some((agents, tasks))),
+            server,
+            log: log.clone(),
+        })
+    }
+}
+
+/// Serves the API until the world is razed.
+async fn serve(server: Arc<Server>, listener: TcpListener, log: EventLog) {
+    if let Err(error) = server.serve(listener).await {
+        log.append(What::Trouble {
+            text: format!("the API server ended: {error}"),
+        });
+    }
+}
+
+#[async_trait]
+impl Cluster for Raised {
+    fn api(&self) -> Client {
+        self.client.0.clone()
+    }
+
+    fn places(&self) -> Vec<(Place, IpAddr)> {
+        let nodes = self
+            .world
+            .nodes()
+            .map(|node| (Place::Node(node.name.clone()), node.address));
+        let hosts = self.world.hosts().iter();
+        nodes
+            .chain(hosts.map(|host| (Place::Host(host.name.clone()), host.address)))
+            .collect()
+    }
+
+    async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError> {
+        let argv = match command {
+            Command::Argv(argv) => argv.clone(),
+            Command::Probe => vec![SELF.to_owned(), PROBE.to_owned()],
+        };
+        let failed = |source| ExecError {
+            place: at.to_string(),
+            command: argv.join(" "),
+            source,
+        };
+        let place = self.world.find(at).ok_or_else(|| {
+            failed(std::io::Error::new(
+                std::io::ErrorKind::NotFound,
+                "there is no such place",
+            ))
+        })?;
+        let spawned = place.spawn(&argv, |command| {
+            command.stdin(Stdio::piped());
+        });
+        let mut child = spawned.await.map_err(failed)?;
+        Ok(Process {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            child,
+        })
+    }
+
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> BoxStream<'static, String> {
+        self.logbook.read(agent, node)
+    }
+
+    /// Ends agents, pods, controllers and API. The namespaces end with the worker.
+    async fn raze(&self) -> Result<(), Leftovers> {
+        let running = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some((mut agents, mut tasks)) = running else {
+            return Ok(());
+        };
+        let stopped = tokio::task::spawn_blocking(move || agents.stop()).await;
+        tasks.shutdown().await;
+        api::note_unknown(&self.server, &self.log);
+        let leftovers = match stopped {
+            Ok(leftovers) => leftovers,
+            Err(error) => vec![error.to_string()],
+        };
+        if leftovers.is_empty() {
+            Ok(())
+        } else {
+            Err(Leftovers(leftovers))
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What this machine can run, found out by really trying in a throwaway world, and for what it cannot,
+//! the reason and the command that mends it.
+
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use chainbreak_model::case::Capabilities;
+use tokio::io::AsyncReadExt;
+
+use crate::worker;
+
+/// A survey takes a tenth of a second; a machine that takes this long cannot run the lab either.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Matches and targets that the agents' rules need.
+const RULES: &str = "*nat\n:CHAINBREAK - [0:0]\n\
+    -A CHAINBREAK -m comment --comment \"a comment\" -m conntrack --ctstate NEW -j RETURN\n\
+    -A CHAINBREAK -m statistic --mode random --probability 0.5 -j RETURN\n\
+    -A CHAINBREAK -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.9:80\n\
+    -A CHAINBREAK -j MARK --set-xmark 0x4000/0x4000\n\
+    -A CHAINBREAK -j MASQUERADE --random-fully\nCOMMIT\n";
+
+const NGINX: &str = "daemon off; master_process off; user root; pid /run/survey.pid;\n\
+    error_log stderr crit;\nevents {}\nhttp { access_log off; client_body_temp_path /run/s1;\n\
+    proxy_temp_path /run/s2; fastcgi_temp_path /run/s3; uwsgi_temp_path /run/s4;\n\
+    scgi_temp_path /run/s5; server { listen 80; return 200; } }\n";
+
+/// Something to try: capability, Debian package, program and arguments, standard input.
+struct Trial {
+    capability: &'static str,
+    package: &'static str,
+    argv: &'static [&'static str],
+    input: &'static str,
+}
+
+const TRIALS: [Trial; 6] = [
+    Trial {
+        capability: "ip",
+        package: "iproute2",
+        argv: &["ip", "-batch", "-"],
+        input: "link add v1 type veth peer name v2\nlink add b1 type bridge\nlink set v1 master b1\n",
+    },
+    Trial {
+        capability: "iptables-legacy",
+        package: "iptables",
+        argv: &["xtables-legacy-multi", "iptables-restore"],
+        input: RULES,
+    },
+    Trial {
+        capability: "iptables-nft",
+        package: "iptables",
+        argv: &["xtables-nft-multi", "iptables-restore"],
+        input: RULES,
+    },
+    Trial {
+        capability: "nft",
+        package: "nftables",
+        argv: &["nft", "list", "ruleset"],
+        input: "",
+    },
+    Trial {
+        capability: "conntrack",
+        package: "conntrack",
+        argv: &["conntrack", "-L"],
+        input: "",
+    },
+    Trial {
+        capability: "nginx",
+        package: "nginx-light",
+        argv: &[
+            "sh",
+            "-c",
+            "cat > /run/survey.conf; exec nginx -t -q -c /run/survey.conf",
+        ],
+        input: NGINX,
+    },
+];
+
+/// The order that makes a worker survey instead of running a case.
+pub(crate) const ORDER: &str = "survey";
+
+/// Surveys this machine with a worker of the running program.
+pub(crate) async fn survey() -> Capabilities {
+    match tokio::time::timeout(DEADLINE, ask()).await {
+        Ok(Ok(capabilities)) => capabilities,
+        Ok(Err(reason)) => unable(&reason),
+        Err(_elapsed) => unable(&format!("no answer within {} s", DEADLINE.as_secs())),
+    }
+}
+
+async fn ask() -> Result<Capabilities, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let program = std::env::current_exe().map_err(text)?;
+    let mut worker = worker::spawn(&program, Stdio::piped()).map_err(|error| error.to_string())?;
+    // A worker that could not make its world says why and does not read.
+    let ordered = worker.order(ORDER).await;
+    let answer = worker.lines.next_line().await.map_err(text)?;
+    if let Some(answer) = answer.filter(|_| ordered.is_ok()) {
+        return serde_json::from_str(&answer).map_err(|error| error.to_string());
+    }
+    let mut words = String::new();
+    if let Some(stderr) = &mut worker.child.stderr {
+        stderr.read_to_string(&mut words).await.map_err(text)?;
+    }
+    Err(words.trim().to_owned())
+}
+
+/// Everything fails for the same reason.
+fn unable(reason: &str) -> Capabilities {
+    let reason = match mend_namespaces() {
+        Some(command) => format!("{reason}\n{command}"),
+        None => format!("{reason}\nrun as root, on a kernel with namespaces"),
+    };
+    let names = TRIALS.iter().map(|trial| trial.capability);
+    let names = names.chain(["lab", "overlayfs"]);
+    Capabilities(
+        names
+            .map(|name| (name.to_owned(), Err(reason.clone())))
+            .collect(),
+    )
+}
+
+/// The setting that keeps an ordinary user from making a world, as the command that changes it.
+fn mend_namespaces() -> Option<&'static str> {
+    let reads = |file: &str, value: &str| {
+        std::fs::read_to_string(file).is_ok_and(|text| text.trim() == value)
+    };
+    if reads("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+        return Some("sudo sysctl -w kernel.unprivileged_userns_clone=1");
+    }
+    if reads(
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+    ) {
+        return Some("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+    }
+    if reads("/proc/sys/user/max_user_namespaces", "0") {
+        return Some("sudo sysctl -w user.max_user_namespaces=15000");
+    }
+    None
+}
+
+/// Tries everything. To be called in a worker, whose world nobody needs afterwards.
+pub(crate) fn try_all() -> Capabilities {
+    let mut found = Capabilities::default();
+    for trial in &TRIALS {
+        found.0.insert(trial.capability.to_owned(), attempt(trial));
+    }
+    // A world was made, or this would not run; what is missing to a lab is only the wiring.
+    let lab = found.0.get("ip").cloned().unwrap_or(Ok(()));
+    found.0.insert("lab".to_owned(), lab);
+    found.0.insert("overlayfs".to_owned(), overlayfs());
+    found
+}
+
+fn attempt(trial: &Trial) -> Result<(), String> {
+    let mend = format!("sudo apt-get install {}", trial.package);
+    let program = trial.argv[0];
+    let failed = |why: String| format!("`{}`: {why}\n{mend}", trial.argv.join(" "));
+    let mut child = Command::new(program)
+        .args(&trial.argv[1..])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    let fed = stdin.write_all(trial.input.as_bytes());
+    drop(stdin);
+    let output = child
+        .wait_with_output()
+        .map_err(|error| failed(error.to_string()))?;
+    if output.status.success() && fed.is_ok() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(failed(
+        stderr
+            .lines()
+            .next()
+            .unwrap_or("it failed without a word")
+            .to_owned(),
+    ))
+}
+
+fn overlayfs() -> Result<(), String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    if mounts.lines().any(|line| line.starts_with("overlay ")) {
+        return Ok(());
+    }
+    let reason = "the kernel gives this user no overlay file systems: worlds see files read-only\n\
+                  sudo modprobe overlay";
+    Err(reason.to_owned())
+}

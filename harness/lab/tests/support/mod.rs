@@ -1,0 +1,168 @@
+//! A world driven through its worker's requests.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+#![expect(clippy::unwrap_used, reason = "this is a part of tests, which may")]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use chainbreak_lab::worker::{Worker, spawn_worker};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+/// The worker of these tests.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_chainbreak-lab-worker");
+/// Nothing that a test asks for takes a tenth of this on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Who runs a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    /// Whoever runs the tests.
+    Myself,
+    /// Somebody without rights: `nobody`, when the tests are run by root.
+    Ordinary,
+}
+
+/// A running world.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) worker: Worker,
+    _program: Option<tempfile::TempDir>,
+}
+
+impl World {
+    /// Raises a cluster and waits for it.
+    pub(crate) async fn raise(user: User, case: &Value) -> Self {
+        let (program, folder) = program(user);
+        let worker = spawn_worker(&program).unwrap();
+        let mut world = Self {
+            worker,
+            _program: folder,
+        };
+        let raised = world.send(case).await;
+        assert_eq!(raised, json!({ "raised": true }));
+        world
+    }
+
+    /// Asks and gets an answer that is no error.
+    pub(crate) async fn ask(&mut self, what: Value) -> Value {
+        let answer = self.send(&what).await;
+        assert!(answer.get("error").is_none(), "{what}: {answer}");
+        answer
+    }
+
+    /// Runs a command that has to succeed and returns what it wrote.
+    pub(crate) async fn exec(&mut self, place: &str, argv: &[&str]) -> String {
+        let done = self.ask(json!({ "exec": [place, argv] })).await;
+        assert_eq!(done["exit"], 0, "{argv:?} in {place}: {done}");
+        done["stdout"].as_str().unwrap().to_owned()
+    }
+
+    /// As [`World::exec`] with a shell's script.
+    pub(crate) async fn sh(&mut self, place: &str, script: &str) -> String {
+        self.exec(place, &["sh", "-c", script]).await
+    }
+
+    /// Creates pods with one nginx each and waits until all pods are ready.
+    pub(crate) async fn nginx(&mut self, pods: &[(&str, &str)]) -> Vec<Value> {
+        for (name, node) in pods {
+            self.ask(json!({ "create": pod(name, node, &json!({ "image": "nginx:1.25" })) }))
+                .await;
+        }
+        let ready = self.ask(json!({ "ready": pods.len() })).await;
+        ready.as_array().unwrap().clone()
+    }
+
+    /// Razes the world, which has to succeed.
+    pub(crate) async fn stop(mut self) {
+        self.worker.order("\"stop\"").await.unwrap();
+        let status = timeout(PATIENCE, self.worker.wait())
+            .await
+            .expect("it ends")
+            .unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    async fn send(&mut self, what: &Value) -> Value {
+        self.worker.order(&what.to_string()).await.unwrap();
+        let answer = timeout(PATIENCE, self.worker.lines.next_line())
+            .await
+            .expect("it answers");
+        let line = answer.unwrap().expect("the worker lives");
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+/// The worker's program as that user can start it. Cargo's folders may be closed to others: then it is
+/// a copy, behind a script that gives up the rights.
+fn program(user: User) -> (PathBuf, Option<tempfile::TempDir>) {
+    if user == User::Myself || !nix::unistd::geteuid().is_root() {
+        return (PROGRAM.into(), None);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    open(folder.path());
+    let (copy, script) = (
+        folder.path().join("worker"),
+        folder.path().join("as-nobody"),
+    );
+    fs::copy(PROGRAM, &copy).unwrap();
+    open(&copy);
+    let drop_rights = "exec setpriv --reuid 65534 --regid 65534 --clear-groups";
+    fs::write(
+        &script,
+        format!("#!/bin/sh\n{drop_rights} {} \"$@\"\n", copy.display()),
+    )
+    .unwrap();
+    open(&script);
+    (script, Some(folder))
+}
+
+fn open(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A case for so many nodes with both agents.
+pub(crate) fn case(nodes: u16) -> Value {
+    json!({
+        "scenario": "s", "variant": "v", "cell": {}, "about": "", "incident": [], "file": "s.yaml",
+        "manifests": [], "traffic": {}, "timeline": [], "promises": {}, "expect": "healthy", "seed": 1,
+        "cluster": {
+            "nodes": nodes,
+            "iptables": "legacy",
+            "kube-proxy": {
+                "iptables": "legacy", "version": "1.32",
+                "min-sync-period": { "secs": 0, "nanos": 100_000_000 },
+                "sync-period": { "secs": 5, "nanos": 0 },
+            },
+            "calico": { "version": "v3.28.1", "pods": "calico" },
+            "felix": {},
+            "hosts": ["outside"],
+        },
+    })
+}
+
+/// A pod in `default` with one container.
+pub(crate) fn pod(name: &str, node: &str, container: &Value) -> Value {
+    let mut container = container.clone();
+    container["name"] = json!("main");
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 1 },
+    })
+}
+
+/// The address of the named pod.
+pub(crate) fn address(pods: &[Value], name: &str) -> String {
+    let pod = pods
+        .iter()
+        .find(|pod| pod["metadata"]["name"] == name)
+        .expect("the pod is there");
+    pod["status"]["podIP"].as_str().unwrap().to_owned()
+}
