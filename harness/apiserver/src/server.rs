@@ -261,7 +261,7 @@ fn describe(target: &Target, kinds: &Kinds, accept: &str) -> Response<Body> {
         Target::Health => return response(200, "text/plain", full(Bytes::from_static(b"ok"))),
         // An empty message is a valid document without any schema.
         Target::OpenApiV2 if accept.contains("protobuf") => {
-            let media = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+            let media = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
             return response(200, media, full(Bytes::new()));
         }
         Target::Version => discovery::version(),

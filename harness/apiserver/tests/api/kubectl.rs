@@ -47,9 +47,13 @@ struct Kubectl {
 
 impl Kubectl {
     fn start() -> Self {
+        let home = tempfile::tempdir().expect("a temporary home");
+        // An absent configuration makes older versions warn.
+        std::fs::write(home.path().join("config"), "{apiVersion: v1, kind: Config}")
+            .expect("the home is writable");
         Self {
             api: Api::start(1000),
-            home: tempfile::tempdir().expect("a temporary home"),
+            home,
         }
     }
 
@@ -60,7 +64,7 @@ impl Kubectl {
         let mut command = Command::new(program);
         command
             .env("HOME", home)
-            .env("KUBECONFIG", home.join("none"))
+            .env("KUBECONFIG", home.join("config"))
             .arg(format!("--server={}", self.api.url()))
             .arg(format!("--cache-dir={}", home.join("cache").display()))
             .args(arguments)
