@@ -23,8 +23,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     agents::Agents,
-    api,
-    controllers,
+    api, controllers,
     error::LabError,
     facts,
     kubelet::{self, Kubelet},

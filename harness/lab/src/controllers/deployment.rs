@@ -22,7 +22,7 @@ use super::{
 
 /// The label that tells pods of different templates apart.
 const HASH: &str = "pod-template-hash";
-/// Where a replica set says how many templates there were before its own.
+/// Where a replica set says which template of its deployment it has, and a deployment which is its own.
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
 /// Sees to all deployments.
@@ -34,6 +34,7 @@ pub(super) fn reconcile(view: &View<'_>, writes: &mut Writes) {
         if deployment.metadata.deletion_timestamp.is_none() {
             let rollout = Rollout::of(view, deployment, spec);
             rollout.resize(writes);
+            rollout.number(writes);
             rollout.forget(writes);
             rollout.report(writes);
         }
@@ -169,6 +170,18 @@ impl<'a> Rollout<'a> {
                 min_ready_seconds: self.spec.min_ready_seconds,
             }),
             status: None,
+        }
+    }
+
+    /// Says in the deployment which revision is its newest, without which `kubectl rollout undo` fails.
+    fn number(&self, writes: &mut Writes) {
+        let Some(newest) = self.newest.map(revision) else {
+            return;
+        };
+        let mut deployment = self.deployment.clone();
+        note_revision(&mut deployment.metadata, newest);
+        if deployment != *self.deployment {
+            writes.push(Verb::Replace, deployment);
         }
     }
 

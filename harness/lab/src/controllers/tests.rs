@@ -403,3 +403,23 @@ fn a_deployments_own_replica_sets_are_kept_only_as_far_back_as_asked() {
     }
     assert_eq!(cluster.replica_sets().len(), 3);
 }
+
+#[test]
+fn scratch_timing() {
+    for services in [2, 1000] {
+        let mut cluster = Cluster::new(70);
+        for n in 0..services {
+            cluster.service(
+                &format!("s{n}"),
+                service(&json!({ "selector": { "app": format!("x{n}") } })),
+            );
+        }
+        cluster.deployment("nginx", workload(300, "1.27"));
+        cluster.rest();
+        let t = std::time::Instant::now();
+        for _ in 0..20 {
+            cluster.settle();
+        }
+        println!("{services} services: {:?} a plan", t.elapsed() / 20);
+    }
+}
