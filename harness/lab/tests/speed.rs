@@ -1,6 +1,10 @@
 //! A world is there at once.
 
-#![expect(clippy::unwrap_used, reason = "tests may")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests may, and these tell what they measured"
+)]
 
 mod support;
 
