@@ -78,10 +78,10 @@ fn endpoint_to_beta(endpoint: &mut Map<String, Value>) {
         .remove("deprecatedTopology")
         .unwrap_or_else(|| json!({}));
     if let Some(node) = endpoint.get("nodeName") {
-        topology[HOSTNAME] = node.clone();
+        as_map(&mut topology).insert(HOSTNAME.to_owned(), node.clone());
     }
     if let Some(zone) = endpoint.remove("zone") {
-        topology[ZONE] = zone;
+        as_map(&mut topology).insert(ZONE.to_owned(), zone);
     }
     if topology.as_object().is_some_and(|t| !t.is_empty()) {
         endpoint.insert("topology".to_owned(), topology);

@@ -57,6 +57,15 @@ pub(crate) fn check_type(kind: &Kind, body: &Value) -> Result<(), ApiError> {
             "the request body is not an object".to_owned(),
         ));
     }
+    for field in ["metadata", "spec", "status"] {
+        if body
+            .get(field)
+            .is_some_and(|part| !part.is_null() && !part.is_object())
+        {
+            let why = format!("{} in the body: {field} is not an object", kind.kind);
+            return Err(ApiError::BadRequest(why));
+        }
+    }
     let (said, version) = (text(body, "/kind"), text(body, "/apiVersion"));
     if (!said.is_empty() && said != kind.kind)
         || (!version.is_empty() && version != kind.group_version())

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     convert::from_storage,
-    create::create,
+    create::{check_type, create},
     delete::{self, DeleteOptions, Deleted, Dependents},
     error::ApiError,
     kinds::Kind,
@@ -162,6 +162,7 @@ fn apply(state: &mut State, call: &Call, mut applied: Value) -> Handled {
     if text(&applied, "/kind").is_empty() {
         return Err(ApiError::BadRequest("apply: kind is required".to_owned()));
     }
+    check_type(kind, &applied)?;
     applied["metadata"]["name"] = key.name.clone().into();
     if kind.namespaced {
         applied["metadata"]["namespace"] = key.namespace.clone().into();
@@ -380,3 +381,6 @@ fn success(done_to: Option<(&Kind, &Object)>) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
            "details": details})
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,11 @@ pub(crate) mod strategic;
 
 use serde_json::Value;
 
-use crate::{error::ApiError, kinds::Kind};
+use crate::{
+    error::{ApiError, Cause},
+    kinds::Kind,
+    object::{meta, text},
+};
 
 /// How a patch is meant, by its content type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,15 +59,21 @@ pub(crate) fn patched(how: PatchKind, object: &Value, patch: &Value) -> Result<V
 fn json_patch(value: &mut Value, patch: &Value) -> Result<(), ApiError> {
     let operations: json_patch::Patch = serde_json::from_value(patch.clone())
         .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}")))?;
-    json_patch::patch(value, &operations).map_err(|error| ApiError::Invalid {
-        kind: String::new(),
-        name: String::new(),
-        causes: vec![crate::error::Cause {
+    json_patch::patch(value, &operations).map_err(|error| {
+        let message = format!("the patch does not apply: {error}");
+        let cause = Cause {
             reason: "FieldValueInvalid",
             field: "patch".to_owned(),
-            message: format!(
-                "the server rejected our request due to an error in our request: {error}"
-            ),
-        }],
+            message,
+        };
+        let (kind, name) = (
+            text(value, "/kind").to_owned(),
+            meta(value, "name").to_owned(),
+        );
+        ApiError::Invalid {
+            kind,
+            name,
+            causes: vec![cause],
+        }
     })
 }

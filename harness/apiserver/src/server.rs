@@ -147,8 +147,6 @@ impl Server {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        // Small answers must not wait for acknowledgements.
-                        stream.set_nodelay(true)?;
                         connections.spawn(Arc::clone(self).connection(stream));
                     }
                     // The peer gave up before it was accepted: its affair.
@@ -161,6 +159,11 @@ impl Server {
     }
 
     async fn connection(self: Arc<Self>, stream: tokio::net::TcpStream) {
+        // Small answers must not wait for acknowledgements. It fails only when the peer is gone.
+        if let Err(error) = stream.set_nodelay(true) {
+            debug!(%error, "connection ended");
+            return;
+        }
         let service = service_fn(|request| {
             let server = Arc::clone(&self);
             async move { Ok::<_, Infallible>(server.answer(request).await) }

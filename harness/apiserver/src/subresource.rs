@@ -8,7 +8,7 @@ use crate::{
     delete::{self, DeleteOptions, Deleted},
     error::{ApiError, Cause},
     kinds::Kind,
-    object::{Key, Object, items, meta, text},
+    object::{Key, Object, items, map_at, meta, text},
     state::State,
     update::{Part, update},
 };
@@ -77,7 +77,7 @@ pub(crate) fn set_scale(
         });
     };
     let mut value = state.existing(kind, key)?.value().clone();
-    value["spec"]["replicas"] = count.into();
+    map_at(&mut value, "spec").insert("replicas".to_owned(), count.into());
     let revision = meta(scale, "resourceVersion");
     if !revision.is_empty() {
         value["metadata"]["resourceVersion"] = revision.into();
