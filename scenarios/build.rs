@@ -27,7 +27,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for file in files {
         let text = fs::read_to_string(&file)?;
         // A file of manifests has several documents, or no variants: it is not a scenario.
-        let Ok(Value::Mapping(scenario)) = serde_yaml::from_str(&text) else { continue };
+        let Ok(Value::Mapping(scenario)) = serde_yaml::from_str(&text) else {
+            continue;
+        };
         if let Some(Value::Mapping(variants)) = scenario.get("variants") {
             write_test(&mut tests, &file, &scenario, variants)?;
         }
@@ -41,7 +43,10 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>
         let path = entry?.path();
         if path.is_dir() {
             collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
             files.push(path.strip_prefix(".").unwrap_or(&path).to_owned());
         }
     }
@@ -55,7 +60,10 @@ fn write_test(
     scenario: &Mapping,
     variants: &Mapping,
 ) -> Result<(), Box<dyn Error>> {
-    let stem = file.file_stem().and_then(|stem| stem.to_str()).ok_or("a file name in UTF-8")?;
+    let stem = file
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .ok_or("a file name in UTF-8")?;
     let cells = cells(scenario);
     let mut ignored = String::new();
     let mut cases = String::new();
@@ -82,7 +90,11 @@ fn write_test(
     };
     function("", "", &cases)?;
     // Not run, and seen to be not run: the lab's models lack the capability.
-    function("#[ignore = \"needs a capability that the models lack\"]\n", "_needs", &ignored)?;
+    function(
+        "#[ignore = \"needs a capability that the models lack\"]\n",
+        "_needs",
+        &ignored,
+    )?;
     Ok(())
 }
 
@@ -91,10 +103,16 @@ fn cells(scenario: &Mapping) -> Vec<String> {
     let mut cells = vec![String::new()];
     let matrix = scenario.get("matrix").and_then(Value::as_mapping);
     for (key, values) in matrix.into_iter().flatten() {
-        let (Some(key), Some(values)) = (key.as_str(), values.as_sequence()) else { continue };
+        let (Some(key), Some(values)) = (key.as_str(), values.as_sequence()) else {
+            continue;
+        };
         let values = values.iter().filter_map(Value::as_str);
         cells = values
-            .flat_map(|value| cells.iter().map(move |cell| format!("{cell} {key}={value}")))
+            .flat_map(|value| {
+                cells
+                    .iter()
+                    .map(move |cell| format!("{cell} {key}={value}"))
+            })
             .map(|cell| cell.trim().to_owned())
             .collect();
     }
@@ -103,5 +121,13 @@ fn cells(scenario: &Mapping) -> Vec<String> {
 
 fn identifier(text: &str) -> String {
     let letters = text.trim().chars();
-    letters.map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+    letters
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }

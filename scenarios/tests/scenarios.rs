@@ -16,7 +16,9 @@ fn comes_out_as_expected(file: &str, variant: &str, cell: &str) {
     let out = tempfile::tempdir().expect("a folder for the reports");
     let mut command = Command::new(env!("CARGO_BIN_EXE_chainbreak-scenarios"));
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.args(["run", file, "--variant", variant, "--out"]).arg(out.path());
+    command
+        .args(["run", file, "--variant", variant, "--out"])
+        .arg(out.path());
     for key in cell.split_whitespace() {
         command.args(["--matrix", key]);
     }

@@ -70,8 +70,14 @@ pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
             Planned::Skip(skipped) => format!("skip  {}: {}\n", skipped.id, skipped.reason()),
         })?;
     }
-    let runs = planned.iter().filter(|plan| matches!(plan, Planned::Run(_))).count();
-    crate::say(&format!("{runs} to run, {} to skip\n", planned.len() - runs))?;
+    let runs = planned
+        .iter()
+        .filter(|plan| matches!(plan, Planned::Run(_)))
+        .count();
+    crate::say(&format!(
+        "{runs} to run, {} to skip\n",
+        planned.len() - runs
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -105,7 +111,11 @@ fn choice(selection: &Selection, scenarios: &[Scenario]) -> anyhow::Result<Choic
         backend: Lab::default().name().to_owned(),
         matrix,
         seed: (selection.seed != 0).then_some(selection.seed),
-        variants: selection.variants.iter().map(|v| v.as_str().into()).collect(),
+        variants: selection
+            .variants
+            .iter()
+            .map(|v| v.as_str().into())
+            .collect(),
         filters: Vec::new(),
     })
 }
@@ -137,15 +147,21 @@ fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
             Err(invalid(format!("no scenario in {}", paths.join(", "))))
         }
         (0, _) => Ok(scenarios),
-        (wrong, all) => Err(invalid(format!("{wrong} of {all} scenario files cannot be used"))),
+        (wrong, all) => Err(invalid(format!(
+            "{wrong} of {all} scenario files cannot be used"
+        ))),
     }
 }
 
 /// YAML files of a folder, in order, but for those that are Kubernetes manifests.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let read = || format!("could not read {}", folder.display());
-    let entries = fs::read_dir(folder).with_context(read)?.map(|entry| Ok(entry?.path()));
-    let mut entries = entries.collect::<std::io::Result<Vec<PathBuf>>>().with_context(read)?;
+    let entries = fs::read_dir(folder)
+        .with_context(read)?
+        .map(|entry| Ok(entry?.path()));
+    let mut entries = entries
+        .collect::<std::io::Result<Vec<PathBuf>>>()
+        .with_context(read)?;
     entries.sort();
     for path in entries {
         let yaml = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
@@ -161,8 +177,13 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 /// Whether a line begins with `apiVersion:`, which no scenario has. What cannot be read is no manifest:
 /// reading it as a scenario says why.
 fn is_manifest(file: &Path) -> bool {
-    let Ok(file) = File::open(file) else { return false };
-    BufReader::new(file).lines().map_while(Result::ok).any(|line| line.starts_with("apiVersion:"))
+    let Ok(file) = File::open(file) else {
+        return false;
+    };
+    BufReader::new(file)
+        .lines()
+        .map_while(Result::ok)
+        .any(|line| line.starts_with("apiVersion:"))
 }
 
 /// With carets and colours in a terminal, plain lines elsewhere.

@@ -24,7 +24,11 @@ pub(crate) async fn doctor() -> anyhow::Result<ExitCode> {
         false => "This machine cannot run the lab until what is missing is there.",
     };
     crate::say(&format!("{text}\n{ending}\n"))?;
-    Ok(if lab { ExitCode::SUCCESS } else { ExitCode::from(12) })
+    Ok(if lab {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(12)
+    })
 }
 
 fn describe(text: &mut String, name: &str, found: &Result<(), String>) -> std::fmt::Result {
@@ -32,7 +36,11 @@ fn describe(text: &mut String, name: &str, found: &Result<(), String>) -> std::f
         Ok(()) => writeln!(text, "ok       {name}"),
         Err(reason) => {
             let mut lines = reason.lines();
-            writeln!(text, "missing  {name:<16} {}", lines.next().unwrap_or_default())?;
+            writeln!(
+                text,
+                "missing  {name:<16} {}",
+                lines.next().unwrap_or_default()
+            )?;
             lines.try_for_each(|line| writeln!(text, "{:26}{line}", ""))
         }
     }
@@ -50,7 +58,11 @@ fn kind() -> Result<(), String> {
 
 fn succeeds(argv: &[&str]) -> Result<(), String> {
     let mut command = Command::new(argv[0]);
-    command.args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(&argv[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("`{}` failed: {status}", argv.join(" "))),

@@ -42,11 +42,17 @@ pub fn main() -> ExitCode {
     };
     ended.unwrap_or_else(|error| {
         // A reader that went away (`chainbreak list | head`) is no failure.
-        if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+        if error
+            .downcast_ref::<io::Error>()
+            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
         {
             return ExitCode::SUCCESS;
         }
-        let code = if error.is::<cases::Invalid>() { USAGE } else { FAILED };
+        let code = if error.is::<cases::Invalid>() {
+            USAGE
+        } else {
+            FAILED
+        };
         complain(&format!("{error:#}"));
         ExitCode::from(code)
     })
@@ -65,7 +71,10 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Run(args) => run::run(args).await,
             Verb::Report(args) => reports::again(&args),
             Verb::Doctor => doctor::doctor().await,
-            Verb::Shell(args) => Ok(chainbreak_lab::keep::shell(args.place.as_deref(), &args.command)?),
+            Verb::Shell(args) => Ok(chainbreak_lab::keep::shell(
+                args.place.as_deref(),
+                &args.command,
+            )?),
             Verb::Clean => {
                 say("nothing is left behind: a world ends with its run, whatever ends the run\n")?;
                 Ok(ExitCode::SUCCESS)
@@ -101,5 +110,8 @@ fn complain(text: &str) {
 fn trace() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("CHAINBREAK_LOG")
         .unwrap_or_else(|_unset| tracing_subscriber::EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .init();
 }

@@ -41,7 +41,12 @@ impl Live {
             Self::Lines | Self::Silent => None,
         };
         let lines = matches!(self, Self::Lines);
-        CaseLive { id: id.to_owned(), progress: Progress::default(), bar, lines }
+        CaseLive {
+            id: id.to_owned(),
+            progress: Progress::default(),
+            bar,
+            lines,
+        }
     }
 }
 

@@ -29,12 +29,18 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Vec
     let junit = folder.join("junit.xml");
     write_atomically(&junit, junit::render(run, &summaries)?.as_bytes())?;
     let story = folder.join("report.txt");
-    let plain = Look { width: WIDTH, colour: Colour::Off };
-    let stories = format!("{}\n{}", term::table(&summaries, plain), term::stories(&summaries, plain));
+    let plain = Look {
+        width: WIDTH,
+        colour: Colour::Off,
+    };
+    let stories = term::stories(&summaries, plain);
     write_atomically(&story, stories.as_bytes())?;
     if print {
         let paths = [folder.join("run.jsonl"), junit, story];
-        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let paths: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         crate::say(&term::render(&summaries, &paths, look()))?;
     }
     Ok(summaries)
@@ -42,7 +48,11 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Vec
 
 /// `chainbreak report`.
 pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
-    let file = if args.run.is_dir() { args.run.join("run.jsonl") } else { args.run.clone() };
+    let file = if args.run.is_dir() {
+        args.run.join("run.jsonl")
+    } else {
+        args.run.clone()
+    };
     let source = File::open(&file).with_context(|| format!("could not open {}", file.display()))?;
     let run = Run::read(BufReader::new(source))
         .with_context(|| format!("could not read {}", file.display()))?;
@@ -67,16 +77,26 @@ pub(crate) fn logs(events: &[Event]) -> Vec<Artifact> {
     let mut logs = BTreeMap::<String, String>::new();
     for event in events {
         if let What::Log(entry) = &event.what {
-            let log = logs.entry(format!("{}-{}.log", entry.node, entry.agent)).or_default();
+            let log = logs
+                .entry(format!("{}-{}.log", entry.node, entry.agent))
+                .or_default();
             log.push_str(&entry.text);
             log.push('\n');
         }
     }
-    logs.into_iter().map(|(name, text)| Artifact { name, text }).collect()
+    logs.into_iter()
+        .map(|(name, text)| Artifact { name, text })
+        .collect()
 }
 
 /// A case's id as the name of a folder.
 pub(crate) fn folder_name(id: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-._=".contains(c) { c } else { '_' };
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || "-._=".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
     id.chars().map(plain).collect()
 }

@@ -41,7 +41,13 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let (stop, stopped) = watch::channel(false);
     let interrupted = tokio::spawn(interrupted(stop));
     let live = Live::new(args.format == Format::Jsonl);
-    let cases: Vec<Case> = record.run.borrow().cases.values().map(|r| r.case.clone()).collect();
+    let cases: Vec<Case> = record
+        .run
+        .borrow()
+        .cases
+        .values()
+        .map(|r| r.case.clone())
+        .collect();
     let jobs = args.jobs.map_or_else(default_jobs, usize::from);
     let last = cases.len().saturating_sub(1);
     futures::stream::iter(cases.iter().enumerate())
@@ -68,7 +74,11 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         crate::complain(unmet);
     }
     let code = exit_code(&summaries);
-    Ok(ExitCode::from(if unmet.is_some() && code != 11 { 10 } else { code }))
+    Ok(ExitCode::from(if unmet.is_some() && code != 11 {
+        10
+    } else {
+        code
+    }))
 }
 
 fn default_jobs() -> usize {
@@ -79,9 +89,14 @@ fn default_jobs() -> usize {
 fn folder(out: &Path) -> anyhow::Result<PathBuf> {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     for attempt in 1_u32.. {
-        let name = if attempt == 1 { now.clone() } else { format!("{now}-{attempt}") };
+        let name = if attempt == 1 {
+            now.clone()
+        } else {
+            format!("{now}-{attempt}")
+        };
         let folder = out.join(name);
-        std::fs::create_dir_all(out).with_context(|| format!("could not make {}", out.display()))?;
+        std::fs::create_dir_all(out)
+            .with_context(|| format!("could not make {}", out.display()))?;
         match std::fs::create_dir(&folder) {
             Ok(()) => return Ok(folder),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -95,9 +110,12 @@ fn folder(out: &Path) -> anyhow::Result<PathBuf> {
 
 /// `latest` points to the newest run. Nothing depends on it: where it cannot be made, it is not.
 fn latest(out: &Path, folder: &Path) {
-    let (Some(name), link) = (folder.file_name(), out.join("latest")) else { return };
+    let (Some(name), link) = (folder.file_name(), out.join("latest")) else {
+        return;
+    };
     let fresh = out.join(format!(".latest-{}", std::process::id()));
-    let made = std::os::unix::fs::symlink(name, &fresh).and_then(|()| std::fs::rename(&fresh, link));
+    let made =
+        std::os::unix::fs::symlink(name, &fresh).and_then(|()| std::fs::rename(&fresh, link));
     if let Err(error) = made {
         tracing::warn!(%error, "no link to the newest run");
     }
@@ -134,7 +152,10 @@ impl Record {
                 Planned::Run(case) => Line::Planned(case),
                 Planned::Skip(skipped) => {
                     let reason = skipped.reason();
-                    Line::Skipped(Skipped { id: skipped.id, reason })
+                    Line::Skipped(Skipped {
+                        id: skipped.id,
+                        reason,
+                    })
                 }
             })?;
         }
@@ -155,7 +176,10 @@ impl Record {
         std::fs::create_dir_all(self.folder.join(&path))?;
         let path = format!("{path}/{}", artifact.name);
         chainbreak_report::write_atomically(&self.folder.join(&path), artifact.text.as_bytes())?;
-        self.line(Line::Artifact { case: id.to_owned(), path })
+        self.line(Line::Artifact {
+            case: id.to_owned(),
+            path,
+        })
     }
 
     fn end(self, ended: Ended) -> anyhow::Result<Run> {
@@ -176,7 +200,10 @@ async fn one(
     let mut recorded = Ok(());
     let see = |event: &Event| {
         shown.see(event);
-        let line = Line::Event { case: id.clone(), event: event.clone() };
+        let line = Line::Event {
+            case: id.clone(),
+            event: event.clone(),
+        };
         recorded = std::mem::replace(&mut recorded, Ok(())).and_then(|()| record.line(line));
     };
     let ended = supervise::run(case, keep, stopped, see).await;
@@ -193,20 +220,26 @@ async fn one(
 
 /// Which signal asked the run to end. The second one ends the process, and with it every world.
 async fn interrupted(stop: watch::Sender<bool>) -> String {
-    let (Ok(mut int), Ok(mut term)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
+    let (Ok(mut int), Ok(mut term)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
         return std::future::pending().await;
     };
     let name = tokio::select! {
         _ = int.recv() => "SIGINT",
         _ = term.recv() => "SIGTERM",
     };
-    crate::note(&format!("{name}: ending the run, reports follow; once more to give up"));
+    crate::note(&format!(
+        "{name}: ending the run, reports follow; once more to give up"
+    ));
     stop.send_replace(true);
     tokio::spawn(async move {
         tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
-        #[expect(clippy::exit, reason = "the person gave up on an orderly end; worlds die with us")]
+        #[expect(
+            clippy::exit,
+            reason = "the person gave up on an orderly end; worlds die with us"
+        )]
         std::process::exit(130)
     });
     name.to_owned()
@@ -225,7 +258,12 @@ fn host() -> IndexMap<String, String> {
 /// What `--require` asked for and was skipped.
 fn unmet(run: &Run, require: &[String]) -> Option<String> {
     let skipped = run.skipped.iter().find(|skipped| {
-        require.iter().any(|name| skipped.reason.contains(name.as_str()))
+        require
+            .iter()
+            .any(|name| skipped.reason.contains(name.as_str()))
     })?;
-    Some(format!("required, but skipped: {}: {}", skipped.id, skipped.reason))
+    Some(format!(
+        "required, but skipped: {}: {}",
+        skipped.id, skipped.reason
+    ))
 }

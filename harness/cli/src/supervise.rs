@@ -37,7 +37,10 @@ pub(crate) async fn run(
 ) -> Ended {
     // Times of the parent's own words: the worker's clock starts a few milliseconds later.
     let (clock, _events) = EventLog::new();
-    let mut ended = Ended { events: Vec::new(), artifacts: Vec::new() };
+    let mut ended = Ended {
+        events: Vec::new(),
+        artifacts: Vec::new(),
+    };
     let failed = {
         let mut take = |line| match line {
             Line::Event(event) => {
@@ -49,8 +52,12 @@ pub(crate) async fn run(
         work(case, keep, stop, &mut take).await.err()
     };
     if let Some(error) = failed {
-        let event =
-            Event { at_us: clock.now_us(), what: What::Trouble { text: format!("{error:#}") } };
+        let event = Event {
+            at_us: clock.now_us(),
+            what: What::Trouble {
+                text: format!("{error:#}"),
+            },
+        };
         see(&event);
         ended.events.push(event);
     }
@@ -65,7 +72,10 @@ async fn work(
 ) -> anyhow::Result<()> {
     let program = std::env::current_exe()?;
     let mut worker = spawn_worker(&program)?;
-    let order = Order { case: case.clone(), keep };
+    let order = Order {
+        case: case.clone(),
+        keep,
+    };
     worker.order(&serde_json::to_string(&order)?).await?;
     let mut deadline = Instant::now() + timeline::length(&case.timeline) + BESIDE;
     let mut stopping = false;

@@ -44,8 +44,10 @@ const THREADS: usize = 2;
 /// Becomes the worker. Called before any thread exists.
 pub(crate) fn main() -> anyhow::Result<ExitCode> {
     let lifeline = chainbreak_lab::worker::enter().context("could not make a world")?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()?;
     runtime.block_on(work(lifeline))?;
     // Threads that still wait for something end with the process.
     runtime.shutdown_background();

@@ -60,7 +60,10 @@ pub(crate) async fn node(
 }
 
 /// Returns after a write on this node, having swallowed those that one look covers.
-async fn written(writes: &mut tokio::sync::broadcast::Receiver<NodeName>, node: &NodeName) {
+pub(crate) async fn written(
+    writes: &mut tokio::sync::broadcast::Receiver<NodeName>,
+    node: &NodeName,
+) {
     loop {
         match writes.recv().await {
             Ok(at) if at != *node => {}

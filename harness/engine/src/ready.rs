@@ -2,9 +2,9 @@
 //! has programmed what the API holds. Judged from the API and from the node's own rules, never from
 //! what a backend claims.
 
-use std::collections::BTreeSet;
+use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
-use chainbreak_model::case::Case;
+use chainbreak_model::{case::Case, names::NodeName};
 use futures::future::try_join_all;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
@@ -12,59 +12,115 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{
     cluster::{Cluster, Command, Place},
+    log::EventLog,
+    observe,
     run::{Trouble, output},
     wait,
 };
 
-/// Waits until the cluster is ready for traffic.
+/// Distance of two looks at a node's rules without a recorded write.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Waits until the cluster is ready for traffic. To be called before the first manifest is applied by
+/// `apply`: what kube-proxy writes is looked at from the beginning.
 pub(crate) async fn wait(
     cluster: &dyn Cluster,
     case: &Case,
+    log: &EventLog,
     deadline: Instant,
+    apply: impl Future<Output = Result<(), Trouble>>,
 ) -> Result<(), Trouble> {
     let client = cluster.api();
-    wait::until("all pods are ready", deadline, async || {
-        pods_ready(&client).await
-    })
-    .await?;
+    let settled = async {
+        apply.await?;
+        wait::until("all pods are ready", deadline, async || {
+            pods_ready(&client).await
+        })
+        .await?;
+        wait::until("every service has endpoints", deadline, async || {
+            programmed(&client).await
+        })
+        .await
+    };
     if case.cluster.kube_proxy.is_none() {
-        return Ok(());
+        return settled.await.map(drop);
     }
-    let wanted = wait::until("every service has endpoints", deadline, async || {
-        programmed(&client).await
-    })
-    .await?;
     let nodes = cluster.places().into_iter().map(|(place, _)| place);
-    let nodes = nodes.filter(|place| matches!(place, Place::Node(_)));
-    let programmed = nodes.map(|node| programmed_on(cluster, node, wanted.clone(), deadline));
-    try_join_all(programmed).await.map(drop)
+    let nodes = nodes.filter_map(|place| match place {
+        Place::Node(node) => Some(Written {
+            node,
+            seen: RefCell::default(),
+        }),
+        Place::Pod { .. } | Place::Host(_) => None,
+    });
+    let nodes: Vec<Written> = nodes.collect();
+    let collecting = try_join_all(nodes.iter().map(|node| node.collect(cluster, log)));
+    let ready = async {
+        let wanted = settled.await?;
+        for node in &nodes {
+            let what = format!("kube-proxy has programmed node {}", node.node);
+            wait::until(&what, deadline, async || node.lacks_none_of(&wanted)).await?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ready = ready => ready,
+        failed = collecting => failed.map(drop),
+    }
 }
 
-/// Waits until kube-proxy has written everything wanted on a node. Each rule needs to be seen once:
-/// somebody may be deleting what it writes, which is what the case is about.
-async fn programmed_on(
-    cluster: &dyn Cluster,
-    node: Place,
-    mut wanted: BTreeSet<String>,
-    deadline: Instant,
-) -> Result<(), Trouble> {
-    let what = format!("kube-proxy has programmed {node}");
-    let save = Command::Argv(vec!["iptables-save".into(), "-t".into(), "nat".into()]);
-    wait::until(&what, deadline, async || {
-        let rules = output(cluster, &node, &save)
-            .await
-            .map_err(|error| error.to_string())?;
-        wanted.retain(|text| !rules.contains(text.as_str()));
-        match wanted.first() {
-            Some(missing) => Err(format!("no rule with `{missing}` was seen")),
-            None => Ok(()),
+/// What was ever seen in a node's nat table. Seen once is enough: somebody may be deleting what
+/// kube-proxy writes, which is what the case is about.
+struct Written {
+    node: NodeName,
+    seen: RefCell<BTreeSet<String>>,
+}
+
+impl Written {
+    /// Looks after every recorded write, and from time to time for writes that no recorder sees.
+    async fn collect(&self, cluster: &dyn Cluster, log: &EventLog) -> Result<(), Trouble> {
+        let save = Command::Argv(vec!["iptables-save".into(), "-t".into(), "nat".into()]);
+        let place = Place::Node(self.node.clone());
+        let mut writes = log.writes();
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = observe::written(&mut writes, &self.node) => ticks.reset(),
+            }
+            let rules = output(cluster, &place, &save).await?;
+            self.seen
+                .borrow_mut()
+                .extend(rules.lines().filter_map(telling));
         }
-    })
-    .await
+    }
+
+    fn lacks_none_of(&self, wanted: &BTreeSet<String>) -> Result<(), String> {
+        let seen = self.seen.borrow();
+        wanted
+            .iter()
+            .find(|text| !seen.contains(*text))
+            .map_or(Ok(()), |missing| {
+                Err(format!("no rule with `{missing}` was seen"))
+            })
+    }
+}
+
+/// The part of a rule that says that kube-proxy knows a cluster IP or an endpoint.
+fn telling(rule: &str) -> Option<String> {
+    let mut words = rule
+        .split(' ')
+        .skip_while(|word| !matches!(*word, "--to-destination" | "-d"));
+    let (option, value) = (words.next()?, words.next()?);
+    Some(format!(
+        "{option} {}",
+        value.trim_end_matches("/32").trim_end_matches("/128")
+    ))
 }
 
 async fn list<K>(client: &Client) -> Result<Vec<K>, String>
@@ -140,7 +196,7 @@ async fn programmed(client: &Client) -> Result<BTreeSet<String>, String> {
                 service.name_any()
             ));
         }
-        wanted.insert(format!("-d {cluster_ip}/"));
+        wanted.insert(format!("-d {cluster_ip}"));
         wanted.extend(
             targets
                 .iter()

@@ -143,8 +143,9 @@ async fn exercise(
 ) -> Result<(), Trouble> {
     let mut background = follow(cluster, case, log);
     let foreground = async {
-        manifests::apply(&cluster.api(), &case.manifests).await?;
-        ready::wait(cluster.as_ref(), case, deadline).await?;
+        let api = cluster.api();
+        let apply = manifests::apply(&api, &case.manifests);
+        Box::pin(ready::wait(cluster.as_ref(), case, log, deadline, apply)).await?;
         let mut flows = Vec::new();
         for (name, traffic) in &case.traffic {
             flows.push(Flow::start(cluster.as_ref(), name, traffic, log).await?);
