@@ -19,9 +19,10 @@ pub(crate) async fn doctor() -> anyhow::Result<ExitCode> {
     describe(&mut text, "docker", &docker())?;
     describe(&mut text, "kind", &kind())?;
     let lab = survey.0.get("lab").is_some_and(Result::is_ok);
-    let ending = match lab {
-        true => "This machine runs the lab: chainbreak run scenarios/kube-proxy",
-        false => "This machine cannot run the lab until what is missing is there.",
+    let ending = if lab {
+        "This machine runs the lab: chainbreak run scenarios/kube-proxy"
+    } else {
+        "This machine cannot run the lab until what is missing is there."
     };
     crate::say(&format!("{text}\n{ending}\n"))?;
     Ok(if lab {
