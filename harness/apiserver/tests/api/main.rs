@@ -2,4 +2,5 @@
 
 mod common;
 mod kubectl;
+mod scale;
 mod watch;
