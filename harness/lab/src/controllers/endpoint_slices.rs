@@ -75,15 +75,30 @@ fn family(address: IpAddr) -> &'static str {
     }
 }
 
-fn groups(view: &View<'_>, service: &Service, spec: &ServiceSpec) -> Vec<Group> {
+fn names(service: &Service) -> (&str, &str) {
+    let metadata = &service.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    (namespace, metadata.name.as_deref().unwrap_or_default())
+}
+
+/// The pods that the service's selector names and that have not ended.
+fn selected<'a>(view: &View<'a>, service: &'a Service, spec: &'a ServiceSpec) -> Vec<&'a Pod> {
+    let (namespace, _) = names(service);
+    let mut labels = spec.selector.iter().flatten();
+    let first = labels.next();
+    let found = first.map_or(&[][..], |(label, value)| {
+        view.pods_with(namespace, label, value)
+    });
+    let fits = |pod: &&&Pod| {
+        let rest = &mut labels.clone();
+        !has_ended(pod) && rest.all(|(label, value)| pod.labels().get(label) == Some(value))
+    };
+    found.iter().filter(fits).copied().collect()
+}
+
+fn groups<'a>(view: &View<'a>, service: &'a Service, spec: &'a ServiceSpec) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let selector = spec.selector.as_ref();
-    let namespace = service.namespace().unwrap_or_default();
-    for pod in view.pods_in(&namespace) {
-        let mut selector = selector.into_iter().flatten();
-        if has_ended(pod) || !selector.all(|(label, v)| pod.labels().get(label) == Some(v)) {
-            continue;
-        }
+    for pod in selected(view, service, spec) {
         let ports = resolve(spec.ports.as_deref().unwrap_or(&[]), pod);
         for family in families(spec) {
             let Some(address) = address(pod, family) else {
@@ -169,11 +184,8 @@ impl<'a> Packing<'a> {
         if spec.cluster_ip.as_deref() == Some("None") {
             labels.insert(HEADLESS.to_owned(), String::new());
         }
-        let namespace = service.namespace().unwrap_or_default();
-        let slices = view
-            .slices_of(&namespace, &service.name_any())
-            .iter()
-            .copied();
+        let (namespace, name) = names(service);
+        let slices = view.slices_of(namespace, name).iter().copied();
         let ours = |slice: &&EndpointSlice| {
             slice.labels().get(MANAGED_BY).map(String::as_str) == Some(MANAGER)
                 && slice.metadata.deletion_timestamp.is_none()

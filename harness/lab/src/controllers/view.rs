@@ -20,21 +20,24 @@ pub(super) struct View<'a> {
     pub(super) seen: &'a Seen,
     pods_of: BTreeMap<&'a str, Vec<&'a Pod>>,
     sets_of: BTreeMap<&'a str, Vec<&'a ReplicaSet>>,
-    pods_in: BTreeMap<String, Vec<&'a Pod>>,
-    slices_of: BTreeMap<(String, String), Vec<&'a EndpointSlice>>,
+    /// By namespace, label and the label's value.
+    pods_with: BTreeMap<[&'a str; 3], Vec<&'a Pod>>,
+    slices_of: BTreeMap<[&'a str; 2], Vec<&'a EndpointSlice>>,
 }
 
 impl<'a> View<'a> {
     pub(super) fn of(seen: &'a Seen) -> Self {
-        let mut pods_in: BTreeMap<String, Vec<&Pod>> = BTreeMap::new();
+        let mut pods_with: BTreeMap<_, Vec<&Pod>> = BTreeMap::new();
         for pod in seen.pods.iter() {
-            let namespace = pod.namespace().unwrap_or_default();
-            pods_in.entry(namespace).or_default().push(pod);
+            for (label, value) in pod.labels() {
+                let key = [namespace(pod), label, value];
+                pods_with.entry(key).or_default().push(pod);
+            }
         }
         let mut slices_of: BTreeMap<_, Vec<&EndpointSlice>> = BTreeMap::new();
         for slice in seen.slices.iter() {
             if let Some(service) = slice.labels().get(SERVICE_NAME) {
-                let key = (slice.namespace().unwrap_or_default(), service.clone());
+                let key = [namespace(slice), service];
                 slices_of.entry(key).or_default().push(slice);
             }
         }
@@ -42,7 +45,7 @@ impl<'a> View<'a> {
             seen,
             pods_of: by_controller(seen.pods.iter()),
             sets_of: by_controller(seen.replica_sets.iter()),
-            pods_in,
+            pods_with,
             slices_of,
         }
     }
@@ -62,16 +65,26 @@ impl<'a> View<'a> {
         self.seen.nodes.get(&(String::new(), name.to_owned()))
     }
 
-    /// The pods of a namespace.
-    pub(super) fn pods_in(&self, namespace: &str) -> &[&'a Pod] {
-        self.pods_in.get(namespace).map_or(&[], Vec::as_slice)
+    /// The pods of a namespace whose label has that value.
+    pub(super) fn pods_with(
+        &self,
+        namespace: &'a str,
+        label: &'a str,
+        value: &'a str,
+    ) -> &[&'a Pod] {
+        let found = self.pods_with.get(&[namespace, label, value]);
+        found.map_or(&[], Vec::as_slice)
     }
 
     /// The slices that say they belong to a service.
-    pub(super) fn slices_of(&self, namespace: &str, service: &str) -> &[&'a EndpointSlice] {
-        let key = (namespace.to_owned(), service.to_owned());
-        self.slices_of.get(&key).map_or(&[], Vec::as_slice)
+    pub(super) fn slices_of(&self, namespace: &'a str, service: &'a str) -> &[&'a EndpointSlice] {
+        let found = self.slices_of.get(&[namespace, service]);
+        found.map_or(&[], Vec::as_slice)
     }
+}
+
+fn namespace<K: Resource>(object: &K) -> &str {
+    object.meta().namespace.as_deref().unwrap_or_default()
 }
 
 /// The uid of the controller of an object.

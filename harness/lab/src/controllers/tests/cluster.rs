@@ -5,7 +5,7 @@ use k8s_openapi::api::{
     core::v1::{Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde_json::{Value, from_value, json};
 
 use super::{
@@ -242,6 +242,13 @@ impl Cluster {
             .get(&key)
             .and_then(|it| it.status.clone())
             .unwrap()
+    }
+
+    /// Which of its templates a deployment says it is at.
+    pub(super) fn revision(&self, name: &str) -> String {
+        let key = ("test".to_owned(), name.to_owned());
+        let deployment = self.seen.deployments.get(&key).unwrap();
+        deployment.annotations()["deployment.kubernetes.io/revision"].clone()
     }
 
     pub(super) fn daemon_set_status(&self, name: &str) -> DaemonSetStatus {
