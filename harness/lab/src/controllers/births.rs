@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
+
 use super::seen::Key;
 
 /// Kubernetes' alphabet for generated names: no vowels, nothing that looks like another.
@@ -64,13 +66,32 @@ fn suffix(mut number: u64) -> String {
 }
 
 /// The hash that names a template, in the way of `pod-template-hash`: FNV-1a in decimal, with letters
-/// for digits.
+/// for digits. Fields that say nothing do not count: kubectl, which is written in Go, adds some when it
+/// writes a template back.
 pub(super) fn template_hash(template: &impl serde::Serialize) -> String {
-    let text = serde_json::to_string(template).expect("a template is JSON");
-    let hash = fnv64(text.as_bytes());
+    let mut value = json!(template);
+    prune(&mut value);
+    let hash = fnv64(value.to_string().as_bytes());
     let short = (hash >> 32) ^ (hash & 0xffff_ffff);
     let letter = |digit: u8| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]);
     short.to_string().bytes().map(letter).collect()
+}
+
+/// Takes out nulls and whatever is empty.
+fn prune(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(prune);
+            fields.retain(|_, field| match field {
+                Value::Null => false,
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(fields) => !fields.is_empty(),
+                _ => true,
+            });
+        }
+        _ => {}
+    }
 }
 
 fn fnv64(bytes: &[u8]) -> u64 {
@@ -106,6 +127,18 @@ mod tests {
         let first = Births::new(7).name(&owner, |_| false);
         let other = Births::new(7).name(&owner, |(_, name)| *name == first);
         assert_ne!(first, other);
+    }
+
+    #[test]
+    fn a_template_written_back_by_kubectl_is_the_same_template() {
+        let short = json!({ "spec": { "containers": [{ "name": "c" }] } });
+        let long = json!({
+            "metadata": { "creationTimestamp": null },
+            "spec": { "containers": [{ "name": "c", "resources": {} }], "securityContext": {} },
+        });
+        assert_eq!(template_hash(&short), template_hash(&long));
+        let other = json!({ "spec": { "containers": [{ "name": "d" }] } });
+        assert_ne!(template_hash(&short), template_hash(&other));
     }
 
     #[test]
