@@ -53,6 +53,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
+/// Not run, and seen to be not run: the lab's models lack the capability.
+const IGNORE: &str = "#[ignore = \"needs a capability that the models lack\"]\n";
+
 /// One function for each scenario, named after its file.
 fn write_test(
     tests: &mut String,
@@ -65,35 +68,23 @@ fn write_test(
         .and_then(|stem| stem.to_str())
         .ok_or("a file name in UTF-8")?;
     let cells = cells(scenario);
-    let mut ignored = String::new();
     let mut cases = String::new();
     for (variant, overrides) in variants {
         let variant = variant.as_str().ok_or("a variant's name is text")?;
         let needs = overrides.get("needs").is_some();
-        let list = if needs { &mut ignored } else { &mut cases };
         for cell in &cells {
             let name = identifier(&format!("{variant} {}", cell.replace('=', " ")));
-            writeln!(list, "#[case::{name}({variant:?}, {cell:?})]")?;
+            // rstest takes an attribute as belonging to the case below it.
+            let ignore = if needs { IGNORE } else { "" };
+            writeln!(cases, "{ignore}#[case::{name}({variant:?}, {cell:?})]")?;
         }
     }
     let name = identifier(stem);
     let file = file.to_str().ok_or("a path in UTF-8")?;
-    let mut function = |attribute: &str, suffix: &str, cases: &str| {
-        if cases.is_empty() {
-            return Ok(());
-        }
-        write!(
-            tests,
-            "#[rstest]\n{attribute}{cases}fn {name}{suffix}(#[case] variant: &str, #[case] cell: &str) {{\n    \
-             comes_out_as_expected({file:?}, variant, cell);\n}}\n\n"
-        )
-    };
-    function("", "", &cases)?;
-    // Not run, and seen to be not run: the lab's models lack the capability.
-    function(
-        "#[ignore = \"needs a capability that the models lack\"]\n",
-        "_needs",
-        &ignored,
+    write!(
+        tests,
+        "#[rstest]\n{cases}fn {name}(#[case] variant: &str, #[case] cell: &str) {{\n    \
+         comes_out_as_expected({file:?}, variant, cell);\n}}\n\n"
     )?;
     Ok(())
 }
