@@ -47,9 +47,8 @@ pub(crate) struct Probe<'a> {
     start_us: u64,
     places: Vec<Place>,
     free: Vec<usize>,
-    /// Due times of begun requests with their connections. All have the same timeout, so the first one
-    /// ends first.
-    deadlines: VecDeque<(u64, Token)>,
+    /// When begun requests time out, in that order, with their due times and connections.
+    deadlines: VecDeque<(u64, u64, Token)>,
     /// Due times of requests that wait for the kept connection.
     queue: VecDeque<u64>,
     kept: Option<Token>,
@@ -148,7 +147,7 @@ impl<'a> Probe<'a> {
     /// Waits until something is ready or has to be tidied up.
     pub(crate) fn wait(&mut self, ready: &mut Vec<Ready>) -> Result<(), ProbeError> {
         let timeout = self.order.timeout_us;
-        let begun = self.deadlines.front().map(|(due, _)| due + timeout);
+        let begun = self.deadlines.front().map(|(expires, ..)| *expires);
         let queued = self.queue.front().map(|due| due + timeout);
         let next = [begun, queued, self.output.due_us()]
             .into_iter()
@@ -263,7 +262,7 @@ impl<'a> Probe<'a> {
             }
             self.queue.pop_front();
             connection.due_us = due;
-            self.deadlines.push_back((due, token));
+            self.deadlines.push_back((self.expires(due), due, token));
             match connection.send(&self.request) {
                 Ok(()) => self.put_back(token, connection),
                 Err(error) => {
@@ -286,7 +285,7 @@ impl<'a> Probe<'a> {
         match opened {
             Ok(connection) => {
                 self.places[index].connection = Some(connection);
-                self.deadlines.push_back((due, token));
+                self.deadlines.push_back((self.expires(due), due, token));
                 Some(token)
             }
             Err(error) => {
@@ -297,6 +296,16 @@ impl<'a> Probe<'a> {
         }
     }
 
+    /// A request that begins now times out then. The time for which the machine kept the probe from
+    /// beginning it is not the network's; the time for which a kept connection was busy is.
+    fn expires(&self, due: u64) -> u64 {
+        let from = match self.order.connections {
+            Connections::New => self.now(),
+            Connections::Kept => due,
+        };
+        from + self.order.timeout_us
+    }
+
     fn expire(&mut self, now: u64) {
         while let Some(&due) = self.queue.front()
             && due + self.order.timeout_us <= now
@@ -304,8 +313,8 @@ impl<'a> Probe<'a> {
             self.queue.pop_front();
             self.end(due, Outcome::TimedOut);
         }
-        while let Some(&(due, token)) = self.deadlines.front()
-            && due + self.order.timeout_us <= now
+        while let Some(&(expires, due, token)) = self.deadlines.front()
+            && expires <= now
         {
             self.deadlines.pop_front();
             let Some(connection) = self.take(token) else {

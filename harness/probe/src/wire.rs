@@ -21,7 +21,8 @@ pub struct Order {
     pub target: SocketAddr,
     /// Distance of two scheduled requests, in microseconds. Open loop: a slow answer delays nothing.
     pub every_us: u64,
-    /// After this many microseconds a request counts as timed out.
+    /// After this many microseconds a request counts as timed out: with new connections from when it
+    /// was begun, with a kept one from when it was due.
     pub timeout_us: u64,
     /// How connections are used.
     pub connections: Connections,
