@@ -21,7 +21,27 @@ pub struct EventLog {
 struct Inner {
     start: Instant,
     sink: mpsc::UnboundedSender<Event>,
-    writes: broadcast::Sender<NodeName>,
+    writes: broadcast::Sender<Write>,
+}
+
+/// A recorded command may just have changed rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    node: NodeName,
+    /// Empty when the command does not say which.
+    tables: Vec<String>,
+}
+
+impl Write {
+    /// Whether it may have changed one of these tables of that node.
+    pub fn concerns(&self, node: &NodeName, tables: &[&str]) -> bool {
+        let any = self.tables.is_empty()
+            || self
+                .tables
+                .iter()
+                .any(|table| tables.contains(&table.as_str()));
+        self.node == *node && any
+    }
 }
 
 impl EventLog {
@@ -64,15 +84,18 @@ impl EventLog {
             && may_write(command)
         {
             // Nobody observes: nobody to tell.
-            drop(self.inner.writes.send(command.node.clone()));
+            drop(self.inner.writes.send(Write {
+                node: command.node.clone(),
+                tables: tables(command),
+            }));
         }
         // The receiver is gone only when the run is over: nobody is left to tell.
         drop(self.inner.sink.send(Event { at_us, what }));
     }
 
-    /// Nodes whose netfilter rules a recorded command may just have changed. A promise about rules
-    /// is looked at then, so that nothing between two looks is missed.
-    pub fn writes(&self) -> broadcast::Receiver<NodeName> {
+    /// What recorded commands may just have changed. A promise about rules is looked at then, so that
+    /// nothing between two looks is missed.
+    pub fn writes(&self) -> broadcast::Receiver<Write> {
         self.inner.writes.subscribe()
     }
 }
@@ -84,20 +107,42 @@ fn may_write(command: &Command) -> bool {
         .argv
         .first()
         .is_some_and(|program| program.ends_with("-save"));
-    !saves && !command.argv.iter().any(reads)
+    // A restore commits table by table, any other command changes all it was asked to or nothing.
+    // (One that was killed has a code above 128, and may have done its work.)
+    let in_vain = (1..128).contains(&command.exit) && !restores(command);
+    !saves && !in_vain && !command.argv.iter().any(reads)
+}
+
+fn restores(command: &Command) -> bool {
+    let program = command.argv.first();
+    program.is_some_and(|program| program.ends_with("-restore"))
+}
+
+/// The tables that a command speaks of. Empty when it does not say, as `nft` or a flush of all.
+fn tables(command: &Command) -> Vec<String> {
+    if restores(command) {
+        let named = command
+            .input
+            .lines()
+            .filter_map(|line| line.strip_prefix('*'));
+        return named.map(|table| table.trim().to_owned()).collect();
+    }
+    let words = command.argv.iter();
+    let named = words.skip_while(|word| !matches!(word.as_str(), "-t" | "--table"));
+    named.skip(1).take(1).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn command(line: &str) -> What {
+    fn command(line: &str, input: &str, exit: i32) -> What {
         What::Command(Command {
             who: "felix".to_owned(),
             node: NodeName::from("n1"),
             argv: line.split(' ').map(str::to_owned).collect(),
-            input: String::new(),
-            exit: 0,
+            input: input.to_owned(),
+            exit,
             stderr: String::new(),
             took_us: 1,
         })
@@ -107,12 +152,39 @@ mod tests {
     fn observers_hear_of_commands_that_write_and_of_no_others() {
         let (log, _events) = EventLog::new();
         let mut writes = log.writes();
-        log.append(command("iptables-legacy-save -t nat"));
-        log.append(command(
+        for reading in [
+            "iptables-legacy-save -t nat",
             "iptables -w 5 -C PREROUTING -t nat -j KUBE-SERVICES",
-        ));
+        ] {
+            log.append(command(reading, "", 0));
+        }
+        // The chain is there already.
+        log.append(command("iptables -N KUBE-SERVICES -t nat", "", 1));
         assert!(writes.try_recv().is_err());
-        log.append(command("iptables-legacy-restore --noflush"));
-        assert_eq!(writes.try_recv().ok(), Some(NodeName::from("n1")));
+        // What stands before the line that failed may be committed.
+        let input = "*filter\nCOMMIT\n*nat\n-A KUBE-SERVICES -j KUBE-SVC-GONE\nCOMMIT\n";
+        log.append(command("iptables-restore --noflush", input, 1));
+        assert!(writes.try_recv().is_ok());
+    }
+
+    #[test]
+    fn a_write_concerns_its_node_and_the_tables_it_names_or_all_where_it_names_none() {
+        let heard = |line, input| {
+            let (log, _events) = EventLog::new();
+            let mut writes = log.writes();
+            log.append(command(line, input, 0));
+            writes.try_recv().unwrap()
+        };
+        let (n1, n2) = (NodeName::from("n1"), NodeName::from("n2"));
+        let write = heard("iptables -w 5 -N KUBE-SERVICES -t nat", "");
+        assert!(write.concerns(&n1, &["nat"]) && !write.concerns(&n1, &["filter", "raw"]));
+        assert!(!write.concerns(&n2, &["nat"]));
+        let write = heard(
+            "iptables-restore",
+            "*filter\nCOMMIT\n# one more\n*nat\nCOMMIT\n",
+        );
+        assert!(write.concerns(&n1, &["nat"]) && write.concerns(&n1, &["filter"]));
+        assert!(!write.concerns(&n1, &["raw"]));
+        assert!(heard("nft flush ruleset", "").concerns(&n1, &["raw"]));
     }
 }

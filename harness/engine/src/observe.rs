@@ -1,7 +1,11 @@
 //! Watching the rules that promises speak of: a look after every recorded write on the node, and one
 //! from time to time for writes that no recorder sees.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use chainbreak_model::{
     case::{Case, Promise, RuleQuery},
@@ -15,7 +19,7 @@ use tokio::{
 
 use crate::{
     cluster::{Cluster, Command, Place},
-    log::EventLog,
+    log::{EventLog, Write},
     run::{Trouble, output},
 };
 
@@ -45,13 +49,15 @@ pub(crate) async fn node(
     log: EventLog,
 ) -> Trouble {
     let mut seen = BTreeMap::new();
+    let tables: BTreeSet<&str> = queries.iter().map(|query| query.table.as_str()).collect();
+    let tables: Vec<&str> = tables.into_iter().collect();
     let mut writes = log.writes();
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            () = written(&mut writes, &node) => ticks.reset(),
+            () = written(&mut writes, &node, &tables) => ticks.reset(),
         }
         if let Err(trouble) = look(cluster.as_ref(), &node, &queries, &log, &mut seen).await {
             return trouble;
@@ -59,14 +65,15 @@ pub(crate) async fn node(
     }
 }
 
-/// Returns after a write on this node, having swallowed those that one look covers.
+/// Returns after a write to these tables on this node, having swallowed those that one look covers.
 pub(crate) async fn written(
-    writes: &mut tokio::sync::broadcast::Receiver<NodeName>,
+    writes: &mut tokio::sync::broadcast::Receiver<Write>,
     node: &NodeName,
+    tables: &[&str],
 ) {
     loop {
         match writes.recv().await {
-            Ok(at) if at != *node => {}
+            Ok(write) if !write.concerns(node, tables) => {}
             Ok(_) | Err(RecvError::Lagged(_)) => break,
             Err(RecvError::Closed) => std::future::pending().await,
         }
@@ -85,8 +92,7 @@ async fn look(
     seen: &mut BTreeMap<RuleQuery, usize>,
 ) -> Result<(), Trouble> {
     let place = Place::Node(node.clone());
-    let tables: std::collections::BTreeSet<&str> =
-        queries.iter().map(|query| query.table.as_str()).collect();
+    let tables: BTreeSet<&str> = queries.iter().map(|query| query.table.as_str()).collect();
     for table in tables {
         let argv = ["iptables-save", "-t", table].map(str::to_owned).to_vec();
         // The rules are as old as the command is young: the time before it started would be too

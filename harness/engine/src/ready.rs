@@ -91,7 +91,7 @@ impl Written {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                () = observe::written(&mut writes, &self.node) => ticks.reset(),
+                () = observe::written(&mut writes, &self.node, &["nat"]) => ticks.reset(),
             }
             let rules = output(cluster, &place, &save).await?;
             self.seen
