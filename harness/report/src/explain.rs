@@ -9,10 +9,10 @@ use chainbreak_model::{
 
 use crate::{
     attribution::{self, Cause},
+    complaint::complaint,
     deeds::Ledger,
     gaps::Gap,
     text::{clean, clock, count, length, percent},
-    timeline::complaint,
 };
 
 /// A verdict in words.

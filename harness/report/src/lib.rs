@@ -6,6 +6,7 @@
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
 pub mod attribution;
+mod complaint;
 pub mod deeds;
 mod error;
 mod exit;

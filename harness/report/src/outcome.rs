@@ -1,6 +1,6 @@
 //! In few words, what a command of a thousand lines comes to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_netfilter::{Change, ChangeKind, Owner};
 
@@ -128,9 +128,28 @@ impl<'a> Outcome<'a> {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    fn by_table(&self, verb: &str, fates: &[Fate], effect: Option<Effect>) -> Vec<String> {
-        // nat first: that is where services live.
-        let order = |table: &'a str| (table != "nat", table);
+    /// As [`Outcome::words`], but only what was taken away.
+    pub fn cut_words(&self) -> Option<String> {
+        let deleted = self.by_table("deleted", &[Fate::Deleted], Some(Effect::Cut));
+        let emptied = self.by_table("emptied", &[Fate::Emptied], None);
+        let parts: Vec<String> = deleted.into_iter().chain(emptied).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Tables from which something was taken away, nat first.
+    pub fn cut_tables(&self) -> Vec<&'a str> {
+        let chains = self
+            .chains
+            .iter()
+            .filter(|(_, fate)| **fate <= Fate::Emptied);
+        let jumps = self.jumps.iter().filter(|jump| jump.0 == Effect::Cut);
+        let tables = chains.map(|((table, _), _)| *table);
+        let tables: BTreeSet<(bool, &str)> =
+            tables.chain(jumps.map(|jump| jump.1)).map(order).collect();
+        tables.into_iter().map(|(_, table)| table).collect()
+    }
+
+    fn by_table(&self, verb: &str, fates: &[Fate], effect: Option<Effect>) -> Option<String> {
         let mut tables: BTreeMap<(bool, &str), Named<'_>> = BTreeMap::new();
         for (&(table, chain), _) in self.chains.iter().filter(|(_, fate)| fates.contains(fate)) {
             tables.entry(order(table)).or_default().0.push(chain);
@@ -142,37 +161,51 @@ impl<'a> Outcome<'a> {
                 .1
                 .push(format!("{chain} → {target}"));
         }
-        let part = |((_, table), (chains, jumps)): ((bool, &str), Named<'_>)| {
+        let alone = tables.len() == 1;
+        let part = |((other, table), (chains, jumps)): ((bool, &str), Named<'_>)| {
             let counted = [(chains.len(), "chain"), (jumps.len(), "jump")];
             let counted = counted
                 .iter()
                 .filter(|(n, _)| *n > 0)
                 .map(|(n, what)| count(*n, what));
             let counted = counted.collect::<Vec<_>>().join(" and ");
-            let names = if verb == "wrote" {
+            let names = if verb == "wrote" || (other && !alone) {
                 Vec::new()
             } else {
                 condensed(&chains, &jumps)
             };
             if names.is_empty() {
-                return format!("{verb} {counted} in {table}");
+                return format!("{counted} in {table}");
             }
-            format!("{verb} {counted} in {table} ({})", names.join(", "))
+            format!("{counted} in {table} ({})", names.join(", "))
         };
-        tables.into_iter().map(part).collect()
+        let parts: Vec<String> = tables.into_iter().map(part).collect();
+        (!parts.is_empty()).then(|| format!("{verb} {}", parts.join(", ")))
     }
 }
 
-/// Chains of one service or endpoint each are counted by kind, everything else is named, jumps from
-/// built-in chains first; a long list ends in an ellipsis.
+/// nat first: that is where services live.
+fn order(table: &str) -> (bool, &str) {
+    (table != "nat", table)
+}
+
+/// Chains of one service or endpoint each are counted by kind, everything else is named: jumps from
+/// built-in chains first, then services; a long list ends in an ellipsis.
 fn condensed(chains: &[&str], jumps: &[String]) -> Vec<String> {
-    const NAMED: usize = 6;
+    const NAMED: usize = 5;
     let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for chain in chains {
         kinds.entry(kind(chain)).or_default().push(chain);
     }
-    let built_in = |jump: &&String| BUILT_IN.iter().any(|chain| jump.starts_with(chain));
-    let mut names: Vec<String> = jumps.iter().filter(built_in).cloned().collect();
+    let built_in = |jump: &&String| BUILT_IN.iter().position(|chain| jump.starts_with(chain));
+    let mut names: Vec<String> = jumps
+        .iter()
+        .filter(|jump| built_in(jump).is_some())
+        .cloned()
+        .collect();
+    names.sort_by_key(|jump| built_in(&jump));
+    let mut kinds: Vec<(&str, Vec<&str>)> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(kind, _)| *kind != "KUBE-SVC-");
     names.extend(kinds.into_iter().map(|(kind, chains)| match chains[..] {
         [""] => "every chain".to_owned(),
         [one] => one.to_owned(),

@@ -2,11 +2,13 @@
 
 use chainbreak_model::event::{Event, Phase, What};
 
+use std::collections::BTreeMap;
+
 use crate::{
+    complaint::{complaint, gist},
     deeds::Deed,
     explain::one_line,
-    text::{clock, percent},
-    timeline::complaint,
+    text::{clock, count, cut, percent},
 };
 
 /// What is known of a running case, event by event.
@@ -18,16 +20,21 @@ pub struct Progress {
     lost_in_a_row: usize,
     latest: String,
     now_us: u64,
+    told: BTreeMap<String, usize>,
 }
+
+/// What agents do and say is cut to this many characters: the whole of it is in the history.
+const NEWS: usize = 140;
 
 /// So many requests lost one after the other are worth a line: one or two are bad luck.
 const SILENCE: usize = 5;
 
 impl Progress {
     /// Takes an event. The answer is a line for those who see no live view; `None` when the event changes
-    /// nothing that a person would want to read now.
+    /// nothing that a person would want to read now, or is of a kind that was told before.
     pub fn observe(&mut self, event: &Event) -> Option<String> {
         self.now_us = self.now_us.max(event.at_us);
+        let mut kind = None;
         let news = match &event.what {
             What::Phase(phase) => {
                 self.phase = Some(*phase);
@@ -35,14 +42,27 @@ impl Progress {
             }
             What::Step { text } | What::Trouble { text } => one_line(text),
             What::Sample { sample, .. } => self.sample(sample.outcome.is_answered())?,
-            What::Command(_) => cut(event)?,
+            What::Command(_) => {
+                let (what, news) = deleted(event)?;
+                kind = Some(what);
+                cut(&news, NEWS)
+            }
             What::Log(entry) => {
                 let said = complaint(&entry.text)?;
-                format!("{} on {} logs: {said}", entry.agent, entry.node)
+                kind = Some(format!("{} logs: {}", entry.agent, gist(&said)));
+                let news = format!("{} on {} logs: {said}", entry.agent, entry.node);
+                cut(&one_line(&news), NEWS)
             }
             _ => return None,
         };
         self.latest.clone_from(&news);
+        if let Some(kind) = kind {
+            let times = self.told.entry(kind).or_default();
+            *times += 1;
+            if *times > 1 {
+                return None;
+            }
+        }
         Some(format!("{:>8}  {news}", clock(event.at_us)))
     }
 
@@ -56,6 +76,15 @@ impl Progress {
         }
         self.lost_in_a_row += 1;
         (self.lost_in_a_row == SILENCE).then(|| "requests are not answered any more".to_owned())
+    }
+
+    /// What was told once and happened again, a line for each kind: `felix deleted rules of others in nat:
+    /// 11 times more`.
+    pub fn repeated(&self) -> Vec<String> {
+        let again = self.told.iter().filter(|&(_, &times)| times > 1);
+        let line =
+            |(kind, times): (&String, &usize)| format!("{kind}: {} more", count(times - 1, "time"));
+        again.map(line).collect()
     }
 
     /// The case in a short line: phase, time, answered requests, the latest news.
@@ -73,16 +102,20 @@ impl Progress {
     }
 }
 
-/// An agent takes away what is another's: the news of this program.
-fn cut(event: &Event) -> Option<String> {
+/// An agent takes away what is another's, the news of this program: its kind and its words.
+fn deleted(event: &Event) -> Option<(String, String)> {
     let deed = Deed::of(event)?;
     let outcome = deed.outcome();
     let who = &deed.command.who;
     let words = outcome
         .cuts_others(who)
-        .then(|| outcome.words())
+        .then(|| outcome.cut_words())
         .flatten()?;
-    Some(format!("{who} on {} {words}", deed.command.node))
+    let tables = outcome.cut_tables().join(" and ");
+    Some((
+        format!("{who} deleted rules of others in {tables}"),
+        format!("{who} on {} {words}", deed.command.node),
+    ))
 }
 
 fn phase_words(phase: Phase) -> &'static str {

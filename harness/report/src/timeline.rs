@@ -13,6 +13,7 @@ use chainbreak_model::{
 
 use crate::{
     attribution,
+    complaint::{complaint, without_program},
     deeds::{Deed, Ledger},
     gaps::gaps,
     outcome::Outcome,
@@ -69,7 +70,7 @@ pub fn story(
     ledger: &Ledger<'_>,
     judged: Option<Span>,
 ) -> Vec<String> {
-    let moments = moments(events, ledger, judged);
+    let (early, moments) = from_the_last_cut(moments(events, ledger, judged), judged);
     let nodes: BTreeSet<&NodeName> = moments.iter().filter_map(|m| m.node.as_ref()).collect();
     let pinned = case
         .traffic
@@ -81,9 +82,42 @@ pub fn story(
     let (told, others): (Vec<Moment>, Vec<Moment>) = moments
         .into_iter()
         .partition(|moment| moment.node.is_none() || moment.node == focus);
-    let mut lines = rounds::told(&told);
+    let mut lines = before(&early);
+    lines.extend(rounds::told(&told));
     lines.extend(elsewhere(&others));
     lines
+}
+
+/// What was cut before the judged time, but for the last of it on each node: agents that start at the same
+/// time fight over an empty machine, and only how that ended matters.
+fn from_the_last_cut(moments: Vec<Moment>, judged: Option<Span>) -> (Vec<Moment>, Vec<Moment>) {
+    let from = judged.map_or(0, |span| span.from_us);
+    let early = |moment: &Moment| moment.kind == Kind::Cut && moment.at_us < from;
+    let mut last: BTreeMap<Option<NodeName>, u64> = BTreeMap::new();
+    for moment in moments.iter().filter(|moment| early(moment)) {
+        last.insert(moment.node.clone(), moment.at_us);
+    }
+    moments.into_iter().partition(|moment| {
+        early(moment)
+            && last
+                .get(&moment.node)
+                .is_some_and(|&at_us| moment.at_us < at_us)
+    })
+}
+
+/// One line of what came before the story.
+fn before(early: &[Moment]) -> Vec<String> {
+    let Some(first) = early.first() else {
+        return Vec::new();
+    };
+    let whos: BTreeSet<&str> = early.iter().map(|moment| moment.who.as_str()).collect();
+    let whos: Vec<&str> = whos.into_iter().collect();
+    vec![format!(
+        "{:>8}  … until the cluster was ready, {} deleted rules of others {}",
+        clock(first.at_us),
+        whos.join(" and "),
+        count(early.len(), "time")
+    )]
 }
 
 /// Everything worth telling, in order of time, with what belongs together in one moment. What agents do
@@ -249,10 +283,11 @@ fn kind(deed: &Deed<'_>) -> Option<Kind> {
 fn told(kind: Kind, deeds: &[&Deed<'_>]) -> Option<String> {
     if kind == Kind::Failed {
         let first = deeds.first()?;
-        let why = first.command.stderr.lines().map(str::trim);
+        // nft's first line is the program's name alone.
+        let why = first.command.stderr.lines().map(without_program);
         let mut why =
             why.filter(|line| !line.is_empty() && !line.starts_with("Ignoring deprecated"));
-        let why = clean(without_program(why.next().unwrap_or_default()));
+        let why = clean(why.next().unwrap_or_default());
         let times = if deeds.len() > 1 {
             format!(" {} times", deeds.len())
         } else {
@@ -264,7 +299,11 @@ fn told(kind: Kind, deeds: &[&Deed<'_>]) -> Option<String> {
             first.command.exit
         ));
     }
-    let words = Outcome::of(deeds.iter().flat_map(|deed| &deed.changes)).words()?;
+    let outcome = Outcome::of(deeds.iter().flat_map(|deed| &deed.changes));
+    let words = match kind {
+        Kind::Cut => outcome.cut_words().or_else(|| outcome.words())?,
+        _ => outcome.words()?,
+    };
     let full = kind == Kind::Wrote
         && deeds.iter().any(|deed| deed.ensures())
         && deeds
@@ -309,38 +348,6 @@ fn logs(events: &[Event]) -> Vec<Moment> {
         })
     };
     grouped(things).into_iter().filter_map(moment).collect()
-}
-
-/// What an entry of klog (`E0610 … file.go:1] …`) or Felix (`… [ERROR][53] felix/table.go 7: …`)
-/// complains of: its first line without the header, and the line that names a missing chain. `None` below a
-/// warning.
-pub fn complaint(entry: &str) -> Option<String> {
-    let first = entry.lines().next()?;
-    let digit = |at: usize| first.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
-    let klog = first.starts_with(['W', 'E', 'F']) && digit(1) && digit(4);
-    let felix = ["[WARNING]", "[ERROR]", "[FATAL]", "[PANIC]"];
-    let message = if klog {
-        first.split_once("] ").map_or(first, |(_, message)| message)
-    } else {
-        let (_, rest) = felix.iter().find_map(|level| first.split_once(level))?;
-        rest.split_once(": ").map_or(rest, |(_, message)| message)
-    };
-    let message = message.strip_suffix("err=<").unwrap_or(message).trim();
-    let named = entry
-        .lines()
-        .skip(1)
-        .find(|line| attribution::missing_chain(line).is_some());
-    let parts = std::iter::once(message).chain(named.map(without_program));
-    Some(clean(&parts.collect::<Vec<_>>().join(" … ")))
-}
-
-/// A line of iptables without `iptables-restore v1.8.9 (legacy): ` in front.
-fn without_program(line: &str) -> &str {
-    let line = line.trim();
-    let message = line
-        .split_once("): ")
-        .filter(|(program, _)| program.contains("tables"));
-    message.map_or(line, |(_, message)| message)
 }
 
 /// Other nodes in a line each, many in one for all.

@@ -17,6 +17,26 @@ fn those_without_a_live_view_read_every_turn_and_nothing_else() {
 }
 
 #[test]
+fn what_is_told_once_is_counted_at_the_end() {
+    let mut progress = Progress::default();
+    let mut events = history(ROUNDS);
+    events.sort_by_key(|event| event.at_us);
+    let told: Vec<String> = events
+        .iter()
+        .filter_map(|event| progress.observe(event))
+        .filter(|line| line.contains("felix on"))
+        .collect();
+    // Both nodes' cuts of nat and filter in every round, and the first of each was told.
+    let more = ROUNDS.len() * 2 - 1;
+    assert_eq!(told.len(), 2, "{told:?}");
+    let repeated = progress.repeated();
+    for table in ["nat", "filter"] {
+        let line = format!("felix deleted rules of others in {table}: {more} times more");
+        assert!(repeated.contains(&line), "{repeated:?}");
+    }
+}
+
+#[test]
 fn the_live_line_says_phase_time_share_and_the_latest_turn() {
     let mut progress = Progress::default();
     assert_eq!(progress.line(), "waiting 0.0 s");
