@@ -36,7 +36,8 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-fn invalid(words: impl Into<String>) -> anyhow::Error {
+/// An error that ends with the exit status of a wrong command line.
+pub(crate) fn invalid(words: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Invalid(words.into()))
 }
 

@@ -42,10 +42,7 @@ pub fn main() -> ExitCode {
     };
     ended.unwrap_or_else(|error| {
         // A reader that went away (`chainbreak list | head`) is no failure.
-        if error
-            .downcast_ref::<io::Error>()
-            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-        {
+        if is_closed(&error) {
             return ExitCode::SUCCESS;
         }
         let code = if error.is::<cases::Invalid>() {
@@ -94,6 +91,25 @@ fn say(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
+}
+
+/// Writes to standard output, for whoever still reads. What it is worth is written elsewhere too, and told
+/// by the exit status: `chainbreak run … | head -1` ends as the run did.
+fn tell(text: &str) -> anyhow::Result<()> {
+    say(text).or_else(|error| {
+        if is_closed(&error) {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
+}
+
+/// Whether an error says that nobody reads any more.
+fn is_closed(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// A line of progress, on standard error.

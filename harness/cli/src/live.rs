@@ -76,6 +76,9 @@ impl CaseLive {
             bar.finish_and_clear();
         }
         if self.lines {
+            for line in self.progress.repeated() {
+                crate::note(&format!("{}: {line}", self.id));
+            }
             crate::note(&format!("{}: {outcome}", self.id));
         }
     }

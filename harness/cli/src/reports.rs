@@ -8,7 +8,6 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use chainbreak_engine::run::Artifact;
 use chainbreak_model::event::{Event, What};
 use chainbreak_report::{
@@ -18,7 +17,7 @@ use chainbreak_report::{
     write_atomically,
 };
 
-use crate::args;
+use crate::{args, cases};
 
 /// Line width where no terminal says one.
 const WIDTH: usize = 140;
@@ -41,7 +40,7 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Vec
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        crate::say(&term::render(&summaries, &paths, look()))?;
+        crate::tell(&term::render(&summaries, &paths, look()))?;
     }
     Ok(summaries)
 }
@@ -53,9 +52,11 @@ pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
     } else {
         args.run.clone()
     };
-    let source = File::open(&file).with_context(|| format!("could not open {}", file.display()))?;
-    let run = Run::read(BufReader::new(source))
-        .with_context(|| format!("could not read {}", file.display()))?;
+    let cannot = |what, why: &dyn std::fmt::Display| {
+        cases::invalid(format!("could not {what} {}: {why}", file.display()))
+    };
+    let source = File::open(&file).map_err(|why| cannot("open", &why))?;
+    let run = Run::read(BufReader::new(source)).map_err(|why| cannot("read", &why))?;
     let folder = file.parent().unwrap_or(Path::new("."));
     let summaries = write(&run, folder, true)?;
     Ok(ExitCode::from(exit_code(&summaries)))

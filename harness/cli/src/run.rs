@@ -88,6 +88,9 @@ fn default_jobs() -> usize {
 /// A new folder, named for the time, so that folders sort as runs were.
 fn folder(out: &Path) -> anyhow::Result<PathBuf> {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    let cannot = |path: &Path, why: &std::io::Error| {
+        cases::invalid(format!("could not make {}: {why}", path.display()))
+    };
     for attempt in 1_u32.. {
         let name = if attempt == 1 {
             now.clone()
@@ -95,14 +98,11 @@ fn folder(out: &Path) -> anyhow::Result<PathBuf> {
             format!("{now}-{attempt}")
         };
         let folder = out.join(name);
-        std::fs::create_dir_all(out)
-            .with_context(|| format!("could not make {}", out.display()))?;
+        std::fs::create_dir_all(out).map_err(|why| cannot(out, &why))?;
         match std::fs::create_dir(&folder) {
             Ok(()) => return Ok(folder),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => {
-                return Err(error).with_context(|| format!("could not make {}", folder.display()));
-            }
+            Err(error) => return Err(cannot(&folder, &error)),
         }
     }
     unreachable!("some number is free")
@@ -141,6 +141,9 @@ impl Record {
         let path = folder.join("run.jsonl");
         let file =
             File::create(&path).with_context(|| format!("could not make {}", path.display()))?;
+        if args.format == Format::Jsonl {
+            crate::tell(&format!("{}\n", serde_json::to_string(&header)?))?;
+        }
         let record = Self {
             folder: folder.to_owned(),
             recorder: RefCell::new(Recorder::begin(BufWriter::new(file), &header)?),
@@ -165,7 +168,7 @@ impl Record {
     fn line(&self, line: Line) -> anyhow::Result<()> {
         self.recorder.borrow_mut().append(&line)?;
         if self.echo {
-            crate::say(&format!("{}\n", serde_json::to_string(&line)?))?;
+            crate::tell(&format!("{}\n", serde_json::to_string(&line)?))?;
         }
         self.run.borrow_mut().add(line).map_err(anyhow::Error::msg)
     }

@@ -1,0 +1,205 @@
+//! What every test stands on: a folder with a short scenario, the program in it, and looks at what it left.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+
+/// A folder that holds `short.yaml`, and `out` once something ran.
+pub(crate) struct Ground {
+    folder: TempDir,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("short.yaml"), include_str!("short.yaml")).unwrap();
+        fs::write(folder.path().join("web.yaml"), include_str!("web.yaml")).unwrap();
+        Self { folder }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path().join(name), bytes).unwrap();
+    }
+
+    /// The program in this folder, with pipes on every side.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chainbreak"));
+        command
+            .current_dir(self.path())
+            .env_remove("CHAINBREAK_LOG")
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn chainbreak(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Runs a variant of the short scenario to its end.
+    pub(crate) fn run(&self, variant: &str, more: &[&str]) -> Output {
+        self.chainbreak(&[&run_args(variant), more].concat())
+    }
+
+    /// Begins a variant and waits until its time is judged.
+    pub(crate) fn judging(&self, variant: &str, more: &[&str]) -> Running {
+        let mut running = Running::start(self.command(&[&run_args(variant), more].concat()));
+        running.reads("judging");
+        running
+    }
+
+    /// A file of the newest run.
+    pub(crate) fn newest(&self, file: &str) -> PathBuf {
+        self.path().join("out/latest").join(file)
+    }
+}
+
+fn run_args(variant: &str) -> [&str; 6] {
+    ["run", "short.yaml", "--variant", variant, "--out", "out"]
+}
+
+/// A run that goes on.
+pub(crate) struct Running {
+    child: Child,
+    progress: BufReader<ChildStderr>,
+    read: String,
+    family: BTreeSet<i32>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let progress = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            progress,
+            read: String::new(),
+            family: BTreeSet::new(),
+        }
+    }
+
+    /// Reads progress up to a line that contains `word`.
+    pub(crate) fn reads(&mut self, word: &str) {
+        loop {
+            let from = self.read.len();
+            let read = self.progress.read_line(&mut self.read).unwrap();
+            assert_ne!(read, 0, "no line says {word}: {}", self.read);
+            if self.read[from..].contains(word) {
+                break;
+            }
+        }
+        self.family = descendants(self.pid());
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// The processes below it: of each worker the first comes before those that it started.
+    pub(crate) fn family(&self) -> &BTreeSet<i32> {
+        &self.family
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// Waits for the end and returns exit status, standard output and progress.
+    ///
+    /// # Panics
+    /// When a process of its family outlives it.
+    pub(crate) fn ends(mut self) -> (ExitStatus, String, String) {
+        assert!(!self.family.is_empty(), "a run has workers");
+        std::io::Read::read_to_string(&mut self.progress, &mut self.read).unwrap();
+        let output = self.child.wait_with_output().unwrap();
+        // An orderly end waits for its workers; a worker that was killed is gone as soon as the kernel
+        // has taken its namespace apart.
+        let gone = || self.family.iter().all(|pid| !is_alive(*pid));
+        until("every process is gone", gone);
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        (output.status, stdout, self.read)
+    }
+}
+
+/// All processes below one, as the kernel knows them.
+fn descendants(of: i32) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![of];
+    while let Some(parent) = next.pop() {
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let pid = process.file_name().to_str().and_then(|n| n.parse().ok());
+            let is_child = pid.is_some() && stat(&process.path(), 1) == Some(parent.to_string());
+            if let Some(pid) = pid.filter(|pid| is_child && found.insert(*pid)) {
+                next.push(pid);
+            }
+        }
+    }
+    found
+}
+
+/// A field of `/proc/PID/stat` after the command's name: 0 is the state, 1 the parent.
+fn stat(process: &Path, field: usize) -> Option<String> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    let rest = stat.rsplit(')').next()?;
+    rest.split_whitespace().nth(field).map(str::to_owned)
+}
+
+fn is_alive(pid: i32) -> bool {
+    let state = stat(Path::new(&format!("/proc/{pid}")), 0);
+    state.is_some_and(|state| state != "Z" && state != "X")
+}
+
+/// Looks again and again, for as long as a busy machine may take.
+pub(crate) fn until(what: &str, look: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !look() {
+        assert!(Instant::now() < deadline, "{what}: not in 20 s");
+        std::thread::yield_now();
+    }
+}
+
+/// The exit code, with what was said when it is another.
+#[track_caller]
+pub(crate) fn exits(output: &Output, code: i32) {
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{}\n{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Whether `JUnit`'s strictest reader takes a file.
+#[track_caller]
+pub(crate) fn validates(junit: &Path) {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/schemas/junit-10.xsd");
+    let checked = Command::new("xmllint")
+        .args(["--noout", "--nonet", "--schema"].map(OsStr::new))
+        .args([schema.as_os_str(), junit.as_os_str()])
+        .output()
+        .expect("xmllint, of the package libxml2-utils");
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+}

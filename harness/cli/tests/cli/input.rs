@@ -1,0 +1,133 @@
+//! Scenarios that are wrong: every mistake with file, line, column and caret; never a panic.
+
+use crate::ground::{Ground, exits, text};
+
+/// What `check` says of a file with these bytes; it must be a mistake that is said, not a crash.
+#[track_caller]
+fn complaint(bytes: impl AsRef<[u8]>) -> String {
+    let ground = Ground::new();
+    ground.write("wrong.yaml", bytes);
+    let output = ground.chainbreak(&["check", "wrong.yaml"]);
+    exits(&output, 2);
+    let said = text(&output.stderr);
+    assert!(
+        !said.contains("panicked") && !said.contains("RUST_BACKTRACE"),
+        "{said}"
+    );
+    assert!(said.contains("wrong.yaml"), "{said}");
+    said
+}
+
+/// The short scenario with one piece replaced.
+fn with(piece: &str, by: &str) -> String {
+    let scenario = include_str!("ground/short.yaml");
+    assert!(scenario.contains(piece), "{piece}");
+    scenario.replacen(piece, by, 1)
+}
+
+#[test]
+fn a_right_scenario_has_no_mistake() {
+    let output = Ground::new().chainbreak(&["check", "short.yaml"]);
+    exits(&output, 0);
+    assert_eq!(text(&output.stdout), "1 scenario, no mistake\n");
+}
+
+#[test]
+fn an_unknown_pod_is_pointed_at_with_the_nearest_name() {
+    let said = complaint(with("from: pod/client", "from: pod/clinet"));
+    assert!(
+        said.contains("wrong.yaml:10:17: unknown pod \"default/clinet\""),
+        "{said}"
+    );
+    let caret = said.lines().find(|line| line.contains("^^")).unwrap();
+    assert!(caret.contains("did you mean \"client\"?"), "{said}");
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_said_at_once() {
+    let twice =
+        with("from: pod/client", "from: pod/clinet").replace("expect: healthy", "expect: healty");
+    let said = complaint(twice);
+    assert!(said.contains("clinet"), "{said}");
+    assert!(said.contains("healty"), "{said}");
+}
+
+#[test]
+fn a_promise_that_is_expected_broken_must_exist() {
+    let said = complaint(with(
+        "calm: { expect: healthy }",
+        "calm: { expect: { broken: [answer] } }",
+    ));
+    assert!(said.contains("did you mean \"answers\"?"), "{said}");
+}
+
+#[test]
+fn a_variant_that_overrides_nothing_is_said_to() {
+    let said = complaint(with(
+        "long: { timeline: [settle: 10m], expect: healthy }",
+        "long: { expect: healthy }",
+    ));
+    assert!(
+        said.contains("wrong.yaml:23:3: variant \"long\" runs the same as \"calm\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_share_beyond_the_whole_and_a_time_without_unit_are_mistakes() {
+    let said =
+        complaint(with("at-least: 50%", "at-least: 150%").replace("every: 10ms", "every: 10"));
+    assert!(said.contains("wrong.yaml:10:"), "{said}");
+    assert!(said.contains("wrong.yaml:15:"), "{said}");
+}
+
+#[test]
+fn a_field_that_nobody_knows_is_named_with_its_place() {
+    let said = complaint(with("nodes: 1", "nodse: 1"));
+    assert!(said.contains("wrong.yaml:4:3: "), "{said}");
+    assert!(said.contains("did you mean \"nodes\"?"), "{said}");
+}
+
+#[test]
+fn duplicate_keys_tabs_emptiness_and_other_text_are_mistakes() {
+    complaint("");
+    complaint("\tname: x\n");
+    complaint("name: a\nname: b\n");
+    complaint("{{{ not yaml");
+    complaint("just words\n");
+}
+
+#[test]
+fn bytes_that_are_no_text_and_megabytes_of_garbage_are_mistakes_said_in_short() {
+    complaint(b"name: \xff\xfe\n");
+    let garbage: Vec<u8> = (0..10_000_000_u64)
+        .map(|n| b' ' + (n * 7_919 % 94) as u8)
+        .collect();
+    let said = complaint(garbage);
+    assert!(
+        said.len() < 2_000,
+        "{} bytes are no short answer",
+        said.len()
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let output = Ground::new().chainbreak(&["check", "nowhere.yaml"]);
+    exits(&output, 2);
+    assert!(text(&output.stderr).contains("nowhere.yaml"));
+}
+
+#[test]
+fn a_manifest_of_a_kind_that_no_lab_can_run_is_a_mistake_of_its_file() {
+    let ground = Ground::new();
+    ground.write(
+        "web.yaml",
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: { name: tick }\n",
+    );
+    let output = ground.chainbreak(&["check", "short.yaml"]);
+    exits(&output, 2);
+    let said = text(&output.stderr);
+    assert!(said.contains("web.yaml:2:7: "), "{said}");
+    assert!(said.contains("CronJob"), "{said}");
+}

@@ -1,0 +1,65 @@
+//! Runs that are ended from outside end in order: soon, with valid reports that say so, and nothing left.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+
+use crate::ground::{Ground, validates};
+
+/// Two cases side by side, ended while they are judged. A world is razed in tens of milliseconds; five
+/// seconds are a busy machine's.
+fn ends_in_order(signal: Signal) {
+    let ground = Ground::new();
+    let run = ground.judging("long", &["--variant", "calm"]);
+    let sent = Instant::now();
+    run.signal(signal);
+    let (status, said, progress) = run.ends();
+    assert!(
+        sent.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        sent.elapsed()
+    );
+    assert_eq!(status.code(), Some(11), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    assert!(
+        progress.contains(&format!("{signal}: ending the run")),
+        "{progress}"
+    );
+    let junit = ground.newest("junit.xml");
+    validates(&junit);
+    let junit = fs::read_to_string(junit).unwrap();
+    assert!(junit.contains("interrupted"), "{junit}");
+    let history = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    let last = history.lines().last().unwrap();
+    assert_eq!(last, format!(r#"{{"ended":{{"interrupted":"{signal}"}}}}"#));
+}
+
+#[test]
+fn ctrl_c_ends_a_run_in_order() {
+    ends_in_order(Signal::SIGINT);
+}
+
+#[test]
+fn a_polite_kill_ends_a_run_in_order() {
+    ends_in_order(Signal::SIGTERM);
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_process_and_a_history_that_can_be_rendered() {
+    let ground = Ground::new();
+    let run = ground.judging("long", &[]);
+    run.signal(Signal::SIGKILL);
+    let (status, ..) = run.ends();
+    assert_eq!(status.code(), None);
+    let folder = fs::read_dir(ground.path().join("out"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let again = ground.chainbreak(&["report", folder.path().to_str().unwrap()]);
+    crate::ground::exits(&again, 11);
+    validates(&folder.path().join("junit.xml"));
+}

@@ -1,0 +1,12 @@
+//! The program as a person runs it: a process, its exit code, its words and the files it leaves.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
+
+mod codes;
+mod ground;
+mod input;
+mod interrupt;
+mod kept;
+mod output;
+mod rerender;
+mod user;

@@ -1,0 +1,111 @@
+//! What is written where: nothing but text into pipes, and nothing that a closed pipe breaks.
+
+use std::fs;
+
+use crate::ground::{Ground, exits, text};
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let ground = Ground::new();
+    for args in [
+        &["list", "short.yaml"][..],
+        &["schema"],
+        &["plan", "short.yaml"],
+    ] {
+        let mut child = ground.command(args).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        exits(&output, 0);
+        assert_eq!(text(&output.stderr), "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_run_whose_reader_goes_away_still_tells_by_its_exit_code() {
+    let ground = Ground::new();
+    for format in ["human", "jsonl"] {
+        let args = [
+            "run",
+            "short.yaml",
+            "--variant",
+            "fight-nobody-expects",
+            "--format",
+            format,
+        ];
+        let mut child = ground
+            .command(&[&args[..], &["--out", format]].concat())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        exits(&child.wait_with_output().unwrap(), 10);
+        let junit = ground.path().join(format).join("latest/junit.xml");
+        assert!(junit.exists(), "{format}");
+    }
+}
+
+#[test]
+fn a_pipe_gets_no_escapes() {
+    let ground = Ground::new();
+    ground.write("wrong.yaml", "name: wrong\n");
+    let calls = [
+        &[
+            "run",
+            "short.yaml",
+            "--variant",
+            "fight-nobody-expects",
+            "--out",
+            "out",
+        ][..],
+        &["check", "wrong.yaml"],
+        &["list", "short.yaml"],
+        &["doctor"],
+        &["--help"],
+        &["run", "--nonsense"],
+    ];
+    for args in calls {
+        let output = ground.chainbreak(args);
+        let said = [output.stdout, output.stderr].concat();
+        assert!(!said.is_empty(), "{args:?}");
+        assert!(!said.contains(&0x1b), "{args:?}: {}", text(&said));
+    }
+}
+
+#[test]
+fn jsonl_on_standard_output_is_the_recorded_history() {
+    let ground = Ground::new();
+    let output = ground.run("calm", &["--format", "jsonl"]);
+    exits(&output, 0);
+    for line in text(&output.stdout).lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+    let recorded = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    assert_eq!(text(&output.stdout), recorded);
+}
+
+/// What a log of CI gets: lines that a person reads, and not two for what is the same.
+#[test]
+fn progress_in_a_log_is_lines_of_a_readable_length() {
+    let ground = Ground::new();
+    let output = ground.run("fight-nobody-expects", &[]);
+    let progress = text(&output.stderr);
+    let longest = progress.lines().map(|line| line.chars().count()).max();
+    assert!(longest.unwrap() <= 200, "{progress}");
+    assert!(progress.lines().count() <= 20, "{progress}");
+    assert!(progress.contains("felix on n1 deleted"), "{progress}");
+    assert!(
+        progress.contains("requests are not answered any more"),
+        "{progress}"
+    );
+}
+
+#[test]
+fn latest_is_the_newest_run() {
+    let ground = Ground::new();
+    ground.run("needs-what-no-lab-has", &[]);
+    let first = fs::read_link(ground.path().join("out/latest")).unwrap();
+    ground.run("needs-what-no-lab-has", &[]);
+    let second = fs::read_link(ground.path().join("out/latest")).unwrap();
+    assert!(second > first, "{second:?} after {first:?}");
+    let there = fs::read_dir(ground.path().join("out")).unwrap().count();
+    assert_eq!(there, 3, "two runs and the link");
+}
