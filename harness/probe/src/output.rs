@@ -19,6 +19,8 @@ pub(crate) struct Output {
     lines: Vec<u8>,
     /// When the oldest line came, while there is one.
     since_us: Option<u64>,
+    /// A sample was said.
+    began: bool,
     chunks: mpsc::Sender<Vec<u8>>,
     writer: JoinHandle<io::Result<()>>,
 }
@@ -37,6 +39,7 @@ impl Output {
         Self {
             lines: Vec::new(),
             since_us: None,
+            began: false,
             chunks,
             writer,
         }
@@ -47,6 +50,11 @@ impl Output {
         serde_json::to_writer(&mut self.lines, report).expect("reports are plain JSON");
         self.lines.push(b'\n');
         self.since_us.get_or_insert(now_us);
+        // Whoever started the run waits to see that it goes: the first sample is due at once.
+        if !self.began && matches!(report, Report::Sample(_)) {
+            self.began = true;
+            self.since_us = Some(0);
+        }
     }
 
     /// When lines must be handed over at the latest.
