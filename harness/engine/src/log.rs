@@ -30,9 +30,16 @@ pub struct Write {
     node: NodeName,
     /// Empty when the command does not say which.
     tables: Vec<String>,
+    /// What a restore that succeeded was given.
+    committed: Arc<str>,
 }
 
 impl Write {
+    /// The input of a restore that succeeded; empty for any other command.
+    pub fn committed(&self) -> &str {
+        &self.committed
+    }
+
     /// Whether it may have changed one of these tables of that node.
     pub fn concerns(&self, node: &NodeName, tables: &[&str]) -> bool {
         let any = self.tables.is_empty()
@@ -87,6 +94,7 @@ impl EventLog {
             drop(self.inner.writes.send(Write {
                 node: command.node.clone(),
                 tables: tables(command),
+                committed: committed(command).into(),
             }));
         }
         // The receiver is gone only when the run is over: nobody is left to tell.
@@ -111,6 +119,11 @@ fn may_write(command: &Command) -> bool {
     // (One that was killed has a code above 128, and may have done its work.)
     let in_vain = (1..128).contains(&command.exit) && !restores(command);
     !saves && !in_vain && !command.argv.iter().any(reads)
+}
+
+fn committed(command: &Command) -> &str {
+    let whole = restores(command) && command.exit == 0;
+    if whole { &command.input } else { "" }
 }
 
 fn restores(command: &Command) -> bool {

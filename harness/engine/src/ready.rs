@@ -1,5 +1,5 @@
 //! Readiness: every pod is Ready, every Service has its EndpointSlices, and on every node kube-proxy
-//! has programmed what the API holds. Judged from the API and from the node's own rules, never from
+//! has programmed what the API holds and Felix has begun. Judged from the API and from the node's own rules, never from
 //! what a backend claims.
 
 use std::{cell::RefCell, collections::BTreeSet, time::Duration};
@@ -8,8 +8,7 @@ use chainbreak_model::{case::Case, names::NodeName};
 use futures::future::try_join_all;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
-    core::v1::{Pod, Service},
-    discovery::v1::EndpointSlice,
+    core::v1::Pod,
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -17,12 +16,15 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::{
     cluster::{Cluster, Command, Place},
     log::EventLog,
-    observe,
     run::{Trouble, output},
     wait,
 };
 
-/// Distance of two looks at a node's rules without a recorded write.
+mod wanted;
+
+use wanted::{telling, wanted};
+
+/// Distance of two looks at a node's rules.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Waits until the cluster is ready for traffic. To be called before the first manifest is applied by
@@ -41,14 +43,11 @@ pub(crate) async fn wait(
             pods_ready(&client).await
         })
         .await?;
-        wait::until("every service has endpoints", deadline, async || {
-            programmed(&client).await
+        wait::until("every service has its endpoints", deadline, async || {
+            wanted(&client, case).await
         })
         .await
     };
-    if case.cluster.kube_proxy.is_none() {
-        return settled.await.map(drop);
-    }
     let nodes = cluster.places().into_iter().map(|(place, _)| place);
     let nodes = nodes.filter_map(|place| match place {
         Place::Node(node) => Some(Written {
@@ -62,26 +61,26 @@ pub(crate) async fn wait(
     let ready = async {
         let wanted = settled.await?;
         for node in &nodes {
-            let what = format!("kube-proxy has programmed node {}", node.node);
+            let what = format!("the agents have programmed node {}", node.node);
             wait::until(&what, deadline, async || node.lacks_none_of(&wanted)).await?;
         }
         Ok(())
     };
     tokio::select! {
         ready = ready => ready,
-        failed = collecting => failed.map(drop),
+        Err(failed) = collecting => Err(failed),
     }
 }
 
-/// What was ever seen in a node's nat table. Seen once is enough: somebody may be deleting what
-/// kube-proxy writes, which is what the case is about.
+/// What was ever in a node's nat table. Once is enough: somebody may be deleting what kube-proxy
+/// writes, which is what the case is about.
 struct Written {
     node: NodeName,
     seen: RefCell<BTreeSet<String>>,
 }
 
 impl Written {
-    /// Looks after every recorded write, and from time to time for writes that no recorder sees.
+    /// Takes in every recorded write, and looks from time to time for writes that no recorder sees.
     async fn collect(&self, cluster: &dyn Cluster, log: &EventLog) -> Result<(), Trouble> {
         let save = Command::Argv(vec!["iptables-save".into(), "-t".into(), "nat".into()]);
         let place = Place::Node(self.node.clone());
@@ -90,14 +89,21 @@ impl Written {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = ticks.tick() => {}
-                () = observe::written(&mut writes, &self.node, &["nat"]) => ticks.reset(),
+                write = writes.recv() => {
+                    // Writes that were missed are seen at the next look, or are gone already.
+                    if let Ok(write) = write && write.concerns(&self.node, &["nat"]) {
+                        self.take(write.committed());
+                    }
+                }
+                _ = ticks.tick() => self.take(&output(cluster, &place, &save).await?),
             }
-            let rules = output(cluster, &place, &save).await?;
-            self.seen
-                .borrow_mut()
-                .extend(rules.lines().filter_map(telling));
         }
+    }
+
+    fn take(&self, rules: &str) {
+        self.seen
+            .borrow_mut()
+            .extend(rules.lines().filter_map(telling));
     }
 
     fn lacks_none_of(&self, wanted: &BTreeSet<String>) -> Result<(), String> {
@@ -109,18 +115,6 @@ impl Written {
                 Err(format!("no rule with `{missing}` was seen"))
             })
     }
-}
-
-/// The part of a rule that says that kube-proxy knows a cluster IP or an endpoint.
-fn telling(rule: &str) -> Option<String> {
-    let mut words = rule
-        .split(' ')
-        .skip_while(|word| !matches!(*word, "--to-destination" | "-d"));
-    let (option, value) = (words.next()?, words.next()?);
-    Some(format!(
-        "{option} {}",
-        value.trim_end_matches("/32").trim_end_matches("/128")
-    ))
 }
 
 async fn list<K>(client: &Client) -> Result<Vec<K>, String>
@@ -163,72 +157,12 @@ async fn pods_ready(client: &Client) -> Result<(), String> {
         }
     }
     for pod in list::<Pod>(client).await? {
-        let conditions = pod
-            .status
-            .as_ref()
-            .and_then(|status| status.conditions.as_ref());
-        let ready = |name: &str| {
-            conditions.is_some_and(|all| all.iter().any(|c| c.type_ == name && c.status == "True"))
-        };
-        if !ready("Ready") {
+        if wanted::phase(&pod) == "Succeeded" {
+            continue;
+        }
+        if !wanted::is_ready(&pod) {
             return Err(format!("pod {} is not ready", pod.name_any()));
         }
     }
     Ok(())
-}
-
-/// What each node's nat table must contain: a match on each cluster IP that has endpoints, and a DNAT
-/// to each of them.
-async fn programmed(client: &Client) -> Result<BTreeSet<String>, String> {
-    let slices = list::<EndpointSlice>(client).await?;
-    let mut wanted = BTreeSet::new();
-    for service in list::<Service>(client).await? {
-        let Some(spec) = service.spec.as_ref().filter(|spec| spec.selector.is_some()) else {
-            continue;
-        };
-        let Some(cluster_ip) = spec.cluster_ip.as_deref().filter(|ip| *ip != "None") else {
-            continue;
-        };
-        let targets = targets(&service, &slices);
-        if targets.is_empty() {
-            return Err(format!(
-                "service {} has no ready endpoint",
-                service.name_any()
-            ));
-        }
-        wanted.insert(format!("-d {cluster_ip}"));
-        wanted.extend(
-            targets
-                .iter()
-                .map(|target| format!("--to-destination {target}")),
-        );
-    }
-    Ok(wanted)
-}
-
-fn targets(service: &Service, slices: &[EndpointSlice]) -> BTreeSet<String> {
-    let mine = |slice: &&EndpointSlice| {
-        slice.namespace() == service.namespace()
-            && slice.labels().get("kubernetes.io/service-name") == Some(&service.name_any())
-    };
-    let mut targets = BTreeSet::new();
-    for slice in slices.iter().filter(mine) {
-        let ports = slice.ports.iter().flatten().filter_map(|port| port.port);
-        for port in ports {
-            let ready = slice.endpoints.iter().filter(|endpoint| {
-                endpoint
-                    .conditions
-                    .as_ref()
-                    .and_then(|c| c.ready)
-                    .unwrap_or(true)
-            });
-            targets.extend(ready.flat_map(|endpoint| {
-                endpoint
-                    .addresses
-                    .iter()
-                    .map(move |address| format!("{address}:{port}"))
-            }));
-        }
-    }
-    targets
 }

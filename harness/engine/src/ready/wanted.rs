@@ -1,0 +1,172 @@
+//! What a node's nat table shows when its agents have synced with what the API holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chainbreak_model::case::Case;
+use k8s_openapi::api::{
+    core::v1::{Pod, Service, ServiceSpec},
+    discovery::v1::EndpointSlice,
+};
+use kube::{Client, ResourceExt};
+
+use super::list;
+
+/// Felix writes this jump in every mode.
+const FELIX: &str = "-j cali-POSTROUTING";
+
+/// The part of a rule, saved or written, that says that an agent knows a cluster IP or an endpoint, or
+/// that Felix has begun.
+pub(super) fn telling(rule: &str) -> Option<String> {
+    if rule.ends_with("cali-POSTROUTING") && rule.starts_with('-') {
+        return Some(FELIX.to_owned());
+    }
+    let mut words = rule
+        .split(' ')
+        .skip_while(|word| !matches!(*word, "--to-destination" | "-d"));
+    let (option, value) = (words.next()?, words.next()?);
+    let value = value.trim_end_matches("/32").trim_end_matches("/128");
+    Some(format!("{option} {value}"))
+}
+
+/// The parts of rules that must have been seen on every node: a match on each cluster IP that has
+/// endpoints and a DNAT to each of them, and Felix's jump. An `Err` says what the API still lacks.
+pub(super) async fn wanted(client: &Client, case: &Case) -> Result<BTreeSet<String>, String> {
+    let mut wanted = BTreeSet::new();
+    if case.cluster.calico.is_some() {
+        wanted.insert(FELIX.to_owned());
+    }
+    if case.cluster.kube_proxy.is_none() {
+        return Ok(wanted);
+    }
+    let slices = list::<EndpointSlice>(client).await?;
+    let pods = list::<Pod>(client).await?;
+    for service in list::<Service>(client).await? {
+        let Some((spec, selector)) = service.spec.as_ref().and_then(selecting) else {
+            continue;
+        };
+        let ready = pods.iter().filter(|pod| {
+            pod.namespace() == service.namespace() && matches(selector, pod) && is_ready(pod)
+        });
+        let (ready, slices) = (
+            ready.count(),
+            slices.iter().filter(|slice| owns(&service, slice)),
+        );
+        let endpoints = Endpoints::of(slices);
+        if endpoints.addresses.len() != ready {
+            let known = endpoints.addresses.len();
+            let name = service.name_any();
+            return Err(format!(
+                "service {name}: {known} of {ready} ready pods are endpoints"
+            ));
+        }
+        if in_nat_of_every_node(&service, spec) && ready > 0 {
+            let cluster_ip = spec.cluster_ip.as_deref().unwrap_or_default();
+            wanted.insert(format!("-d {cluster_ip}"));
+            wanted.extend(endpoints.targets);
+        }
+    }
+    Ok(wanted)
+}
+
+/// A Service whose endpoints are pods. A headless one is nothing to kube-proxy.
+fn selecting(spec: &ServiceSpec) -> Option<(&ServiceSpec, &BTreeMap<String, String>)> {
+    let selector = spec
+        .selector
+        .as_ref()
+        .filter(|selector| !selector.is_empty())?;
+    (spec.cluster_ip.as_deref() != Some("None")).then_some((spec, selector))
+}
+
+/// Not so where another proxy serves it, or where only a node's own endpoints count.
+fn in_nat_of_every_node(service: &Service, spec: &ServiceSpec) -> bool {
+    !service
+        .labels()
+        .contains_key("service.kubernetes.io/service-proxy-name")
+        && spec.internal_traffic_policy.as_deref() != Some("Local")
+}
+
+fn matches(selector: &BTreeMap<String, String>, pod: &Pod) -> bool {
+    selector
+        .iter()
+        .all(|(key, value)| pod.labels().get(key) == Some(value))
+}
+
+/// Whether the pod is Ready and stays.
+pub(super) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|it| it.type_ == "Ready" && it.status == "True");
+    pod.metadata.deletion_timestamp.is_none() && ready.next().is_some()
+}
+
+/// `Running`, `Succeeded`, …; empty while nobody said.
+pub(super) fn phase(pod: &Pod) -> &str {
+    pod.status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref())
+        .unwrap_or_default()
+}
+
+fn owns(service: &Service, slice: &EndpointSlice) -> bool {
+    slice.namespace() == service.namespace()
+        && slice.labels().get("kubernetes.io/service-name") == Some(&service.name_any())
+}
+
+/// The ready endpoints of a Service.
+#[derive(Default)]
+struct Endpoints<'a> {
+    addresses: BTreeSet<&'a str>,
+    /// One for each address and port.
+    targets: BTreeSet<String>,
+}
+
+impl<'a> Endpoints<'a> {
+    fn of(slices: impl Iterator<Item = &'a EndpointSlice>) -> Self {
+        let mut all = Self::default();
+        for slice in slices {
+            let ready = slice.endpoints.iter().filter(|endpoint| {
+                endpoint
+                    .conditions
+                    .as_ref()
+                    .and_then(|it| it.ready)
+                    .unwrap_or(true)
+            });
+            let addresses = ready.flat_map(|endpoint| &endpoint.addresses);
+            let addresses: Vec<&str> = addresses.map(String::as_str).collect();
+            for port in slice.ports.iter().flatten().filter_map(|port| port.port) {
+                let target = |address| format!("--to-destination {address}:{port}");
+                all.targets.extend(addresses.iter().map(target));
+            }
+            all.addresses.extend(addresses);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_tells_the_same_whether_written_or_saved() {
+        let written = "-A KUBE-SERVICES -m comment --comment \"test/nginx:http cluster IP\" -m tcp \
+                       -p tcp -d 10.96.10.10 --dport 80 -j KUBE-SVC-IU46S4VZFN77LK6S";
+        let saved = "-A KUBE-SERVICES -d 10.96.10.10/32 -p tcp -m comment --comment \
+                     \"test/nginx:http cluster IP\" -m tcp --dport 80 -j KUBE-SVC-IU46S4VZFN77LK6S";
+        assert_eq!(telling(written).as_deref(), Some("-d 10.96.10.10"));
+        assert_eq!(telling(written), telling(saved));
+        let dnat = "-A KUBE-SEP-X -p tcp -m tcp -j DNAT --to-destination 10.20.10.127:80";
+        assert_eq!(
+            telling(dnat).as_deref(),
+            Some("--to-destination 10.20.10.127:80")
+        );
+        let felix = "-m comment --comment \"cali:O3lYWMrLQYEMJtB5\" ";
+        for jump in ["-j", "--jump"] {
+            let rule = format!("-A POSTROUTING {felix}{jump} cali-POSTROUTING");
+            assert_eq!(telling(&rule).as_deref(), Some(FELIX));
+        }
+        assert_eq!(telling(":cali-POSTROUTING - [0:0]"), None);
+    }
+}
