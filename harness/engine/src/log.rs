@@ -101,8 +101,8 @@ impl EventLog {
         drop(self.inner.sink.send(Event { at_us, what }));
     }
 
-    /// What recorded commands may just have changed. A promise about rules is looked at then, so that
-    /// nothing between two looks is missed.
+    /// What recorded commands may just have changed. A promise about rules is looked at then: only what
+    /// came and went within the few milliseconds of one look is missed.
     pub fn writes(&self) -> broadcast::Receiver<Write> {
         self.inner.writes.subscribe()
     }

@@ -70,14 +70,14 @@ impl<'a> Seen<'a> {
     }
 
     /// Requests that nobody sent were not answered either: a probe that died early proves nothing.
-    /// A tenth may be missing: the ones under way when the traffic was stopped, and the schedule's
-    /// start within the judged time.
+    /// One in a hundred and two more may be missing: the judged time need not begin and end with a
+    /// due time, and the last ones may not have been sent when the traffic was stopped.
     fn too_few(&self, requests: &Requests, window: Span) -> Option<String> {
         let every = u64::try_from(self.every?.as_micros())
             .ok()
             .filter(|every| *every > 0)?;
         let due = window.len_us() / every;
-        (requests.sent < due - due / 10).then(|| {
+        (requests.sent + 2 < due - due / 100).then(|| {
             format!(
                 "{} requests were seen of {due} that were due",
                 requests.sent

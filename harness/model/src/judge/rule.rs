@@ -18,9 +18,9 @@ pub(super) enum When {
     AtTheEnd,
 }
 
-/// Observers begin with the cluster; on a busy machine one needs up to this long for its first look.
-/// A rule that nobody looked at for longer is unknown.
-const FIRST_LOOK_US: u64 = 1_000_000;
+/// Observers begin with the cluster, long before the judged time; the first look may end this much into
+/// it, a look's own length on a busy machine. A rule that nobody looked at for longer is unknown.
+const FIRST_LOOK_US: u64 = 100_000;
 
 /// One rule on every node.
 #[derive(Debug)]
