@@ -66,7 +66,11 @@ pub async fn run(
 ) -> Vec<Artifact> {
     log.append(What::Phase(Phase::Raising));
     let deadline = Instant::now() + RAISE;
-    let artifacts = match raise(backend, case, log, deadline).await {
+    let raised = tokio::select! {
+        raised = raise(backend, case, log, deadline) => raised,
+        () = stopped(stop.clone()) => Err(interrupted()),
+    };
+    let artifacts = match raised {
         Ok(cluster) => on_cluster(&cluster, case, log, deadline, stop, after).await,
         Err(trouble) => {
             log.append(What::Trouble {
@@ -106,7 +110,7 @@ async fn on_cluster(
 ) -> Vec<Artifact> {
     let ended = tokio::select! {
         ended = exercise(cluster, case, log, deadline) => ended,
-        () = stopped(stop.clone()) => Err(Trouble::new("finish", "the run was interrupted")),
+        () = stopped(stop.clone()) => Err(interrupted()),
     };
     if let Err(trouble) = ended {
         log.append(What::Trouble {
@@ -126,6 +130,10 @@ async fn on_cluster(
         });
     }
     artifacts
+}
+
+fn interrupted() -> Trouble {
+    Trouble::new("finish", "the run was interrupted")
 }
 
 async fn stopped(mut stop: watch::Receiver<bool>) {

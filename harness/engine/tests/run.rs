@@ -31,6 +31,8 @@ enum Script {
     Silent,
     /// As silent, and something cannot be taken down.
     LeavesThings,
+    /// Raising never ends.
+    RaisesForEver,
 }
 
 struct Fake {
@@ -60,6 +62,9 @@ impl Backend for Fake {
                 what,
                 source: "no more room".into(),
             });
+        }
+        if self.script == Script::RaisesForEver {
+            std::future::pending::<()>().await;
         }
         Ok(Box::new(FakeCluster {
             script: self.script,
@@ -92,7 +97,7 @@ impl Cluster for FakeCluster {
         self.razed.fetch_add(1, Ordering::SeqCst);
         match self.script {
             Script::LeavesThings => Err(Leftovers(vec!["veth1".into(), "veth2".into()])),
-            Script::CannotRaise | Script::Silent => Ok(()),
+            Script::CannotRaise | Script::Silent | Script::RaisesForEver => Ok(()),
         }
     }
 }
@@ -130,7 +135,13 @@ async fn stopped_run(script: Script) -> (Vec<Event>, usize) {
         razed: Arc::clone(&razed),
     };
     let (log, mut events) = EventLog::new();
-    let (_stop, stopped) = watch::channel(true);
+    let (stop, stopped) = watch::channel(false);
+    // Not before the run has begun: it must notice, wherever it is.
+    tokio::spawn(async move {
+        tokio::task::yield_now().await;
+        stop.send_replace(true);
+        std::future::pending::<()>().await;
+    });
     run(&fake, &case(), &log, stopped, After::Raze).await;
     drop(log);
     (drain(&mut events), razed.load(Ordering::SeqCst))
@@ -176,6 +187,15 @@ async fn an_interrupted_run_says_so_and_razes_its_cluster() {
         Some(&What::Phase(Phase::Razed))
     );
     assert_eq!(razed, 1);
+}
+
+#[tokio::test]
+async fn a_run_can_be_interrupted_while_its_cluster_is_raised() {
+    let (events, _) = stopped_run(Script::RaisesForEver).await;
+    assert_eq!(
+        troubles(&events),
+        ["could not finish: the run was interrupted"]
+    );
 }
 
 #[tokio::test]
