@@ -14,7 +14,7 @@ use chainbreak_probe::wire::{Order, Report};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, Client};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::ChildStdin,
     sync::oneshot,
     task::JoinHandle,
@@ -72,9 +72,11 @@ impl Flow {
         let reader = tokio::spawn(reading);
         if begun.await.is_err() {
             let ended = reader.await.map_err(|error| trouble(&error))?;
-            return Err(ended
-                .err()
-                .unwrap_or_else(|| trouble(&"the probe ended at once")));
+            let why = match ended {
+                Ok(()) => "the probe ended at once".to_owned(),
+                Err(trouble) => trouble.to_string(),
+            };
+            return Err(trouble(&format!("{why}{}", last_words(&mut process).await)));
         }
         Ok(Self {
             name: name.clone(),
@@ -94,13 +96,26 @@ impl Flow {
         } = self;
         drop(stdin);
         let trouble = |error: &dyn std::fmt::Display| Trouble::new(format!("end {name}"), error);
-        reader.await.map_err(|error| trouble(&error))??;
+        let heard = reader.await.map_err(|error| trouble(&error))?;
         let status = process.wait().await.map_err(|error| trouble(&error))?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(trouble(&status))
+        if heard.is_ok() && status.success() {
+            return Ok(());
         }
+        let why = heard.map_or_else(|trouble| trouble.to_string(), |()| status.to_string());
+        Err(trouble(&format!("{why}{}", last_words(&mut process).await)))
+    }
+}
+
+/// What the ended probe said on standard error, as an addition to a sentence.
+async fn last_words(process: &mut Process) -> String {
+    let mut words = String::new();
+    if let Some(stderr) = &mut process.stderr {
+        // What cannot be read is not said; the sentence stands without it.
+        drop(stderr.read_to_string(&mut words).await);
+    }
+    match words.trim() {
+        "" => String::new(),
+        words => format!(": {words}"),
     }
 }
 
