@@ -60,6 +60,8 @@ impl Known {
                 Vec::new()
             }
             watcher::Event::InitApply(object) => {
+                // Told, so it has to be taken back, also when this list breaks off.
+                self.keys.insert(key(&object));
                 self.relisted.insert(key(&object));
                 vec![Change::Present(object)]
             }
@@ -100,6 +102,19 @@ mod tests {
         let mut object = Namespace::default();
         object.metadata.name = Some(name.to_owned());
         object
+    }
+
+    #[test]
+    fn what_only_a_list_that_broke_off_contained_is_gone_with_the_next() {
+        let mut known = Known::default();
+        let mut take = |event| known.take(event);
+        take(Event::Init);
+        take(Event::InitApply(named("a")));
+        take(Event::Init);
+        assert_eq!(
+            take(Event::InitDone),
+            [Change::Gone(String::new(), "a".to_owned()), Change::Listed]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The model Felix, live.
 
-use std::{mem, net::IpAddr, rc::Rc};
+use std::{net::IpAddr, rc::Rc};
 
 use futures::{
     FutureExt, StreamExt,
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind},
-    runtime::{WatchStreamExt, watcher},
+    runtime::watcher,
 };
 use serde_json::{Map, Value};
 
@@ -66,6 +66,7 @@ fn events(
         .boxed_local()
 }
 
+#[derive(Debug, PartialEq)]
 enum Told {
     Event(Event),
     Listed,
@@ -76,29 +77,24 @@ fn configuration(client: &Client) -> LocalBoxStream<'static, Told> {
     let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     let own = watcher::Config::default().fields("metadata.name=default");
-    let (mut empty, mut listed) = (true, false);
-    watcher(api, own)
-        .default_backoff()
-        .flat_map(move |event| {
-            let told = match event {
-                Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
-                    empty = false;
-                    vec![Told::Event(Event::Config(spec(&object)))]
-                }
-                Ok(watcher::Event::Delete(_)) => vec![Told::Event(Event::Config(Map::new()))],
-                Ok(watcher::Event::InitDone) if !mem::replace(&mut listed, true) => {
-                    let none = empty.then(|| Told::Event(Event::Config(Map::new())));
-                    none.into_iter().chain([Told::Listed]).collect()
-                }
-                Ok(watcher::Event::Init | watcher::Event::InitDone) => Vec::new(),
-                Err(error) => {
-                    tracing::debug!(%error, "watch failed, trying again");
-                    Vec::new()
-                }
-            };
-            futures::stream::iter(told)
-        })
+    let mut empty = true;
+    feed(api, own)
+        .flat_map(move |change| futures::stream::iter(configured(change, &mut empty)))
         .boxed_local()
+}
+
+/// What Felix is told of its configuration; `empty` until there was one.
+fn configured(change: Change<DynamicObject>, empty: &mut bool) -> Vec<Told> {
+    let none = || Told::Event(Event::Config(Map::new()));
+    match change {
+        Change::Present(object) => {
+            *empty = false;
+            vec![Told::Event(Event::Config(spec(&object)))]
+        }
+        Change::Gone(..) => vec![none()],
+        Change::Listed if *empty => vec![none(), Told::Listed],
+        Change::Listed => vec![Told::Listed],
+    }
 }
 
 fn spec(object: &DynamicObject) -> Map<String, Value> {
@@ -154,4 +150,46 @@ fn workload(pod: &Pod, interface: InterfaceName) -> Option<Workload> {
         namespace,
         name,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object() -> DynamicObject {
+        let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
+        DynamicObject::new("default", &ApiResource::from_gvk(&kind))
+            .data(json!({ "spec": { "bpfEnabled": true } }))
+    }
+
+    fn told(changes: impl IntoIterator<Item = Change<DynamicObject>>) -> Vec<Told> {
+        let mut empty = true;
+        let changes = changes.into_iter();
+        changes
+            .flat_map(|change| configured(change, &mut empty))
+            .collect()
+    }
+
+    fn config(value: Value) -> Told {
+        Told::Event(Event::Config(serde_json::from_value(value).unwrap()))
+    }
+
+    fn gone() -> Change<DynamicObject> {
+        Change::Gone(String::new(), "default".to_owned())
+    }
+
+    #[test]
+    fn felix_without_a_configuration_is_told_so_before_it_is_in_sync() {
+        assert_eq!(told([Change::Listed]), [config(json!({})), Told::Listed]);
+        let there = told([Change::Present(object()), Change::Listed]);
+        assert_eq!(there, [config(json!({ "bpfEnabled": true })), Told::Listed]);
+    }
+
+    #[test]
+    fn a_configuration_that_is_gone_is_an_empty_one_however_felix_learnt_of_it() {
+        let changes = [Change::Present(object()), Change::Listed, gone()];
+        assert_eq!(told(changes).pop(), Some(config(json!({}))));
+    }
 }
