@@ -22,6 +22,8 @@ use crate::{error::LabError, worker::PATH};
 
 /// Where a world lists its places, as the worker sees it.
 const PLACES: &str = "/run/chainbreak/places";
+/// Whose presence says that a world is kept, as the worker sees it.
+const KEPT: &str = "/run/chainbreak/kept";
 /// The worker's number in its world: the first process only reaps.
 const WORKER: &str = "2";
 
@@ -35,6 +37,46 @@ pub(crate) fn enlist(place: &Place, tid: i32) -> io::Result<()> {
 /// Strikes a place off.
 pub(crate) fn strike(place: &Place) -> io::Result<()> {
     fs::remove_file(Path::new(PLACES).join(place.to_string()))
+}
+
+/// Marks this process's world as kept after its run, for [`left`] to find.
+pub fn mark() -> Result<(), LabError> {
+    fs::write(KEPT, "").map_err(failed("mark", KEPT))
+}
+
+/// A world that nobody runs anything in any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// Its worker.
+    pub worker: i32,
+    /// Its first process outside, whose death ends it.
+    pub stage_one: i32,
+    /// The run that keeps it; `None` when that is gone.
+    pub run: Option<i32>,
+}
+
+/// Worlds of this user (all, for root) that are kept, or whose run is gone. A world ends with its run, so
+/// the latter are those whose end is on its way, or stuck.
+pub fn left() -> Vec<Left> {
+    let left = worlds().into_iter().filter_map(|world| {
+        let worker = world.worker.file_name()?.to_str()?.parse().ok()?;
+        let stage_one = parent(parent(worker)?)?;
+        let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let run = parent(stage_one).filter(|&run| program(run) == program(stage_one));
+        let kept = world.inside(KEPT).exists();
+        (kept || run.is_none()).then_some(Left {
+            worker,
+            stage_one,
+            run,
+        })
+    });
+    left.collect()
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
 }
 
 /// Runs a command, or else a shell, in a place (`n1`, `pod/test/web`, `host/outside`) of the youngest
@@ -70,9 +112,12 @@ struct World {
 
 impl World {
     fn places(&self) -> PathBuf {
-        self.worker
-            .join("root")
-            .join(PLACES.trim_start_matches('/'))
+        self.inside(PLACES)
+    }
+
+    /// A path of the world, seen from outside.
+    fn inside(&self, path: &str) -> PathBuf {
+        self.worker.join("root").join(path.trim_start_matches('/'))
     }
 
     /// The machine's id of a place's thread.
