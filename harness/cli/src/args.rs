@@ -39,15 +39,21 @@ pub(crate) enum Verb {
     #[command(after_help = "Example:\n  chainbreak report reports/out/latest")]
     Report(Report),
     /// Say what this machine can run, and the command that mends what is missing
+    #[command(after_help = "Example:\n  chainbreak doctor")]
     Doctor,
     /// Look into a place of a world kept by `run --keep`
     #[command(after_help = "Examples:\n  chainbreak shell n1\n  \
                             chainbreak shell pod/test/web -- curl -s 10.96.0.10\n  \
                             chainbreak shell n1 -- iptables-save -t nat")]
     Shell(Shell),
-    /// Remove what an interrupted run left behind, and name it
-    Clean,
+    /// Remove what interrupted runs left behind, end kept worlds, and name both
+    #[command(
+        after_help = "A world ends with its run, whatever ends the run: what is left to end is what \
+                            `run --keep` keeps.\n\nExamples:\n  chainbreak clean\n  chainbreak clean 4711"
+    )]
+    Clean(Clean),
     /// Print the JSON Schema of scenario files, for editors
+    #[command(after_help = "Example:\n  chainbreak schema > scenarios/scenario.schema.json")]
     Schema,
     /// The process of one case, started by `run`
     #[command(hide = true)]
@@ -122,6 +128,16 @@ pub(crate) struct Report {
     /// The run's folder, or its run.jsonl
     #[arg(value_name = "RUN", default_value = "reports/out/latest")]
     pub(crate) run: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Clean {
+    /// Kept worlds to end, by the process that `chainbreak clean` names
+    #[arg(value_name = "WORLD")]
+    pub(crate) worlds: Vec<i32>,
+    /// Where the folders of runs are
+    #[arg(long, default_value = "reports/out", value_name = "DIR")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 
 mod args;
 mod cases;
+mod clean;
 mod doctor;
 mod live;
 mod reports;
@@ -72,10 +73,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
                 args.place.as_deref(),
                 &args.command,
             )?),
-            Verb::Clean => {
-                say("nothing is left behind: a world ends with its run, whatever ends the run\n")?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Verb::Clean(args) => clean::clean(&args).await,
             Verb::Schema => {
                 say(&format!("{:#}\n", chainbreak_model::schema()))?;
                 Ok(ExitCode::SUCCESS)

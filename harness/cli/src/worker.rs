@@ -60,8 +60,8 @@ async fn work(lifeline: Lifeline) -> anyhow::Result<()> {
     let (log, events) = EventLog::new();
     let (stop, stopped) = watch::channel(false);
     let listening = tokio::spawn(listen(lifeline.lines, stop));
-    let writing = tokio::spawn(write(events));
     let after = if keep { After::Keep } else { After::Raze };
+    let writing = tokio::spawn(write(events, after));
     let lab = Lab::default();
     let artifacts = chainbreak_engine::run::run(&lab, &case, &log, stopped, after).await;
     let mut out = writing.await??;
@@ -82,10 +82,16 @@ async fn listen(mut orders: mpsc::UnboundedReceiver<String>, stop: watch::Sender
 }
 
 /// Writes events until the last one of the run, flushing whenever there is nothing more to write.
-async fn write(mut events: mpsc::UnboundedReceiver<Event>) -> anyhow::Result<BufWriter<Stdout>> {
+async fn write(
+    mut events: mpsc::UnboundedReceiver<Event>,
+    after: After,
+) -> anyhow::Result<BufWriter<Stdout>> {
     let mut out = BufWriter::new(tokio::io::stdout());
     while let Some(event) = events.recv().await {
         let last = event.what == What::Phase(Phase::Razed);
+        if after == After::Keep && event.what == What::Phase(Phase::Judged) {
+            chainbreak_lab::keep::mark()?;
+        }
         line(&mut out, &Line::Event(event)).await?;
         if events.is_empty() {
             out.flush().await?;

@@ -82,7 +82,8 @@ fn jsonl_on_standard_output_is_the_recorded_history() {
     assert_eq!(text(&output.stdout), recorded);
 }
 
-/// What a log of CI gets: lines that a person reads, and not two for what is the same.
+/// What a log of CI gets: lines that a person reads, and not many of what is the same. Phases, turns of the
+/// traffic and each kind of news with its count are some 20 lines; every piece of news would be more than 40.
 #[test]
 fn progress_in_a_log_is_lines_of_a_readable_length() {
     let ground = Ground::new();
@@ -90,7 +91,7 @@ fn progress_in_a_log_is_lines_of_a_readable_length() {
     let progress = text(&output.stderr);
     let longest = progress.lines().map(|line| line.chars().count()).max();
     assert!(longest.unwrap() <= 200, "{progress}");
-    assert!(progress.lines().count() <= 20, "{progress}");
+    assert!(progress.lines().count() <= 30, "{progress}");
     assert!(progress.contains("felix on n1 deleted"), "{progress}");
     assert!(
         progress.contains("requests are not answered any more"),

@@ -99,10 +99,11 @@ impl Running {
     /// Reads progress up to a line that contains `word`.
     pub(crate) fn reads(&mut self, word: &str) {
         loop {
-            let from = self.read.len();
-            let read = self.progress.read_line(&mut self.read).unwrap();
+            let mut line = String::new();
+            let read = self.progress.read_line(&mut line).unwrap();
             assert_ne!(read, 0, "no line says {word}: {}", self.read);
-            if self.read[from..].contains(word) {
+            self.read.push_str(&line);
+            if line.contains(word) {
                 break;
             }
         }
