@@ -14,8 +14,9 @@ check: packages ## what CI checks beside the tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 
+# In the profile of `make demo` and `make test`: the figures are those of what people run.
 bench: packages ## the figures of docs/performance.md
-	$(CARGO) bench --workspace
+	$(CARGO) bench --workspace --profile dev --bench '*'
 
 build: packages
 	$(CARGO) build --bin chainbreak
