@@ -6,7 +6,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::run::Trouble;
+use crate::trouble::Trouble;
 
 /// Creates the objects in order; one that is there already is merged over.
 pub(crate) async fn apply(client: &Client, manifests: &[Value]) -> Result<(), Trouble> {

@@ -20,7 +20,8 @@ use tokio::{
 use crate::{
     cluster::{Cluster, Command, Place},
     log::{EventLog, Write},
-    run::{Trouble, output},
+    output::output,
+    trouble::Trouble,
 };
 
 /// Distance of two looks without a recorded write.

@@ -16,7 +16,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::{
     cluster::{Cluster, Command, Place},
     log::EventLog,
-    run::{Trouble, output},
+    output::output,
+    trouble::Trouble,
     wait,
 };
 

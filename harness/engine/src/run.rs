@@ -1,7 +1,7 @@
 //! The run of one case: raise, apply, wait, drive traffic through the timeline, raze. Whatever
 //! happens, the history says so and the cluster is razed.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use chainbreak_model::{
     case::Case,
@@ -9,34 +9,20 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tokio::{io::AsyncReadExt, sync::watch, time::Instant};
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     cluster::{Backend, Cluster, Command, Place},
     log::EventLog,
-    manifests, observe, ready, timeline,
+    manifests, observe,
+    output::output,
+    ready, timeline,
     traffic::Flow,
+    trouble::Trouble,
 };
 
 /// How long the cluster may take from nothing to ready.
 const RAISE: Duration = Duration::from_secs(60);
-
-/// The world failed, not the product.
-#[derive(Debug, thiserror::Error)]
-#[error("could not {doing}: {why}")]
-pub struct Trouble {
-    doing: String,
-    why: String,
-}
-
-impl Trouble {
-    pub(crate) fn new(doing: impl Into<String>, why: impl fmt::Display) -> Self {
-        Self {
-            doing: doing.into(),
-            why: why.to_string(),
-        }
-    }
-}
 
 /// What is kept of a case beside its history.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -256,34 +242,4 @@ async fn rules(cluster: &dyn Cluster) -> Vec<Artifact> {
         });
     }
     artifacts
-}
-
-/// Runs a command to its end and returns its standard output.
-pub(crate) async fn output(
-    cluster: &dyn Cluster,
-    place: &Place,
-    command: &Command,
-) -> Result<String, Trouble> {
-    let trouble = |why: &dyn fmt::Display| Trouble::new(format!("run {command:?} in {place}"), why);
-    let mut process = cluster
-        .exec(place, command)
-        .await
-        .map_err(|error| trouble(&error))?;
-    drop(process.stdin.take());
-    let (mut out, mut err) = (String::new(), String::new());
-    let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
-    let (Some(mut stdout), Some(mut stderr)) = (stdout, stderr) else {
-        return Err(trouble(&"its output is not piped"));
-    };
-    let read = tokio::try_join!(
-        stdout.read_to_string(&mut out),
-        stderr.read_to_string(&mut err)
-    );
-    read.map_err(|error| trouble(&error))?;
-    let status = process.wait().await.map_err(|error| trouble(&error))?;
-    if status.success() {
-        Ok(out)
-    } else {
-        Err(trouble(&format!("{status}: {}", err.trim())))
-    }
 }

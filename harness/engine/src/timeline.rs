@@ -11,7 +11,7 @@ use kube::{
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use crate::{log::EventLog, run::Trouble};
+use crate::{log::EventLog, trouble::Trouble};
 
 /// Plays the steps. Times are kept on an absolute schedule: a slow API call makes no step late.
 pub(crate) async fn play(client: &Client, steps: &[Step], log: &EventLog) -> Result<(), Trouble> {

@@ -23,7 +23,7 @@ use tokio::{
 use crate::{
     cluster::{Cluster, Command, Place, Process},
     log::EventLog,
-    run::Trouble,
+    trouble::Trouble,
 };
 
 /// A running probe.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
-use crate::run::Trouble;
+use crate::trouble::Trouble;
 
 /// Distance of two looks where nothing announces a change. Short against the 300 ms in which a lab starts.
 const LOOK: Duration = Duration::from_millis(5);
