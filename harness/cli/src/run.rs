@@ -12,7 +12,13 @@ use std::{
 use anyhow::Context;
 use chainbreak_engine::{cluster::Backend, run::Artifact};
 use chainbreak_lab::Lab;
-use chainbreak_model::{case::Case, event::Event, judge, plan::Planned, verdict::CaseVerdict};
+use chainbreak_model::{
+    case::{Capabilities, Case},
+    event::Event,
+    judge,
+    plan::{Missing, Planned},
+    verdict::CaseVerdict,
+};
 use chainbreak_report::{Ended, FORMAT, Header, Line, Recorder, Run, Skipped, exit_code};
 use futures::StreamExt;
 use indexmap::IndexMap;
@@ -36,6 +42,7 @@ const JOBS_PER_CORE: usize = 3;
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let capabilities = Lab::default().survey().await;
     let planned = cases::planned(&args.selection, &capabilities)?;
+    let unmet = unmet(&planned, &capabilities, &args.require)?;
     let folder = folder(&args.out)?;
     let record = Record::begin(&folder, &args, planned)?;
     let (stop, stopped) = watch::channel(false);
@@ -69,7 +76,6 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let run = record.end(ended)?;
     latest(&args.out, &folder);
     let summaries = reports::write(&run, &folder, args.format == Format::Human)?;
-    let unmet = unmet(&run, &args.require);
     if let Some(unmet) = &unmet {
         crate::complain(unmet);
     }
@@ -173,6 +179,13 @@ impl Record {
         self.run.borrow_mut().add(line).map_err(anyhow::Error::msg)
     }
 
+    fn event(&self, id: &str, event: Event) -> anyhow::Result<()> {
+        self.line(Line::Event {
+            case: id.to_owned(),
+            event,
+        })
+    }
+
     /// Keeps a file for a case that did not come out as expected.
     fn artifact(&self, id: &str, artifact: &Artifact) -> anyhow::Result<()> {
         let path = reports::folder_name(id);
@@ -201,19 +214,19 @@ async fn one(
     let id = case.id();
     let mut shown = live.case(&id);
     let mut recorded = Ok(());
-    let see = |event: &Event| {
-        shown.see(event);
-        let line = Line::Event {
-            case: id.clone(),
-            event: event.clone(),
-        };
-        recorded = std::mem::replace(&mut recorded, Ok(())).and_then(|()| record.line(line));
+    let see = |event: Event| {
+        shown.see(&event);
+        recorded = std::mem::replace(&mut recorded, Ok(())).and_then(|()| record.event(&id, event));
     };
-    let ended = supervise::run(case, keep, stopped, see).await;
+    let artifacts = supervise::run(case, keep, stopped, see).await;
     recorded?;
-    let verdict = judge(case, &ended.events);
+    let (verdict, logs) = {
+        let run = record.run.borrow();
+        let events = &run.cases[&id].events;
+        (judge(case, events), reports::logs(events))
+    };
     if verdict.case != CaseVerdict::AsExpected {
-        for artifact in ended.artifacts.iter().chain(&reports::logs(&ended.events)) {
+        for artifact in artifacts.iter().chain(&logs) {
             record.artifact(&id, artifact)?;
         }
     }
@@ -258,15 +271,39 @@ fn host() -> IndexMap<String, String> {
     ])
 }
 
-/// What `--require` asked for and was skipped.
-fn unmet(run: &Run, require: &[String]) -> Option<String> {
-    let skipped = run.skipped.iter().find(|skipped| {
-        require
-            .iter()
-            .any(|name| skipped.reason.contains(name.as_str()))
-    })?;
-    Some(format!(
-        "required, but skipped: {}: {}",
-        skipped.id, skipped.reason
-    ))
+/// The first case that is skipped for want of a required capability. A name that is nobody's is a
+/// mistake of the command line.
+fn unmet(
+    planned: &[Planned],
+    capabilities: &Capabilities,
+    require: &[String],
+) -> anyhow::Result<Option<String>> {
+    let skipped = planned.iter().filter_map(|plan| match plan {
+        Planned::Skip(skipped) => Some(skipped),
+        Planned::Run(_) => None,
+    });
+    let missing: Vec<(&str, &Missing)> = skipped
+        .flat_map(|skipped| {
+            skipped
+                .missing
+                .iter()
+                .map(|missing| (skipped.id.as_str(), missing))
+        })
+        .collect();
+    for name in require {
+        if let Some((id, missing)) = missing.iter().find(|(_, it)| it.capability == *name) {
+            return Ok(Some(format!(
+                "{name} is required, but {id} is skipped: {}",
+                missing.reason
+            )));
+        }
+        if !capabilities.0.contains_key(name) {
+            let known: Vec<&str> = capabilities.0.keys().map(String::as_str).collect();
+            let known = known.join(", ");
+            return Err(cases::invalid(format!(
+                "--require {name}: no such capability ({known})"
+            )));
+        }
+    }
+    Ok(None)
 }

@@ -1,8 +1,12 @@
 //! The parent's side of a case: its worker from start to end, whatever end that is.
 
-use std::{process::ExitStatus, time::Duration};
+use std::{path::Path, process::ExitStatus, time::Duration};
 
-use chainbreak_engine::{log::EventLog, run::Artifact, timeline};
+use chainbreak_engine::{
+    log::EventLog,
+    run::{Artifact, kept},
+    timeline,
+};
 use chainbreak_lab::worker::spawn_worker;
 use chainbreak_model::{
     case::Case,
@@ -15,53 +19,44 @@ use tokio::{
 
 use crate::worker::{Line, Order, STOP};
 
+/// This program, also when its file was built anew meanwhile.
+const SELF: &str = "/proc/self/exe";
+/// How long a world is kept.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a case may take beside its timeline: raising, the last requests, razing.
 const BESIDE: Duration = Duration::from_secs(120);
 /// What a worker may take to end a run that it was told to end.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// What is left of a case when its worker is gone.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) events: Vec<Event>,
-    pub(crate) artifacts: Vec<Artifact>,
-}
-
-/// Runs a case in a worker of its own. Each event is shown to `see` as it comes. The history always
-/// ends with what went wrong, if anything did: a worker that died or hung is trouble, not silence.
+/// Runs a case in a worker of its own and returns the files to keep. Each event is given to `see` as it
+/// comes. The history always ends with what went wrong, if anything did: a worker that died or hung is
+/// trouble, not silence.
 pub(crate) async fn run(
     case: &Case,
     keep: bool,
     stop: watch::Receiver<bool>,
-    mut see: impl FnMut(&Event),
-) -> Ended {
+    mut see: impl FnMut(Event),
+) -> Vec<Artifact> {
     // Times of the parent's own words: the worker's clock starts a few milliseconds later.
     let (clock, _events) = EventLog::new();
-    let mut ended = Ended {
-        events: Vec::new(),
-        artifacts: Vec::new(),
+    let mut artifacts = Vec::new();
+    let mut take = |line| match line {
+        Line::Event(event) => see(event),
+        Line::Artifact(artifact) => artifacts.push(artifact),
     };
-    let failed = {
-        let mut take = |line| match line {
-            Line::Event(event) => {
-                see(&event);
-                ended.events.push(event);
-            }
-            Line::Artifact(artifact) => ended.artifacts.push(artifact),
-        };
-        work(case, keep, stop, &mut take).await.err()
+    let worked = if *stop.borrow() {
+        Err(anyhow::anyhow!("not started: the run was interrupted"))
+    } else {
+        work(case, keep, stop, &mut take).await
     };
-    if let Some(error) = failed {
-        let event = Event {
+    if let Err(error) = worked {
+        let text = format!("{error:#}");
+        take(Line::Event(Event {
             at_us: clock.now_us(),
-            what: What::Trouble {
-                text: format!("{error:#}"),
-            },
-        };
-        see(&event);
-        ended.events.push(event);
+            what: What::Trouble { text },
+        }));
     }
-    ended
+    artifacts
 }
 
 async fn work(
@@ -70,14 +65,13 @@ async fn work(
     mut stop: watch::Receiver<bool>,
     take: &mut impl FnMut(Line),
 ) -> anyhow::Result<()> {
-    let program = std::env::current_exe()?;
-    let mut worker = spawn_worker(&program)?;
+    let mut worker = spawn_worker(Path::new(SELF))?;
     let order = Order {
         case: case.clone(),
         keep,
     };
     worker.order(&serde_json::to_string(&order)?).await?;
-    let mut deadline = Instant::now() + timeline::length(&case.timeline) + BESIDE;
+    let mut deadline = Instant::now() + length(case) + BESIDE;
     let mut stopping = false;
     let mut razed = false;
     loop {
@@ -85,11 +79,11 @@ async fn work(
             line = worker.lines.next_line() => {
                 let Some(line) = line? else { break };
                 let line: Line = serde_json::from_str(&line)?;
-                if let Line::Event(Event { what: What::Phase(phase), .. }) = &line {
-                    razed |= *phase == Phase::Razed;
+                if let Line::Event(event) = &line {
+                    razed |= event.what == What::Phase(Phase::Razed);
                     // A kept world has no deadline: a person looks at it.
-                    if keep && *phase == Phase::Judged {
-                        deadline += Duration::from_secs(24 * 60 * 60);
+                    if keep && event.what == kept() {
+                        deadline += KEPT;
                     }
                 }
                 take(line);
@@ -105,6 +99,12 @@ async fn work(
         }
     }
     ended_well(worker.wait().await?, razed)
+}
+
+/// The timeline, and the requests that may be under way before and after it.
+fn length(case: &Case) -> Duration {
+    let timeouts = case.traffic.values().map(|traffic| traffic.timeout);
+    timeline::length(&case.timeline) + 2 * timeouts.max().unwrap_or_default()
 }
 
 async fn wanted(stop: &mut watch::Receiver<bool>) {

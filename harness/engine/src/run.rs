@@ -42,6 +42,13 @@ pub enum After {
     Keep,
 }
 
+/// What the history says when the run is over and its cluster is kept.
+pub fn kept() -> What {
+    What::Step {
+        text: "the world is kept".to_owned(),
+    }
+}
+
 /// Runs one case to its end. `stop` turning true ends it early: the history says so.
 pub async fn run(
     backend: &dyn Backend,
@@ -105,9 +112,7 @@ async fn on_cluster(
     }
     let artifacts = rules(cluster.as_ref()).await;
     if after == After::Keep {
-        log.append(What::Step {
-            text: "the world is kept".to_owned(),
-        });
+        log.append(kept());
         stopped(stop).await;
     }
     if let Err(leftovers) = cluster.raze().await {
