@@ -97,11 +97,15 @@ fn more(rounds: &[&[Moment]]) -> Option<String> {
     if begins.len() > NAMED {
         times.push("…".to_owned());
     }
+    // Of one, and of what only began, there is no mean worth a word.
+    let mean = match begins.len() {
+        1 => String::new(),
+        _ => format!(", mean {}", length(mean)),
+    };
     Some(format!(
-        "{:>8}  … {} like this, mean {}, begun at {} s",
+        "{:>8}  … {} like this{mean}, begun at {} s",
         "",
         count(begins.len(), "more round"),
-        length(mean),
         times.join(", ")
     ))
 }

@@ -23,7 +23,7 @@ fn ended(mut run: Run) -> Run {
 }
 
 /// Validates against the schema of Jenkins' xunit plugin, the strictest of the readers.
-fn validate(xml: &str) {
+pub(crate) fn validate(xml: &str) {
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/schemas/junit-10.xsd");
     let child = Command::new("xmllint")
         .args(["--noout", "--nonet", "--schema"])
