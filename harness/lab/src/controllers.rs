@@ -4,7 +4,8 @@
 //! Each controller is a pure function from what has been [seen](seen) to [writes](write). The loop
 //! takes in what the watches tell, asks all controllers, makes their writes and takes in the answers,
 //! until nobody wants anything. A write refers to the version it was decided on: when the API knows
-//! better it refuses (409, 404), and what made it refuse comes by the watch and is answered then.
+//! better it refuses (409, 404), and what made it refuse comes by the watch and is answered then. Any
+//! other refusal is said in the history.
 //!
 //! Left out: adoption of orphans, `minReadySeconds`, pod affinity and topology spread, preemption,
 //! topology hints. Garbage collection is the API server's.
@@ -25,8 +26,10 @@ mod tests;
 mod view;
 mod write;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
+use chainbreak_engine::log::EventLog;
+use chainbreak_model::event::What;
 use futures::{FutureExt, StreamExt, stream};
 use kube::Client;
 use tokio::time::timeout;
@@ -47,13 +50,14 @@ const ROUNDS: usize = 12;
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs all controllers until dropped. Names given to pods follow from the seed.
-pub(crate) async fn run(client: Client, seed: u64) {
+pub(crate) async fn run(client: Client, seed: u64, log: EventLog) {
+    let mut refusals = Refusals::new(log);
     let mut seen = Seen::default();
     let mut births = Births::new(seed);
     let mut changes = seen::follow(&client);
     let mut outcome = Outcome::Settled;
     while take(&mut changes, &mut seen, &outcome).await {
-        outcome = settle(&client, &mut seen, &mut births).await;
+        outcome = settle(&client, &mut seen, &mut births, &mut refusals).await;
     }
 }
 
@@ -84,7 +88,12 @@ async fn take(changes: &mut Changes, seen: &mut Seen, outcome: &Outcome) -> bool
     true
 }
 
-async fn settle(client: &Client, seen: &mut Seen, births: &mut Births) -> Outcome {
+async fn settle(
+    client: &Client,
+    seen: &mut Seen,
+    births: &mut Births,
+    refusals: &mut Refusals,
+) -> Outcome {
     if !seen.complete() {
         return Outcome::Settled;
     }
@@ -99,7 +108,10 @@ async fn settle(client: &Client, seen: &mut Seen, births: &mut Births) -> Outcom
         for answer in answers {
             match answer {
                 Ok(change) => change(seen),
-                Err(outcome) => refused = refused.max(Some(outcome)),
+                Err((what, error)) => {
+                    tracing::debug!(%error, what, "a controller's write was refused");
+                    refused = refused.max(Some(refusals.weigh(&what, &error)));
+                }
             }
         }
         if let Some(outcome) = refused {
@@ -109,15 +121,42 @@ async fn settle(client: &Client, seen: &mut Seen, births: &mut Births) -> Outcom
     Outcome::Settled
 }
 
-async fn attempt(client: &Client, write: Write) -> Result<seen::Change, Outcome> {
+async fn attempt(client: &Client, write: Write) -> Result<seen::Change, (String, kube::Error)> {
     let what = write.to_string();
-    write.perform(client).await.map_err(|error| {
-        tracing::debug!(%error, what, "a controller's write was refused");
+    let done = write.perform(client).await;
+    done.map_err(|error| (what, error))
+}
+
+/// Writes that the API refused for good. Each is trouble once: what the manifests ask for is not
+/// there, and no watch will ever tell why.
+#[derive(Debug)]
+struct Refusals {
+    log: EventLog,
+    said: BTreeSet<String>,
+}
+
+impl Refusals {
+    fn new(log: EventLog) -> Self {
+        Self {
+            log,
+            said: BTreeSet::new(),
+        }
+    }
+
+    fn weigh(&mut self, what: &str, error: &kube::Error) -> Outcome {
         match error {
-            kube::Error::Api(status) if (400..500).contains(&status.code) => Outcome::Settled,
+            // Decided on an old version: the watch will tell.
+            kube::Error::Api(status) if matches!(status.code, 404 | 409) => Outcome::Settled,
+            kube::Error::Api(status) if (400..500).contains(&status.code) => {
+                let text = format!("the API refuses \"{what}\": {}", status.message);
+                if self.said.insert(text.clone()) {
+                    self.log.append(What::Trouble { text });
+                }
+                Outcome::Settled
+            }
             _ => Outcome::Failed,
         }
-    })
+    }
 }
 
 /// What the controllers want to have written, at most one write for an object.

@@ -25,12 +25,15 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
-    runtime::watcher::{self, Event, watcher},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
 };
 use tokio::{sync::watch, task::JoinSet};
 
 use self::pod::Ending;
-use crate::world::World;
+use crate::{parts::guarded, world::World};
 
 /// Runs the pods of a world.
 pub struct Kubelet {
@@ -74,7 +77,8 @@ impl Kubelet {
         let events = watcher(
             Api::<Pod>::all(kubelet.client.clone()),
             watcher::Config::default(),
-        );
+        )
+        .default_backoff();
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
             match event {
@@ -100,6 +104,7 @@ impl Kubelet {
                 // The watcher comes back by itself after a pause.
                 Err(error) => tracing::debug!(%error, "the watch of pods broke"),
             }
+            // How each ended, its guard has said.
             while tasks.try_join_next().is_some() {}
         }
     }
@@ -126,7 +131,12 @@ impl Kubelet {
                 let first = if ending { Ending::Asked } else { Ending::Not };
                 let (end, ended) = watch::channel(first);
                 pods.insert(uid, end);
-                tasks.spawn(pod::live(Arc::clone(self), Arc::clone(node), pod, ended));
+                let name = format!("pod {}", pod.name_any());
+                let (kubelet, log) = (Arc::clone(self), self.log.clone());
+                let life = pod::live(kubelet, Arc::clone(node), pod, ended);
+                tasks.spawn(async move {
+                    guarded(&name, &log, life).await;
+                });
             }
         }
     }

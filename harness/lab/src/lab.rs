@@ -28,6 +28,7 @@ use crate::{
     facts,
     kubelet::{self, Kubelet},
     logbook::Logbook,
+    parts::{guarded, lasting},
     survey,
     world::World,
 };
@@ -91,17 +92,18 @@ impl Raised {
         let mut tasks = JoinSet::new();
         kubelet::chains::make(&world, log).await?;
         let server = api::server(world.plan, case.seed);
-        tasks.spawn(serve(
-            Arc::clone(&server),
-            api::listen(world.plan)?,
-            log.clone(),
-        ));
+        let served = serve(Arc::clone(&server), api::listen(world.plan)?, log.clone());
+        tasks.spawn(lasting("API server", log.clone(), served));
         let client = api::client(&api::url(world.plan))?;
         api::furnish(&client, &world, case).await?;
-        tasks.spawn(controllers::run(client.clone(), case.seed));
+        let controllers = controllers::run(client.clone(), case.seed, log.clone());
+        tasks.spawn(lasting("controllers", log.clone(), controllers));
         let kubelet = Kubelet::new(client.clone(), Arc::clone(&world), log.clone());
-        tasks.spawn(kubelet.run());
-        tasks.spawn(facts::say(Arc::clone(&world), log.clone()));
+        tasks.spawn(lasting("kubelet", log.clone(), kubelet.run()));
+        let (facts, told) = (facts::say(Arc::clone(&world), log.clone()), log.clone());
+        tasks.spawn(async move {
+            guarded("survey of programs", &told, facts).await;
+        });
         let agents = Agents::start(case, &world, log).await?;
         Ok(Self {
             client: ClientHandle(client),

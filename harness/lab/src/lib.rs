@@ -11,6 +11,7 @@ mod controllers;
 mod facts;
 mod lab;
 mod logbook;
+mod parts;
 mod survey;
 
 pub mod addresses;

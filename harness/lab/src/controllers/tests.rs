@@ -6,12 +6,17 @@ mod live;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chainbreak_engine::log::EventLog;
+use chainbreak_model::event::What;
 use k8s_openapi::api::{core::v1::Pod, discovery::v1::EndpointSlice};
-use kube::ResourceExt;
+use kube::{ResourceExt, core::Status};
 use serde_json::{Value, from_value, json};
 
 use self::cluster::Cluster;
-use super::pods::{is_terminating, node_name};
+use super::{
+    Outcome, Refusals,
+    pods::{is_terminating, node_name},
+};
 
 /// A pod of that name, not placed yet.
 pub(super) fn pod(name: &str) -> Pod {
@@ -408,4 +413,23 @@ fn a_deployments_own_replica_sets_are_kept_only_as_far_back_as_asked() {
         cluster.rest();
     }
     assert_eq!(cluster.replica_sets().len(), 3);
+}
+
+#[test]
+fn a_write_that_the_api_refuses_for_good_is_trouble_once_and_in_its_words() {
+    let (log, mut events) = EventLog::new();
+    let mut refusals = Refusals::new(log);
+    let mut weigh = |code| {
+        let status = Status::failure("spec.x: Required value", "Invalid").with_code(code);
+        refusals.weigh("Create pod test/a", &kube::Error::Api(Box::new(status)))
+    };
+    // Decided on what has changed meanwhile.
+    assert_eq!([weigh(404), weigh(409)], [Outcome::Settled; 2]);
+    assert_eq!(weigh(500), Outcome::Failed);
+    assert!(events.try_recv().is_err());
+    assert_eq!([weigh(422), weigh(422)], [Outcome::Settled; 2]);
+    let said = events.try_recv().unwrap().what;
+    let text = "the API refuses \"Create pod test/a\": spec.x: Required value".to_owned();
+    assert_eq!(said, What::Trouble { text });
+    assert!(events.try_recv().is_err(), "once");
 }

@@ -3,6 +3,7 @@
 use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use chainbreak_apiserver::{Server, ServerConfig};
+use chainbreak_engine::log::EventLog;
 use futures::StreamExt;
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -71,7 +72,7 @@ impl Live {
                 .unwrap();
         }
         let others = vec![
-            tokio::spawn(run(client.clone(), 1)),
+            tokio::spawn(run(client.clone(), 1, EventLog::new().0)),
             tokio::spawn(kubelet(client.clone())),
         ];
         Self {
