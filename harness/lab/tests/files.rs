@@ -42,7 +42,8 @@ async fn settings_of_the_machine_are_read_only_and_those_of_a_node_are_its_own()
     let setting = "/proc/sys/net/ipv4/ip_default_ttl";
     let before = fs::read_to_string(setting).unwrap();
     let mut world = World::raise(User::Myself, &case(2)).await;
-    let refused = "! echo 1 > /proc/sys/kernel/sysrq && ! echo b > /proc/sysrq-trigger \
+    // Should the last line of defence fall, `h` only prints help into the kernel's log.
+    let refused = "! echo 1 > /proc/sys/kernel/sysrq && ! echo h > /proc/sysrq-trigger \
                    && ! echo 1 > /sys/module/nf_conntrack/parameters/hashsize";
     world
         .sh("node/n1", &format!("{{ {refused}; }} 2> /dev/null"))
