@@ -7,7 +7,7 @@ mod support;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::{PROGRAM, User, World, case};
+use support::{PROGRAM, User, World, case, missing_packages};
 
 fn program(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().unwrap()
@@ -37,6 +37,15 @@ async fn a_shell_enters_the_place_of_a_running_world() {
     world.stop().await;
     let seen = program(&["shell", "n3", "true"]);
     assert!(!seen.status.success(), "the world is gone");
+}
+
+#[test]
+fn what_a_fresh_machine_lacks_is_said_at_once_with_the_command_that_mends_it() {
+    assert_eq!(missing_packages(|_| true), None);
+    let lacks =
+        missing_packages(|program| !["iptables-nft", "iptables-legacy", "curl"].contains(&program));
+    let said = "this machine lacks curl, iptables: `make packages` installs what tests need";
+    assert_eq!(lacks.as_deref(), Some(said));
 }
 
 #[test]

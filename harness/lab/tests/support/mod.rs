@@ -4,7 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "this is a part of tests, which may")]
 
 use std::{
-    fs,
+    collections::BTreeSet,
+    env, fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -16,8 +17,49 @@ use tokio::time::timeout;
 
 /// The worker of these tests.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_chainbreak-lab-worker");
+/// Which packages have which programs: what `make packages` installs.
+const PACKAGES: &str = include_str!("../../../../clusters/lab/packages.txt");
+/// Where the machine's network programs are; Debian's ordinary users have it not in their `PATH`.
+const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// Nothing that a test asks for takes a tenth of this on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where programs are looked for, also an ordinary user's.
+fn program_path() -> Vec<PathBuf> {
+    let own = env::var_os("PATH").unwrap_or_default();
+    let sbin = SBIN.iter().map(PathBuf::from);
+    env::split_paths(&own).chain(sbin).collect()
+}
+
+/// A program of the machine, to be run outside of all worlds.
+pub(crate) fn machine(program: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(program);
+    command.env("PATH", env::join_paths(program_path()).unwrap());
+    command
+}
+
+/// What has to be installed before tests can run, in one sentence; `None` when there is nothing.
+pub(crate) fn missing_packages(has: impl Fn(&str) -> bool) -> Option<String> {
+    let lines = PACKAGES.lines().filter(|line| !line.starts_with('#'));
+    let lines = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let packages: BTreeSet<&str> = lines
+        .filter(|words| !has(words[1]))
+        .map(|words| words[0])
+        .collect();
+    let packages: Vec<&str> = packages.into_iter().collect();
+    let what = packages.join(", ");
+    (!what.is_empty())
+        .then(|| format!("this machine lacks {what}: `make packages` installs what tests need"))
+}
+
+/// Fails with all that is missing, before a test fails with something stranger.
+pub(crate) fn require_packages() {
+    let path = program_path();
+    let has = |program: &str| path.iter().any(|folder| folder.join(program).exists());
+    if let Some(what) = missing_packages(has) {
+        panic!("{what}");
+    }
+}
 
 /// Who runs a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +80,7 @@ pub(crate) struct World {
 impl World {
     /// Raises a cluster and waits for it.
     pub(crate) async fn raise(user: User, case: &Value) -> Self {
+        require_packages();
         let (program, folder) = program(user);
         let worker = spawn_worker(&program).unwrap();
         let mut world = Self {
