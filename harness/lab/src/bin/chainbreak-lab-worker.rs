@@ -1,6 +1,6 @@
 //! The programs that the lab's own tests start. With `worker`: after the case, each line of standard
-//! input is a request, answered by a line on standard output. With `parent CASE`: the parent of such a
-//! worker, until it ends. With `survey`: says what the machine can run. With `shell PLACE COMMAND…`:
+//! input is a request, answered by a line on standard output. With `parent CASE REQUEST…`: the parent of
+//! such a worker, which makes each request when the one before is answered, until it ends. With `survey`: says what the machine can run. With `shell PLACE COMMAND…`:
 //! looks into a world.
 
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         [VERB] => work(),
-        ["parent", case] => in_runtime(parent(case)),
+        ["parent", case, ..] => in_runtime(parent(case, &words[2..])),
         ["survey"] => in_runtime(survey()),
         ["shell", place, ..] => shell(Some(place), &arguments[2..]).unwrap_or(ExitCode::FAILURE),
         _ => ExitCode::FAILURE,
@@ -52,13 +52,17 @@ fn in_runtime(what: impl Future<Output = Result<(), String>>) -> ExitCode {
     }
 }
 
-/// Holds a worker's lifeline and passes its words on.
-async fn parent(case: &str) -> Result<(), String> {
+/// Holds a worker's lifeline, makes requests and passes its words on.
+async fn parent(case: &str, requests: &[&str]) -> Result<(), String> {
     let program = std::env::current_exe().map_err(text)?;
     let mut worker = spawn_worker(&program).map_err(text)?;
     worker.order(case).await.map_err(text)?;
+    let mut requests = requests.iter();
     while let Some(line) = worker.lines.next_line().await.map_err(text)? {
         say(&Value::String(line));
+        if let Some(request) = requests.next() {
+            worker.order(request).await.map_err(text)?;
+        }
     }
     let status = worker.wait().await.map_err(text)?;
     if status.success() {
