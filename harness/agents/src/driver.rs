@@ -6,6 +6,7 @@
 pub mod feed;
 mod felix;
 pub mod header;
+mod health;
 mod kube_proxy;
 
 pub use felix::{InterfaceName, felix};

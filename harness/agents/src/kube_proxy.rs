@@ -5,15 +5,19 @@
 //! the sync loop (`sync`) paced by the bounded frequency runner (`runner`), and the monitor that
 //! watches the canary chain (`monitor`). Both reach netfilter only through `iptables`.
 //!
+//! What the health servers are to tell is published (`health`); the driver listens.
+//!
 //! Left out, and to be remembered when a model stands in for the real thing: nfacct counters (the
 //! rules are those of a kube-proxy whose kernel has none), `--nodeport-addresses`, the listening
-//! sockets that 1.20 opens for node ports (nobody ever takes one from it here), the lock file that kube-proxy itself takes for iptables
-//! older than 1.6.2, the sysctls written at the start (`route_localnet` among them), the end of the
-//! process when a node's addresses change (1.34), and the servers for health checks and metrics.
+//! sockets that 1.20 opens for node ports (nobody ever takes one from it here), the lock file that
+//! kube-proxy itself takes for iptables older than 1.6.2, the sysctls written at the start
+//! (`route_localnet` among them), the end of the process when a node's addresses change (1.34), the
+//! Kubernetes event about a health check that cannot be started, and the server for metrics.
 
 mod config;
 mod conntrack;
 mod early;
+mod health;
 mod input;
 mod iptables;
 mod jumps;
@@ -41,6 +45,8 @@ use k8s_openapi::api::{
 
 pub use self::{
     config::{Config, Family},
+    health::{Answer, Check, Health, HealthLog, Moment},
+    names::Namespaced,
     profile::{Profile, Version, VersionError},
 };
 use self::{iptables::Iptables, shared::Shared};
@@ -81,14 +87,15 @@ pub enum Event {
 }
 
 /// Runs kube-proxy. Returns the reason for which the process exits; it does so only when there is
-/// no iptables at all.
-pub async fn run(io: Io<Event>, config: Config) -> String {
+/// no iptables at all. Every change of what the health servers tell is handed to `health`.
+pub async fn run(io: Io<Event>, config: Config, health: impl Fn(&Health) + 'static) -> String {
     let shared = Rc::new(Shared::default());
     let iptables = match Iptables::probe(io.clone(), config.family, Rc::clone(&shared)).await {
         Ok(iptables) => Rc::new(iptables),
         Err(reason) => return reason,
     };
     let config = Rc::new(config);
+    let pulse = health::Pulse::new(&config, health);
     let logs = logs::Logs::new(io.clone(), &config);
     let mut monitor = pin!(monitor::watch(
         io.clone(),
@@ -97,8 +104,8 @@ pub async fn run(io: Io<Event>, config: Config) -> String {
         logs.clone(),
         Rc::clone(&shared),
     ));
-    let mut proxier =
-        pin!(sync::Proxier::new(io, config, iptables, logs, Rc::clone(&shared)).run());
+    let proxier = sync::Proxier::new(io, config, iptables, logs, Rc::clone(&shared), pulse);
+    let mut proxier = pin!(proxier.run());
     // Each may free the other (a lock given back, a reload asked for or done), and nobody steps a
     // core for that: poll both until neither moves the other any more.
     poll_fn(|context| {

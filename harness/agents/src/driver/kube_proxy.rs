@@ -1,6 +1,6 @@
 //! The model kube-proxy, live.
 
-use std::rc::Rc;
+use std::{cell::RefCell, rc::Rc, time::Instant};
 
 use futures::{StreamExt, stream::LocalBoxStream};
 use k8s_openapi::api::{
@@ -8,20 +8,23 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, Client, runtime::watcher};
+use tokio::sync::watch;
 
 use super::{
     Exec, LogSink, drive,
     feed::{Change, feed},
+    health,
 };
 use crate::{
-    kube_proxy::{Config, Event, run},
-    step::Stepper,
+    kube_proxy::{Config, Event, Health, run},
+    step::{LogLine, Stepper},
 };
 
 /// What kube-proxy's informers leave out (kube-proxy 1.32, server.go).
 const SELECTOR: &str = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
 
-/// Runs one life of kube-proxy and returns the reason for which its process exits.
+/// Runs one life of kube-proxy, its health servers with it, and returns the reason for which its
+/// process exits.
 pub async fn kube_proxy(
     client: Client,
     config: Config,
@@ -29,7 +32,20 @@ pub async fn kube_proxy(
     log: &mut dyn LogSink,
 ) -> String {
     let events = events(&client, &config.node_name);
-    drive(Stepper::new(|io| run(io, config)), events, exec, log).await
+    let (publish, published) = watch::channel(Health::new(&config.version));
+    let log = RefCell::new(log);
+    // The core's clock begins when it is driven, which is now.
+    let servers = health::serve(config.clone(), published, Instant::now(), &log);
+    let core = Stepper::new(move |io| {
+        run(io, config, move |health| {
+            publish.send_replace(health.clone());
+        })
+    });
+    let mut say = |line: LogLine| log.borrow_mut().entry(line);
+    tokio::select! {
+        reason = drive(core, events, exec, &mut say) => reason,
+        never = servers => match never {},
+    }
 }
 
 fn events(client: &Client, node: &str) -> LocalBoxStream<'static, Event> {

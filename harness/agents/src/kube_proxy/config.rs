@@ -1,7 +1,7 @@
 //! What kube-proxy is started with.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -37,7 +37,12 @@ pub struct Config {
     pub seed: u64,
     /// Which family this proxier serves; a dual-stack kube-proxy runs two.
     pub family: Family,
+    /// `--healthz-bind-address`. The health checks of services listen on the same address.
+    pub healthz_address: SocketAddr,
 }
+
+/// The port of `--healthz-bind-address`.
+const HEALTHZ_PORT: u16 = 10256;
 
 impl Config {
     /// The defaults of kube-proxy for that release and node.
@@ -55,6 +60,7 @@ impl Config {
             verbosity: 2,
             seed: 0,
             family: Family::Ipv4,
+            healthz_address: (Ipv4Addr::UNSPECIFIED, HEALTHZ_PORT).into(),
         }
     }
 

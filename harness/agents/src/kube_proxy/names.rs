@@ -8,15 +8,24 @@ use std::{fmt, net::SocketAddr};
 use data_encoding::BASE32;
 use sha2::{Digest, Sha256};
 
-/// A namespace and a name in it.
+/// A namespace and a name in it. Printed as `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Namespaced {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
+pub struct Namespaced {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl fmt::Display for Namespaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 impl Namespaced {
-    pub(crate) fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+    /// Both as they are.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
             name: name.into(),

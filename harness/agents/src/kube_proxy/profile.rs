@@ -57,6 +57,16 @@ pub(crate) enum LogStyle {
     Contextual,
 }
 
+/// Which of several changes that wait for a sync makes the proxier unhealthy when it is late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Staleness {
+    /// The latest: whoever changes something again and again keeps a dead proxier healthy
+    /// (issue 105742).
+    OfLatest,
+    /// The oldest.
+    OfOldest,
+}
+
 impl Version {
     const OLDEST: u32 = 20;
 
@@ -146,6 +156,62 @@ impl Version {
     /// Whether a liberal conntrack keeps the INVALID rule away (from 1.29).
     pub(crate) fn heeds_tcp_be_liberal(&self) -> bool {
         self.minor >= 29
+    }
+
+    /// How long a change may wait for a sync (pull request 109483, from 1.25).
+    pub(crate) fn staleness(&self) -> Staleness {
+        if self.minor < 25 {
+            Staleness::OfLatest
+        } else {
+            Staleness::OfOldest
+        }
+    }
+
+    /// Whether a service's health check fails while the proxier is unhealthy, and says so (pull
+    /// request 111661, from 1.27).
+    pub(crate) fn service_needs_healthy_proxier(&self) -> bool {
+        self.minor >= 27
+    }
+
+    /// Whether a service's health check tells its endpoints in a header too (pull request 118999,
+    /// from 1.28).
+    pub(crate) fn tells_endpoint_weight(&self) -> bool {
+        self.minor >= 28
+    }
+
+    /// Whether there is `/livez` (KEP 3836, from 1.28).
+    pub(crate) fn has_livez(&self) -> bool {
+        self.minor >= 28
+    }
+
+    /// Whether `/healthz` tells if the node is eligible (KEP 3836, from 1.28).
+    pub(crate) fn tells_node_eligible(&self) -> bool {
+        self.minor >= 28
+    }
+
+    /// Whether a node that is about to be deleted is not eligible
+    /// (`KubeProxyDrainingTerminatingNodes`: on by default from 1.30).
+    pub(crate) fn heeds_draining_node(&self) -> bool {
+        self.minor >= 30
+    }
+
+    /// Whether a node that is not known is not eligible (the node manager of 1.34).
+    pub(crate) fn needs_node_to_be_eligible(&self) -> bool {
+        self.minor >= 34
+    }
+
+    /// Whether the health of each family is told (pull request 129271, from 1.34).
+    pub(crate) fn tells_families(&self) -> bool {
+        self.minor >= 34
+    }
+
+    /// How errors name the server of `/healthz`. It was renamed for [`Self::tells_families`].
+    pub(crate) fn health_server(&self) -> &'static str {
+        if self.tells_families() {
+            "proxy"
+        } else {
+            "proxier"
+        }
     }
 
     /// Whether stale UDP flows are found by looking at the whole conntrack table (from 1.32).

@@ -16,6 +16,7 @@ use super::{
     Event,
     config::Config,
     conntrack,
+    health::Pulse,
     iptables::Iptables,
     jumps,
     logs::Logs,
@@ -47,6 +48,7 @@ pub(crate) struct Proxier {
     iptables: Rc<Iptables>,
     logs: Logs,
     shared: Rc<Shared>,
+    pulse: Pulse,
     runner: Runner,
     tracker: Tracker,
     synced: Synced,
@@ -84,6 +86,7 @@ impl Proxier {
         iptables: Rc<Iptables>,
         logs: Logs,
         shared: Rc<Shared>,
+        pulse: Pulse,
     ) -> Self {
         let profile = config.version.profile();
         let (min, retry) = (config.min_sync_period, config.sync_period);
@@ -103,6 +106,7 @@ impl Proxier {
             iptables,
             logs,
             shared,
+            pulse,
         }
     }
 
@@ -163,8 +167,14 @@ impl Proxier {
             Event::NodeGone => return self.on_node(None).await,
         };
         if changed && self.initialized() {
-            self.runner.request();
+            self.request();
         }
+    }
+
+    /// Asks for a sync (`Sync`).
+    fn request(&mut self) {
+        self.pulse.queued(self.io.now());
+        self.runner.request();
     }
 
     fn initialized(&self) -> bool {
@@ -174,6 +184,9 @@ impl Proxier {
     /// A change of the node's labels makes the next sync full. Only the family's first internal
     /// address is taken over besides, and only when none was given.
     async fn on_node(&mut self, node: Option<&Node>) {
+        if let Some(node) = node {
+            self.pulse.node(node);
+        }
         if let Some(ip) = node.and_then(|node| self.internal_ip(node)) {
             self.node_ip = self.config.node_ip.unwrap_or(ip);
         }
@@ -192,7 +205,7 @@ impl Proxier {
             return self.sync_unasked().await;
         }
         self.needs_full_sync = true;
-        self.runner.request();
+        self.request();
     }
 
     fn internal_ip(&self, node: &Node) -> Option<IpAddr> {
@@ -284,6 +297,8 @@ impl Proxier {
             return Err(Logged);
         }
         self.needs_full_sync = false;
+        self.pulse
+            .synced(self.io.now(), self.tracker.health_checks());
         conntrack::clean(&self.io, &self.config, &self.logs, &self.tracker, changes).await;
         Ok(())
     }

@@ -12,6 +12,7 @@ use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 
 use super::{
     config::Config,
+    health::Check,
     names::{Namespaced, PortName, Protocol},
     ports::{self, Ports, ServicePort},
     slices::{Endpoint, Endpoints, Slices},
@@ -132,6 +133,31 @@ impl Tracker {
         of_service
             .and_then(|it| it.get(name))
             .map_or(&[], Vec::as_slice)
+    }
+
+    /// The services with a health check node port (`HealthCheckNodePorts`), and how many addresses
+    /// on this node are ready for each, over all its ports (`LocalReadyEndpoints`).
+    pub(crate) fn health_checks(&self) -> BTreeMap<Namespaced, Check> {
+        let checked = self.services.iter().filter_map(|(service, ports)| {
+            let mut ports = ports.values().map(|it| it.health_check_node_port);
+            Some((service, ports.find(|port| *port != 0)?))
+        });
+        checked
+            .map(|(service, port)| {
+                let endpoints = self.endpoints.get(service).into_iter();
+                let endpoints = endpoints.flat_map(|it| it.values().flatten());
+                let local: BTreeSet<IpAddr> = endpoints
+                    .filter(|it| it.local && it.is_ready())
+                    .map(|it| it.address.ip())
+                    .collect();
+                let local_endpoints = local.len();
+                let check = Check {
+                    port,
+                    local_endpoints,
+                };
+                (service.clone(), check)
+            })
+            .collect()
     }
 }
 

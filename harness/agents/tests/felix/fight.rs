@@ -58,7 +58,7 @@ impl Fight {
             sync_period: SECOND * 5,
             ..kube_proxy::Config::new("1.32".parse().unwrap(), "n1")
         };
-        let stepper = Stepper::new(move |io| kube_proxy::run(io, config));
+        let stepper = Stepper::new(move |io| kube_proxy::run(io, config, |_| ()));
         let mut proxy = Node::of(stepper, netns.exec_on(backend));
         for (name, ip) in services {
             proxy.tell(service(name, ip));

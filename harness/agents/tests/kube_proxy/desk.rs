@@ -1,10 +1,10 @@
 //! A desk on which a core is stepped: it hands commands to a kernel, real or invented, keeps what
 //! was run and said, and lets time pass from one deadline to the next.
 
-use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, fmt::Write as _, rc::Rc, time::Duration};
 
 use chainbreak_agents::{
-    kube_proxy::{Config, Event, run},
+    kube_proxy::{Config, Event, Health, run},
     step::{Command, LogLine, Output, Reply, Stepper, Wanted},
 };
 use chainbreak_netfilter::{Refusal, Rule, Ruleset, apply, join};
@@ -26,19 +26,25 @@ pub(crate) struct Desk<K> {
     pub(crate) ran: Vec<(Duration, Command)>,
     pub(crate) logs: Vec<LogLine>,
     pub(crate) exited: Option<String>,
+    /// Everything that was published for the health servers.
+    pub(crate) health: Rc<RefCell<Vec<Health>>>,
 }
 
 impl<K: Kernel> Desk<K> {
     /// Starts a kube-proxy that has heard nothing of the API yet.
     pub(crate) fn new(config: Config, kernel: K) -> Self {
+        let health = Rc::<RefCell<Vec<Health>>>::default();
+        let published = Rc::clone(&health);
+        let publish = move |health: &Health| published.borrow_mut().push(health.clone());
         let mut desk = Self {
-            stepper: Stepper::new(|io| run(io, config)),
+            stepper: Stepper::new(|io| run(io, config, publish)),
             wake_at: None,
             now: Duration::ZERO,
             kernel,
             ran: Vec::new(),
             logs: Vec::new(),
             exited: None,
+            health,
         };
         desk.step(Reply::Tick);
         desk

@@ -11,6 +11,7 @@ mod desk;
 mod endpoints;
 mod failures;
 mod golden;
+mod health;
 mod interleavings;
 mod kernel;
 mod monitor;
