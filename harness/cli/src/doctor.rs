@@ -49,12 +49,13 @@ fn describe(text: &mut String, name: &str, found: &Result<(), String>) -> std::f
 
 fn docker() -> Result<(), String> {
     let engine = succeeds(&["docker", "info"]);
-    engine.map_err(|why| format!("no Docker engine answers ({why}); apt-get install docker.io"))
+    engine
+        .map_err(|why| format!("no Docker engine answers ({why})\nsudo apt-get install docker.io"))
 }
 
 fn kind() -> Result<(), String> {
     let kind = succeeds(&["kind", "version"]);
-    kind.map_err(|why| format!("{why}; see https://kind.sigs.k8s.io/docs/user/quick-start"))
+    kind.map_err(|why| format!("{why}\nsee https://kind.sigs.k8s.io/docs/user/quick-start"))
 }
 
 fn succeeds(argv: &[&str]) -> Result<(), String> {
@@ -68,5 +69,28 @@ fn succeeds(argv: &[&str]) -> Result<(), String> {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("`{}` failed: {status}", argv.join(" "))),
         Err(error) => Err(format!("`{}` could not be started: {error}", argv[0])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said_with_the_command_that_mends_it_on_a_line_of_its_own() {
+        let reason = "`nginx -t`: not found\nsudo apt-get install nginx-light";
+        let mut text = String::new();
+        describe(&mut text, "nginx", &Err(reason.to_owned())).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "missing  nginx            `nginx -t`: not found");
+        assert_eq!(lines[1].trim_start(), "sudo apt-get install nginx-light");
+        let column = |line: &str, word: &str| line.find(word).unwrap();
+        assert_eq!(column(lines[0], "`nginx"), column(lines[1], "sudo"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let why = succeeds(&["a-program-that-nobody-has", "info"]).unwrap_err();
+        assert!(why.contains("`a-program-that-nobody-has`"), "{why}");
     }
 }

@@ -56,7 +56,18 @@ fn a_skip_for_want_of_what_is_required_is_a_failure() {
     let ground = Ground::new();
     let output = ground.run("needs-what-no-lab-has", &["--require", "bpf-service-nat"]);
     exits(&output, 10);
-    assert!(text(&output.stderr).contains("required, but skipped: short/needs-what-no-lab-has"));
+    assert!(
+        text(&output.stderr)
+            .contains("bpf-service-nat is required, but short/needs-what-no-lab-has is skipped")
+    );
+}
+
+#[test]
+fn a_requirement_that_is_nobodys_name_is_a_wrong_command_line() {
+    let ground = Ground::new();
+    let output = ground.run("needs-what-no-lab-has", &["--require", "nginxx"]);
+    exits(&output, 2);
+    assert!(text(&output.stderr).contains("--require nginxx: no such capability"));
 }
 
 #[test]
