@@ -128,7 +128,7 @@ fn scenario(folder: &Path, nodes: u16) -> std::path::PathBuf {
          cluster:\n  nodes: {nodes}\n  kube-proxy: {{ version: \"1.32\" }}\n  \
          calico: {{ version: v3.28.1, pods: calico }}\nmanifests: [web.yaml]\n\
          traffic: {{ web: {{ from: pod/client, to: service/default/web, port: 80, every: 5ms, connections: new }} }}\n\
-         timeline: [{{ settle: 10ms }}]\n\
+         timeline: [{{ settle: 300ms }}]\n\
          promises: {{ answers: {{ available: {{ traffic: web, at-least: 50% }} }} }}\n\
          variants: {{ plain: {{ expect: healthy }} }}\n"
     );
