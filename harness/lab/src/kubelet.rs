@@ -11,12 +11,9 @@ mod pod;
 mod status;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use chainbreak_engine::{cluster::Place, log::EventLog};
@@ -32,7 +29,7 @@ use kube::{
 };
 use tokio::{sync::watch, task::JoinSet};
 
-use self::pod::Ending;
+use self::{image::Program, pod::Ending};
 use crate::{parts::guarded, world::World};
 
 /// Runs the pods of a world.
@@ -40,7 +37,7 @@ pub struct Kubelet {
     client: Client,
     world: Arc<World>,
     log: EventLog,
-    told: AtomicBool,
+    told: Mutex<BTreeSet<(String, String)>>,
     turns: Mutex<BTreeMap<Place, Turn>>,
 }
 
@@ -63,7 +60,7 @@ impl Kubelet {
             client,
             world,
             log,
-            told: AtomicBool::new(false),
+            told: Mutex::default(),
             turns: Mutex::default(),
         }
     }
@@ -152,13 +149,12 @@ impl Kubelet {
         self.log.append(What::Trouble { text });
     }
 
-    /// Says once how containers of unknown images are run.
-    fn say_idle(&self, image: &str) {
-        if !self.told.swap(true, Ordering::Relaxed) {
-            self.log.append(What::Fact {
-                name: "containers".to_owned(),
-                value: format!("idle in place of image {image} and others without a command"),
-            });
+    /// Says once for each image and command what stands in for it.
+    fn say_stand_in(&self, image: &str, program: &Program) {
+        let (name, value) = (format!("image {image}"), program.stand_in());
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert((name.clone(), value.clone())) {
+            self.log.append(What::Fact { name, value });
         }
     }
 }

@@ -210,6 +210,15 @@ fn iptables(cluster: &ClusterSpec) -> &'static str {
     }
 }
 
+/// Whether an image is nginx itself, by the last part of its repository: `nginx:1.27`,
+/// `ghcr.io/nginxinc/nginx-unprivileged@sha256:…`; not what goes with nginx, such as its exporter.
+pub fn is_nginx(image: &str) -> bool {
+    let untagged = image.split('@').next().unwrap_or_default();
+    let last = untagged.rsplit('/').next().unwrap_or_default();
+    let repository = last.split(':').next().unwrap_or_default();
+    ["nginx", "nginx-unprivileged"].contains(&repository)
+}
+
 /// Whether an object's pods run nginx.
 fn runs_nginx(object: &serde_json::Value) -> bool {
     let spec = match object["kind"].as_str() {
@@ -218,10 +227,7 @@ fn runs_nginx(object: &serde_json::Value) -> bool {
     };
     let images = spec["containers"].as_array().into_iter().flatten();
     let mut images = images.filter_map(|container| container["image"].as_str());
-    images.any(|image| {
-        let name = image.rsplit('/').next().unwrap_or_default();
-        name.split([':', '@']).next() == Some("nginx")
-    })
+    images.any(is_nginx)
 }
 
 fn missing(need: &str, backend: &str, capabilities: &Capabilities) -> Option<Missing> {
@@ -234,4 +240,31 @@ fn missing(need: &str, backend: &str, capabilities: &Capabilities) -> Option<Mis
         capability: need.to_owned(),
         reason,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nginx_is_known_by_its_repository_whatever_stands_around_it() {
+        for image in [
+            "nginx",
+            "nginx:1.25",
+            "docker.io/library/nginx:1",
+            "ghcr.io:443/x/nginx-unprivileged@sha256:00",
+            "localhost:5000/nginx:1.27@sha256:00",
+        ] {
+            assert!(is_nginx(image), "{image}");
+        }
+        for image in [
+            "",
+            "nginx/nginx-prometheus-exporter:1.1",
+            "nginx-ingress",
+            "nginx.example/busybox:1",
+            "nginx:1/busybox",
+        ] {
+            assert!(!is_nginx(image), "{image}");
+        }
+    }
 }

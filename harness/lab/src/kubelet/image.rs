@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use k8s_openapi::api::core::v1::Container;
 
+use chainbreak_model::plan::is_nginx;
 use chainbreak_probe::wire::{BACKEND_HEADER, CLIENT_HEADER};
 
 /// The port of an nginx that declares none.
@@ -29,7 +30,7 @@ impl Program {
             return Self::Command(command);
         }
         let image = container.image.as_deref().unwrap_or_default();
-        if repository(image).starts_with("nginx") {
+        if is_nginx(image) {
             let mut ports = tcp_ports(container);
             if ports.is_empty() {
                 ports.push(HTTP);
@@ -37,6 +38,15 @@ impl Program {
             return Self::Nginx(ports);
         }
         Self::Idle
+    }
+
+    /// What stands in for the container's image, as the report's head says it.
+    pub(super) fn stand_in(&self) -> String {
+        match self {
+            Self::Nginx(_) => "the machine's nginx".to_owned(),
+            Self::Command(argv) => format!("the machine's own {}", argv[0]),
+            Self::Idle => "nothing runs: it has no command, and there are no images".to_owned(),
+        }
     }
 
     /// The ports that must accept a connection before the container is ready.
@@ -54,13 +64,6 @@ fn tcp_ports(container: &Container) -> Vec<u16> {
     let tcp = ports.filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
     tcp.filter_map(|port| u16::try_from(port.container_port).ok())
         .collect()
-}
-
-/// The last part of an image's repository: `nginx-unprivileged` of `ghcr.io/x/nginx-unprivileged:1@sha256:…`.
-fn repository(image: &str) -> &str {
-    let untagged = image.split('@').next().unwrap_or_default();
-    let last = untagged.rsplit('/').next().unwrap_or_default();
-    last.split(':').next().unwrap_or_default()
 }
 
 /// The configuration of a pod's nginx: one process, which names the pod and the client it saw, and
@@ -112,18 +115,20 @@ mod tests {
     #[test]
     fn nginx_is_known_by_its_repository_and_a_command_comes_first() {
         let of = |image: &str| Program::of(&container(image, &[], &[]));
-        for image in [
-            "nginx",
-            "nginx:1.25",
-            "docker.io/library/nginx:1",
-            "ghcr.io:443/x/nginx-unprivileged@sha256:00",
-        ] {
-            assert_eq!(of(image), Program::Nginx(vec![80]), "{image}");
-        }
-        assert_eq!(of("nginx.example/busybox:1"), Program::Idle);
+        assert_eq!(of("nginx:1.25"), Program::Nginx(vec![80]));
+        assert_eq!(of("nginx/nginx-prometheus-exporter:1"), Program::Idle);
         let own = container("nginx", &["sh", "-c", "true"], &[80]);
         assert!(matches!(Program::of(&own), Program::Command(_)));
         let ports = container("nginx", &[], &[8080, 9090]);
         assert_eq!(Program::of(&ports), Program::Nginx(vec![8080, 9090]));
+    }
+    #[test]
+    fn what_stands_in_for_an_image_is_said() {
+        let said =
+            |image, command: &[&str]| Program::of(&container(image, command, &[])).stand_in();
+        assert_eq!(said("nginx:1.27", &[]), "the machine's nginx");
+        let sleep = said("busybox:1.36", &["sleep", "inf"]);
+        assert_eq!(sleep, "the machine's own sleep");
+        assert!(said("redis:7", &[]).starts_with("nothing runs"));
     }
 }

@@ -84,9 +84,8 @@ async fn finalise(kubelet: &Kubelet, pod: &Pod) {
 async fn run(kubelet: &Kubelet, sandbox: &Sandbox, pod: &Arc<Pod>, end: watch::Receiver<Ending>) {
     let containers: &[Container] = pod.spec.as_ref().map_or(&[], |spec| &spec.containers);
     for container in containers {
-        if Program::of(container) == Program::Idle {
-            kubelet.say_idle(container.image.as_deref().unwrap_or_default());
-        }
+        let image = container.image.as_deref().unwrap_or_default();
+        kubelet.say_stand_in(image, &Program::of(container));
     }
     let home = sandbox.home(pod);
     let restart = Restart::of(pod);
