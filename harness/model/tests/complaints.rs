@@ -264,11 +264,40 @@ fn manifests_that_kubernetes_would_refuse() {
         "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: { name: p }\nspec: {}\n---\n";
     let pool = reads(GOOD.as_bytes(), &format!("{pool}{OBJECTS}")).expect_err("it is bad");
     insta::assert_snapshot!("no_cidr", pool.plain());
+    let overlay = "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: { name: p }\n\
+                   spec: { cidr: 10.9.0.0/16, vxlanMode: Always, ipipMode: Never }\n---\n";
+    let overlay = reads(GOOD.as_bytes(), &format!("{overlay}{OBJECTS}")).expect_err("it is bad");
+    insta::assert_snapshot!("overlay", overlay.plain());
+    insta::assert_snapshot!(
+        "unable",
+        said_of_objects("[{ name: nginx, image: nginx }]", UNABLE)
+    );
     insta::assert_snapshot!(
         "no_object",
         reads(GOOD.as_bytes(), "").expect_err("it is bad").plain()
     );
 }
+
+/// A pod that asks for what Kubernetes has and the lab has not; the last mount alone is kept, as every
+/// container sees its node's files.
+const UNABLE: &str = "
+      - name: nginx
+        image: nginx
+        readinessProbe: { httpGet: { path: /, port: 80 } }
+        lifecycle: { postStart: { exec: { command: [sync] } } }
+        envFrom: [{ configMapRef: { name: c } }]
+        env:
+        - { name: KEPT, valueFrom: { fieldRef: { fieldPath: status.podIP } } }
+        - { name: KEY, valueFrom: { configMapKeyRef: { name: c, key: k } } }
+        - { name: ARCH, valueFrom: { fieldRef: { fieldPath: spec.arch } } }
+        ports: [{ containerPort: 80, hostPort: 8080 }]
+        volumeMounts:
+        - { name: conf, mountPath: /etc/nginx }
+        - { name: lock, mountPath: /run/xtables.lock }
+      initContainers: [{ name: first, image: busybox }]
+      volumes:
+      - { name: conf, configMap: { name: c } }
+      - { name: lock, hostPath: { path: /run/xtables.lock } }";
 
 #[test]
 fn every_mistake_of_a_file_is_said_at_once() {

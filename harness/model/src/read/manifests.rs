@@ -1,6 +1,7 @@
 //! `manifests:`: ordinary Kubernetes YAML, in files beside the scenario or written into it.
 
 mod kinds;
+mod unable;
 
 use std::{collections::BTreeSet, path::Path};
 

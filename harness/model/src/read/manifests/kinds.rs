@@ -13,7 +13,7 @@ use super::{
         fields::{note, text},
         strict,
     },
-    ServicePorts,
+    ServicePorts, unable,
 };
 use crate::{complaint::Gathered, yaml::Node};
 
@@ -126,6 +126,7 @@ fn has_containers(gathered: &Gathered, whole: &Node, pod: &Node) -> Option<()> {
         .and_then(|spec| spec.get("containers"))
         .is_some_and(|list| list.len() > 0)
     {
+        unable::pod(gathered, spec?);
         return Some(());
     }
     note(
@@ -200,6 +201,7 @@ fn felix(gathered: &Gathered, node: &Node) -> Option<()> {
 
 fn ip_pool(gathered: &Gathered, node: &Node) -> Option<()> {
     let spec = node.get("spec").unwrap_or(node);
+    unable::pool(gathered, spec);
     if let Some(cidr) = spec.get("cidr") {
         return text(gathered, cidr, "cidr").map(drop);
     }
