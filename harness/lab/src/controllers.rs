@@ -1,5 +1,5 @@
-//! The controllers of a world: deployments and their replica sets, daemon sets, the scheduler and the
-//! EndpointSlices of services, in one task.
+//! The controllers of a world: deployments and their replica sets, daemon sets, the scheduler, the
+//! EndpointSlices of services and the addresses of balanced ones, in one task.
 //!
 //! Each controller is a pure function from what has been [seen](seen) to [writes](write). The loop
 //! takes in what the watches tell, asks all controllers, makes their writes and takes in the answers,
@@ -14,6 +14,7 @@ mod births;
 mod daemon_set;
 mod deployment;
 mod endpoint_slices;
+mod load_balancer;
 mod placement;
 mod pods;
 mod ports;
@@ -168,5 +169,6 @@ fn plan(seen: &Seen, births: &mut Births) -> Vec<Write> {
     daemon_set::reconcile(&view, births, &mut writes);
     scheduler::reconcile(&view, &mut writes);
     endpoint_slices::reconcile(&view, births, &mut writes);
+    load_balancer::reconcile(&view, &mut writes);
     writes.into_vec()
 }

@@ -94,7 +94,7 @@ fn prune(value: &mut Value) {
     }
 }
 
-fn fnv64(bytes: &[u8]) -> u64 {
+pub(super) fn fnv64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

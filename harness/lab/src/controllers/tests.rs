@@ -433,3 +433,42 @@ fn a_write_that_the_api_refuses_for_good_is_trouble_once_and_in_its_words() {
     assert_eq!(said, What::Trouble { text });
     assert!(events.try_recv().is_err(), "once");
 }
+
+#[test]
+fn a_balanced_service_has_one_address_and_another_has_none() {
+    let mut cluster = Cluster::new(1);
+    cluster.service("web", service(&json!({ "type": "LoadBalancer" })));
+    cluster.service(
+        "own",
+        service(&json!({ "type": "LoadBalancer", "loadBalancerIP": "192.0.2.77" })),
+    );
+    cluster.service("inner", service(&json!({})));
+    let addresses = |cluster: &Cluster| {
+        let services = cluster.seen.services.iter();
+        let all: BTreeMap<String, Value> = services
+            .map(|service| {
+                (
+                    service.name_any(),
+                    json!(service)["status"]["loadBalancer"].clone(),
+                )
+            })
+            .collect();
+        all
+    };
+    cluster.rest();
+    let first = addresses(&cluster);
+    let given = first["web"]["ingress"][0]["ip"].as_str().unwrap();
+    assert!(given.starts_with("192.0.2."), "{given}");
+    assert_eq!(first["own"], json!({ "ingress": [{ "ip": "192.0.2.77" }] }));
+    assert_eq!(first["inner"], Value::Null);
+    // It stays while the service is one, and goes with the type.
+    cluster.service(
+        "web",
+        service(&json!({ "type": "LoadBalancer", "sessionAffinity": "ClientIP" })),
+    );
+    cluster.rest();
+    assert_eq!(addresses(&cluster), first);
+    cluster.service("web", service(&json!({})));
+    cluster.rest();
+    assert_eq!(addresses(&cluster)["web"], json!({}));
+}

@@ -9,7 +9,7 @@ use k8s_openapi::{
     NamespaceResourceScope,
     api::{
         apps::v1::{DaemonSet, Deployment, ReplicaSet},
-        core::v1::{Binding, ObjectReference, Pod},
+        core::v1::{Binding, ObjectReference, Pod, Service},
         discovery::v1::EndpointSlice,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -45,6 +45,7 @@ pub(super) enum Object {
     ReplicaSet(Box<ReplicaSet>),
     DaemonSet(Box<DaemonSet>),
     Slice(Box<EndpointSlice>),
+    Service(Box<Service>),
 }
 
 macro_rules! objects {
@@ -57,7 +58,7 @@ macro_rules! objects {
     )*};
 }
 objects!(Pod => Pod, Deployment => Deployment, ReplicaSet => ReplicaSet, DaemonSet => DaemonSet,
-    EndpointSlice => Slice);
+    EndpointSlice => Slice, Service => Service);
 
 impl Object {
     /// Which object it is: its kind, namespace and name.
@@ -68,6 +69,7 @@ impl Object {
             Self::ReplicaSet(object) => ("replica set", key(&**object)),
             Self::DaemonSet(object) => ("daemon set", key(&**object)),
             Self::Slice(object) => ("endpoint slice", key(&**object)),
+            Self::Service(object) => ("service", key(&**object)),
         }
     }
 }
@@ -127,6 +129,7 @@ impl Write {
                 act(client, verb, *object, |seen| &mut seen.daemon_sets).await
             }
             Object::Slice(object) => act(client, verb, *object, |seen| &mut seen.slices).await,
+            Object::Service(object) => act(client, verb, *object, |seen| &mut seen.services).await,
         }
     }
 }

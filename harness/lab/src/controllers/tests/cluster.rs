@@ -20,7 +20,7 @@ use super::{
 };
 
 pub(super) struct Cluster {
-    seen: Seen,
+    pub(super) seen: Seen,
     births: Births,
     revision: u64,
     addresses: u32,
@@ -89,6 +89,7 @@ impl Cluster {
             Object::ReplicaSet(it) => self.accept(write.verb, |seen| &mut seen.replica_sets, *it),
             Object::DaemonSet(it) => self.accept(write.verb, |seen| &mut seen.daemon_sets, *it),
             Object::Slice(it) => self.accept(write.verb, |seen| &mut seen.slices, *it),
+            Object::Service(it) => self.accept(write.verb, |seen| &mut seen.services, *it),
         }
     }
 
