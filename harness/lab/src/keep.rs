@@ -63,8 +63,7 @@ pub fn left() -> Vec<Left> {
         let stage_one = parent(parent(worker)?)?;
         let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
         let run = parent(stage_one).filter(|&run| program(run) == program(stage_one));
-        let kept = world.inside(KEPT).exists();
-        (kept || run.is_none()).then_some(Left {
+        (world.kept || run.is_none()).then_some(Left {
             worker,
             stage_one,
             run,
@@ -73,14 +72,20 @@ pub fn left() -> Vec<Left> {
     left.collect()
 }
 
+/// A path of the worker's world, seen from outside.
+fn inside(worker: &Path, path: &str) -> PathBuf {
+    worker.join("root").join(path.trim_start_matches('/'))
+}
+
 fn parent(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
     line.trim().parse().ok()
 }
 
-/// Runs a command, or else a shell, in a place (`n1`, `pod/test/web`, `host/outside`) of the youngest
-/// world that has such a place. Without a place, says which there are.
+/// Runs a command, or else a shell, in a place (`n1`, `pod/test/web`, `host/outside`): of worlds that
+/// have it a kept one goes before one whose run goes on, then the youngest. Without a place, says which
+/// there are.
 pub fn shell(place: Option<&str>, command: &[String]) -> Result<ExitCode, LabError> {
     let worlds = worlds();
     let Some(place) = place else {
@@ -107,17 +112,14 @@ pub fn shell(place: Option<&str>, command: &[String]) -> Result<ExitCode, LabErr
 #[derive(Debug)]
 struct World {
     worker: PathBuf,
+    /// See [`mark`].
+    kept: bool,
     started: u64,
 }
 
 impl World {
     fn places(&self) -> PathBuf {
-        self.inside(PLACES)
-    }
-
-    /// A path of the world, seen from outside.
-    fn inside(&self, path: &str) -> PathBuf {
-        self.worker.join("root").join(path.trim_start_matches('/'))
+        inside(&self.worker, PLACES)
     }
 
     /// The machine's id of a place's thread.
@@ -130,19 +132,25 @@ impl World {
     }
 }
 
-/// Worlds of this user (all, for root) on this machine, the youngest last.
+/// Those whom a person means rather come later.
+fn sort(worlds: &mut [World]) {
+    worlds.sort_by_key(|world| (world.kept, world.started));
+}
+
+/// Worlds of this user (all, for root) on this machine, [sorted](sort).
 fn worlds() -> Vec<World> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut worlds: Vec<World> = processes
         .map(|process| process.path())
         .filter(|process| inner_id(process).as_deref() == Some(WORKER))
         .map(|worker| World {
+            kept: inside(&worker, KEPT).exists(),
             started: started(&worker),
             worker,
         })
         .filter(|world| world.places().is_dir())
         .collect();
-    worlds.sort_by_key(|world| world.started);
+    sort(&mut worlds);
     worlds
 }
 
@@ -187,7 +195,8 @@ fn list(worlds: &[World]) -> String {
         let mut places = Vec::new();
         walk(&world.places(), "", &mut places);
         places.sort();
-        writeln!(text, "world of process {worker}:").expect("a String takes everything");
+        let kept = if world.kept { ", kept" } else { "" };
+        writeln!(text, "world of process {worker}{kept}:").expect("a String takes everything");
         for place in places {
             writeln!(text, "  {place}").expect("a String takes everything");
         }
@@ -256,6 +265,19 @@ mod tests {
         assert_eq!(path_of("pod/client"), "pod/default/client");
         assert_eq!(path_of("pod/test/web"), "pod/test/web");
         assert_eq!(path_of("host/outside"), "host/outside");
+    }
+
+    #[test]
+    fn a_kept_world_is_meant_before_a_younger_one_that_runs() {
+        let world = |kept, started| World {
+            worker: PathBuf::new(),
+            kept,
+            started,
+        };
+        let mut worlds = [world(true, 1), world(false, 3), world(true, 2)];
+        sort(&mut worlds);
+        let order = worlds.map(|world| (world.kept, world.started));
+        assert_eq!(order, [(false, 3), (true, 1), (true, 2)]);
     }
 
     #[test]

@@ -36,7 +36,7 @@ struct Trial {
     input: &'static str,
 }
 
-const TRIALS: [Trial; 6] = [
+const TRIALS: [Trial; 7] = [
     Trial {
         capability: "ip",
         package: "iproute2",
@@ -68,6 +68,12 @@ const TRIALS: [Trial; 6] = [
         input: "",
     },
     Trial {
+        capability: "ipset",
+        package: "ipset",
+        argv: &["ipset", "restore"],
+        input: "create survey hash:net\nadd survey 10.0.0.0/8\n",
+    },
+    Trial {
         capability: "nginx",
         package: "nginx-light",
         argv: &[
@@ -84,11 +90,33 @@ pub(crate) const ORDER: &str = "survey";
 
 /// Surveys this machine with a worker of the running program.
 pub(crate) async fn survey() -> Capabilities {
-    match tokio::time::timeout(DEADLINE, ask()).await {
+    let found = match tokio::time::timeout(DEADLINE, ask()).await {
         Ok(Ok(capabilities)) => capabilities,
         Ok(Err(reason)) => unable(&reason),
         Err(_elapsed) => unable(&format!("no answer within {} s", DEADLINE.as_secs())),
-    }
+    };
+    as_seen_by(nix::unistd::geteuid().is_root(), found)
+}
+
+/// Who surveys is a capability too, and only an ordinary user needs `sudo`. In a world everybody is root.
+fn as_seen_by(root: bool, mut found: Capabilities) -> Capabilities {
+    let who = if root {
+        for reason in found
+            .0
+            .values_mut()
+            .filter_map(|found| found.as_mut().err())
+        {
+            *reason = reason.replace("\nsudo ", "\n");
+        }
+        Ok(())
+    } else {
+        Err(
+            "you are an ordinary user, whose worlds have a user namespace; the lab needs no more"
+                .to_owned(),
+        )
+    };
+    found.0.insert("root".to_owned(), who);
+    found
 }
 
 async fn ask() -> Result<Capabilities, String> {
@@ -194,4 +222,24 @@ fn overlayfs() -> Result<(), String> {
     let reason = "the kernel gives this user no overlay file systems: worlds see files read-only\n\
                   sudo modprobe overlay";
     Err(reason.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_told_no_sudo_and_a_user_who_they_are() {
+        let found = || {
+            let reason = "`nginx -t`: not found\nsudo apt-get install nginx-light".to_owned();
+            Capabilities([("nginx".to_owned(), Err(reason))].into())
+        };
+        let root = as_seen_by(true, found()).0;
+        let bare = "`nginx -t`: not found\napt-get install nginx-light";
+        assert_eq!(root["nginx"], Err(bare.to_owned()));
+        assert_eq!(root["root"], Ok(()));
+        let user = as_seen_by(false, found()).0;
+        assert_eq!(user["nginx"], found().0["nginx"]);
+        assert!(user["root"].is_err());
+    }
 }

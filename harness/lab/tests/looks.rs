@@ -60,6 +60,7 @@ fn the_survey_finds_what_the_tests_need() {
         "iptables-nft",
         "nft",
         "conntrack",
+        "ipset",
         "nginx",
     ] {
         assert!(
