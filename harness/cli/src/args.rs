@@ -41,7 +41,7 @@ pub(crate) enum Verb {
     /// Say what this machine can run, and the command that mends what is missing
     #[command(after_help = "Example:\n  chainbreak doctor")]
     Doctor,
-    /// Look into a place of a world kept by `run --keep`
+    /// Look into a place of a world kept by `run --keep`; of several, the youngest
     #[command(after_help = "Examples:\n  chainbreak shell n1\n  \
                             chainbreak shell pod/test/web -- curl -s 10.96.0.10\n  \
                             chainbreak shell n1 -- iptables-save -t nat")]
