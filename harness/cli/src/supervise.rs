@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitStatus, time::Duration};
 
 use chainbreak_engine::{
     log::EventLog,
-    run::{Artifact, kept},
+    run::{Artifact, kept, stopped},
     timeline,
 };
 use chainbreak_lab::worker::spawn_worker;
@@ -62,7 +62,7 @@ pub(crate) async fn run(
 async fn work(
     case: &Case,
     keep: bool,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
     take: &mut impl FnMut(Line),
 ) -> anyhow::Result<()> {
     let mut worker = spawn_worker(Path::new(SELF))?;
@@ -88,7 +88,7 @@ async fn work(
                 }
                 take(line);
             }
-            () = wanted(&mut stop), if !stopping => {
+            () = stopped(stop.clone()), if !stopping => {
                 stopping = true;
                 deadline = Instant::now() + GRACE;
                 worker.order(STOP).await?;
@@ -105,12 +105,6 @@ async fn work(
 fn length(case: &Case) -> Duration {
     let timeouts = case.traffic.values().map(|traffic| traffic.timeout);
     timeline::length(&case.timeline) + 2 * timeouts.max().unwrap_or_default()
-}
-
-async fn wanted(stop: &mut watch::Receiver<bool>) {
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }
 
 fn ended_well(status: ExitStatus, razed: bool) -> anyhow::Result<()> {

@@ -60,14 +60,16 @@ pub(crate) async fn node(
             _ = ticks.tick() => {}
             () = written(&mut writes, &node, &tables) => ticks.reset(),
         }
-        if let Err(trouble) = look(cluster.as_ref(), &node, &queries, &log, &mut seen).await {
+        if let Err(trouble) =
+            look(cluster.as_ref(), &node, &tables, &queries, &log, &mut seen).await
+        {
             return trouble;
         }
     }
 }
 
 /// Returns after a write to these tables on this node, having swallowed those that one look covers.
-pub(crate) async fn written(
+async fn written(
     writes: &mut tokio::sync::broadcast::Receiver<Write>,
     node: &NodeName,
     tables: &[&str],
@@ -88,13 +90,13 @@ pub(crate) async fn written(
 async fn look(
     cluster: &dyn Cluster,
     node: &NodeName,
+    tables: &[&str],
     queries: &[RuleQuery],
     log: &EventLog,
     seen: &mut BTreeMap<RuleQuery, usize>,
 ) -> Result<(), Trouble> {
     let place = Place::Node(node.clone());
-    let tables: BTreeSet<&str> = queries.iter().map(|query| query.table.as_str()).collect();
-    for table in tables {
+    for &table in tables {
         let argv = ["iptables-save", "-t", table].map(str::to_owned).to_vec();
         // The rules are as old as the command is young: the time before it started would be too
         // early for what it found, the time after it a few milliseconds late. Late is honest: a rule

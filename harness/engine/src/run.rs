@@ -127,7 +127,8 @@ fn interrupted() -> Trouble {
     Trouble::new("finish", "the run was interrupted")
 }
 
-async fn stopped(mut stop: watch::Receiver<bool>) {
+/// Returns when `stop` turns true, at once if it is.
+pub async fn stopped(mut stop: watch::Receiver<bool>) {
     // A sender that is gone can no longer stop anything.
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;
