@@ -98,14 +98,28 @@ pub enum IptablesVariant {
     Nft,
 }
 
+/// Which program stands for an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentSource {
+    /// Our model of its version.
+    #[default]
+    Model,
+    /// The real one: a binary, or the unpacked root file system of an image that has it. Absolute.
+    Path(PathBuf),
+}
+
 /// kube-proxy's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct KubeProxySpec {
     /// Which iptables the node has.
     pub iptables: IptablesVariant,
-    /// `1.32` or `1.32.4`.
+    /// `1.32` or `1.32.4`; of a real one, what it says itself.
     pub version: String,
+    /// Who plays it.
+    #[serde(default)]
+    pub source: AgentSource,
     /// `--iptables-min-sync-period`.
     pub min_sync_period: Duration,
     /// `--iptables-sync-period`.
@@ -116,8 +130,11 @@ pub struct KubeProxySpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct CalicoSpec {
-    /// `v3.28.1`.
+    /// `v3.28.1`; of a real one, what it says itself.
     pub version: String,
+    /// Who plays Felix.
+    #[serde(default)]
+    pub source: AgentSource,
     /// Who owns the pods' interfaces.
     pub pods: PodOwner,
 }

@@ -9,7 +9,7 @@ use super::{
     is_name, words,
 };
 use crate::{
-    case::{CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner},
+    case::{AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner},
     complaint::{Complaint, Gathered},
     felix,
     nearest::nearest,
@@ -109,6 +109,7 @@ fn kube_proxy(
     let spec = KubeProxySpec {
         iptables: iptables.unwrap_or(IptablesVariant::Legacy),
         version: version?,
+        source: AgentSource::Model,
         min_sync_period: min_sync_period?,
         sync_period: sync_period?,
     };
@@ -131,6 +132,7 @@ fn calico(gathered: &Gathered, node: &Node) -> Option<CalicoSpec> {
     });
     Some(CalicoSpec {
         version: version?,
+        source: AgentSource::Model,
         pods: pods?,
     })
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chainbreak_model::{
     case::{
-        CalicoSpec, Case, ClusterSpec, Expect, From, IptablesVariant, KubeProxySpec, PodOwner,
-        Promise, RuleQuery, Step, To, Traffic,
+        AgentSource, CalicoSpec, Case, ClusterSpec, Expect, From, IptablesVariant, KubeProxySpec,
+        PodOwner, Promise, RuleQuery, Step, To, Traffic,
     },
     event::{Command, Event, LogEntry, Phase, RulesSeen, What},
     names::{AgentName, NodeName},
@@ -92,11 +92,13 @@ fn cluster() -> ClusterSpec {
         kube_proxy: Some(KubeProxySpec {
             iptables: IptablesVariant::Legacy,
             version: "1.32".to_owned(),
+            source: AgentSource::Model,
             min_sync_period: Duration::from_secs(1),
             sync_period: Duration::from_secs(5),
         }),
         calico: Some(CalicoSpec {
             version: "v3.28.1".to_owned(),
+            source: AgentSource::Model,
             pods: PodOwner::ThirdParty,
         }),
         felix: serde_json::Map::new(),
