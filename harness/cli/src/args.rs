@@ -1,6 +1,6 @@
 //! The command line: verbs, their options, and help that teaches.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -101,12 +101,22 @@ pub(crate) struct Run {
     /// Keep the world of the last case for `chainbreak shell`, until this command is interrupted
     #[arg(long)]
     pub(crate) keep: bool,
+    /// How long a world may take until it is ready, from nothing
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    pub(crate) ready_within: Duration,
     /// A skip for want of these capabilities is a failure
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub(crate) require: Vec<String>,
     /// What goes to standard output
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(crate) format: Format,
+}
+
+/// A time as scenarios write them, and not nothing.
+fn time(text: &str) -> Result<Duration, String> {
+    chainbreak_model::parse_duration(text)
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "a time is a number with its unit, as 90s or 1m30s".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -32,7 +32,8 @@ use crate::{
     args::{self, Format},
     cases,
     live::Live,
-    reports, supervise,
+    reports,
+    supervise::{self, Terms},
 };
 
 /// Cases for each core: they mostly wait.
@@ -59,8 +60,11 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let last = cases.len().saturating_sub(1);
     futures::stream::iter(cases.iter().enumerate())
         .map(|(index, case)| {
-            let keep = args.keep && index == last;
-            one(case, keep, &live, &record, stopped.clone())
+            let terms = Terms {
+                keep: args.keep && index == last,
+                ready_within: args.ready_within,
+            };
+            one(case, terms, &live, &record, stopped.clone())
         })
         .buffer_unordered(jobs)
         .collect::<Vec<anyhow::Result<()>>>()
@@ -206,7 +210,7 @@ impl Record {
 
 async fn one(
     case: &Case,
-    keep: bool,
+    terms: Terms,
     live: &Live,
     record: &Record,
     stopped: watch::Receiver<bool>,
@@ -218,7 +222,7 @@ async fn one(
         shown.see(&event);
         recorded = std::mem::replace(&mut recorded, Ok(())).and_then(|()| record.event(&id, event));
     };
-    let artifacts = supervise::run(case, keep, stopped, see).await;
+    let artifacts = supervise::run(case, terms, stopped, see).await;
     recorded?;
     let (verdict, logs) = {
         let run = record.run.borrow();

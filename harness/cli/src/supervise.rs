@@ -21,10 +21,19 @@ use crate::worker::{Line, Order, STOP};
 
 /// This program, also when its file was built anew meanwhile.
 const SELF: &str = "/proc/self/exe";
+/// What was asked for beside the case.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// Keep the world after the run.
+    pub(crate) keep: bool,
+    /// How long the world may take until it is ready.
+    pub(crate) ready_within: Duration,
+}
+
 /// How long a world is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// What a case may take beside its timeline: raising, the last requests, razing.
-const BESIDE: Duration = Duration::from_secs(120);
+/// What a case may take beside its timeline and until it is ready: the last requests, razing.
+const BESIDE: Duration = Duration::from_secs(60);
 /// What a worker may take to end a run that it was told to end.
 const GRACE: Duration = Duration::from_secs(15);
 
@@ -33,7 +42,7 @@ const GRACE: Duration = Duration::from_secs(15);
 /// trouble, not silence.
 pub(crate) async fn run(
     case: &Case,
-    keep: bool,
+    terms: Terms,
     stop: watch::Receiver<bool>,
     mut see: impl FnMut(Event),
 ) -> Vec<Artifact> {
@@ -47,7 +56,7 @@ pub(crate) async fn run(
     let worked = if *stop.borrow() {
         Err(anyhow::anyhow!("not started: the run was interrupted"))
     } else {
-        work(case, keep, stop, &mut take).await
+        work(case, terms, stop, &mut take).await
     };
     if let Err(error) = worked {
         let text = format!("{error:#}");
@@ -61,17 +70,18 @@ pub(crate) async fn run(
 
 async fn work(
     case: &Case,
-    keep: bool,
+    terms: Terms,
     stop: watch::Receiver<bool>,
     take: &mut impl FnMut(Line),
 ) -> anyhow::Result<()> {
     let mut worker = spawn_worker(Path::new(SELF))?;
     let order = Order {
         case: case.clone(),
-        keep,
+        keep: terms.keep,
+        ready_within: terms.ready_within,
     };
     worker.order(&serde_json::to_string(&order)?).await?;
-    let mut deadline = Instant::now() + length(case) + BESIDE;
+    let mut deadline = Instant::now() + terms.ready_within + length(case) + BESIDE;
     let mut stopping = false;
     let mut razed = false;
     loop {
@@ -82,7 +92,7 @@ async fn work(
                 if let Line::Event(event) = &line {
                     razed |= event.what == What::Phase(Phase::Razed);
                     // A kept world has no deadline: a person looks at it.
-                    if keep && event.what == kept() {
+                    if terms.keep && event.what == kept() {
                         deadline += KEPT;
                     }
                 }

@@ -1,7 +1,7 @@
 //! The process of one case: a world, the engine in it, and the history as JSON lines on standard
 //! output.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use chainbreak_engine::{
@@ -25,6 +25,8 @@ pub(crate) struct Order {
     pub(crate) case: Case,
     /// Keep the world after the run until told to stop.
     pub(crate) keep: bool,
+    /// How long the world may take until it is ready.
+    pub(crate) ready_within: Duration,
 }
 
 /// What a worker is told later, as a line: end the run, heal and raze.
@@ -55,15 +57,19 @@ pub(crate) fn main() -> anyhow::Result<ExitCode> {
 }
 
 async fn work(lifeline: Lifeline) -> anyhow::Result<()> {
-    let Order { case, keep } =
-        serde_json::from_str(&lifeline.first).context("could not read the order")?;
+    let Order {
+        case,
+        keep,
+        ready_within,
+    } = serde_json::from_str(&lifeline.first).context("could not read the order")?;
     let (log, events) = EventLog::new();
     let (stop, stopped) = watch::channel(false);
     let listening = tokio::spawn(listen(lifeline.lines, stop));
     let after = if keep { After::Keep } else { After::Raze };
     let writing = tokio::spawn(write(events, after));
     let lab = Lab::default();
-    let artifacts = chainbreak_engine::run::run(&lab, &case, &log, stopped, after).await;
+    let artifacts =
+        chainbreak_engine::run::run(&lab, &case, &log, ready_within, stopped, after).await;
     let mut out = writing.await??;
     for artifact in artifacts {
         line(&mut out, &Line::Artifact(artifact)).await?;

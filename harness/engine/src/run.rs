@@ -21,8 +21,8 @@ use crate::{
     trouble::Trouble,
 };
 
-/// How long the cluster may take from nothing to ready.
-const RAISE: Duration = Duration::from_secs(60);
+/// How long the cluster may take from nothing to ready when nobody says otherwise.
+pub const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// What is kept of a case beside its history.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -49,18 +49,20 @@ pub fn kept() -> What {
     }
 }
 
-/// Runs one case to its end. `stop` turning true ends it early: the history says so.
+/// Runs one case to its end. `stop` turning true ends it early, and so does a cluster that is not ready
+/// within `ready_within`: the history says so.
 pub async fn run(
     backend: &dyn Backend,
     case: &Case,
     log: &EventLog,
+    ready_within: Duration,
     stop: watch::Receiver<bool>,
     after: After,
 ) -> Vec<Artifact> {
     log.append(What::Phase(Phase::Raising));
-    let deadline = Instant::now() + RAISE;
+    let deadline = Instant::now() + ready_within;
     let raised = tokio::select! {
-        raised = raise(backend, case, log, deadline) => raised,
+        raised = raise(backend, case, log, ready_within) => raised,
         () = stopped(stop.clone()) => Err(interrupted()),
     };
     let artifacts = match raised {
@@ -80,14 +82,14 @@ async fn raise(
     backend: &dyn Backend,
     case: &Case,
     log: &EventLog,
-    deadline: Instant,
+    within: Duration,
 ) -> Result<Arc<dyn Cluster>, Trouble> {
-    match tokio::time::timeout_at(deadline, backend.raise(case, log)).await {
+    match tokio::time::timeout(within, backend.raise(case, log)).await {
         Ok(raised) => raised
             .map(Arc::from)
             .map_err(|error| Trouble::new(error.what, error.source)),
         Err(_elapsed) => {
-            let why = format!("it took more than {} s", RAISE.as_secs());
+            let why = format!("it took more than {within:?}");
             Err(Trouble::new("raise the cluster", why))
         }
     }

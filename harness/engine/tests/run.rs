@@ -7,13 +7,14 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use chainbreak_engine::{
     cluster::{Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError},
     log::EventLog,
-    run::{After, run},
+    run::{After, READY_WITHIN, run},
 };
 use chainbreak_model::{
     case::{Capabilities, Case, ClusterSpec, Expect},
@@ -142,7 +143,7 @@ async fn stopped_run(script: Script) -> (Vec<Event>, usize) {
         stop.send_replace(true);
         std::future::pending::<()>().await;
     });
-    run(&fake, &case(), &log, stopped, After::Raze).await;
+    run(&fake, &case(), &log, READY_WITHIN, stopped, After::Raze).await;
     drop(log);
     (drain(&mut events), razed.load(Ordering::SeqCst))
 }
@@ -204,5 +205,22 @@ async fn everything_left_behind_is_named() {
     assert!(
         troubles(&events).contains(&"left behind: veth1; veth2"),
         "{events:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_not_ready_in_the_time_that_it_has_is_trouble_that_says_the_time() {
+    let fake = Fake {
+        script: Script::RaisesForEver,
+        razed: Arc::default(),
+    };
+    let (log, mut events) = EventLog::new();
+    let (_stop, stopped) = watch::channel(false);
+    let within = Duration::from_millis(20);
+    run(&fake, &case(), &log, within, stopped, After::Raze).await;
+    drop(log);
+    assert_eq!(
+        troubles(&drain(&mut events)),
+        ["could not raise the cluster: it took more than 20ms"]
     );
 }

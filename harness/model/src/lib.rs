@@ -25,5 +25,5 @@ mod yaml;
 pub use complaint::{Complaint, Complaints};
 pub use judge::{Judge, judge};
 pub use plan::{list, plan};
-pub use read::{load, read};
+pub use read::{load, parse_duration, read};
 pub use schema::schema;

@@ -26,6 +26,7 @@ use crate::{
     yaml::{self, Node, Value},
 };
 pub(crate) use cluster::NODES;
+pub use fields::parse_duration;
 use fields::{Fields, entries, items, names, note, number, text, texts};
 use manifests::Manifests;
 

@@ -277,8 +277,8 @@ pub(super) fn duration(
     Some(duration)
 }
 
-/// Numbers with units, one after the other, as Go writes and reads them.
-fn parse_duration(text: &str) -> Option<Duration> {
+/// A time as scenarios write it: numbers with units, one after the other, as Go writes and reads them.
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut seconds = 0.0;
     while !rest.is_empty() {
