@@ -109,6 +109,11 @@ impl ApiError {
         }
     }
 
+    /// Whether the request was for something this server does not have, not for something it refuses.
+    pub(crate) fn is_unserved(&self) -> bool {
+        matches!(self, Self::NoSuchResource | Self::MethodNotAllowed)
+    }
+
     fn reason(&self) -> &'static str {
         match self {
             Self::BadRequest(_) => "BadRequest",

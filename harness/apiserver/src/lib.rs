@@ -16,6 +16,7 @@ mod discovery;
 mod error;
 mod handle;
 mod kinds;
+mod ledger;
 mod object;
 mod openapi;
 mod patch;
@@ -32,4 +33,5 @@ mod table;
 mod update;
 mod watch;
 
-pub use server::{Clock, Server, ServerConfig, UnknownRequest};
+pub use ledger::{Asked, OnUnknown};
+pub use server::{Clock, Server, ServerConfig};

@@ -1,11 +1,10 @@
 //! The server: connections in, answers out.
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     fmt, io,
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use bytes::Bytes;
@@ -29,6 +28,7 @@ use crate::{
     error::ApiError,
     handle::{self, Answer, Call},
     kinds::Kinds,
+    ledger::{Asked, Ledger, OnUnknown, shortened},
     object::encode,
     openapi,
     path::{self, Target},
@@ -42,8 +42,6 @@ pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
 /// The largest body taken; etcd's limit is half of it.
 const MAX_BODY: usize = 3 * 1024 * 1024;
-/// How many different unknown requests are remembered.
-const MAX_UNKNOWN: usize = 1000;
 
 /// How a server is set up.
 #[derive(Clone)]
@@ -56,6 +54,8 @@ pub struct ServerConfig {
     pub watch_window: usize,
     /// Seed of uids and generated names.
     pub seed: u64,
+    /// Is told of each request for something that is not served, when a client makes it first.
+    pub on_unknown: Option<OnUnknown>,
 }
 
 impl fmt::Debug for ServerConfig {
@@ -78,26 +78,17 @@ impl ServerConfig {
             clock,
             watch_window: 1000,
             seed: 0,
+            on_unknown: None,
         }
     }
-}
-
-/// A request for something that is not served.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnknownRequest {
-    /// `GET`.
-    pub method: String,
-    /// The path, without the query.
-    pub path: String,
-    /// Who asked.
-    pub user_agent: String,
 }
 
 /// An embedded Kubernetes API server. Its objects live as long as it does, whatever becomes of
 /// connections and of the futures that serve them.
 pub struct Server {
     state: Mutex<State>,
-    unknown: Mutex<BTreeMap<UnknownRequest, u64>>,
+    ledger: Mutex<Ledger>,
+    on_unknown: Option<OnUnknown>,
 }
 
 impl fmt::Debug for Server {
@@ -110,10 +101,6 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 impl Server {
     /// A server with the namespaces every cluster has.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "a configuration is spent on its server"
-    )]
     pub fn new(config: ServerConfig) -> Arc<Self> {
         let mut state = State::new(&config);
         let namespaces = Arc::clone(
@@ -133,7 +120,8 @@ impl Server {
         }
         Arc::new(Self {
             state: Mutex::new(state),
-            unknown: Mutex::new(BTreeMap::new()),
+            ledger: Mutex::default(),
+            on_unknown: config.on_unknown,
         })
     }
 
@@ -146,8 +134,8 @@ impl Server {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
-                        connections.spawn(Arc::clone(self).connection(stream));
+                    Ok((stream, peer)) => {
+                        connections.spawn(Arc::clone(self).connection(stream, peer.ip()));
                     }
                     // The peer gave up before it was accepted: its affair.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -158,7 +146,7 @@ impl Server {
         }
     }
 
-    async fn connection(self: Arc<Self>, stream: tokio::net::TcpStream) {
+    async fn connection(self: Arc<Self>, stream: tokio::net::TcpStream, peer: IpAddr) {
         // Small answers must not wait for acknowledgements. It fails only when the peer is gone.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "connection ended");
@@ -166,7 +154,7 @@ impl Server {
         }
         let service = service_fn(|request| {
             let server = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
+            async move { Ok::<_, Infallible>(server.noted(peer, request).await) }
         });
         let served = http1::Builder::new()
             .serve_connection(TokioIo::new(stream), service)
@@ -176,14 +164,20 @@ impl Server {
         }
     }
 
+    /// Every request so far that was answered, and how often it came; in the order of clients. Of very
+    /// many different ones the longest unseen are left out.
+    pub fn asked(&self) -> Vec<(Asked, u64)> {
+        self.ledger().asked()
+    }
+
     /// Every request so far for something that is not served, and how often it came. Only the first
     /// thousand different ones are remembered.
-    pub fn unknown_requests(&self) -> Vec<(UnknownRequest, u64)> {
-        let unknown = self.unknown.lock().expect("nothing panics while noting");
-        unknown
-            .iter()
-            .map(|(request, count)| (request.clone(), *count))
-            .collect()
+    pub fn unknown_requests(&self) -> Vec<(Asked, u64)> {
+        self.ledger().unknown()
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().expect("nothing panics while noting")
     }
 
     /// Runs something short on the state.
@@ -194,78 +188,90 @@ impl Server {
             .expect("nothing panics while the state is locked"))
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        let (head, body) = request.into_parts();
-        let accept = header(&head.headers, &ACCEPT);
-        let agent = header(&head.headers, &USER_AGENT);
-        let (method, uri_path) = (head.method.as_str(), head.uri.path());
-        let note = || self.note(method, uri_path, &agent);
-        let target = self.with(|state| path::parse(uri_path, &state.kinds));
-        let address = match target {
-            None => {
-                note();
-                return refusal(&ApiError::NoSuchResource);
-            }
-            Some(Target::Objects(address)) => address,
-            Some(_) if method != "GET" => {
-                note();
-                return refusal(&ApiError::MethodNotAllowed);
-            }
-            Some(target) => return self.with(|state| describe(&target, &state.kinds, &accept)),
+    /// Answers a request and notes who asked.
+    async fn noted(self: Arc<Self>, peer: IpAddr, request: Request<Incoming>) -> Response<Body> {
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let mut asked = Asked {
+            peer,
+            user_agent: shortened(&header(request.headers(), &USER_AGENT)),
+            path: shortened(request.uri().path()),
+            method: request.method().as_str().to_owned(),
+            watch: query.flag("watch"),
+            status: 0,
+            last: self.with(|state| state.clock()),
         };
-        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
-            return refusal(&ApiError::TooLarge(MAX_BODY));
+        let answered = Arc::clone(&self).answer(request, query).await;
+        let (response, unknown) = match answered {
+            Ok(response) => (response, false),
+            Err(error) => (refusal(&error), error.is_unserved()),
         };
-        let call = Call {
-            method,
-            address,
-            query: Query::parse(head.uri.query().unwrap_or_default()),
-            accept: &accept,
-            content_type: &header(&head.headers, &CONTENT_TYPE),
-            body: body.to_bytes(),
+        asked.status = response.status().as_u16();
+        self.note(&asked, unknown);
+        response
+    }
+
+    fn note(&self, asked: &Asked, unknown: bool) {
+        let news = {
+            let mut ledger = self.ledger();
+            ledger.note(asked);
+            unknown && ledger.note_unknown(asked)
         };
-        match self.with(|state| handle::handle(state, &call)) {
-            Ok(Answer::Body(code, body)) => json_response(code, body),
-            Ok(Answer::Watch(options)) => {
-                let lines = watch::open(Arc::clone(&self), *options);
-                let frames = futures::StreamExt::map(lines, |line| Ok(Frame::data(line)));
-                response(
-                    200,
-                    "application/json",
-                    StreamBody::new(frames).boxed_unsync(),
-                )
-            }
-            Err(error) => {
-                if error == ApiError::MethodNotAllowed {
-                    note();
-                }
-                refusal(&error)
+        if news {
+            debug!(%asked, user_agent = asked.user_agent, "unknown request");
+            if let Some(tell) = &self.on_unknown {
+                tell(asked);
             }
         }
     }
 
-    fn note(&self, method: &str, path: &str, user_agent: &str) {
-        debug!(method, path, user_agent, "unknown request");
-        let request = UnknownRequest {
-            method: method.to_owned(),
-            path: path.to_owned(),
-            user_agent: user_agent.to_owned(),
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        query: Query,
+    ) -> Result<Response<Body>, ApiError> {
+        let (head, body) = request.into_parts();
+        let accept = header(&head.headers, &ACCEPT);
+        let method = head.method.as_str();
+        let target = self.with(|state| path::parse(head.uri.path(), &state.kinds));
+        let address = match target.ok_or(ApiError::NoSuchResource)? {
+            Target::Objects(address) => address,
+            _ if method != "GET" => return Err(ApiError::MethodNotAllowed),
+            target => return self.with(|state| describe(&target, &state.kinds, &accept)),
         };
-        let mut unknown = self.unknown.lock().expect("nothing panics while noting");
-        if unknown.len() < MAX_UNKNOWN || unknown.contains_key(&request) {
-            *unknown.entry(request).or_default() += 1;
+        // A body that ends early has nobody left to hear of it.
+        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
+            return Err(ApiError::TooLarge(MAX_BODY));
+        };
+        let call = Call {
+            method,
+            address,
+            query,
+            accept: &accept,
+            content_type: &header(&head.headers, &CONTENT_TYPE),
+            body: body.to_bytes(),
+        };
+        match self.with(|state| handle::handle(state, &call))? {
+            Answer::Body(code, body) => Ok(json_response(code, body)),
+            Answer::Watch(options) => {
+                let lines = watch::open(Arc::clone(&self), *options);
+                let frames = futures::StreamExt::map(lines, |line| Ok(Frame::data(line)));
+                let body = StreamBody::new(frames).boxed_unsync();
+                Ok(response(200, "application/json", body))
+            }
         }
     }
 }
 
 /// What is served besides objects.
-fn describe(target: &Target, kinds: &Kinds, accept: &str) -> Response<Body> {
+fn describe(target: &Target, kinds: &Kinds, accept: &str) -> Result<Response<Body>, ApiError> {
     let value = match target {
-        Target::Health => return response(200, "text/plain", full(Bytes::from_static(b"ok"))),
+        Target::Health => {
+            return Ok(response(200, "text/plain", full(Bytes::from_static(b"ok"))));
+        }
         // An empty message is a valid document without any schema.
         Target::OpenApiV2 if accept.contains("protobuf") => {
             let media = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-            return response(200, media, full(Bytes::new()));
+            return Ok(response(200, media, full(Bytes::new())));
         }
         Target::Version => discovery::version(),
         Target::CoreVersions => discovery::core_versions(),
@@ -275,9 +281,9 @@ fn describe(target: &Target, kinds: &Kinds, accept: &str) -> Response<Body> {
         Target::OpenApiV2 => openapi::v2(kinds),
         Target::OpenApiV3 => openapi::index(kinds),
         Target::OpenApiV3Of(group, version) => openapi::document(kinds, group, version),
-        Target::Objects(_) => return refusal(&ApiError::NoSuchResource),
+        Target::Objects(_) => return Err(ApiError::NoSuchResource),
     };
-    json_response(200, encode(&value))
+    Ok(json_response(200, encode(&value)))
 }
 
 fn header(headers: &HeaderMap, name: &HeaderName) -> String {

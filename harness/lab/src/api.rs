@@ -1,13 +1,14 @@
 //! The Kubernetes API of a world, and the objects that are there from the beginning.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr, TcpListener},
     sync::Arc,
 };
 
-use chainbreak_apiserver::{Server, ServerConfig};
+use chainbreak_apiserver::{Asked, Server, ServerConfig};
 use chainbreak_engine::log::EventLog;
-use chainbreak_model::{case::Case, event::What};
+use chainbreak_model::{case::Case, event::What, names::NodeName};
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node as NodeObject;
@@ -34,13 +35,36 @@ pub(crate) fn url(plan: Plan) -> String {
     format!("http://{}", SocketAddr::new(plan.api(), API_PORT))
 }
 
-/// The server of a world, not yet listening.
-pub(crate) fn server(plan: Plan, seed: u64) -> Arc<Server> {
+/// The server of a world, not yet listening. What an agent asks for in vain is in the history when it
+/// asks first: a report shows what the lab lacks.
+pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
+    let nodes = nodes_by_address(world);
     Server::new(ServerConfig {
-        service_cidr: plan.services(),
+        service_cidr: world.plan.services(),
         seed,
+        on_unknown: Some(Arc::new(move |asked| {
+            let text = said(asked, &nodes);
+            log.append(What::UnknownRequest { text });
+        })),
         ..ServerConfig::new(Arc::new(Timestamp::now))
     })
+}
+
+fn nodes_by_address(world: &World) -> BTreeMap<IpAddr, NodeName> {
+    let nodes = world.nodes();
+    nodes.map(|n| (n.address, n.name.clone())).collect()
+}
+
+/// A request and who made it: the node of the peer's address, and the program as it calls itself.
+fn said(asked: &Asked, nodes: &BTreeMap<IpAddr, NodeName>) -> String {
+    let program = match &*asked.user_agent {
+        "" => "a program without a name",
+        name => name,
+    };
+    match nodes.get(&asked.peer) {
+        Some(node) => format!("{asked} to {program} on {node}"),
+        None => format!("{asked} to {program} at {}", asked.peer),
+    }
 }
 
 /// Listens on the underlay, in the worker's own network namespace, and nowhere else.
@@ -54,14 +78,14 @@ pub(crate) fn listen(plan: Plan) -> Result<TcpListener, LabError> {
     listening().map_err(|source| LabError::Listen { address, source })
 }
 
-/// Requests for something that the server does not have: a report shows what the lab lacks.
-pub(crate) fn note_unknown(server: &Server, log: &EventLog) {
-    for (request, count) in server.unknown_requests() {
-        let text = format!(
-            "{} {} by {}, {count} times",
-            request.method, request.path, request.user_agent
-        );
-        log.append(What::UnknownRequest { text });
+/// How often requests came again for something that the server does not have.
+pub(crate) fn note_unknown(server: &Server, world: &World, log: &EventLog) {
+    let nodes = nodes_by_address(world);
+    for (asked, count) in server.unknown_requests() {
+        if count > 1 {
+            let text = format!("{}, {count} times", said(&asked, &nodes));
+            log.append(What::UnknownRequest { text });
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl Raised {
         let world = Arc::new(World::raise(&case.cluster).await?);
         let mut tasks = JoinSet::new();
         kubelet::chains::make(&world, log).await?;
-        let server = api::server(world.plan, case.seed);
+        let server = api::server(&world, case.seed, log.clone());
         let served = serve(Arc::clone(&server), api::listen(world.plan)?, log.clone());
         tasks.spawn(lasting("API server", log.clone(), served));
         let client = api::client(&api::url(world.plan))?;
@@ -186,7 +186,7 @@ impl Cluster for Raised {
         };
         let stopped = tokio::task::spawn_blocking(move || agents.stop()).await;
         tasks.shutdown().await;
-        api::note_unknown(&self.server, &self.log);
+        api::note_unknown(&self.server, &self.world, &self.log);
         let leftovers = match stopped {
             Ok(leftovers) => leftovers,
             Err(error) => vec![error.to_string()],

@@ -5,8 +5,13 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use chainbreak_apiserver::{Server, ServerConfig};
-use tokio::task::JoinHandle;
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{net::TcpStream, task::JoinHandle};
 
 /// A server whose connections can be cut and taken again.
 pub(crate) struct Api {
@@ -64,5 +69,85 @@ fn serve(server: &Arc<Server>, listener: &TcpListener) -> JoinHandle<std::io::Re
 impl Drop for Api {
     fn drop(&mut self) {
         self.serving.abort();
+    }
+}
+
+/// One connection, on which requests are exactly what a test says.
+pub(crate) struct Wire {
+    sender: http1::SendRequest<Full<Bytes>>,
+    user_agent: &'static str,
+    accept: &'static str,
+    content_type: &'static str,
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The HTTP status.
+    pub(crate) code: u16,
+    /// The media type.
+    pub(crate) media: String,
+    /// The body, or none when it is not one JSON document.
+    pub(crate) body: Value,
+}
+
+impl Wire {
+    /// Connects, as a client that takes anything.
+    pub(crate) async fn to(at: SocketAddr) -> Self {
+        let stream = TcpStream::connect(at).await.expect("the server listens");
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .expect("HTTP/1.1");
+        tokio::spawn(connection);
+        Self {
+            sender,
+            user_agent: "test",
+            accept: "*/*",
+            content_type: "application/json",
+        }
+    }
+
+    /// Calls itself so.
+    pub(crate) fn named(mut self, user_agent: &'static str) -> Self {
+        self.user_agent = user_agent;
+        self
+    }
+
+    /// Reads to the end of the answer: a watch has to have a timeout.
+    pub(crate) async fn get(&mut self, path: &str) -> Answer {
+        let response = self.ask("GET", path, Bytes::new()).await;
+        answer(response).await
+    }
+
+    /// With a JSON body.
+    pub(crate) async fn send(&mut self, method: &str, path: &str, body: &Value) -> Answer {
+        let response = self.ask(method, path, body.to_string().into()).await;
+        answer(response).await
+    }
+
+    async fn ask(&mut self, method: &str, path: &str, body: Bytes) -> hyper::Response<Incoming> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "api")
+            .header("user-agent", self.user_agent)
+            .header("accept", self.accept)
+            .header("content-type", self.content_type)
+            .body(Full::new(body))
+            .expect("a request");
+        self.sender.ready().await.expect("the connection lasts");
+        self.sender.send_request(request).await.expect("an answer")
+    }
+}
+
+async fn answer(response: hyper::Response<Incoming>) -> Answer {
+    let media = response.headers().get("content-type");
+    let media = media.and_then(|m| m.to_str().ok()).unwrap_or_default();
+    let (code, media) = (response.status().as_u16(), media.to_owned());
+    let body = response.into_body().collect().await.expect("a whole body");
+    Answer {
+        code,
+        media,
+        body: serde_json::from_slice(&body.to_bytes()).unwrap_or_default(),
     }
 }

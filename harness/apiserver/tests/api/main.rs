@@ -1,5 +1,6 @@
 //! The server over loopback, as its real clients meet it.
 
+mod asked;
 mod common;
 mod kubectl;
 mod scale;

@@ -193,34 +193,3 @@ async fn a_stale_update_is_a_conflict_and_a_second_create_is_one_too() {
         .unwrap_err();
     assert_eq!(code(refused), (422, "Invalid".to_owned()));
 }
-
-#[tokio::test]
-async fn asking_for_initial_events_is_refused_and_the_unknown_is_noted() {
-    let api = Api::start(100);
-    let maps = maps(&api);
-    let client = maps.into_client();
-    let get = |path: &str| {
-        let request = hyper::http::Request::get(path)
-            .body(Vec::new())
-            .expect("a request");
-        client.request::<serde_json::Value>(request)
-    };
-    let refused = get("/api/v1/configmaps?watch=true&sendInitialEvents=true")
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(refused, kube::Error::Api(ref status) if status.code == 400),
-        "{refused}"
-    );
-    let unknown = get("/apis/example.org/v1/gadgets").await.unwrap_err();
-    assert!(
-        matches!(unknown, kube::Error::Api(ref status) if status.code == 404),
-        "{unknown}"
-    );
-    let noted = api.server.unknown_requests();
-    assert_eq!(noted.len(), 1);
-    assert_eq!(
-        (&*noted[0].0.path, noted[0].1),
-        ("/apis/example.org/v1/gadgets", 1)
-    );
-}
