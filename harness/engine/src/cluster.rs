@@ -11,7 +11,7 @@ use chainbreak_model::{
 use futures::stream::BoxStream;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use crate::log::EventLog;
+use crate::{gate::Gate, log::EventLog};
 
 /// What raises clusters.
 #[async_trait]
@@ -41,6 +41,11 @@ pub trait Cluster: Send + Sync {
 
     /// An agent's log so far and from now on, an entry an item; the stream never ends by itself.
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> BoxStream<'static, String>;
+
+    /// Where agents' commands can be delayed and held; `None` where the backend cannot.
+    fn gate(&self) -> Option<Gate> {
+        None
+    }
 
     /// Takes everything down. Every error, not the first.
     async fn raze(&self) -> Result<(), Leftovers>;

@@ -2,6 +2,7 @@
 //! the history.
 
 pub mod cluster;
+pub mod gate;
 pub mod log;
 mod manifests;
 mod observe;
