@@ -117,7 +117,7 @@ fn choice(selection: &Selection, scenarios: &[Scenario]) -> anyhow::Result<Choic
             .iter()
             .map(|v| v.as_str().into())
             .collect(),
-        filters: Vec::new(),
+        ..Choice::default()
     })
 }
 

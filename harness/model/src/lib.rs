@@ -5,6 +5,7 @@
 //! [`case::Case`]s to run and the ones to skip; [`judge`] gives the [`verdict::Verdict`] of a case's
 //! history.
 
+pub mod agents;
 pub mod case;
 pub mod event;
 pub mod matrix;
@@ -12,6 +13,7 @@ pub mod names;
 pub mod plan;
 pub mod scenario;
 pub mod verdict;
+pub mod version;
 
 mod complaint;
 mod felix;
@@ -19,7 +21,6 @@ mod judge;
 mod nearest;
 mod read;
 mod schema;
-mod version;
 mod yaml;
 
 pub use complaint::{Complaint, Complaints};

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::{
     case::{ClusterSpec, IptablesVariant},
+    names::AgentName,
     version,
 };
 
@@ -45,7 +46,20 @@ impl MatrixKey {
         })?;
         let values: Vec<String> = values.split(',').map(str::to_owned).collect();
         values.iter().try_for_each(|value| key.check(value))?;
-        Ok((key, values))
+        let twice = |at: &usize| values[..*at].contains(&values[*at]);
+        match (0..values.len()).find(twice) {
+            Some(at) => Err(format!("{:?} is given twice", values[at])),
+            None => Ok((key, values)),
+        }
+    }
+
+    /// The agent whose version it is.
+    pub(crate) fn agent(self) -> Option<AgentName> {
+        match self {
+            Self::Iptables => None,
+            Self::KubeProxy => Some(AgentName::KubeProxy),
+            Self::Calico => Some(AgentName::Felix),
+        }
     }
 
     /// Whether the setting can have the value; if not, why not.

@@ -73,6 +73,9 @@ pub enum AgentName {
 }
 
 impl AgentName {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::KubeProxy, Self::Felix];
+
     /// As written in scenarios and reports.
     pub fn as_str(self) -> &'static str {
         match self {

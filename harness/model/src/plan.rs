@@ -1,14 +1,28 @@
 //! From a scenario to its cases: variants × matrix cells, each to run or to skip with the reason.
 
+mod cells;
+mod needs;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    case::{Capabilities, Case, ClusterSpec, IptablesVariant},
+    agents::AgentChoice,
+    case::{AgentSource, Capabilities, Case},
     matrix::MatrixKey,
-    names::VariantName,
-    scenario::{Run, Scenario, Variant},
+    names::{AgentName, VariantName},
+    scenario::{Scenario, Variant},
 };
+use cells::{Possible, cases};
+pub use needs::is_nginx;
+
+/// A real agent: which one it is, and its file or root file system.
+pub type Real = (AgentName, PathBuf);
 
 /// What a person chose beside the scenario.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +31,11 @@ pub struct Choice {
     pub backend: String,
     /// `--matrix`: replaces the scenario's values for these keys.
     pub matrix: IndexMap<MatrixKey, Vec<String>>,
+    /// `--agent`: replaces the scenario's sources.
+    pub agents: Vec<AgentChoice>,
+    /// What real agents say that their version is; it replaces the scenario's and the matrix's. Of one
+    /// that is not here, the version stays as written.
+    pub versions: BTreeMap<Real, String>,
     /// `--seed`: replaces the scenario's.
     pub seed: Option<u64>,
     /// `--variant`: only these; all when empty.
@@ -45,25 +64,25 @@ impl Planned {
     }
 }
 
-/// A case that cannot run here.
+/// A case that does not run here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Skipped {
     /// [`Case::id`].
     pub id: String,
-    /// What is missing; never empty.
+    /// `only:` leaves its versions out, and how; there is no use in bringing what is missing.
+    pub outside: Vec<String>,
+    /// What is missing; not empty unless `outside` is not.
     pub missing: Vec<Missing>,
 }
 
 impl Skipped {
-    /// What is missing, in one line.
+    /// Why it does not run, in one line.
     pub fn reason(&self) -> String {
-        let missing: Vec<String> = self
-            .missing
-            .iter()
-            .map(|m| format!("{}: {}", m.capability, m.reason))
-            .collect();
-        missing.join("; ")
+        let outside = self.outside.iter().cloned();
+        let missing = self.missing.iter();
+        let missing = missing.map(|m| format!("{}: {}", m.capability, m.reason));
+        outside.chain(missing).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -79,18 +98,21 @@ pub struct Missing {
 
 /// The cases of a scenario, variant by variant, cell by cell.
 pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -> Vec<Planned> {
-    let all = cases(scenario, choice).into_iter();
-    all.map(|(case, variant)| {
-        let needs = needs(&case, &choice.backend, &variant.needs);
+    let all = cases(scenario, choice).into_values();
+    all.map(|Possible { case, variant, .. }| {
+        let outside = outside(&case, variant);
+        let needs = needs::of(&case, &choice.backend, &variant.needs);
         let missing: Vec<Missing> = needs
             .iter()
             .filter_map(|need| missing(need, &choice.backend, capabilities))
             .collect();
-        if missing.is_empty() {
+        if outside.is_empty() && missing.is_empty() {
             Planned::Run(Box::new(case))
         } else {
+            let id = case.id();
             Planned::Skip(Skipped {
-                id: case.id(),
+                id,
+                outside,
                 missing,
             })
         }
@@ -100,134 +122,47 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
 
 /// The ids of a scenario's cases, whatever can run here.
 pub fn list(scenario: &Scenario, choice: &Choice) -> Vec<String> {
-    cases(scenario, choice)
-        .iter()
-        .map(|(case, _)| case.id())
-        .collect()
+    cases(scenario, choice).into_keys().collect()
 }
 
-fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> Vec<(Case, &'a Variant)> {
-    let mut matrix = scenario.matrix.clone();
-    matrix.extend(choice.matrix.clone());
-    let cells = cells(&matrix);
-    let chosen = |name: &VariantName| choice.variants.is_empty() || choice.variants.contains(name);
-    let mut cases = Vec::new();
-    for (name, variant) in scenario.variants.iter().filter(|(name, _)| chosen(name)) {
-        for cell in &cells {
-            let case = case(scenario, choice, name, variant, cell);
-            let id = case.id();
-            let wanted = |filter: &String| id.contains(filter.as_str());
-            if choice.filters.is_empty() || choice.filters.iter().any(wanted) {
-                cases.push((case, variant));
-            }
-        }
-    }
-    cases
+/// The ids of cases that stand for several cells of the matrix, and for how many: these run the same.
+pub fn merged(scenario: &Scenario, choice: &Choice) -> Vec<(String, usize)> {
+    let cases = cases(scenario, choice).into_iter();
+    let counted = cases.map(|(id, possible)| (id, possible.cells));
+    counted.filter(|(_, cells)| *cells > 1).collect()
 }
 
-/// One value for each key.
-type Cell = IndexMap<MatrixKey, String>;
-
-/// Every combination of the values; of no keys there is one, the empty one.
-fn cells(matrix: &IndexMap<MatrixKey, Vec<String>>) -> Vec<Cell> {
-    let mut cells = vec![Cell::new()];
-    for (key, values) in matrix {
-        let wider = |cell: &Cell| {
-            let cell = cell.clone();
-            let with = move |value: &String| {
-                let mut cell = cell.clone();
-                cell.insert(*key, value.clone());
-                cell
-            };
-            values.iter().map(with).collect::<Vec<Cell>>()
-        };
-        cells = cells.iter().flat_map(wider).collect();
-    }
-    cells
-}
-
-fn case(
-    scenario: &Scenario,
-    choice: &Choice,
-    name: &VariantName,
-    variant: &Variant,
-    cell: &Cell,
-) -> Case {
-    let Run {
-        mut cluster,
-        manifests,
-        traffic,
-        timeline,
-        promises,
-    } = variant.run.clone();
-    for (key, value) in cell {
-        key.apply(value, &mut cluster)
-            .expect("the matrix holds values that were checked");
-    }
-    Case {
-        scenario: scenario.name.clone(),
-        variant: name.clone(),
-        cell: cell
-            .iter()
-            .map(|(key, value)| (key.to_string(), value.clone()))
-            .collect(),
-        about: scenario.about.clone(),
-        incident: scenario.incident.clone(),
-        file: scenario.file.clone(),
-        cluster,
-        manifests,
-        traffic,
-        timeline,
-        promises,
-        expect: variant.expect.clone(),
-        seed: choice.seed.or(scenario.seed).unwrap_or_default(),
-    }
-}
-
-/// Every capability that a case needs, in one place: the backend, what its manifests and agents run,
-/// and what the scenario says beyond that.
-fn needs(case: &Case, backend: &str, own: &[String]) -> Vec<String> {
-    let mut needs = vec![backend.to_owned(), iptables(&case.cluster).to_owned()];
-    if case.cluster.kube_proxy.is_some() {
-        needs.push("conntrack".to_owned());
-    }
-    if case.manifests.iter().any(runs_nginx) {
-        needs.push("nginx".to_owned());
-    }
-    needs.extend(
-        own.iter()
-            .filter(|need| !needs.contains(need))
-            .cloned()
-            .collect::<Vec<_>>(),
-    );
-    needs
-}
-
-fn iptables(cluster: &ClusterSpec) -> &'static str {
-    match cluster.iptables {
-        IptablesVariant::Legacy => "iptables-legacy",
-        IptablesVariant::Nft => "iptables-nft",
-    }
-}
-
-/// Whether an image is nginx itself, by the last part of its repository: `nginx:1.27`,
-/// `ghcr.io/nginxinc/nginx-unprivileged@sha256:…`; not what goes with nginx, such as its exporter.
-pub fn is_nginx(image: &str) -> bool {
-    let untagged = image.split('@').next().unwrap_or_default();
-    let last = untagged.rsplit('/').next().unwrap_or_default();
-    let repository = last.split(':').next().unwrap_or_default();
-    ["nginx", "nginx-unprivileged"].contains(&repository)
-}
-
-/// Whether an object's pods run nginx.
-fn runs_nginx(object: &serde_json::Value) -> bool {
-    let spec = match object["kind"].as_str() {
-        Some("Pod") => &object["spec"],
-        _ => &object["spec"]["template"]["spec"],
+/// Whether a chosen source is that of an agent of some case.
+pub fn is_used(agent: &AgentChoice, scenario: &Scenario, choice: &Choice) -> bool {
+    // As without it: a real agent's own version replaces the one that it was chosen for.
+    let alone = Choice {
+        agents: Vec::new(),
+        versions: BTreeMap::new(),
+        ..choice.clone()
     };
-    let images = spec["containers"].as_array().into_iter().flatten();
-    let mut images = images.filter_map(|container| container["image"].as_str());
-    images.any(is_nginx)
+    let cases = cases(scenario, &alone);
+    cases.values().any(|it| agent.concerns(&it.case.cluster))
+}
+
+/// The real agents of a scenario's cases, whatever can run here.
+pub fn real_agents(scenario: &Scenario, choice: &Choice) -> BTreeSet<Real> {
+    let real = |possible: Possible<'_>| {
+        AgentName::ALL.map(|agent| match possible.case.cluster.source(agent) {
+            Some(AgentSource::Path(path)) => Some((agent, path.clone())),
+            Some(AgentSource::Model) | None => None,
+        })
+    };
+    let cases = cases(scenario, choice).into_values();
+    cases.flat_map(real).flatten().collect()
+}
+
+/// How a case's versions lie outside what its variant is about.
+fn outside(case: &Case, variant: &Variant) -> Vec<String> {
+    let outside = variant.only.iter().filter_map(|(key, range)| {
+        let version = case.cluster.version(key.agent()?)?;
+        (!range.contains(version)).then(|| format!("is about {key} {range}, this is {version}"))
+    });
+    outside.collect()
 }
 
 fn missing(need: &str, backend: &str, capabilities: &Capabilities) -> Option<Missing> {
@@ -240,31 +175,4 @@ fn missing(need: &str, backend: &str, capabilities: &Capabilities) -> Option<Mis
         capability: need.to_owned(),
         reason,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nginx_is_known_by_its_repository_whatever_stands_around_it() {
-        for image in [
-            "nginx",
-            "nginx:1.25",
-            "docker.io/library/nginx:1",
-            "ghcr.io:443/x/nginx-unprivileged@sha256:00",
-            "localhost:5000/nginx:1.27@sha256:00",
-        ] {
-            assert!(is_nginx(image), "{image}");
-        }
-        for image in [
-            "",
-            "nginx/nginx-prometheus-exporter:1.1",
-            "nginx-ingress",
-            "nginx.example/busybox:1",
-            "nginx:1/busybox",
-        ] {
-            assert!(!is_nginx(image), "{image}");
-        }
-    }
 }

@@ -12,7 +12,11 @@ mod timeline;
 mod traffic;
 mod variants;
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use indexmap::IndexMap;
 
@@ -58,10 +62,12 @@ pub(crate) mod words {
         "mode",
         "iptables",
         "version",
+        "source",
         "min-sync-period",
         "sync-period",
     ];
-    pub(crate) const CALICO: &[&str] = &["version", "pods"];
+    pub(crate) const CALICO: &[&str] = &["version", "source", "pods"];
+    pub(crate) const ONLY: &[&str] = &["kube-proxy", "calico"];
     pub(crate) const TRAFFIC: &[&str] = &["from", "to", "port", "every", "connections", "timeout"];
     pub(crate) const STEPS: &[&str] = &["settle", "churn", "felix"];
     pub(crate) const CHURN: &[&str] = &["deployment", "replicas", "every", "for"];
@@ -72,6 +78,7 @@ pub(crate) mod words {
     pub(crate) const VARIANT: &[&str] = &[
         "expect",
         "needs",
+        "only",
         "cluster",
         "kube-proxy",
         "calico",
@@ -161,6 +168,12 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Where the scenario lies: agents' paths begin here.
+    fn folder(&self) -> PathBuf {
+        let file = std::path::absolute(self.file).unwrap_or_else(|_unknown| self.file.to_owned());
+        file.parent().map(Path::to_owned).unwrap_or_default()
+    }
+
     fn scenario(&self, node: &Node) -> Option<Scenario> {
         let gathered = self.gathered;
         let fields = Fields::of(gathered, node, "a scenario", words::SCENARIO)?;
@@ -202,7 +215,10 @@ impl Reader<'_> {
     ) -> Option<Run> {
         let gathered = self.gathered;
         let fields = Fields::of(gathered, node, "a scenario", words::SCENARIO)?;
-        let cluster = fields.need("cluster", |node| cluster::read(gathered, node, inherited));
+        let folder = self.folder();
+        let cluster = fields.need("cluster", |node| {
+            cluster::read(gathered, node, &folder, inherited)
+        });
         let world = traffic::World {
             manifests,
             cluster: cluster.as_ref(),

@@ -8,6 +8,7 @@ use crate::{
     case::{ClusterSpec, Expect, Promise, Step, Traffic},
     matrix::MatrixKey,
     names::{PromiseName, ScenarioName, TrafficName, VariantName},
+    version::Range,
 };
 
 /// One scenario file.
@@ -34,6 +35,8 @@ pub struct Scenario {
 pub struct Variant {
     /// The scenario's and the variant's `needs:`.
     pub needs: Vec<String>,
+    /// `only:`, the versions that it is about: of `kube-proxy` and of `calico`, where it has them.
+    pub only: IndexMap<MatrixKey, Range>,
     /// What runs.
     pub run: Run,
     /// `expect:`.

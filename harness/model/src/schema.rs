@@ -65,6 +65,12 @@ fn variant() -> Value {
                 ]
             }),
             "needs" => list(&text("A capability without which the variant is skipped.")),
+            "only" => object(
+                "The versions that the variant is about; in others it is skipped.",
+                words::ONLY,
+                &[],
+                |_| text("Comparators joined by commas, as >=1.27 or >=1.26,<1.33."),
+            ),
             "kube-proxy" | "calico" | "felix" => cluster_field(field, Part::Override),
             _ => shared(field, Part::Override),
         },
@@ -119,6 +125,7 @@ fn kube_proxy(part: Part) -> Value {
             "mode" => words_of("How it programs services.", &["iptables"]),
             "iptables" => words_of("Which iptables the nodes have.", &["legacy", "nft"]),
             "version" => version("kube-proxy's version.", "^1\\.[0-9]+(\\.[0-9]+)?$", "1.32"),
+            "source" => source(),
             "min-sync-period" => time("--iptables-min-sync-period; 1s when not given."),
             _ => time("--iptables-sync-period; 30s when not given."),
         },
@@ -133,9 +140,14 @@ fn calico(part: Part) -> Value {
         needs(&["version"], part),
         |field| match field {
             "version" => version("Calico's version.", "^v3\\.[0-9]+(\\.[0-9]+)?$", "v3.28.1"),
+            "source" => source(),
             _ => words_of("Who owns the pods' interfaces.", &["calico", "third-party"]),
         },
     )
+}
+
+fn source() -> Value {
+    text("model, or the real one: the path of a binary or of an unpacked root file system.")
 }
 
 /// The fields of FelixConfiguration's spec, once for the three places that take them.

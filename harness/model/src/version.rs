@@ -1,9 +1,11 @@
-//! Versions as scenarios write them, and the oldest ones whose behaviour is known.
+//! Versions as scenarios write them, the oldest ones whose behaviour is known, and ranges of them.
+
+use std::{cmp::Ordering, fmt};
 
 /// Accepts kube-proxy versions, `1.32` or `1.32.4`.
 pub(crate) fn kube_proxy(text: &str) -> Result<(), String> {
-    let known = numbers(text)
-        .filter(|n| matches!(n.as_slice(), [1, minor] | [1, minor, _] if *minor >= 20));
+    let known =
+        exact(text).filter(|n| matches!(n.as_slice(), [1, minor] | [1, minor, _] if *minor >= 20));
     known.map(|_| ()).ok_or_else(|| {
         format!("{text:?} is no version of kube-proxy: write 1.32 or 1.32.4; the oldest is 1.20")
     })
@@ -11,7 +13,7 @@ pub(crate) fn kube_proxy(text: &str) -> Result<(), String> {
 
 /// Accepts Calico versions, `v3.28` or `v3.28.1`.
 pub(crate) fn calico(text: &str) -> Result<(), String> {
-    let known = text.strip_prefix('v').and_then(numbers);
+    let known = text.strip_prefix('v').and_then(exact);
     let known =
         known.filter(|n| matches!(n.as_slice(), [3, minor] | [3, minor, _] if *minor >= 25));
     known.map(|_| ()).ok_or_else(|| {
@@ -19,6 +21,141 @@ pub(crate) fn calico(text: &str) -> Result<(), String> {
     })
 }
 
-fn numbers(text: &str) -> Option<Vec<u16>> {
+/// The numbers of a version that has nothing else.
+fn exact(text: &str) -> Option<Vec<u16>> {
     text.split('.').map(|part| part.parse().ok()).collect()
+}
+
+/// The numbers that a version begins with, whatever follows: a real one calls itself `v1.20.2`,
+/// `v1.32.3+k3s1` or `v3.28.1-4-gabcdef`.
+fn numbers(text: &str) -> Vec<u16> {
+    let text = text.strip_prefix('v').unwrap_or(text);
+    let numbers = text.split(|c: char| c != '.' && !c.is_ascii_digit()).next();
+    let parts = numbers.unwrap_or_default().split('.');
+    parts.map_while(|part| part.parse().ok()).collect()
+}
+
+/// How a version stands to a written one, as far as that is written: 1.27.3 equals 1.27. Numbers that
+/// the version lacks are zeros.
+fn compare(version: &str, written: &[u16]) -> Ordering {
+    let mut numbers = numbers(version);
+    numbers.resize(written.len(), 0);
+    numbers.as_slice().cmp(written)
+}
+
+/// Whether a version is the written one, or one of its patch versions: 1.20.2 is 1.20.
+pub(crate) fn is(version: &str, written: &str) -> bool {
+    compare(version, &numbers(written)).is_eq()
+}
+
+/// Versions between bounds: `>=1.27`, `>=1.26,<1.33`, `=1.32`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    bounds: Vec<(Comparator, Vec<u16>)>,
+    written: String,
+}
+
+type Comparator = fn(Ordering) -> bool;
+
+/// Comparators by the sign that they are written with; a sign that begins with another one comes first.
+const COMPARATORS: [(&str, Comparator); 5] = [
+    (">=", Ordering::is_ge),
+    ("<=", Ordering::is_le),
+    (">", Ordering::is_gt),
+    ("<", Ordering::is_lt),
+    ("=", Ordering::is_eq),
+];
+
+impl Range {
+    /// Reads comparators joined by commas; `check` accepts the versions.
+    pub(crate) fn parse(
+        text: &str,
+        check: impl Fn(&str) -> Result<(), String>,
+    ) -> Result<Self, String> {
+        let bound = |part: &str| {
+            let part = part.trim();
+            let found = COMPARATORS
+                .iter()
+                .find_map(|(sign, holds)| Some((*holds, part.strip_prefix(sign)?.trim())));
+            let (holds, version) = found.ok_or_else(|| {
+                format!(
+                    "{part:?} is no range of versions: write >=, >, <, <= or = before a version"
+                )
+            })?;
+            check(version)?;
+            Ok::<_, String>((holds, numbers(version)))
+        };
+        let bounds = text.split(',').map(bound).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            bounds,
+            written: text.to_owned(),
+        })
+    }
+
+    /// Whether a version lies within every bound. A bound says nothing of what it does not write:
+    /// 1.27.3 is not `>1.27`.
+    pub fn contains(&self, version: &str) -> bool {
+        let mut bounds = self.bounds.iter();
+        bounds.all(|(holds, written)| holds(compare(version, written)))
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_holds_the_versions_within_its_bounds_as_far_as_they_are_written() {
+        let held = [
+            (">=1.27", "1.27"),
+            (">=1.27", "1.27.3"),
+            (">=1.27", "v1.32.3+k3s1"),
+            ("<1.27", "1.26.15"),
+            ("<=1.27", "1.27.3"),
+            ("=1.20", "v1.20.2"),
+            (">=1.26, <1.33", "1.32.13"),
+            ("<1.27.2", "1.27"),
+        ];
+        for (range, version) in held {
+            let range = Range::parse(range, kube_proxy).unwrap();
+            assert!(range.contains(version), "{range} {version}");
+        }
+        let left_out = [
+            (">=1.27", "1.26.15"),
+            (">=1.27", "v1.9"),
+            (">1.27", "1.27.3"),
+            ("<1.27", "1.27.0"),
+            ("=1.20", "1.2"),
+            ("=1.20.2", "1.20.15"),
+            (">=1.26,<1.33", "1.33"),
+            (">=1.27.2", "1.27"),
+            (">=1.27", "unknown"),
+        ];
+        for (range, version) in left_out {
+            let range = Range::parse(range, kube_proxy).unwrap();
+            assert!(!range.contains(version), "{range} {version}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused_with_what_to_write() {
+        for text in [
+            "",
+            "1.27",
+            "~1.27",
+            ">=1.27,",
+            ">=",
+            "> =1.27",
+            ">=1.27 <1.30",
+        ] {
+            let why = Range::parse(text, kube_proxy).unwrap_err();
+            assert!(why.contains("write "), "{text}: {why}");
+        }
+    }
 }

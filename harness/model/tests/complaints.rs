@@ -216,6 +216,35 @@ fn variants_and_promises_that_say_nothing() {
 }
 
 #[test]
+fn agents_that_nobody_can_be_and_versions_that_are_no_range() {
+    insta::assert_snapshot!(
+        "image",
+        said_of(
+            "{ version: v3.28.1 }",
+            "{ version: v3.28.1, source: 'image:calico/node' }"
+        )
+    );
+    insta::assert_snapshot!(
+        "empty_source",
+        said_of("{ version: v3.28.1 }", "{ version: v3.28.1, source: '' }")
+    );
+    insta::assert_snapshot!(
+        "only",
+        said_of(
+            "fixed: {",
+            "fixed: { only: { kube-proxy: 1.27, calico: '>=3.28', felix: '>=v3.28' },"
+        )
+    );
+    insta::assert_snapshot!(
+        "only_of_nobody",
+        said_of(
+            "fixed: {",
+            "fixed: { kube-proxy: none, only: { kube-proxy: '>=1.27' },"
+        )
+    );
+}
+
+#[test]
 fn manifests_that_kubernetes_would_refuse() {
     insta::assert_snapshot!(
         "kind",

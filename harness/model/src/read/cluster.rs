@@ -1,6 +1,6 @@
 //! `cluster:`.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use serde_json::Map;
 
@@ -24,19 +24,22 @@ pub(crate) const NODES: (u64, u64) = (1, 200);
 /// Periods that the agents accept and a run can live with.
 const PERIOD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
 
-/// Reads `cluster:`. Nodes of a variant without kube-proxy have the scenario's iptables.
+/// Reads `cluster:`. Agents' sources are relative to `folder`. Nodes of a variant without kube-proxy have the scenario's iptables.
 pub(super) fn read(
     gathered: &Gathered,
     node: &Node,
+    folder: &Path,
     inherited: Option<IptablesVariant>,
 ) -> Option<ClusterSpec> {
     let fields = Fields::of(gathered, node, "cluster", words::CLUSTER)?;
     let nodes = fields.or("nodes", 1, |node| number(gathered, node, "nodes", NODES));
     let own = fields.maybe("iptables", |node| iptables(gathered, node));
     let kube_proxy = fields.maybe("kube-proxy", |node| {
-        agent(node, |node| kube_proxy(gathered, node))
+        agent(node, |node| kube_proxy(gathered, node, folder))
     });
-    let calico = fields.maybe("calico", |node| agent(node, |node| calico(gathered, node)));
+    let calico = fields.maybe("calico", |node| {
+        agent(node, |node| calico(gathered, node, folder))
+    });
     let felix = fields.or("felix", Map::new(), |node| felix_spec(gathered, node));
     let hosts = fields.or("hosts", Vec::new(), |node| hosts(gathered, node));
     let (own, kube_proxy, calico) = (own?, kube_proxy?.flatten(), calico?.flatten());
@@ -90,6 +93,7 @@ fn iptables(gathered: &Gathered, node: &Node) -> Option<IptablesVariant> {
 fn kube_proxy(
     gathered: &Gathered,
     node: &Node,
+    folder: &Path,
 ) -> Option<(KubeProxySpec, Option<IptablesVariant>)> {
     let fields = Fields::of(gathered, node, "kube-proxy", words::KUBE_PROXY)?;
     let mode = fields.or("mode", (), |node| {
@@ -97,6 +101,9 @@ fn kube_proxy(
     });
     let iptables = fields.maybe("iptables", |node| iptables(gathered, node));
     let version = fields.need("version", |node| known(gathered, node, version::kube_proxy));
+    let source = fields.or("source", AgentSource::Model, |node| {
+        source(gathered, node, folder)
+    });
     let period = |name, default| {
         fields.or(name, Duration::from_secs(default), |node| {
             duration(gathered, node, name, PERIOD)
@@ -109,7 +116,7 @@ fn kube_proxy(
     let spec = KubeProxySpec {
         iptables: iptables.unwrap_or(IptablesVariant::Legacy),
         version: version?,
-        source: AgentSource::Model,
+        source: source?,
         min_sync_period: min_sync_period?,
         sync_period: sync_period?,
     };
@@ -120,21 +127,33 @@ fn kube_proxy(
     Some((spec, iptables))
 }
 
-fn calico(gathered: &Gathered, node: &Node) -> Option<CalicoSpec> {
+fn calico(gathered: &Gathered, node: &Node, folder: &Path) -> Option<CalicoSpec> {
     let fields = Fields::of(gathered, node, "calico", words::CALICO)?;
     let version = fields.need("version", |node| known(gathered, node, version::calico));
     let owners = [
         ("calico", PodOwner::Calico),
         ("third-party", PodOwner::ThirdParty),
     ];
+    let source = fields.or("source", AgentSource::Model, |node| {
+        source(gathered, node, folder)
+    });
     let pods = fields.or("pods", PodOwner::Calico, |node| {
         word(gathered, node, "pods", &owners)
     });
     Some(CalicoSpec {
         version: version?,
-        source: AgentSource::Model,
+        source: source?,
         pods: pods?,
     })
+}
+
+/// Who stands for an agent. Whether anything is at the path is not looked at: it may be another
+/// machine's.
+fn source(gathered: &Gathered, node: &Node, folder: &Path) -> Option<AgentSource> {
+    let written = text(gathered, node, "an agent's source")?;
+    AgentSource::parse(written, folder)
+        .map_err(|message| note(gathered, &node.place, message, None))
+        .ok()
 }
 
 fn known(

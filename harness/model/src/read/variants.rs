@@ -10,11 +10,13 @@ use super::{
     words,
 };
 use crate::{
-    case::Expect,
+    case::{ClusterSpec, Expect},
     complaint::Gathered,
+    matrix::MatrixKey,
     names::{PromiseName, VariantName},
     nearest::suggest,
     scenario::{Run, Variant},
+    version::Range,
     yaml::{Entries, Entry, Node, Value},
 };
 
@@ -65,7 +67,8 @@ impl Reader<'_> {
             let Some((variant, overrides)) = self.variant(base, node) else {
                 continue;
             };
-            let same = variants.iter().find(|(_, known)| known.run == variant.run);
+            let same = |known: &Variant| known.run == variant.run && known.only == variant.only;
+            let same = variants.iter().find(|(_, known)| same(known));
             if overrides && base.run.as_ref() == Some(&variant.run) {
                 let message = format!("variant {name:?} overrides nothing");
                 let hint = "every value that it gives is the scenario's already";
@@ -97,6 +100,10 @@ impl Reader<'_> {
         );
         let promises = names(merged.get("promises"));
         let expect = fields.need("expect", |node| expect(gathered, node, &promises));
+        let cluster = run.as_ref().map(|run| &run.cluster);
+        let only = fields.or("only", IndexMap::new(), |node| {
+            only(gathered, node, cluster)
+        });
         let mut needs = base.needs.clone();
         needs.extend(own?);
         let overrides = OF_CLUSTER
@@ -106,12 +113,41 @@ impl Reader<'_> {
         Some((
             Variant {
                 needs,
+                only: only?,
                 run: run?,
                 expect: expect?,
             },
             overrides,
         ))
     }
+}
+
+/// The versions that a variant is about.
+fn only(
+    gathered: &Gathered,
+    node: &Node,
+    cluster: Option<&ClusterSpec>,
+) -> Option<IndexMap<MatrixKey, Range>> {
+    let fields = Fields::of(gathered, node, "only", words::ONLY)?;
+    let ranges = words::ONLY.iter().map(|word| {
+        let key = MatrixKey::parse(word).expect("the matrix varies what a variant can be about");
+        let absent = |agent| cluster.is_some_and(|cluster| cluster.version(agent).is_none());
+        if fields.get(word).is_some() && key.agent().is_some_and(absent) {
+            let message = format!("the variant has no {word}");
+            note(gathered, &fields.key(word), message, None);
+        }
+        let range = fields.maybe(word, |node| {
+            let written = text(gathered, node, "a range of versions")?;
+            Range::parse(written, |version| key.check(version))
+                .map_err(|message| note(gathered, &node.place, message, None))
+                .ok()
+        })?;
+        Some(range.map(|range| (key, range)))
+    });
+    // Every range is read before the first wrong one counts: all mistakes are said.
+    let ranges: Vec<_> = ranges.collect();
+    let ranges = ranges.into_iter().collect::<Option<Vec<_>>>()?;
+    Some(ranges.into_iter().flatten().collect())
 }
 
 fn expect(gathered: &Gathered, node: &Node, promises: &[&str]) -> Option<Expect> {

@@ -1,0 +1,135 @@
+//! The cases of a scenario: every variant in every cell of the matrix that is one of its own.
+
+use indexmap::IndexMap;
+
+use super::Choice;
+use crate::{
+    agents,
+    case::{AgentSource, Case, ClusterSpec},
+    matrix::MatrixKey,
+    names::{AgentName, VariantName},
+    scenario::{Run, Scenario, Variant},
+};
+
+/// One value for each key.
+type Cell = IndexMap<MatrixKey, String>;
+
+/// A case before it is known whether it runs here.
+#[derive(Debug)]
+pub(super) struct Possible<'a> {
+    pub(super) case: Case,
+    pub(super) variant: &'a Variant,
+    /// The cells of the matrix that it stands for, at least one.
+    pub(super) cells: usize,
+}
+
+/// The cases of a scenario, by id. Cells that run the same are one case: a variant is not varied by
+/// versions of an agent that it does not have, nor by versions that one real agent stands for.
+pub(super) fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> IndexMap<String, Possible<'a>> {
+    let mut matrix = scenario.matrix.clone();
+    matrix.extend(choice.matrix.clone());
+    let cells = cells(&matrix);
+    let chosen = |name: &VariantName| choice.variants.is_empty() || choice.variants.contains(name);
+    let mut cases = IndexMap::<String, Possible<'_>>::new();
+    for (name, variant) in scenario.variants.iter().filter(|(name, _)| chosen(name)) {
+        for cell in &cells {
+            let case = case(scenario, choice, name, variant, cell.clone());
+            let id = case.id();
+            let wanted = |filter: &String| id.contains(filter.as_str());
+            if !choice.filters.is_empty() && !choice.filters.iter().any(wanted) {
+                continue;
+            }
+            let possible = cases.entry(id).or_insert(Possible {
+                case,
+                variant,
+                cells: 0,
+            });
+            possible.cells += 1;
+        }
+    }
+    cases
+}
+
+/// Whether a setting makes a difference to a cluster.
+fn varies(key: MatrixKey, cluster: &ClusterSpec) -> bool {
+    key.agent()
+        .is_none_or(|agent| cluster.version(agent).is_some())
+}
+
+/// Every combination of the values; of no keys there is one, the empty one.
+fn cells(matrix: &IndexMap<MatrixKey, Vec<String>>) -> Vec<Cell> {
+    let mut cells = vec![Cell::new()];
+    for (key, values) in matrix {
+        let wider = |cell: &Cell| {
+            let cell = cell.clone();
+            let with = move |value: &String| {
+                let mut cell = cell.clone();
+                cell.insert(*key, value.clone());
+                cell
+            };
+            values.iter().map(with).collect::<Vec<Cell>>()
+        };
+        cells = cells.iter().flat_map(wider).collect();
+    }
+    cells
+}
+
+fn case(
+    scenario: &Scenario,
+    choice: &Choice,
+    name: &VariantName,
+    variant: &Variant,
+    mut cell: Cell,
+) -> Case {
+    let Run {
+        mut cluster,
+        manifests,
+        traffic,
+        timeline,
+        promises,
+    } = variant.run.clone();
+    cell.retain(|key, _| varies(*key, &cluster));
+    for (key, value) in &cell {
+        key.apply(value, &mut cluster)
+            .expect("the matrix holds values that were checked");
+    }
+    agents::choose(&mut cluster, &choice.agents);
+    identify(&mut cluster, choice);
+    for (key, value) in &mut cell {
+        if let Some(version) = key.agent().and_then(|agent| cluster.version(agent)) {
+            version.clone_into(value);
+        }
+    }
+    Case {
+        scenario: scenario.name.clone(),
+        variant: name.clone(),
+        cell: cell
+            .into_iter()
+            .map(|(key, value)| (key.to_string(), value))
+            .collect(),
+        about: scenario.about.clone(),
+        incident: scenario.incident.clone(),
+        file: scenario.file.clone(),
+        cluster,
+        manifests,
+        traffic,
+        timeline,
+        promises,
+        expect: variant.expect.clone(),
+        seed: choice.seed.or(scenario.seed).unwrap_or_default(),
+    }
+}
+
+/// Gives real agents the versions that they are known to have.
+fn identify(cluster: &mut ClusterSpec, choice: &Choice) {
+    for agent in AgentName::ALL {
+        let Some(settings) = cluster.settings(agent) else {
+            continue;
+        };
+        if let AgentSource::Path(path) = settings.source
+            && let Some(version) = choice.versions.get(&(agent, path.clone()))
+        {
+            version.clone_into(settings.version);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a case needs of the machine.
+
+use crate::case::{Case, ClusterSpec, IptablesVariant};
+
+/// Every capability that a case needs, in one place: the backend, what its manifests and agents run,
+/// and what the scenario says beyond that.
+pub(super) fn of(case: &Case, backend: &str, own: &[String]) -> Vec<String> {
+    let mut needs = vec![backend.to_owned(), iptables(&case.cluster).to_owned()];
+    if case.cluster.kube_proxy.is_some() {
+        needs.push("conntrack".to_owned());
+    }
+    if case.manifests.iter().any(runs_nginx) {
+        needs.push("nginx".to_owned());
+    }
+    needs.extend(
+        own.iter()
+            .filter(|need| !needs.contains(need))
+            .cloned()
+            .collect::<Vec<_>>(),
+    );
+    needs
+}
+
+fn iptables(cluster: &ClusterSpec) -> &'static str {
+    match cluster.iptables {
+        IptablesVariant::Legacy => "iptables-legacy",
+        IptablesVariant::Nft => "iptables-nft",
+    }
+}
+
+/// Whether an image is nginx itself, by the last part of its repository: `nginx:1.27`,
+/// `ghcr.io/nginxinc/nginx-unprivileged@sha256:…`; not what goes with nginx, such as its exporter.
+pub fn is_nginx(image: &str) -> bool {
+    let untagged = image.split('@').next().unwrap_or_default();
+    let last = untagged.rsplit('/').next().unwrap_or_default();
+    let repository = last.split(':').next().unwrap_or_default();
+    ["nginx", "nginx-unprivileged"].contains(&repository)
+}
+
+/// Whether an object's pods run nginx.
+fn runs_nginx(object: &serde_json::Value) -> bool {
+    let spec = match object["kind"].as_str() {
+        Some("Pod") => &object["spec"],
+        _ => &object["spec"]["template"]["spec"],
+    };
+    let images = spec["containers"].as_array().into_iter().flatten();
+    let mut images = images.filter_map(|container| container["image"].as_str());
+    images.any(is_nginx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nginx_is_known_by_its_repository_whatever_stands_around_it() {
+        for image in [
+            "nginx",
+            "nginx:1.25",
+            "docker.io/library/nginx:1",
+            "ghcr.io:443/x/nginx-unprivileged@sha256:00",
+            "localhost:5000/nginx:1.27@sha256:00",
+        ] {
+            assert!(is_nginx(image), "{image}");
+        }
+        for image in [
+            "",
+            "nginx/nginx-prometheus-exporter:1.1",
+            "nginx-ingress",
+            "nginx.example/busybox:1",
+            "nginx:1/busybox",
+        ] {
+            assert!(!is_nginx(image), "{image}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! From a scenario to cases: who plays an agent, which cells there are, which versions are left out.
+
+use std::{collections::BTreeMap, io, path::Path};
+
+use chainbreak_model::{
+    agents::AgentChoice,
+    case::{AgentSource, Capabilities, Case},
+    list,
+    matrix::MatrixKey,
+    names::AgentName,
+    plan,
+    plan::{Choice, Planned, is_used, merged, real_agents},
+    read,
+    scenario::Scenario,
+};
+
+const SCENARIO: &str = "\
+name: s
+about: two agents
+cluster:
+  nodes: 1
+  kube-proxy: { version: '1.32' }
+  calico: { version: v3.28.1 }
+timeline: [settle: 1s]
+promises:
+  quiet: { no-log: { agent: kube-proxy, matches: 'Failed' } }
+variants:
+  partial: { only: { kube-proxy: '>=1.27' }, expect: { broken: [quiet] } }
+  full: { only: { kube-proxy: '<1.27', calico: '<v3.30' }, expect: healthy }
+  alone: { kube-proxy: none, expect: healthy }
+";
+
+fn scenario(text: &str) -> Scenario {
+    let open = |_: &Path| Err(io::Error::from(io::ErrorKind::NotFound));
+    read(Path::new("/scenarios/s.yaml"), text.as_bytes(), &open)
+        .unwrap_or_else(|error| panic!("{}", error.plain()))
+}
+
+fn choice(agents: &[&str], matrix: &[&str]) -> Choice {
+    let agent = |text: &&str| AgentChoice::parse(text, Path::new("/here")).expect("a choice");
+    let key = |text: &&str| MatrixKey::parse_values(text).expect("a matrix");
+    Choice {
+        backend: "lab".to_owned(),
+        agents: agents.iter().map(agent).collect(),
+        matrix: matrix.iter().map(key).collect(),
+        ..Choice::default()
+    }
+}
+
+fn real(path: &str) -> AgentSource {
+    AgentSource::Path(path.into())
+}
+
+fn planned(scenario: &Scenario, choice: &Choice) -> Vec<Planned> {
+    let here = ["lab", "iptables-legacy", "conntrack"].map(|it| (it.to_owned(), Ok(())));
+    plan(scenario, choice, &Capabilities(BTreeMap::from(here)))
+}
+
+fn cases(scenario: &Scenario, choice: &Choice) -> Vec<Case> {
+    let runs = planned(scenario, choice).into_iter();
+    let cases = runs.filter_map(|planned| match planned {
+        Planned::Run(case) => Some(*case),
+        Planned::Skip(_) => None,
+    });
+    cases.collect()
+}
+
+fn skips(scenario: &Scenario, choice: &Choice) -> Vec<(String, String)> {
+    let all = planned(scenario, choice).into_iter();
+    let skips = all.filter_map(|planned| match planned {
+        Planned::Run(_) => None,
+        Planned::Skip(skipped) => Some((skipped.id.clone(), skipped.reason())),
+    });
+    skips.collect()
+}
+
+#[test]
+fn a_source_is_the_model_or_a_path_from_the_scenarios_folder() {
+    let text = SCENARIO
+        .replace("'1.32' }", "'1.32', source: ./bin/kube-proxy }")
+        .replace("v3.28.1 }", "v3.28.1, source: /opt/calico }");
+    let text = text.replace(
+        "alone: { kube-proxy: none,",
+        "alone: { calico: { source: model },",
+    );
+    let cases = cases(&scenario(&text), &choice(&[], &[]));
+    let source = |case: usize, agent| cases[case].cluster.source(agent).cloned();
+    let kube_proxy = Some(real("/scenarios/bin/kube-proxy"));
+    assert_eq!(source(0, AgentName::KubeProxy), kube_proxy);
+    assert_eq!(source(0, AgentName::Felix), Some(real("/opt/calico")));
+    assert_eq!(cases[1].variant.as_str(), "alone");
+    assert_eq!(source(1, AgentName::KubeProxy), kube_proxy);
+    assert_eq!(source(1, AgentName::Felix), Some(AgentSource::Model));
+}
+
+#[test]
+fn a_chosen_agent_replaces_the_scenarios_and_the_one_for_a_version_comes_first() {
+    let text = SCENARIO.replace("'1.32' }", "'1.32', source: kube-proxy }");
+    let agents = [
+        "kube-proxy@1.30=a",
+        "kube-proxy=b",
+        "felix=calico",
+        "kube-proxy=model",
+    ];
+    let choice = choice(&agents, &["kube-proxy=1.30.4,1.32"]);
+    let cases = cases(&scenario(&text), &choice);
+    let sources = cases.iter().map(|case| {
+        let source = |agent| case.cluster.source(agent).cloned();
+        (source(AgentName::KubeProxy), source(AgentName::Felix))
+    });
+    let felix = Some(real("/here/calico"));
+    assert_eq!(
+        sources.collect::<Vec<_>>(),
+        [
+            (Some(real("/here/a")), felix.clone()),
+            (Some(AgentSource::Model), felix.clone()),
+            (None, felix)
+        ]
+    );
+}
+
+#[test]
+fn a_choice_that_no_case_has_the_agent_for_is_found() {
+    let scenario = scenario(SCENARIO);
+    let mut choice = choice(
+        &["kube-proxy@1.20=a", "kube-proxy@1.31=a", "felix@v3.28=a"],
+        &["kube-proxy=1.20.15,1.32"],
+    );
+    // The first is used for what it was chosen for, whatever the program turns out to be.
+    let real = (AgentName::KubeProxy, "/here/a".into());
+    choice.versions.insert(real, "1.31.0".to_owned());
+    let used = |at: usize| is_used(&choice.agents[at], &scenario, &choice);
+    assert_eq!([used(0), used(1), used(2)], [true, false, true]);
+}
+
+#[test]
+fn a_real_agents_version_is_its_own_and_named_where_the_matrix_varies_it() {
+    let scenario = scenario(SCENARIO);
+    let mut choice = choice(
+        &["kube-proxy@1.20=kp", "felix=calico"],
+        &["kube-proxy=1.20,1.32"],
+    );
+    choice.variants = vec!["partial".into(), "full".into()];
+    let agents: Vec<_> = real_agents(&scenario, &choice).into_iter().collect();
+    assert_eq!(
+        agents,
+        [
+            (AgentName::KubeProxy, "/here/kp".into()),
+            (AgentName::Felix, "/here/calico".into())
+        ]
+    );
+    choice
+        .versions
+        .insert(agents[0].clone(), "1.20.2".to_owned());
+    choice
+        .versions
+        .insert(agents[1].clone(), "v3.25.0".to_owned());
+    let cases = cases(&scenario, &choice);
+    let ids: Vec<String> = cases.iter().map(Case::id).collect();
+    assert_eq!(
+        ids,
+        ["s/partial[kube-proxy=1.32]", "s/full[kube-proxy=1.20.2]"]
+    );
+    let version = |case: usize, agent| cases[case].cluster.version(agent).map(str::to_owned);
+    assert_eq!(version(0, AgentName::KubeProxy).as_deref(), Some("1.32"));
+    assert_eq!(version(1, AgentName::KubeProxy).as_deref(), Some("1.20.2"));
+    assert_eq!(version(0, AgentName::Felix).as_deref(), Some("v3.25.0"));
+}
+
+#[test]
+fn what_a_variant_is_not_about_is_skipped_with_the_reason() {
+    let scenario = scenario(SCENARIO);
+    let mut choice = choice(&["kube-proxy=kp"], &[]);
+    let full = "is about kube-proxy <1.27, this is 1.32";
+    assert_eq!(
+        skips(&scenario, &choice),
+        [("s/full".to_owned(), full.to_owned())]
+    );
+    let real = (AgentName::KubeProxy, "/here/kp".into());
+    choice.versions.insert(real, "1.20.2".to_owned());
+    let partial = "is about kube-proxy >=1.27, this is 1.20.2";
+    assert_eq!(
+        skips(&scenario, &choice),
+        [("s/partial".to_owned(), partial.to_owned())]
+    );
+    choice.matrix = [MatrixKey::parse_values("calico=v3.30.1").unwrap()].into();
+    let calico = "is about calico <v3.30, this is v3.30.1".to_owned();
+    let id = "s/full[calico=v3.30.1]".to_owned();
+    assert_eq!(skips(&scenario, &choice)[1], (id, calico));
+}
+
+#[test]
+fn cells_that_run_the_same_are_one_case() {
+    let scenario = scenario(SCENARIO);
+    let matrix = ["kube-proxy=1.28,1.30,1.32", "calico=v3.28.1,v3.32.1"];
+    let mut choice = choice(&["kube-proxy=kp"], &matrix);
+    choice.variants = vec!["partial".into(), "alone".into()];
+    let alone = |calico: &str| (format!("s/alone[calico={calico}]"), 3);
+    assert_eq!(
+        merged(&scenario, &choice),
+        [alone("v3.28.1"), alone("v3.32.1")]
+    );
+    assert_eq!(list(&scenario, &choice).len(), 3 * 2 + 2);
+    let real = (AgentName::KubeProxy, "/here/kp".into());
+    choice.versions.insert(real, "1.31.0".to_owned());
+    assert_eq!(
+        list(&scenario, &choice),
+        [
+            "s/partial[kube-proxy=1.31.0,calico=v3.28.1]",
+            "s/partial[kube-proxy=1.31.0,calico=v3.32.1]",
+            "s/alone[calico=v3.28.1]",
+            "s/alone[calico=v3.32.1]"
+        ]
+    );
+}
+
+#[test]
+fn a_matrix_key_of_a_command_line_has_values_and_each_once() {
+    for (text, why) in [
+        ("kube-proxy=1.30,1.30", "\"1.30\" is given twice"),
+        ("kube-proxy", "gives no values"),
+        ("kubeproxy=1.30", "it can vary iptables, kube-proxy, calico"),
+        ("calico=3.28", "is no version of Calico"),
+    ] {
+        let said = MatrixKey::parse_values(text).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+}
