@@ -71,6 +71,26 @@ impl Cause {
         }
     }
 
+    pub(crate) fn forbidden(field: &str, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueForbidden",
+            field: field.to_owned(),
+            message: format!("Forbidden: {detail}"),
+        }
+    }
+
+    pub(crate) fn unsupported(field: &str, value: &Value, supported: &[&str]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        Self {
+            reason: "FieldValueNotSupported",
+            field: field.to_owned(),
+            message: format!(
+                "Unsupported value: {value}: supported values: {}",
+                quoted.join(", ")
+            ),
+        }
+    }
+
     pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> Self {
         let message = format!("Invalid value: {value}: {detail}");
         Self {

@@ -12,6 +12,7 @@ use crate::{
     error::ApiError,
     kinds::Kind,
     object::{Key, Object, encode, meta, text},
+    options,
     patch::{PatchKind, apply::Apply, patched},
     path::Address,
     query::{Continue, Query},
@@ -213,39 +214,25 @@ fn scale(state: &mut State, call: &Call) -> Handled {
 }
 
 fn watch(state: &State, call: &Call) -> Handled {
-    refuse_initial_events(call)?;
+    options::check(&call.query)?;
     let mut selector = call.query.text("fieldSelector").to_owned();
     if let Some(name) = &call.address.name {
         selector = format!("metadata.name={name}");
     }
     let kind = &call.address.kind;
-    let since = call
-        .query
-        .number("resourceVersion")?
-        .filter(|revision| *revision > 0);
     Ok(Answer::Watch(Box::new(WatchOptions {
         lens: call.lens(state),
         namespace: call.address.namespace.clone(),
         selector: Selector::parse(kind, call.query.text("labelSelector"), &selector)?,
-        since,
+        begin: options::begin(&call.query, state.store.revision())?,
         timeout: call.query.timeout()?,
         bookmarks: call.query.flag("allowWatchBookmarks"),
     })))
 }
 
-/// A server that takes the question and never sends the bookmark that ends the first state hangs its
-/// clients; refused, they list.
-fn refuse_initial_events(call: &Call) -> Result<(), ApiError> {
-    if call.query.text("sendInitialEvents").is_empty() {
-        return Ok(());
-    }
-    Err(ApiError::BadRequest(
-        "sendInitialEvents is not served: list, then watch".to_owned(),
-    ))
-}
-
 fn list(state: &State, call: &Call) -> Handled {
     let (kind, query) = (&call.address.kind, &call.query);
+    options::check(query)?;
     let selector = call.selector()?;
     let asked = query.number("resourceVersion")?.unwrap_or_default();
     let current = state.store.revision();

@@ -19,6 +19,7 @@ mod kinds;
 mod ledger;
 mod object;
 mod openapi;
+mod options;
 mod patch;
 mod path;
 mod query;

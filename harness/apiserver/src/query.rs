@@ -25,6 +25,11 @@ impl Query {
         self.0.get(name).map(String::as_str).unwrap_or_default()
     }
 
+    /// Whether a parameter is there and not empty.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        !self.text(name).is_empty()
+    }
+
     pub(crate) fn flag(&self, name: &str) -> bool {
         matches!(self.text(name), "true" | "1")
     }
@@ -41,10 +46,11 @@ impl Query {
         }
     }
 
-    /// How long a watch lasts at most.
+    /// How long a watch lasts at most; none when the client leaves it to the server, also with 0.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
+        let seconds = self.number("timeoutSeconds")?.filter(|s| *s > 0);
         // A year is for ever, and does not overflow a clock.
-        let seconds = self.number("timeoutSeconds")?.map(|s| s.min(31_536_000));
+        let seconds = seconds.map(|s| s.min(31_536_000));
         Ok(seconds.map(Duration::from_secs))
     }
 }

@@ -1,5 +1,8 @@
 //! Watches: every change of a resource after a revision, in order, none twice, as the client's selector
 //! sees them. A watcher that falls behind the history is told so and must list again.
+//!
+//! A watch may begin with the present state (`sendInitialEvents`, which client-go does from 0.35 on):
+//! additions, then a bookmark that marks their end, without which such a client waits for ever.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -11,9 +14,11 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     error::ApiError,
     object::{Object, encode, meta},
+    options::Begin,
     respond::{Lens, View},
     selector::Selector,
     server::Server,
+    state::State,
     store::Change,
 };
 
@@ -22,14 +27,16 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// A quiet watcher learns the present revision this often.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
+/// The annotation of the bookmark behind the present state.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
 /// What is watched.
 #[derive(Debug, Clone)]
 pub(crate) struct WatchOptions {
     pub(crate) lens: Lens,
     pub(crate) namespace: Option<String>,
     pub(crate) selector: Selector,
-    /// None: begin with the present state.
-    pub(crate) since: Option<u64>,
+    pub(crate) begin: Begin,
     pub(crate) timeout: Option<Duration>,
     pub(crate) bookmarks: bool,
 }
@@ -51,46 +58,48 @@ struct Watch {
 /// The lines of a watch, each chunk one or more of them.
 pub(crate) fn open(server: Arc<Server>, options: WatchOptions) -> impl Stream<Item = Bytes> + Send {
     let now = Instant::now();
-    let (tip, state) = server.with(|state| {
+    let (tip, cursor, present) = server.with(|state| {
         let storage = &options.lens.kind.storage;
         let tip = state.store.subscribe(storage);
-        let mut present: Vec<Arc<Object>> = Vec::new();
-        if options.since.is_none() {
-            let all = state.store.list(storage, options.namespace.as_deref());
-            present.extend(all.map(|(_, object)| Arc::clone(object)));
-        }
-        (
-            tip,
-            (
-                options.since.unwrap_or_else(|| state.store.revision()),
-                present,
-            ),
-        )
+        let cursor = match options.begin {
+            Begin::After(revision) => revision,
+            _ => state.store.revision(),
+        };
+        (tip, cursor, present(state, &options))
     });
-    let (cursor, present) = state;
-    let ends = now + options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-    let next_bookmark = now + BOOKMARK_EVERY;
     let mut watch = Watch {
         server,
-        options,
         cursor,
         tip,
-        ends,
-        next_bookmark,
+        ends: now + options.timeout.unwrap_or(DEFAULT_TIMEOUT),
+        next_bookmark: now + BOOKMARK_EVERY,
         ready: VecDeque::new(),
         headed: false,
         done: false,
+        options,
     };
-    let selected = present
-        .iter()
-        .filter(|object| watch.options.selector.matches(object.value()));
-    let selected: Vec<Arc<Object>> = selected.cloned().collect();
-    for object in selected {
+    for object in present {
         watch.push("ADDED", &object);
+    }
+    if watch.options.begin == Begin::StateThenBookmark {
+        watch.bookmark(&json!({INITIAL_EVENTS_END: "true"}));
     }
     stream::unfold(watch, |mut watch| async move {
         watch.next().await.map(|chunk| (chunk, watch))
     })
+}
+
+/// What a watch tells first: the objects it selects that are there, when it begins with them.
+fn present(state: &State, options: &WatchOptions) -> Vec<Arc<Object>> {
+    if !matches!(options.begin, Begin::State | Begin::StateThenBookmark) {
+        return Vec::new();
+    }
+    let storage = &options.lens.kind.storage;
+    let all = state.store.list(storage, options.namespace.as_deref());
+    all.map(|(_, object)| object)
+        .filter(|object| options.selector.matches(object.value()))
+        .map(Arc::clone)
+        .collect()
 }
 
 impl Watch {
@@ -125,20 +134,27 @@ impl Watch {
         self.done = now >= self.ends;
         self.next_bookmark = now + BOOKMARK_EVERY;
         if self.options.bookmarks {
-            let kind = &self.options.lens.kind;
-            let revision = self.cursor.to_string();
-            let (kind, version) = match self.options.lens.view {
-                View::Whole => (kind.kind.clone(), kind.group_version()),
-                View::Metadata => (
-                    "PartialObjectMetadata".to_owned(),
-                    "meta.k8s.io/v1".to_owned(),
-                ),
-                View::Table => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),
-            };
-            let bookmark = json!({"kind": kind, "apiVersion": version,
-                "metadata": {"resourceVersion": revision, "creationTimestamp": null}});
-            self.ready.push_back(line("BOOKMARK", &encode(&bookmark)));
+            self.bookmark(&Value::Null);
         }
+    }
+
+    /// Tells the revision up to which everything was told.
+    fn bookmark(&mut self, annotations: &Value) {
+        let kind = &self.options.lens.kind;
+        let (kind, version) = match self.options.lens.view {
+            View::Whole => (kind.kind.clone(), kind.group_version()),
+            View::Metadata => (
+                "PartialObjectMetadata".to_owned(),
+                "meta.k8s.io/v1".to_owned(),
+            ),
+            View::Table => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),
+        };
+        let mut bookmark = json!({"kind": kind, "apiVersion": version, "metadata": {
+            "resourceVersion": self.cursor.to_string(), "creationTimestamp": null}});
+        if !annotations.is_null() {
+            bookmark["metadata"]["annotations"] = annotations.clone();
+        }
+        self.ready.push_back(line("BOOKMARK", &encode(&bookmark)));
     }
 
     /// Reads what happened since, and moves on to the present.

@@ -26,7 +26,7 @@ async fn every_request_is_counted_with_who_made_it_and_how_it_was_answered() {
         assert_eq!(answer.body["details"]["name"], "n1");
     }
     proxy.get("/api/v1/services?limit=500").await;
-    let watch = "/api/v1/services?watch=true&resourceVersion=1&timeoutSeconds=0";
+    let watch = "/api/v1/services?watch=true&resourceVersion=1&timeoutSeconds=1";
     proxy.get(watch).await;
     let mut felix = Wire::to(api.at).await.named("felix");
     let map = json!({"metadata": {"name": "m"}});

@@ -87,8 +87,10 @@ pub(crate) struct Answer {
     pub(crate) code: u16,
     /// The media type.
     pub(crate) media: String,
-    /// The body, or none when it is not one JSON document.
+    /// The first JSON document of the body; null when there is none.
     pub(crate) body: Value,
+    /// All of them: a watch sends one after the other.
+    pub(crate) lines: Vec<Value>,
 }
 
 impl Wire {
@@ -145,9 +147,13 @@ async fn answer(response: hyper::Response<Incoming>) -> Answer {
     let media = media.and_then(|m| m.to_str().ok()).unwrap_or_default();
     let (code, media) = (response.status().as_u16(), media.to_owned());
     let body = response.into_body().collect().await.expect("a whole body");
+    let body = body.to_bytes();
+    let documents = serde_json::Deserializer::from_slice(&body).into_iter();
+    let lines: Vec<Value> = documents.map_while(Result::ok).collect();
     Answer {
         code,
         media,
-        body: serde_json::from_slice(&body.to_bytes()).unwrap_or_default(),
+        body: lines.first().cloned().unwrap_or_default(),
+        lines,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::common::Api;
+use crate::common::{Api, Wire};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -38,9 +38,27 @@ async fn set(maps: &Resources<ConfigMap>, name: &str, step: u32) -> String {
 #[tokio::test]
 async fn a_reflector_is_right_again_after_every_disconnect_and_expiry() {
     let mut api = Api::start(8);
-    let maps = maps(&api);
+    follow(&mut api, watcher::Config::default()).await;
+}
+
+#[tokio::test]
+async fn so_is_one_that_never_lists() {
+    let mut api = Api::start(8);
+    follow(&mut api, watcher::Config::default().streaming_lists()).await;
+    let asked = api.server.asked();
+    let mut reads = asked
+        .iter()
+        .filter(|(asked, _)| asked.method == "GET")
+        .peekable();
+    assert!(reads.peek().is_some());
+    assert!(reads.all(|(asked, _)| asked.watch), "{asked:?}");
+}
+
+/// A reflector with this configuration through changes, disconnects and expiries.
+async fn follow(api: &mut Api, config: watcher::Config) {
+    let maps = maps(api);
     let (reader, writer) = reflector::store();
-    let stream = watcher(maps.clone(), watcher::Config::default());
+    let stream = watcher(maps.clone(), config);
     // Retry at once: the default backoff only makes the test slow.
     let stream = reflector(writer, stream);
     let following = tokio::spawn(async move { stream.for_each(|_| async {}).await });
@@ -192,4 +210,33 @@ async fn a_stale_update_is_a_conflict_and_a_second_create_is_one_too() {
         .await
         .unwrap_err();
     assert_eq!(code(refused), (422, "Invalid".to_owned()));
+}
+
+#[tokio::test]
+async fn the_first_state_of_a_streaming_list_ends_with_a_marked_bookmark() {
+    let api = Api::start(100);
+    let maps = maps(&api);
+    set(&maps, "a", 0).await;
+    let newest = set(&maps, "b", 0).await;
+    let mut wire = Wire::to(api.at).await;
+    let options = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+                   &allowWatchBookmarks=true&timeoutSeconds=1";
+    let answer = wire.get(&format!("/api/v1/configmaps?{options}")).await;
+    assert_eq!((answer.code, &*answer.media), (200, "application/json"));
+    let kinds: Vec<_> = answer.lines.iter().map(|line| &line["type"]).collect();
+    // The last bookmark is the one that every watch with bookmarks ends with.
+    assert_eq!(kinds, ["ADDED", "ADDED", "BOOKMARK", "BOOKMARK"]);
+    let marked = &answer.lines[2]["object"];
+    assert_eq!(
+        *marked,
+        json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {
+            "resourceVersion": newest, "creationTimestamp": null,
+            "annotations": {"k8s.io/initial-events-end": "true"}}})
+    );
+    assert!(answer.lines[3]["object"]["metadata"]["annotations"].is_null());
+    // Who does not allow bookmarks gets none, as from the real server.
+    let options = options.replace("allowWatchBookmarks=true", "allowWatchBookmarks=false");
+    let answer = wire.get(&format!("/api/v1/configmaps?{options}")).await;
+    assert!(answer.lines.iter().all(|line| line["type"] == "ADDED"));
+    assert_eq!(answer.lines.len(), 2);
 }
