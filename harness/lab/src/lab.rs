@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use chainbreak_apiserver::Server;
 use chainbreak_engine::{
     cluster::{Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError},
+    gate::Gate,
     log::EventLog,
 };
 use chainbreak_model::{
@@ -172,6 +173,10 @@ impl Cluster for Raised {
 
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> BoxStream<'static, String> {
         self.logbook.read(agent, node)
+    }
+
+    fn gate(&self) -> Option<Gate> {
+        Some(self.world.gate.clone())
     }
 
     /// Ends agents, pods, controllers and API. The namespaces end with the worker.

@@ -3,7 +3,8 @@
 //! [`worker`] makes a process the worker of a world of its own; there [`Lab`] raises a case: the
 //! [`world`]'s places and their [`wiring`], the Kubernetes API with its controllers, the [`kubelet`]
 //! that gives pods places and runs their containers, and the agents, whose commands the [`recorder`]
-//! writes down. [`keep`] looks into a running world from outside.
+//! writes down ([`shims`] tell it of those of real ones). [`keep`] looks into a running world from
+//! outside.
 
 mod agents;
 mod api;
@@ -20,6 +21,7 @@ pub mod keep;
 pub mod kubelet;
 pub mod place;
 pub mod recorder;
+pub mod shims;
 pub mod wiring;
 pub mod worker;
 pub mod world;

@@ -1,4 +1,6 @@
-//! Every netfilter command of every agent becomes an event: who, where, what, and how it ended.
+//! Every netfilter command of every agent becomes an event: who, where, what, and how it ended. Before
+//! it runs, it passes the cluster's gate; the time for which it waits there is not part of the event's
+//! `took_us`, but of the [`Output::took`] that a model sees.
 
 use std::{
     io,
@@ -11,7 +13,7 @@ use chainbreak_agents::{
     driver::Exec,
     step::{Command, Output},
 };
-use chainbreak_engine::log::EventLog;
+use chainbreak_engine::{gate::Gate, log::EventLog};
 use chainbreak_model::{
     event::{self, What},
     names::NodeName,
@@ -24,22 +26,65 @@ use crate::{error::tolerate, place::PlaceThread};
 /// What a shell answers for a command that cannot be started.
 const NOT_STARTED: i32 = 127;
 
-/// Runs the commands of one agent in the place of the calling thread, and records each when it ended.
+/// Records the commands of one agent on one node: of a model, which runs them through this in the place
+/// of its thread, or of a process, whose [shims](crate::shims) tell of them.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     who: String,
     node: NodeName,
     log: EventLog,
+    gate: Gate,
+}
+
+/// A command that ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) argv: Vec<String>,
+    pub(crate) input: String,
+    pub(crate) exit: i32,
+    pub(crate) stderr: String,
+    /// From its start.
+    pub(crate) took: Duration,
+    pub(crate) end: Instant,
 }
 
 impl Recorder {
-    /// A recorder for one agent on one node. Its thread must have been started from the node's place.
+    /// A recorder for one agent on one node, with a gate that nobody closes.
     pub fn new(who: impl Into<String>, node: NodeName, log: EventLog) -> Self {
         Self {
             who: who.into(),
             node,
             log,
+            gate: Gate::default(),
         }
+    }
+
+    /// The same, but its commands pass this gate.
+    #[must_use]
+    pub fn behind(self, gate: Gate) -> Self {
+        Self { gate, ..self }
+    }
+
+    pub(crate) fn who(&self) -> &str {
+        &self.who
+    }
+
+    /// Returns when a command may run.
+    pub(crate) async fn pass(&self, argv: &[String]) {
+        self.gate.pass(&self.who, &self.node, argv).await;
+    }
+
+    pub(crate) fn record(&self, ended: Ended) {
+        let event = What::Command(event::Command {
+            who: self.who.clone(),
+            node: self.node.clone(),
+            argv: ended.argv,
+            input: ended.input,
+            exit: ended.exit,
+            stderr: ended.stderr,
+            took_us: u64::try_from(ended.took.as_micros()).unwrap_or(u64::MAX),
+        });
+        self.log.append_at(self.log.at(ended.end), event);
     }
 }
 
@@ -47,9 +92,15 @@ impl Exec for Recorder {
     fn run(&self, command: Command) -> LocalBoxFuture<'static, Output> {
         let recorder = self.clone();
         async move {
+            let asked = Instant::now();
+            recorder.pass(&command.argv).await;
             let begin = Instant::now();
             let child = spawn_here(&command.argv);
-            recorder.follow(child, command, begin).await
+            let output = recorder.follow(child, command, begin).await;
+            Output {
+                took: output.took + (begin - asked),
+                ..output
+            }
         }
         .boxed_local()
     }
@@ -58,6 +109,7 @@ impl Exec for Recorder {
 impl Recorder {
     /// Runs a command in the given place, whatever the calling thread's is.
     pub(crate) async fn run_in(&self, place: &PlaceThread, command: Command) -> Output {
+        self.pass(&command.argv).await;
         let begin = Instant::now();
         let child = place.spawn(&command.argv, |_| ()).await;
         self.follow(child, command, begin).await
@@ -78,16 +130,14 @@ impl Recorder {
             ..Output::default()
         });
         output.took = end - begin;
-        let event = What::Command(event::Command {
-            who: self.who.clone(),
-            node: self.node.clone(),
+        self.record(Ended {
             argv: command.argv,
             input: command.input,
             exit: output.exit,
             stderr: output.stderr.clone(),
-            took_us: u64::try_from(output.took.as_micros()).unwrap_or(u64::MAX),
+            took: output.took,
+            end,
         });
-        self.log.append_at(self.log.at(end), event);
         output
     }
 }
@@ -146,7 +196,7 @@ mod tests {
         };
         assert_eq!((event.who.as_str(), event.input.as_str()), ("felix", "in"));
         assert_eq!((event.exit, event.stderr.as_str()), (4, "no\n"));
-        assert_eq!(u128::from(event.took_us), output.took.as_micros());
+        assert!(u128::from(event.took_us) <= output.took.as_micros());
     }
 
     #[tokio::test(flavor = "current_thread")]

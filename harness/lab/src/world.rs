@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use chainbreak_engine::cluster::Place;
+use chainbreak_engine::{cluster::Place, gate::Gate};
 use chainbreak_model::{
     case::{ClusterSpec, IptablesVariant, PodOwner},
     names::NodeName,
@@ -75,6 +75,8 @@ pub struct World {
     pub plan: Plan,
     /// Who owns the pods' interfaces.
     pub pod_owner: PodOwner,
+    /// What every agent's commands pass.
+    pub gate: Gate,
     nodes: BTreeMap<NodeName, Arc<Node>>,
     hosts: Vec<Host>,
     pods: Mutex<BTreeMap<Place, Arc<PlaceThread>>>,
@@ -122,6 +124,7 @@ impl World {
         let world = Self {
             plan,
             pod_owner,
+            gate: Gate::default(),
             nodes,
             hosts,
             pods: Mutex::default(),
