@@ -23,7 +23,8 @@ die() {
 begin() {
     name=$1
     shift
-    cache=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/chainbreak
+    [ -n "${XDG_CACHE_HOME:-${HOME-}}" ] || die "set HOME or XDG_CACHE_HOME: $name is kept below it"
+    cache=${XDG_CACHE_HOME:-$HOME/.cache}/chainbreak
     key=$(cat "$@" | sha256sum | cut -c1-12) || die "could not read $*"
     made=$cache/$name-$key
     part=$cache/$name.part
