@@ -57,7 +57,10 @@ pub(crate) enum Verb {
     Schema,
     /// The process of one case, started by `run`
     #[command(hide = true)]
-    Worker,
+    Worker {
+        /// What its world shows of the machine, wherever it lies
+        show: Vec<PathBuf>,
+    },
     /// The traffic of one case, started by a worker
     #[command(hide = true)]
     Probe,

@@ -31,9 +31,9 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let ended = match cli.verb {
         // Before any thread exists: a world is made by a process that is alone.
-        Verb::Worker => {
+        Verb::Worker { show } => {
             trace();
-            worker::main()
+            worker::main(&show)
         }
         Verb::Probe => return chainbreak_probe::main(),
         verb => {
@@ -78,7 +78,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
                 say(&format!("{:#}\n", chainbreak_model::schema()))?;
                 Ok(ExitCode::SUCCESS)
             }
-            Verb::Worker | Verb::Probe => unreachable!("handled without a runtime"),
+            Verb::Worker { .. } | Verb::Probe => unreachable!("handled without a runtime"),
         }
     })
 }

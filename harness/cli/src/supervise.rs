@@ -74,7 +74,7 @@ async fn work(
     stop: watch::Receiver<bool>,
     take: &mut impl FnMut(Line),
 ) -> anyhow::Result<()> {
-    let mut worker = spawn_worker(Path::new(SELF))?;
+    let mut worker = spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?;
     let order = Order {
         case: case.clone(),
         keep: terms.keep,

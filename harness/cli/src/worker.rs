@@ -1,7 +1,7 @@
 //! The process of one case: a world, the engine in it, and the history as JSON lines on standard
 //! output.
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use chainbreak_engine::{
@@ -43,9 +43,9 @@ pub(crate) enum Line {
 /// Two threads: the engine and the API server must not wait for each other's work.
 const THREADS: usize = 2;
 
-/// Becomes the worker. Called before any thread exists.
-pub(crate) fn main() -> anyhow::Result<ExitCode> {
-    let lifeline = chainbreak_lab::worker::enter().context("could not make a world")?;
+/// Becomes the worker, whose world shows these paths. Called before any thread exists.
+pub(crate) fn main(show: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    let lifeline = chainbreak_lab::worker::enter(show).context("could not make a world")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()

@@ -39,8 +39,17 @@ pub trait Cluster: Send + Sync {
     /// Runs a command in that place's namespaces, with standard input, output and error piped.
     async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError>;
 
-    /// An agent's log so far and from now on, an entry an item; the stream never ends by itself.
-    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> BoxStream<'static, String>;
+    /// An agent's log so far and from now on, an entry an item. It ends only when the agent will not live
+    /// again, with that as the last item.
+    fn agent_logs(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+    ) -> BoxStream<'static, Result<String, AgentDied>>;
+
+    /// Evidence of what a node's agents are at: what they asked the API for, with what answers, and what
+    /// they said last. Whole lines; empty where nothing can be known.
+    fn account(&self, node: &NodeName) -> String;
 
     /// Where agents' commands can be delayed and held; `None` where the backend cannot.
     fn gate(&self) -> Option<Gate> {
@@ -127,6 +136,11 @@ pub struct ExecError {
     /// Why.
     pub source: std::io::Error,
 }
+
+/// An agent is dead for good: how it ended, and below what it said last.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AgentDied(pub String);
 
 /// What could not be taken down.
 #[derive(Debug, thiserror::Error)]

@@ -63,7 +63,8 @@ pub(crate) async fn wait(
         let wanted = settled.await?;
         for node in &nodes {
             let what = format!("the agents have programmed node {}", node.node);
-            wait::until(&what, deadline, async || node.lacks_none_of(&wanted)).await?;
+            let waited = wait::until(&what, deadline, async || node.lacks_none_of(&wanted)).await;
+            waited.map_err(|trouble| trouble.with(&cluster.account(&node.node)))?;
         }
         Ok(())
     };

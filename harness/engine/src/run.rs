@@ -220,7 +220,11 @@ fn follow_log(
     let mut entries = cluster.agent_logs(agent, node);
     let (node, log) = (node.clone(), log.clone());
     async move {
-        while let Some(text) = entries.next().await {
+        while let Some(entry) = entries.next().await {
+            let text = match entry {
+                Ok(text) => text,
+                Err(died) => return Trouble::new(format!("keep {agent} on {node} running"), died),
+            };
             log.append(What::Log(LogEntry {
                 agent,
                 node: node.clone(),

@@ -17,4 +17,11 @@ impl Trouble {
             why: why.to_string(),
         }
     }
+
+    /// The same with evidence on lines below.
+    pub(crate) fn with(self, evidence: &str) -> Self {
+        let why = format!("{}\n{}", self.why, evidence.trim_end());
+        let why = why.trim_end().to_owned();
+        Self { why, ..self }
+    }
 }

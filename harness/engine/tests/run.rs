@@ -12,7 +12,9 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_engine::{
-    cluster::{Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError},
+    cluster::{
+        AgentDied, Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError,
+    },
     log::EventLog,
     run::{After, READY_WITHIN, run},
 };
@@ -90,8 +92,16 @@ impl Cluster for FakeCluster {
         unreachable!("a cluster without places runs nothing")
     }
 
-    fn agent_logs(&self, _: AgentName, _: &NodeName) -> BoxStream<'static, String> {
+    fn agent_logs(
+        &self,
+        _: AgentName,
+        _: &NodeName,
+    ) -> BoxStream<'static, Result<String, AgentDied>> {
         futures::stream::pending().boxed()
+    }
+
+    fn account(&self, _: &NodeName) -> String {
+        String::new()
     }
 
     async fn raze(&self) -> Result<(), Leftovers> {

@@ -1,49 +1,80 @@
-//! The agents of all nodes. Each has a thread of its own, started from its node's place: its watches
-//! and its commands leave from the node, as the real agent's would.
+//! The agents of all nodes. Each has a thread of its own, started from its node's place: what it asks
+//! and what it runs leaves from the node. On the thread lives a [`model`], or the [`process`] of a real
+//! one, life after life.
+
+mod elf;
+mod entries;
+pub(crate) mod identity;
+mod model;
+mod process;
+mod program;
+mod real;
+mod settings;
 
 use std::{
-    collections::BTreeMap,
     rc::Rc,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use chainbreak_agents::{
-    driver::{self, Exec, LogSink, header},
-    felix, kube_proxy,
-    step::LogLine,
-};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::{Case, KubeProxySpec, PodOwner},
+    case::{AgentSource, CalicoSpec, Case, KubeProxySpec},
     event::What,
     names::{AgentName, NodeName},
 };
 use futures::future::LocalBoxFuture;
-use jiff::Timestamp;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
 };
 
+use self::{real::Real, settings::Seat};
 use crate::{
-    api,
     error::LabError,
-    logbook::Logbook,
-    recorder::Recorder,
-    wiring,
+    logbook::{Logbook, Writer},
+    shims::Shims,
     world::{Node, World},
 };
 
 /// What stands between two lives of an agent that exited, as with runsv and a first restart by the
 /// kubelet.
 const RESTART: Duration = Duration::from_secs(1);
-/// Distance of two nodes' seeds, so that chance does not run in step on all of them.
-const STRIDE: u64 = 7919;
+/// A life that is no longer than this has done nothing.
+const EARLY: Duration = Duration::from_secs(5);
+/// So many lives that have done nothing, one after the other and from the beginning, are trouble. One or
+/// two may be bad luck that a restart heals, as it would in a cluster. An agent that has once lived longer
+/// is started for ever, whatever becomes of it: that is the product's doing, which is to be judged.
+const STILLBIRTHS: u32 = 3;
 
-/// One life of an agent: from its start to the reason for which its process exits.
-type Life =
-    Box<dyn for<'a> Fn(Rc<dyn Exec>, &'a mut dyn LogSink) -> LocalBoxFuture<'a, String> + Send>;
+/// One life of an agent, from its start to the exit of its process.
+type Life = Box<dyn Fn(Scribe) -> LocalBoxFuture<'static, Death> + Send>;
+
+/// Writes down what an agent says in one of its lives.
+#[derive(Clone)]
+struct Scribe {
+    write: Rc<dyn Fn(String)>,
+    /// From 1.
+    life: u32,
+}
+
+/// How a life ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Death {
+    /// `exit status 1`.
+    reason: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// As agents do in order to read their configuration anew; also each end of a model.
+    Planned,
+    /// Of a process, for reasons of its own.
+    Own,
+    /// It could not even be started.
+    Stillborn,
+}
 
 /// Running agents. Dropping it ends them.
 #[derive(Debug)]
@@ -52,6 +83,8 @@ pub(crate) struct Agents {
     threads: Vec<JoinHandle<()>>,
     logbook: Logbook,
     log: EventLog,
+    /// Of the real ones. They end last.
+    shims: Vec<Shims>,
 }
 
 impl Agents {
@@ -66,26 +99,76 @@ impl Agents {
             threads: Vec::new(),
             logbook: Logbook::default(),
             log: log.clone(),
+            shims: Vec::new(),
         };
         if let Some(spec) = &case.cluster.kube_proxy {
-            let version = version::<kube_proxy::Version>(AgentName::KubeProxy, &spec.version)?;
-            agents.say_model(AgentName::KubeProxy, &spec.version);
-            for node in world.nodes() {
-                let config = kube_proxy_config(spec, &version, world, node, case.seed);
-                let life = kube_proxy_life(api::url(world.plan), config);
-                agents.begin(AgentName::KubeProxy, node, life).await?;
-            }
+            agents.start_kube_proxy(spec, case.seed, world).await?;
         }
         if let Some(spec) = &case.cluster.calico {
-            let version = version::<felix::Version>(AgentName::Felix, &spec.version)?;
-            agents.say_model(AgentName::Felix, &spec.version);
-            for node in world.nodes() {
-                let config = felix_config(version, node, case.seed);
-                let life = felix_life(api::url(world.plan), config, spec.pods);
-                agents.begin(AgentName::Felix, node, life).await?;
-            }
+            agents.start_felix(spec, case.seed, world).await?;
         }
         Ok(agents)
+    }
+
+    async fn start_kube_proxy(
+        &mut self,
+        spec: &KubeProxySpec,
+        seed: u64,
+        world: &World,
+    ) -> Result<(), LabError> {
+        let agent = AgentName::KubeProxy;
+        match &spec.source {
+            AgentSource::Model => {
+                self.say_model(agent, &spec.version);
+                for node in world.nodes() {
+                    let life = model::kube_proxy(spec, world, node, seed, &self.log)?;
+                    self.begin(agent, node, move || Ok(life)).await?;
+                }
+            }
+            AgentSource::Path(path) => {
+                let real = Real::identify(agent, path, &self.log).await?;
+                for node in world.nodes() {
+                    let seat = self.seat(&real, world, node).await?;
+                    let life = real.life(real.kube_proxy(spec, &seat));
+                    self.begin(agent, node, life).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_felix(
+        &mut self,
+        spec: &CalicoSpec,
+        seed: u64,
+        world: &World,
+    ) -> Result<(), LabError> {
+        let agent = AgentName::Felix;
+        match &spec.source {
+            AgentSource::Model => {
+                self.say_model(agent, &spec.version);
+                for node in world.nodes() {
+                    let life = model::felix(spec, world, node, seed, &self.log)?;
+                    self.begin(agent, node, move || Ok(life)).await?;
+                }
+            }
+            AgentSource::Path(path) => {
+                let real = Real::identify(agent, path, &self.log).await?;
+                for node in world.nodes() {
+                    let seat = self.seat(&real, world, node).await?;
+                    let life = real.life(real.felix(&seat));
+                    self.begin(agent, node, life).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a node ready for a real agent.
+    async fn seat(&mut self, real: &Real, world: &World, node: &Node) -> Result<Seat, LabError> {
+        let (seat, shims) = real.seat(world, node, &self.log).await?;
+        self.shims.push(shims);
+        Ok(seat)
     }
 
     /// The logs of all agents.
@@ -97,10 +180,12 @@ impl Agents {
     pub(crate) fn stop(&mut self) -> Vec<String> {
         self.stop.send_replace(true);
         let ended = self.threads.drain(..).map(JoinHandle::join);
-        ended
+        let left = ended
             .filter_map(Result::err)
             .map(|_panic| "an agent's thread panicked".to_owned())
-            .collect()
+            .collect();
+        self.shims.clear();
+        left
     }
 
     /// A model never stands in silently.
@@ -111,14 +196,25 @@ impl Agents {
         });
     }
 
-    async fn begin(&mut self, agent: AgentName, node: &Node, life: Life) -> Result<(), LabError> {
+    /// Starts an agent's thread. There, `settle` makes what it lives by.
+    async fn begin(
+        &mut self,
+        agent: AgentName,
+        node: &Node,
+        settle: impl FnOnce() -> Result<Life, LabError> + Send + 'static,
+    ) -> Result<(), LabError> {
         let name = node.name.clone();
         let write = self.logbook.writer(agent, &name);
         let (log, mut stop) = (self.log.clone(), self.stop.subscribe());
         let place = format!("{agent}@{name}");
         let started = node.place.run(move || {
             thread::Builder::new().name(place).spawn(move || {
-                let lives = live(agent, name, life, write, log);
+                let lives = async {
+                    match settle() {
+                        Ok(life) => live(agent, name, life, write, log).await,
+                        Err(error) => write.end(error.to_string()),
+                    }
+                };
                 let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
                 run(async {
                     tokio::select! { () = lives => {}, () = stopped => {} }
@@ -141,23 +237,49 @@ impl Drop for Agents {
     }
 }
 
-/// One life after the other.
-async fn live(agent: AgentName, node: NodeName, life: Life, write: impl Fn(String), log: EventLog) {
-    let exec = Rc::new(Recorder::new(agent.as_str(), node.clone(), log.clone()));
+/// One life after the other, until the first ones were too short.
+async fn live(agent: AgentName, node: NodeName, life: Life, write: Writer, log: EventLog) {
+    let write = Rc::new(write);
+    let mut stillbirths = Some(0);
     for number in 1.. {
-        let mut sink = |line: LogLine| {
-            let now = Timestamp::now();
-            write(match agent {
-                AgentName::KubeProxy => header::klog(&line, now),
-                AgentName::Felix => header::felix(&line, now, number),
-            });
+        let born = Instant::now();
+        let to = Rc::clone(&write);
+        let scribe = Scribe {
+            write: Rc::new(move |entry| to.write(entry)),
+            life: number,
         };
-        let reason = life(Rc::clone(&exec) as Rc<dyn Exec>, &mut sink).await;
+        let death = life(scribe).await;
+        stillbirths = stillbirths.and_then(|so_far| count(so_far, death.kind, born.elapsed()));
+        if stillbirths.is_some_and(|count| count >= STILLBIRTHS) {
+            write.end(obituary(&death, number));
+            return;
+        }
         log.append(What::Step {
-            text: format!("{agent} on {node} exited and is started again: {reason}"),
+            text: format!(
+                "{agent} on {node} exited and is started again: {}",
+                death.reason
+            ),
         });
         sleep_until(Instant::now() + RESTART).await;
     }
+}
+
+/// How many stillbirths there are after another life; `None` once there was one worth the name.
+fn count(so_far: u32, kind: Kind, lived: Duration) -> Option<u32> {
+    match kind {
+        Kind::Stillborn => Some(STILLBIRTHS),
+        Kind::Planned => Some(so_far),
+        Kind::Own => (lived < EARLY).then_some(so_far + 1),
+    }
+}
+
+fn obituary(death: &Death, lives: u32) -> String {
+    let reason = &death.reason;
+    if lives == 1 {
+        return reason.clone();
+    }
+    let seconds = EARLY.as_secs();
+    format!("{reason}, {lives} times in a row within {seconds} s of its start")
 }
 
 fn run(future: impl Future<Output = ()>) {
@@ -171,79 +293,17 @@ fn run(future: impl Future<Output = ()>) {
     }
 }
 
-fn version<V: std::str::FromStr>(agent: AgentName, text: &str) -> Result<V, LabError>
-where
-    V::Err: std::fmt::Display,
-{
-    text.parse().map_err(|error| LabError::Unable {
-        what: format!("{agent}'s version {text}: {error}"),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn kube_proxy_config(
-    spec: &KubeProxySpec,
-    version: &kube_proxy::Version,
-    world: &World,
-    node: &Node,
-    seed: u64,
-) -> kube_proxy::Config {
-    kube_proxy::Config {
-        cluster_cidr: Some(world.plan.pods()),
-        min_sync_period: spec.min_sync_period,
-        sync_period: spec.sync_period,
-        seed: seed_of(node, seed),
-        ..kube_proxy::Config::new(version.clone(), node.name.as_str())
+    #[test]
+    fn only_the_first_lives_of_a_process_can_be_too_short() {
+        let moment = Duration::from_millis(20);
+        assert_eq!(count(0, Kind::Own, moment), Some(1));
+        assert_eq!(count(2, Kind::Own, moment), Some(STILLBIRTHS));
+        assert_eq!(count(2, Kind::Own, EARLY), None);
+        assert_eq!(count(2, Kind::Planned, moment), Some(2));
+        assert_eq!(count(0, Kind::Stillborn, moment), Some(STILLBIRTHS));
     }
-}
-
-fn kube_proxy_life(url: String, config: kube_proxy::Config) -> Life {
-    Box::new(move |exec, log| {
-        let (url, mut config) = (url.clone(), config.clone());
-        Box::pin(async move {
-            // Read once, at the start, as the real one does.
-            config.tcp_be_liberal = tcp_be_liberal();
-            match api::client(&url) {
-                Ok(client) => driver::kube_proxy(client, config, exec, log).await,
-                Err(error) => error.to_string(),
-            }
-        })
-    })
-}
-
-fn felix_config(version: felix::Version, node: &Node, seed: u64) -> felix::Config {
-    felix::Config {
-        version,
-        node_name: node.name.to_string(),
-        env: BTreeMap::new(),
-        // What Calico's manifests set.
-        default_endpoint_to_host_action: felix::EndpointToHost::Accept,
-        ipv6: false,
-        seed: seed_of(node, seed),
-    }
-}
-
-fn felix_life(url: String, config: felix::Config, pods: PodOwner) -> Life {
-    let interface: Option<driver::InterfaceName> = match pods {
-        PodOwner::Calico => Some(wiring::calico_interface),
-        PodOwner::ThirdParty => None,
-    };
-    Box::new(move |exec, log| {
-        let (url, config) = (url.clone(), config.clone());
-        Box::pin(async move {
-            match api::client(&url) {
-                Ok(client) => driver::felix(client, config, interface, exec, log).await,
-                Err(error) => error.to_string(),
-            }
-        })
-    })
-}
-
-fn seed_of(node: &Node, seed: u64) -> u64 {
-    seed.wrapping_add(STRIDE.wrapping_mul(u64::from(node.number)))
-}
-
-/// The setting of the calling thread's node.
-fn tcp_be_liberal() -> bool {
-    let file = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal";
-    std::fs::read_to_string(file).is_ok_and(|text| text.trim() != "0")
 }

@@ -2,6 +2,8 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
+use chainbreak_model::names::AgentName;
+
 /// The world failed. Never says anything about the product under test.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -86,6 +88,16 @@ pub enum LabError {
     Unable {
         /// What is asked for and what the limit is.
         what: String,
+    },
+    /// What was given for an agent cannot be one.
+    #[error("cannot use {} as {agent}: {why}", path.display())]
+    Agent {
+        /// Which one.
+        agent: AgentName,
+        /// A binary's path, or a root file system's.
+        path: PathBuf,
+        /// On its first line why, with evidence below.
+        why: String,
     },
     /// The record of a kept world could not be used.
     #[error("could not {what} {}: {source}", path.display())]

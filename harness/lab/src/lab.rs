@@ -9,7 +9,9 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_apiserver::Server;
 use chainbreak_engine::{
-    cluster::{Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError},
+    cluster::{
+        AgentDied, Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError,
+    },
     gate::Gate,
     log::EventLog,
 };
@@ -171,8 +173,26 @@ impl Cluster for Raised {
         })
     }
 
-    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> BoxStream<'static, String> {
+    fn agent_logs(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+    ) -> BoxStream<'static, Result<String, AgentDied>> {
         self.logbook.read(agent, node)
+    }
+
+    fn account(&self, node: &NodeName) -> String {
+        let address = self.world.node(node).map(|node| node.address);
+        let asked = self.server.asked().into_iter();
+        let asked = asked.filter(|(asked, _)| Some(asked.peer) == address);
+        let asked: String = asked
+            .map(|(asked, count)| format!("{asked}, {count} times\n"))
+            .collect();
+        let asked = match &*asked {
+            "" => format!("{node} asked the API for nothing\n"),
+            requests => format!("{node} asked the API for:\n{requests}"),
+        };
+        asked + &self.logbook.last_words(node)
     }
 
     fn gate(&self) -> Option<Gate> {

@@ -26,4 +26,5 @@ pub mod wiring;
 pub mod worker;
 pub mod world;
 
+pub use agents::identity::{Identity, identify};
 pub use lab::Lab;

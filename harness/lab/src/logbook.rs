@@ -2,27 +2,26 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
+use chainbreak_engine::cluster::AgentDied;
 use chainbreak_model::names::{AgentName, NodeName};
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::watch;
 
+/// How many entries tell why an agent died.
+const LAST: usize = 10;
+
 /// One agent's log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Book {
-    entries: Mutex<Vec<String>>,
-    grown: watch::Sender<usize>,
+    entries: Vec<String>,
+    /// Why there will be no more.
+    end: Option<String>,
 }
 
-impl Book {
-    fn entries(&self) -> MutexGuard<'_, Vec<String>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-type Books = BTreeMap<(AgentName, NodeName), Arc<Book>>;
+type Books = BTreeMap<(AgentName, NodeName), watch::Sender<Book>>;
 
 /// All agents' logs. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -30,43 +29,83 @@ pub(crate) struct Logbook {
     books: Arc<Mutex<Books>>,
 }
 
-impl Logbook {
-    /// Where one agent writes.
-    pub(crate) fn writer(&self, agent: AgentName, node: &NodeName) -> impl Fn(String) + use<> {
-        let book = self.book(agent, node);
-        move |entry| {
-            let count = {
-                let mut entries = book.entries();
-                entries.push(entry);
-                entries.len()
-            };
-            book.grown.send_replace(count);
-        }
+/// Where one agent writes.
+#[derive(Debug)]
+pub(crate) struct Writer(watch::Sender<Book>);
+
+impl Writer {
+    /// Adds an entry.
+    pub(crate) fn write(&self, entry: String) {
+        self.0.send_modify(|book| book.entries.push(entry));
     }
 
-    /// The log so far and from now on. It never ends.
-    pub(crate) fn read(&self, agent: AgentName, node: &NodeName) -> BoxStream<'static, String> {
-        let book = self.book(agent, node);
-        let grown = book.grown.subscribe();
-        stream::unfold((book, grown, 0), async |(book, mut grown, next)| {
-            // The book is held here, and with it the sender.
-            drop(grown.wait_for(|&count| count > next).await);
-            let entry = book.entries().get(next).cloned()?;
-            Some((entry, (book, grown, next + 1)))
+    /// The agent will not live again, for this reason.
+    pub(crate) fn end(&self, reason: String) {
+        self.0.send_modify(|book| book.end = Some(reason));
+    }
+}
+
+impl Logbook {
+    /// Where one agent writes.
+    pub(crate) fn writer(&self, agent: AgentName, node: &NodeName) -> Writer {
+        Writer(self.book(agent, node))
+    }
+
+    /// The log so far and from now on. It ends only with the death of an agent that will not live again,
+    /// and with its last entries as evidence.
+    pub(crate) fn read(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+    ) -> BoxStream<'static, Result<String, AgentDied>> {
+        let book = self.book(agent, node).subscribe();
+        stream::unfold((book, 0), async |(mut book, next)| {
+            let more = |book: &Book| book.entries.len() > next || book.end.is_some();
+            // The logbook is gone with the world.
+            let item = {
+                let book = book.wait_for(more).await.ok()?;
+                match (book.entries.get(next), &book.end) {
+                    (Some(entry), _) => Ok(entry.clone()),
+                    // After the end there is nothing.
+                    (None, Some(_)) if next > book.entries.len() => return None,
+                    (None, Some(reason)) => Err(AgentDied(book.obituary(reason))),
+                    (None, None) => return None,
+                }
+            };
+            Some((item, (book, next + 1)))
         })
         .boxed()
     }
 
-    fn book(&self, agent: AgentName, node: &NodeName) -> Arc<Book> {
-        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
-        let book = books.entry((agent, node.clone())).or_insert_with(|| {
-            let (grown, _) = watch::channel(0);
-            Arc::new(Book {
-                entries: Mutex::default(),
-                grown,
+    /// The last entries of that many agents' logs of a node, the agent's name above.
+    pub(crate) fn last_words(&self, node: &NodeName) -> String {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_node = books.iter().filter(|((_, on), _)| on == node);
+        of_node
+            .map(|((agent, _), book)| match book.borrow().last() {
+                last if last.is_empty() => format!("{agent} on {node} said nothing\n"),
+                last => format!("{agent} on {node} said last:\n{last}\n"),
             })
-        });
-        Arc::clone(book)
+            .collect()
+    }
+
+    fn book(&self, agent: AgentName, node: &NodeName) -> watch::Sender<Book> {
+        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        books.entry((agent, node.clone())).or_default().clone()
+    }
+}
+
+impl Book {
+    fn last(&self) -> String {
+        let from = self.entries.len().saturating_sub(LAST);
+        self.entries[from..].join("\n")
+    }
+
+    fn obituary(&self, reason: &str) -> String {
+        match self.last() {
+            last if last.is_empty() => format!("{reason}, and it said nothing"),
+            last => format!("{reason}; it said last:\n{last}"),
+        }
     }
 }
 
@@ -78,16 +117,51 @@ mod tests {
     async fn a_late_reader_gets_everything_in_order_and_then_what_comes() {
         let logbook = Logbook::default();
         let node = NodeName::from("n1");
-        let write = logbook.writer(AgentName::Felix, &node);
-        write("one".to_owned());
-        write("two".to_owned());
+        let writer = logbook.writer(AgentName::Felix, &node);
+        writer.write("one".to_owned());
+        writer.write("two".to_owned());
         let mut log = logbook.read(AgentName::Felix, &node);
-        assert_eq!(log.next().await.as_deref(), Some("one"));
-        assert_eq!(log.next().await.as_deref(), Some("two"));
-        let (next, ()) = tokio::join!(log.next(), async { write("three".to_owned()) });
-        assert_eq!(next.as_deref(), Some("three"));
+        assert_eq!(log.next().await.unwrap().unwrap(), "one");
+        assert_eq!(log.next().await.unwrap().unwrap(), "two");
+        let (next, ()) = tokio::join!(log.next(), async { writer.write("three".to_owned()) });
+        assert_eq!(next.unwrap().unwrap(), "three");
         let mut other = logbook.read(AgentName::KubeProxy, &node);
         let nothing = futures::FutureExt::now_or_never(other.next());
         assert!(nothing.is_none(), "another agent's log is another log");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn the_death_of_an_agent_is_the_last_that_is_read_and_has_its_last_entries() {
+        let logbook = Logbook::default();
+        let node = NodeName::from("n1");
+        let writer = logbook.writer(AgentName::KubeProxy, &node);
+        (0..12).for_each(|number| writer.write(number.to_string()));
+        let log = logbook.read(AgentName::KubeProxy, &node);
+        writer.end("exit status 1".to_owned());
+        let read: Vec<_> = log.collect().await;
+        let died = read[12].as_ref().unwrap_err().to_string();
+        assert_eq!(read.len(), 13);
+        assert_eq!(
+            died,
+            "exit status 1; it said last:\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11"
+        );
+        let words = logbook.last_words(&node);
+        assert!(
+            words.starts_with("kube-proxy on n1 said last:\n2\n3\n"),
+            "{words}"
+        );
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_agent_that_died_without_a_word_did_so() {
+        let logbook = Logbook::default();
+        let node = NodeName::from("n1");
+        logbook
+            .writer(AgentName::Felix, &node)
+            .end("exit status 2".to_owned());
+        let mut log = logbook.read(AgentName::Felix, &node);
+        let died = log.next().await.unwrap().unwrap_err().to_string();
+        assert_eq!(died, "exit status 2, and it said nothing");
+        assert!(log.next().await.is_none());
     }
 }

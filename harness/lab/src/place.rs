@@ -19,7 +19,7 @@ use tokio::{process::Child, runtime::Handle, sync::oneshot};
 
 use crate::{
     error::LabError,
-    worker::filesystem::{sys, tmpfs},
+    worker::filesystem::{fresh_run, sys},
 };
 
 /// Enough for a closure that starts a process or opens a socket; seventy nodes have many places.
@@ -155,7 +155,7 @@ fn isolate(hostname: &str, own: Own) -> Result<(), LabError> {
         .map_err(failed("name it"))?;
     if own == Own::NetworkAndFiles {
         sys(Path::new("/sys"))?;
-        tmpfs(Path::new("/run"), "mode=755")?;
+        fresh_run()?;
         fs::create_dir("/run/lock").map_err(failed("make its lock directory"))?;
     }
     settings()

@@ -8,7 +8,6 @@ use std::{
 };
 
 use chainbreak_model::case::Capabilities;
-use tokio::io::AsyncReadExt;
 
 use crate::worker;
 
@@ -120,20 +119,8 @@ fn as_seen_by(root: bool, mut found: Capabilities) -> Capabilities {
 }
 
 async fn ask() -> Result<Capabilities, String> {
-    let text = |error: std::io::Error| error.to_string();
-    let program = std::env::current_exe().map_err(text)?;
-    let mut worker = worker::spawn(&program, Stdio::piped()).map_err(|error| error.to_string())?;
-    // A worker that could not make its world says why and does not read.
-    let ordered = worker.order(ORDER).await;
-    let answer = worker.lines.next_line().await.map_err(text)?;
-    if let Some(answer) = answer.filter(|_| ordered.is_ok()) {
-        return serde_json::from_str(&answer).map_err(|error| error.to_string());
-    }
-    let mut words = String::new();
-    if let Some(stderr) = &mut worker.child.stderr {
-        stderr.read_to_string(&mut words).await.map_err(text)?;
-    }
-    Err(words.trim().to_owned())
+    let answer = worker::ask(&[], ORDER).await?;
+    serde_json::from_str(&answer).map_err(|error| error.to_string())
 }
 
 /// Everything fails for the same reason.

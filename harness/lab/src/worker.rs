@@ -19,6 +19,7 @@ mod spawn;
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
 };
 
 use nix::{
@@ -33,13 +34,13 @@ use nix::{
     },
     unistd::{Pid, getegid, geteuid, pipe},
 };
+use serde::Serialize;
 
 pub use lifeline::Lifeline;
-pub(crate) use spawn::spawn;
+pub(crate) use spawn::ask;
 pub use spawn::{Worker, spawn_worker};
 
-use crate::{error::LabError, survey};
-use chainbreak_model::case::Capabilities;
+use crate::{agents::identity, error::LabError, survey};
 
 /// The verb with which the binary is started as a worker.
 pub const VERB: &str = "worker";
@@ -48,12 +49,13 @@ pub const VERB: &str = "worker";
 pub(crate) const PATH: &str =
     "/run/chainbreak/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Makes this process the worker of a new world. To be called before any thread or runtime exists.
+/// Makes this process the worker of a new world, which shows these absolute paths of the machine wherever
+/// they lie. To be called before any thread or runtime exists.
 ///
 /// Returns in the worker only. The two processes between it and the caller's parent end with the
 /// worker's exit status (128 + n for signal n). An error is returned in the one process in which it
 /// occurred, whose caller says it and ends with a status of its own.
-pub fn enter() -> Result<Lifeline, LabError> {
+pub fn enter(show: &[PathBuf]) -> Result<Lifeline, LabError> {
     fork::assert_single_thread();
     isolate_processes()?;
     // PID 1 learns from this pipe whether stage 1 was killed before PID 1 asked to be told.
@@ -67,23 +69,27 @@ pub fn enter() -> Result<Lifeline, LabError> {
     drop(stage_one);
     die_with_parent(&alive)?;
     isolate_the_rest()?;
-    filesystem::enter()?;
+    filesystem::enter(show)?;
     fork::set_var("PATH", PATH);
     fork::set_var("LC_ALL", "C");
     if let Some(child) = fork::fork().map_err(LabError::isolate("start the worker"))? {
         exit_as(child, Reap::Everybody)
     }
     let lifeline = Lifeline::grasp()?;
-    if lifeline.first.trim() == survey::ORDER {
+    let order = lifeline.first.trim();
+    if order == survey::ORDER {
         report(&survey::try_all())
+    }
+    if let Some(question) = order.strip_prefix(identity::ORDER) {
+        report(&identity::answer(question))
     }
     Ok(lifeline)
 }
 
-/// Says what was found and ends: a survey has no use for its world.
-fn report(found: &Capabilities) -> ! {
+/// Says what was found and ends: whoever asked has no use for the world.
+fn report(found: &impl Serialize) -> ! {
     let said = serde_json::to_writer(io::stdout(), found);
-    #[expect(clippy::exit, reason = "a worker that surveys is done")]
+    #[expect(clippy::exit, reason = "a worker that answered is done")]
     std::process::exit(i32::from(said.is_err()))
 }
 

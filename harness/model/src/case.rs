@@ -2,7 +2,12 @@
 //! Everything a backend and the engine need is here, checked and resolved; spans and spelling
 //! mistakes stay behind in the reader.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+    time::Duration,
+};
 
 use chainbreak_probe::wire::Connections;
 use indexmap::IndexMap;
@@ -85,6 +90,20 @@ impl ClusterSpec {
     /// `n1` … `nN`.
     pub fn node_names(&self) -> impl Iterator<Item = NodeName> + use<> {
         (1..=self.nodes).map(|number| NodeName::from(format!("n{number}")))
+    }
+
+    /// The paths of the machine that real agents are at, each once.
+    pub fn agent_paths(&self) -> Vec<PathBuf> {
+        let kube_proxy = self.kube_proxy.as_ref().map(|spec| &spec.source);
+        let felix = self.calico.as_ref().map(|spec| &spec.source);
+        let paths = kube_proxy.into_iter().chain(felix);
+        let paths: BTreeSet<PathBuf> = paths
+            .filter_map(|source| match source {
+                AgentSource::Model => None,
+                AgentSource::Path(path) => Some(path.clone()),
+            })
+            .collect();
+        paths.into_iter().collect()
     }
 }
 

@@ -1,9 +1,13 @@
 //! The programs that the lab's own tests start. With `worker`: after the case, each line of standard
 //! input is a request, answered by a line on standard output. With `parent CASE REQUEST…`: the parent of
-//! such a worker, which makes each request when the one before is answered, until it ends. With `survey`: says what the machine can run. With `shell PLACE COMMAND…`:
-//! looks into a world.
+//! such a worker, which makes each request when the one before is answered, until it ends. With `survey`:
+//! says what the machine can run. With `identify AGENT PATH`: says who that is. With `shell PLACE
+//! COMMAND…`: looks into a world.
 
-use std::process::ExitCode;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use chainbreak_engine::{
     cluster::{Backend, Cluster, Command, Place},
@@ -28,9 +32,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        [VERB] => work(),
+        [VERB, ..] => work(&words[1..]),
         ["parent", case, ..] => in_runtime(parent(case, &words[2..])),
         ["survey"] => in_runtime(survey()),
+        ["identify", agent, path] => in_runtime(identify(agent, path)),
         ["shell", place, ..] => shell(Some(place), &arguments[2..]).unwrap_or(ExitCode::FAILURE),
         _ => ExitCode::FAILURE,
     }
@@ -55,7 +60,7 @@ fn in_runtime(what: impl Future<Output = Result<(), String>>) -> ExitCode {
 /// Holds a worker's lifeline, makes requests and passes its words on.
 async fn parent(case: &str, requests: &[&str]) -> Result<(), String> {
     let program = std::env::current_exe().map_err(text)?;
-    let mut worker = spawn_worker(&program).map_err(text)?;
+    let mut worker = spawn_worker(&program, &[]).map_err(text)?;
     worker.order(case).await.map_err(text)?;
     let mut requests = requests.iter();
     while let Some(line) = worker.lines.next_line().await.map_err(text)? {
@@ -77,8 +82,20 @@ async fn survey() -> Result<(), String> {
     Ok(())
 }
 
-fn work() -> ExitCode {
-    match enter().map_err(|error| error.to_string()).and_then(serve) {
+async fn identify(agent: &str, path: &str) -> Result<(), String> {
+    let agent = serde_json::from_value(json!(agent)).map_err(text)?;
+    let who = chainbreak_lab::identify(Path::new(path), agent).await;
+    let who = who.map_err(text)?;
+    say(&json!({ "version": who.version, "sha256": who.sha256, "iptables": who.iptables }));
+    Ok(())
+}
+
+fn work(show: &[&str]) -> ExitCode {
+    let show: Vec<PathBuf> = show.iter().map(PathBuf::from).collect();
+    match enter(&show)
+        .map_err(|error| error.to_string())
+        .and_then(serve)
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&json!({ "error": error }));

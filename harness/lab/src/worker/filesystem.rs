@@ -4,9 +4,12 @@
 //! A directory is overlaid as a whole where the kernel allows it. It refuses below a mount point that
 //! an ordinary user inherited (such mounts are locked together), and on some file systems; then the
 //! directory is made anew and its entries are mirrored one by one. What cannot be overlaid at all is
-//! shown read-only, and what the user may not read is left out, as it could not be used anyway.
+//! shown read-only, and what the user may not read is left out, as it could not be used anyway. Paths
+//! that a case names (a real agent's) are shown wherever they lie, also below the world's own parts.
 
+pub(crate) mod image;
 mod mounts;
+mod shown;
 
 use std::{
     fs, io,
@@ -20,7 +23,7 @@ use nix::{
     unistd::pivot_root,
 };
 
-use self::mounts::MountPoints;
+use self::{mounts::MountPoints, shown::Held};
 use crate::error::{LabError, tolerate};
 
 /// Made anew for each world, never mirrored.
@@ -33,8 +36,9 @@ const DEVICES: [&str; 7] = [
 /// hidden that must be mirrored.
 const BASE: &str = "/tmp";
 
-/// Swaps the file system of this process, and of all that it will start, for the world's.
-pub(super) fn enter() -> Result<(), LabError> {
+/// Swaps the file system of this process, and of all that it will start, for the world's, in which
+/// the paths of `show` are read-only at their places, each file or directory as the machine has it.
+pub(super) fn enter(show: &[PathBuf]) -> Result<(), LabError> {
     attach(
         None,
         Path::new("/"),
@@ -42,7 +46,8 @@ pub(super) fn enter() -> Result<(), LabError> {
         MsFlags::MS_REC | MsFlags::MS_PRIVATE,
         None,
     )?;
-    let points = MountPoints::read().map_err(failed("list the mounts of", "/proc/self"))?;
+    let points = mount_points()?;
+    let shown: Vec<Held> = show.iter().filter_map(|path| Held::hold(path)).collect();
     let base = Path::new(BASE);
     tmpfs(base, "mode=755")?;
     let root = base.join("root");
@@ -61,7 +66,21 @@ pub(super) fn enter() -> Result<(), LabError> {
     };
     mirror.directory(Path::new("/"), &root)?;
     own_parts(&root)?;
-    swap(&root)
+    // The machine's tree has to be there for the binds.
+    swap(&root, || shown.iter().try_for_each(Held::put))
+}
+
+/// Lays a fresh `/run` over the calling thread's. What the world shows below it stays.
+pub(crate) fn fresh_run() -> Result<(), LabError> {
+    let run = Path::new("/run");
+    let below = mount_points()?.next_below(run);
+    let shown: Vec<Held> = below.iter().filter_map(|path| Held::hold(path)).collect();
+    tmpfs(run, "mode=755")?;
+    shown.iter().try_for_each(Held::put)
+}
+
+fn mount_points() -> Result<MountPoints, LabError> {
+    MountPoints::read().map_err(failed("list the mounts of", "/proc/thread-self"))
 }
 
 struct Mirror {
@@ -126,32 +145,37 @@ impl Mirror {
         self.overlays += 1;
         let upper = self.base.join(format!("upper/{number}"));
         let work = self.base.join(format!("work/{number}"));
-        make_dir(&upper)?;
-        make_dir(&work)?;
-        // The upper directory is the one whose mode is seen.
-        let mode = fs::metadata(source).map_err(failed("look at", source))?;
-        fs::set_permissions(&upper, mode.permissions())
-            .map_err(failed("set the mode of", &upper))?;
-        let layers = format!(
-            "lowerdir={},upperdir={},workdir={}",
-            escaped(source),
-            upper.display(),
-            work.display()
-        );
-        // Without `userxattr`, an overlay of an ordinary user could not hide a deleted directory's
-        // former entries; a true root has no need for it.
-        let attempts = [layers.clone(), format!("{layers},userxattr")];
-        let fits = |data: &String| {
-            attach(
-                Some("overlay"),
-                target,
-                Some("overlay"),
-                MsFlags::empty(),
-                Some(data),
-            )
-        };
-        fits(&attempts[0]).or_else(|_| fits(&attempts[1]))
+        overlay(source, &upper, &work, target)
     }
+}
+
+/// Shows the directory `lower` at `target`, which exists; what is written there goes to `upper`, which
+/// is made, as is `work`, on the same file system.
+fn overlay(lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result<(), LabError> {
+    make_dir(upper)?;
+    make_dir(work)?;
+    // The upper directory is the one whose mode is seen.
+    let mode = fs::metadata(lower).map_err(failed("look at", lower))?;
+    fs::set_permissions(upper, mode.permissions()).map_err(failed("set the mode of", upper))?;
+    let layers = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        escaped(lower),
+        upper.display(),
+        work.display()
+    );
+    // Without `userxattr`, an overlay of an ordinary user could not hide a deleted directory's
+    // former entries; a true root has no need for it.
+    let attempts = [layers.clone(), format!("{layers},userxattr")];
+    let fits = |data: &String| {
+        attach(
+            Some("overlay"),
+            target,
+            Some("overlay"),
+            MsFlags::empty(),
+            Some(data),
+        )
+    };
+    fits(&attempts[0]).or_else(|_| fits(&attempts[1]))
 }
 
 /// Proc, sys, dev, run and tmp.
@@ -263,21 +287,24 @@ fn devices(dev: &Path) -> Result<(), LabError> {
     })
 }
 
-/// Makes `root` the root; the machine's own tree goes out of reach.
-fn swap(root: &Path) -> Result<(), LabError> {
+/// Makes `root` the root; the old tree goes out of reach, after `between`, for which both are there.
+fn swap(root: &Path, between: impl FnOnce() -> Result<(), LabError>) -> Result<(), LabError> {
     std::env::set_current_dir(root).map_err(failed("enter", root))?;
     // Stacking the old root on the new one needs no directory for it (pivot_root(2), "." twice).
     pivot_root(".", ".").map_err(failed("make the root", root))?;
+    between()?;
     umount2(".", MntFlags::MNT_DETACH).map_err(failed("let go of the old root", "/"))?;
     std::env::set_current_dir("/").map_err(failed("enter", "/"))
 }
 
 /// Best effort: what cannot be shown stays an empty file or directory.
 fn read_only(source: &Path, target: &Path) {
+    tolerate("show", bind_read_only(source, target));
+}
+
+fn bind_read_only(source: &Path, target: &Path) -> Result<(), LabError> {
     let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
-    if attach(Some(&source.to_string_lossy()), target, None, bind, None).is_err() {
-        return;
-    }
+    attach(Some(&source.to_string_lossy()), target, None, bind, None)?;
     // Flags an ordinary user inherited are locked: a remount has to repeat them.
     let kept = statvfs(target).map_or(FsFlags::empty(), |stat| stat.flags());
     let pairs = [
@@ -292,10 +319,10 @@ fn read_only(source: &Path, target: &Path) {
         MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY,
         |flags, (_, flag)| flags | *flag,
     );
-    if attach(None, target, None, flags, None).is_err() {
+    attach(None, target, None, flags, None).inspect_err(|_| {
         // Better not there than writable.
         tolerate("unmount", umount2(target, MntFlags::MNT_DETACH));
-    }
+    })
 }
 
 fn attach(

@@ -1,12 +1,12 @@
 //! The parent's side of a worker.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
 };
 
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
 };
 
@@ -42,16 +42,18 @@ impl Worker {
     }
 }
 
-/// Starts `program worker` in a process group of its own, so that a terminal's Ctrl-C reaches the
-/// parent only, which then ends its workers in order. Standard error is shared.
-pub fn spawn_worker(program: &Path) -> Result<Worker, LabError> {
-    spawn(program, Stdio::inherit())
+/// Starts `program worker SHOW…`: a worker whose world shows these absolute paths of the machine. It has
+/// a process group of its own, so that a terminal's Ctrl-C reaches the parent only, which then ends its
+/// workers in order. Standard error is shared.
+pub fn spawn_worker(program: &Path, show: &[PathBuf]) -> Result<Worker, LabError> {
+    spawn(program, show, Stdio::inherit())
 }
 
 /// As [`spawn_worker`], with standard error of the caller's choice.
-pub(crate) fn spawn(program: &Path, stderr: Stdio) -> Result<Worker, LabError> {
+fn spawn(program: &Path, show: &[PathBuf], stderr: Stdio) -> Result<Worker, LabError> {
     let spawned = Command::new(program)
         .arg(super::VERB)
+        .args(show)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(stderr)
@@ -69,4 +71,23 @@ pub(crate) fn spawn(program: &Path, stderr: Stdio) -> Result<Worker, LabError> {
         lines: BufReader::new(stdout).lines(),
         stdin: Some(stdin),
     })
+}
+
+/// The one line with which a worker of the running program answers an order. An error is what the worker
+/// said instead, or why there is none.
+pub(crate) async fn ask(show: &[PathBuf], order: &str) -> Result<String, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let program = std::env::current_exe().map_err(text)?;
+    let mut worker = spawn(&program, show, Stdio::piped()).map_err(|error| error.to_string())?;
+    // A worker that could not make its world says why and does not read.
+    let ordered = worker.order(order).await;
+    let answer = worker.lines.next_line().await.map_err(text)?;
+    if let Some(answer) = answer.filter(|_| ordered.is_ok()) {
+        return Ok(answer);
+    }
+    let mut words = String::new();
+    if let Some(stderr) = &mut worker.child.stderr {
+        stderr.read_to_string(&mut words).await.map_err(text)?;
+    }
+    Err(words.trim().to_owned())
 }

@@ -82,7 +82,7 @@ impl World {
     pub(crate) async fn raise(user: User, case: &Value) -> Self {
         require_packages();
         let (program, folder) = program(user);
-        let worker = spawn_worker(&program).unwrap();
+        let worker = spawn_worker(&program, &[]).unwrap();
         let mut world = Self {
             worker,
             _program: folder,

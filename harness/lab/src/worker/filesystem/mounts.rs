@@ -1,4 +1,4 @@
-//! Where the machine has mounts, from `/proc/self/mountinfo`.
+//! Where the machine has mounts, from `mountinfo` in `/proc`.
 
 use std::{
     collections::BTreeSet,
@@ -12,8 +12,9 @@ use std::{
 pub(super) struct MountPoints(BTreeSet<PathBuf>);
 
 impl MountPoints {
+    /// Of the calling thread's namespace.
     pub(super) fn read() -> io::Result<Self> {
-        fs::read_to_string("/proc/self/mountinfo").map(|text| Self::parse(&text))
+        fs::read_to_string("/proc/thread-self/mountinfo").map(|text| Self::parse(&text))
     }
 
     fn parse(text: &str) -> Self {

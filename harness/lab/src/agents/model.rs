@@ -1,0 +1,128 @@
+//! One life of a model: the core, driven on the thread of its node.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use chainbreak_agents::{
+    driver::{self, header},
+    felix, kube_proxy,
+    step::LogLine,
+};
+use chainbreak_engine::log::EventLog;
+use chainbreak_model::{
+    case::{CalicoSpec, KubeProxySpec, PodOwner},
+    names::AgentName,
+};
+use jiff::Timestamp;
+
+use super::{Death, Kind, Life};
+use crate::{
+    api,
+    error::LabError,
+    recorder::Recorder,
+    wiring,
+    world::{Node, World},
+};
+
+/// Distance of two nodes' seeds, so that chance does not run in step on all of them.
+const STRIDE: u64 = 7919;
+
+fn version<V: std::str::FromStr>(agent: AgentName, text: &str) -> Result<V, LabError>
+where
+    V::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error| LabError::Unable {
+        what: format!("{agent}'s version {text}: {error}"),
+    })
+}
+
+/// kube-proxy's model on a node.
+pub(super) fn kube_proxy(
+    spec: &KubeProxySpec,
+    world: &World,
+    node: &Node,
+    seed: u64,
+    log: &EventLog,
+) -> Result<Life, LabError> {
+    let version: kube_proxy::Version = version(AgentName::KubeProxy, &spec.version)?;
+    let config = kube_proxy::Config {
+        cluster_cidr: Some(world.plan.pods()),
+        min_sync_period: spec.min_sync_period,
+        sync_period: spec.sync_period,
+        seed: seed_of(node, seed),
+        ..kube_proxy::Config::new(version, node.name.as_str())
+    };
+    let url = api::url(world.plan);
+    let recorder = recorder(AgentName::KubeProxy, world, node, log);
+    Ok(Box::new(move |scribe| {
+        let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
+        Box::pin(async move {
+            // Read once, at the start, as the real one does.
+            config.tcp_be_liberal = tcp_be_liberal();
+            let mut sink = |line: LogLine| (scribe.write)(header::klog(&line, Timestamp::now()));
+            let ended = match api::client(&url) {
+                Ok(client) => driver::kube_proxy(client, config, exec, &mut sink).await,
+                Err(error) => error.to_string(),
+            };
+            planned(ended)
+        })
+    }))
+}
+
+/// Felix's model on a node.
+pub(super) fn felix(
+    spec: &CalicoSpec,
+    world: &World,
+    node: &Node,
+    seed: u64,
+    log: &EventLog,
+) -> Result<Life, LabError> {
+    let config = felix::Config {
+        version: version(AgentName::Felix, &spec.version)?,
+        node_name: node.name.to_string(),
+        env: BTreeMap::new(),
+        // What Calico's manifests set.
+        default_endpoint_to_host_action: felix::EndpointToHost::Accept,
+        ipv6: false,
+        seed: seed_of(node, seed),
+    };
+    let interface: Option<driver::InterfaceName> = match spec.pods {
+        PodOwner::Calico => Some(wiring::calico_interface),
+        PodOwner::ThirdParty => None,
+    };
+    let url = api::url(world.plan);
+    let recorder = recorder(AgentName::Felix, world, node, log);
+    Ok(Box::new(move |scribe| {
+        let (url, config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
+        Box::pin(async move {
+            let mut sink =
+                |line: LogLine| (scribe.write)(header::felix(&line, Timestamp::now(), scribe.life));
+            let ended = match api::client(&url) {
+                Ok(client) => driver::felix(client, config, interface, exec, &mut sink).await,
+                Err(error) => error.to_string(),
+            };
+            planned(ended)
+        })
+    }))
+}
+
+fn recorder(agent: AgentName, world: &World, node: &Node, log: &EventLog) -> Recorder {
+    let recorder = Recorder::new(agent.as_str(), node.name.clone(), log.clone());
+    recorder.behind(world.gate.clone())
+}
+
+fn planned(reason: String) -> Death {
+    Death {
+        reason,
+        kind: Kind::Planned,
+    }
+}
+
+fn seed_of(node: &Node, seed: u64) -> u64 {
+    seed.wrapping_add(STRIDE.wrapping_mul(u64::from(node.number)))
+}
+
+/// The setting of the calling thread's node.
+fn tcp_be_liberal() -> bool {
+    let file = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal";
+    std::fs::read_to_string(file).is_ok_and(|text| text.trim() != "0")
+}

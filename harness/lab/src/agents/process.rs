@@ -1,0 +1,205 @@
+//! One life of a real agent: its process from start to end, and what it says meanwhile.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, PipeReader},
+    os::{fd::OwnedFd, unix::process::ExitStatusExt},
+    process::{ExitStatus, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tokio::{net::unix::pipe::Receiver, process::Command};
+
+use super::entries::{Entries, Format};
+use crate::error::tolerate;
+
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// What is to be run.
+#[derive(Debug, Clone)]
+pub(super) struct Start {
+    pub(super) argv: Vec<String>,
+    /// The whole environment.
+    pub(super) env: BTreeMap<&'static str, String>,
+    pub(super) format: Format,
+}
+
+/// Runs the program in the place of the calling thread, until it exits. Dropping this kills it. In either
+/// case what it started dies with it, as far as it stayed in its process group.
+pub(super) async fn live(start: &Start, mut say: impl FnMut(String)) -> io::Result<ExitStatus> {
+    let (reader, writer) = io::pipe()?;
+    let mut command = Command::new(&start.argv[0]);
+    command
+        .args(&start.argv[1..])
+        .env_clear()
+        .envs(&start.env)
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0)
+        .kill_on_drop(true);
+    let mut child = command.spawn()?;
+    // The command still holds the pipe's other end.
+    drop(command);
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let group = group.map(|id| Group(Pid::from_raw(id)));
+    let mut words = Words::new(reader, start.format)?;
+    let ended = loop {
+        tokio::select! {
+            said = words.next() => said.into_iter().for_each(&mut say),
+            ended = child.wait() => break ended,
+        }
+    };
+    drop(group);
+    words.rest().into_iter().for_each(say);
+    ended
+}
+
+/// How a process ended, in words: `exit status 1`, `killed by signal 9`.
+pub(super) fn how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+/// A process group that ends when this is dropped.
+struct Group(Pid);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        tolerate("end an agent's group", killpg(self.0, Signal::SIGKILL));
+    }
+}
+
+/// What a process says on standard output and error, which are one pipe so that the order is kept.
+struct Words {
+    pipe: Receiver,
+    entries: Entries,
+    /// The beginning of a line.
+    line: Vec<u8>,
+    over: bool,
+}
+
+impl Words {
+    fn new(pipe: PipeReader, format: Format) -> io::Result<Self> {
+        Ok(Self {
+            pipe: Receiver::from_owned_fd(OwnedFd::from(pipe))?,
+            entries: Entries::new(format),
+            line: Vec::new(),
+            over: false,
+        })
+    }
+
+    /// Waits for words and returns the entries that they complete. Never returns again after the end of
+    /// the words.
+    async fn next(&mut self) -> Vec<String> {
+        if self.over || self.pipe.readable().await.is_err() {
+            return std::future::pending().await;
+        }
+        self.present()
+    }
+
+    /// What is there at the moment.
+    fn present(&mut self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match self.pipe.try_read(&mut chunk) {
+                Ok(0) => self.over = true,
+                Ok(read) => {
+                    self.take(&chunk[..read], &mut found);
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => self.over = true,
+            }
+            if self.line.is_empty() {
+                found.extend(self.entries.pause());
+            }
+            return found;
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], found: &mut Vec<String>) {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.line.extend(piece);
+            if piece.ends_with(b"\n") {
+                self.end_line(found);
+            }
+        }
+    }
+
+    fn end_line(&mut self, found: &mut Vec<String>) {
+        let line = std::mem::take(&mut self.line);
+        let line = String::from_utf8_lossy(&line);
+        found.extend(self.entries.line(line.trim_end_matches('\n')));
+    }
+
+    /// What is left when the process is gone.
+    fn rest(mut self) -> Vec<String> {
+        let mut found = self.present();
+        if !self.line.is_empty() {
+            self.end_line(&mut found);
+        }
+        found.extend(self.entries.end());
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Start {
+        Start {
+            argv: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+            env: [("NAME", "value".to_owned())].into(),
+            format: Format::Lines,
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn both_streams_are_heard_in_order_and_the_environment_is_what_was_given() {
+        let mut said = Vec::new();
+        let script = "echo $NAME; echo two >&2; echo ${HOME-none}; printf half; exit 3";
+        let ended = live(&shell(script), |entry| said.push(entry)).await;
+        assert_eq!(said, ["value", "two", "none", "half"]);
+        assert_eq!(how(ended.unwrap()), "exit status 3");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_an_agent_left_in_the_background_ends_with_it() {
+        let mut said = Vec::new();
+        let script = "sleep 1000 & echo $!; kill -9 $$";
+        let ended = live(&shell(script), |entry| said.push(entry)).await;
+        assert_eq!(how(ended.unwrap()), "killed by signal 9");
+        let left = Pid::from_raw(said[0].parse().unwrap());
+        let begin = std::time::Instant::now();
+        // The orphan is somebody else's to reap: a zombie is as good as gone.
+        while runs(left) {
+            assert!(begin.elapsed().as_secs() < 10, "{left} still runs");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn runs(pid: Pid) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ")
+            .next()
+            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_program_that_cannot_be_started_is_an_error() {
+        let mut start = shell("");
+        start.argv[0] = "/no/such/agent".to_owned();
+        let error = live(&start, |_| ()).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

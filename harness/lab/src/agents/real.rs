@@ -1,0 +1,189 @@
+//! A real agent: the program that was given, and its seat on a node.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use chainbreak_engine::log::EventLog;
+use chainbreak_model::{case::KubeProxySpec, event::What, names::AgentName};
+use serde_json::json;
+
+use super::{
+    Death, Kind, Life,
+    entries::Format,
+    identity::{Identity, identify_here},
+    process::{self, Start},
+    program::{DIRECTORIES, Program},
+    settings::{self, Seat},
+};
+use crate::{
+    addresses::API_PORT,
+    error::LabError,
+    recorder::Recorder,
+    shims::{self, Shims},
+    worker::{PATH, filesystem::image},
+    world::{Node, World},
+};
+
+/// On each node's own `/run`.
+const KUBECONFIG: &str = "/run/chainbreak/kubeconfig";
+/// With this status Felix asks to be started again because its configuration changed
+/// (felix/daemon/daemon.go, `configChangedRC`).
+const CONFIG_CHANGED: i32 = 129;
+
+/// The program that plays an agent on every node.
+#[derive(Debug)]
+pub(super) struct Real {
+    agent: AgentName,
+    /// In `root`, if there is one.
+    program: PathBuf,
+    root: Option<PathBuf>,
+}
+
+impl Real {
+    /// Finds out who it is, and says so.
+    pub(super) async fn identify(
+        agent: AgentName,
+        path: &Path,
+        log: &EventLog,
+    ) -> Result<Self, LabError> {
+        let identity = identify_here(path, agent).await?;
+        say(agent, &identity, log);
+        let found = Program::find(agent, path);
+        let found = found.map_err(|why| LabError::Agent {
+            agent,
+            path: path.to_owned(),
+            why,
+        })?;
+        Ok(Self {
+            agent,
+            program: found.path,
+            root: found.root,
+        })
+    }
+
+    /// Prepares a node: its commands are recorded from now on, for as long as the shims are kept.
+    pub(super) async fn seat(
+        &self,
+        world: &World,
+        node: &Node,
+        log: &EventLog,
+    ) -> Result<(Seat, Shims), LabError> {
+        let api = SocketAddr::new(world.plan.api(), API_PORT);
+        let written = node.place.run(move || write_kubeconfig(api)).await;
+        written.map_err(|source| LabError::Place {
+            place: node.place.name().to_owned(),
+            what: "write a kubeconfig",
+            source,
+        })?;
+        let recorder = Recorder::new(self.agent.as_str(), node.name.clone(), log.clone());
+        let recorder = recorder.behind(world.gate.clone());
+        let root = self.root.as_deref().unwrap_or(Path::new("/"));
+        let path = match self.root {
+            Some(_) => DIRECTORIES.join(":"),
+            None => PATH.to_owned(),
+        };
+        let shims = shims::install(&node.place, recorder, root, &path).await?;
+        let seat = Seat {
+            node: node.name.clone(),
+            address: node.address,
+            api,
+            pods: world.plan.pods(),
+            path: format!("{}:{path}", shims.path_prefix().display()),
+            kubeconfig: KUBECONFIG,
+        };
+        Ok((seat, shims))
+    }
+
+    /// kube-proxy on that seat.
+    pub(super) fn kube_proxy(&self, spec: &KubeProxySpec, seat: &Seat) -> Start {
+        Start {
+            argv: self.argv(settings::kube_proxy(spec, seat)),
+            env: settings::environment(seat),
+            format: Format::Klog,
+        }
+    }
+
+    /// Felix on that seat.
+    pub(super) fn felix(&self, seat: &Seat) -> Start {
+        Start {
+            argv: self.argv(settings::felix_arguments(&self.program)),
+            env: settings::felix(seat),
+            format: Format::Lines,
+        }
+    }
+
+    fn argv(&self, arguments: Vec<String>) -> Vec<String> {
+        let program = self.program.to_string_lossy().into_owned();
+        [vec![program], arguments].concat()
+    }
+
+    /// What makes the thread that calls it one of the agent's lives: in the image's root, if it has one,
+    /// which all its lives share.
+    pub(super) fn life(
+        &self,
+        start: Start,
+    ) -> impl FnOnce() -> Result<Life, LabError> + Send + use<> {
+        let (agent, root) = (self.agent, self.root.clone());
+        move || {
+            if let Some(root) = root {
+                image::enter(&root, agent.as_str())?;
+            }
+            Ok(Box::new(move |scribe| {
+                let start = start.clone();
+                Box::pin(async move {
+                    let ended = process::live(&start, |entry| (scribe.write)(entry)).await;
+                    death(agent, ended)
+                })
+            }))
+        }
+    }
+}
+
+fn say(agent: AgentName, identity: &Identity, log: &EventLog) {
+    let fact = |name: String, value: String| log.append(What::Fact { name, value });
+    let (version, path) = (&identity.version, identity.path.display());
+    let sha256 = &identity.sha256;
+    fact(
+        agent.to_string(),
+        format!("{version} (real: {path}, sha256 {sha256})"),
+    );
+    if let Some(iptables) = &identity.iptables {
+        fact(format!("{agent}.iptables"), iptables.clone());
+    }
+}
+
+/// The API takes everybody, over plain HTTP.
+fn write_kubeconfig(api: SocketAddr) -> io::Result<()> {
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": "lab", "cluster": { "server": format!("http://{api}") } }],
+        "users": [{ "name": "agent", "user": {} }],
+        "contexts": [{ "name": "lab", "context": { "cluster": "lab", "user": "agent" } }],
+        "current-context": "lab",
+    });
+    if let Some(folder) = Path::new(KUBECONFIG).parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(KUBECONFIG, config.to_string())
+}
+
+fn death(agent: AgentName, ended: io::Result<std::process::ExitStatus>) -> Death {
+    match ended {
+        Ok(status) => Death {
+            reason: process::how(status),
+            kind: if agent == AgentName::Felix && status.code() == Some(CONFIG_CHANGED) {
+                Kind::Planned
+            } else {
+                Kind::Own
+            },
+        },
+        Err(error) => Death {
+            reason: format!("it could not be started: {error}"),
+            kind: Kind::Stillborn,
+        },
+    }
+}

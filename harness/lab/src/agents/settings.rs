@@ -1,0 +1,118 @@
+//! How real agents are told what a case asks for, by flags and environment. Pure.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    path::Path,
+};
+
+use chainbreak_model::{case::KubeProxySpec, names::NodeName};
+use ipnet::IpNet;
+
+/// Where an agent is and whom it asks.
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
+    pub(super) node: NodeName,
+    /// The node's.
+    pub(super) address: IpAddr,
+    /// The API's, plain HTTP.
+    pub(super) api: SocketAddr,
+    /// All pods'.
+    pub(super) pods: IpNet,
+    /// `PATH`.
+    pub(super) path: String,
+    /// A kubeconfig for that API.
+    pub(super) kubeconfig: &'static str,
+}
+
+/// kube-proxy's flags. Those used here mean the same from 1.20 to 1.36 (cmd/kube-proxy/app/server.go, from
+/// 1.32 options.go); defaults that fit are left alone (healthz on 0.0.0.0:10256, metrics on
+/// 127.0.0.1:10249: each node has its own). What differs from version to version:
+///
+/// - up to 1.25, `--bind-address` decides the family and the source of node addresses, later the Node
+///   object does; the same address is in both;
+/// - from 1.29, UDP timeouts of conntrack can be set too, 0 (leave alone) by default.
+pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
+    let period = |period: std::time::Duration| format!("{}ms", period.as_millis());
+    vec![
+        format!("--master=http://{}", seat.api),
+        format!("--hostname-override={}", seat.node),
+        format!("--bind-address={}", seat.address),
+        "--proxy-mode=iptables".to_owned(),
+        // Without it there is no "from outside the pods" (`! -s`), and thus no masquerading of it.
+        format!("--cluster-cidr={}", seat.pods),
+        format!(
+            "--iptables-min-sync-period={}",
+            period(spec.min_sync_period)
+        ),
+        format!("--iptables-sync-period={}", period(spec.sync_period)),
+        // Limits of conntrack are the machine's, and not being able to write them is fatal.
+        "--conntrack-max-per-core=0".to_owned(),
+        "--conntrack-tcp-timeout-established=0s".to_owned(),
+        "--conntrack-tcp-timeout-close-wait=0s".to_owned(),
+        // It is no more important than the rest of the machine.
+        "--oom-score-adj=0".to_owned(),
+        // The API speaks JSON only; this concerns the events that are written to it.
+        "--kube-api-content-type=application/json".to_owned(),
+        "-v=2".to_owned(),
+    ]
+}
+
+/// The environment of either agent, beside [`felix`].
+pub(super) fn environment(seat: &Seat) -> BTreeMap<&'static str, String> {
+    [
+        ("PATH", seat.path.clone()),
+        ("HOME", "/root".to_owned()),
+        ("NODE_NAME", seat.node.to_string()),
+    ]
+    .into()
+}
+
+/// Felix's arguments: calico-node is many programs in one (node/cmd/calico-node/main.go), calico-felix is
+/// only this one.
+pub(super) fn felix_arguments(program: &Path) -> Vec<String> {
+    let only_felix = program
+        .file_name()
+        .is_some_and(|name| name == "calico-felix");
+    if only_felix {
+        Vec::new()
+    } else {
+        vec!["-felix".to_owned()]
+    }
+}
+
+/// Felix's environment, as Calico's manifest for Kubernetes' datastore has it (manifests/calico.yaml,
+/// container calico-node). What the case says under `felix:` stays in FelixConfiguration, which counts less
+/// than the environment: so nothing that a case may want to set is set here.
+pub(super) fn felix(seat: &Seat) -> BTreeMap<&'static str, String> {
+    let mut environment = environment(seat);
+    let settings = [
+        // libcalico-go/lib/apiconfig: which datastore, and where.
+        ("DATASTORE_TYPE", "kubernetes"),
+        ("FELIX_DATASTORETYPE", "kubernetes"),
+        ("KUBECONFIG", seat.kubeconfig),
+        // Nodes' own pod addresses, as without Calico's IPAM.
+        ("USE_POD_CIDR", "true"),
+        ("FELIX_TYPHAK8SSERVICENAME", "none"),
+        ("CALICO_DISABLE_FILE_LOGGING", "true"),
+        ("FELIX_LOGFILEPATH", "none"),
+        ("FELIX_LOGSEVERITYFILE", "none"),
+        ("FELIX_LOGSEVERITYSYS", "none"),
+        ("FELIX_LOGSEVERITYSCREEN", "info"),
+        // Else lines are dropped under load (felix/docs/config-params.md), and promises are about them.
+        ("FELIX_DEBUGDISABLELOGDROPPING", "true"),
+        ("FELIX_HEALTHENABLED", "true"),
+        ("FELIX_DEFAULTENDPOINTTOHOSTACTION", "ACCEPT"),
+        ("FELIX_IPV6SUPPORT", "false"),
+        ("FELIX_USAGEREPORTINGENABLED", "false"),
+    ];
+    environment.extend(settings.map(|(name, value)| (name, value.to_owned())));
+    environment.extend([
+        ("NODENAME", seat.node.to_string()),
+        ("FELIX_FELIXHOSTNAME", seat.node.to_string()),
+        // In eBPF mode Felix reaches the API by these before it has programmed anything.
+        ("KUBERNETES_SERVICE_HOST", seat.api.ip().to_string()),
+        ("KUBERNETES_SERVICE_PORT", seat.api.port().to_string()),
+    ]);
+    environment
+}
