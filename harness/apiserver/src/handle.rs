@@ -15,6 +15,7 @@ use crate::{
     options,
     patch::{PatchKind, apply::Apply, patched},
     path::Address,
+    protobuf,
     query::{Continue, Query},
     respond::{Lens, View},
     selector::Selector,
@@ -113,12 +114,11 @@ impl Call<'_> {
     }
 
     fn json(&self) -> Result<Value, ApiError> {
-        if self.content_type.contains("protobuf") || self.body.starts_with(b"k8s\0") {
-            return Err(ApiError::UnsupportedMediaType(
-                "the body of the request was in an unknown format - accepted media types include: \
-                 application/json"
-                    .to_owned(),
-            ));
+        if protobuf::is(&self.body) {
+            return protobuf::decode(&self.body);
+        }
+        if self.content_type.contains("protobuf") {
+            return Err(protobuf::unsupported());
         }
         serde_json::from_slice(&self.body).map_err(|error| {
             ApiError::BadRequest(format!("couldn't decode the body as JSON: {error}"))

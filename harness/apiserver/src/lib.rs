@@ -22,6 +22,7 @@ mod openapi;
 mod options;
 mod patch;
 mod path;
+mod protobuf;
 mod query;
 mod respond;
 mod selector;

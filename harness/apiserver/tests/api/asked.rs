@@ -66,7 +66,7 @@ async fn what_is_not_served_is_told_at_once_and_once() {
     let mut config = ServerConfig::new(Arc::new(jiff::Timestamp::now));
     config.on_unknown = Some(Arc::new(move |asked| {
         let line = format!("{} {asked}", asked.user_agent);
-        tell.lock().unwrap().push(line);
+        tell.lock().expect("nobody panics").push(line);
     }));
     let server = Server::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

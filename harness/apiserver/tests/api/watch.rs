@@ -71,7 +71,8 @@ async fn follow(api: &mut Api, config: watcher::Config) {
             expected.insert(name, (round * 100 + change).to_string());
         }
         if round == 3 {
-            maps.delete("m0", &DeleteParams::default()).await.unwrap();
+            let deleted = maps.delete("m0", &DeleteParams::default()).await;
+            deleted.expect("it is there");
             expected.remove("m0");
         }
         let seen = || -> BTreeMap<String, String> {
