@@ -1,12 +1,13 @@
 //! The event log of a running case: anything appends, the sink gets events in order of arrival.
 
+mod write;
+
 use std::{sync::Arc, time::Instant};
 
-use chainbreak_model::{
-    event::{Command, Event, What},
-    names::NodeName,
-};
+use chainbreak_model::event::{Event, What};
 use tokio::sync::{broadcast, mpsc};
+
+pub use write::Write;
 
 /// How many writes an observer may lag behind before it is told only that there were some.
 const BACKLOG: usize = 256;
@@ -22,33 +23,6 @@ struct Inner {
     start: Instant,
     sink: mpsc::UnboundedSender<Event>,
     writes: broadcast::Sender<Write>,
-}
-
-/// A recorded command may just have changed rules.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
-    node: NodeName,
-    /// Empty when the command does not say which.
-    tables: Vec<String>,
-    /// What a restore that succeeded was given.
-    committed: Arc<str>,
-}
-
-impl Write {
-    /// The input of a restore that succeeded; empty for any other command.
-    pub fn committed(&self) -> &str {
-        &self.committed
-    }
-
-    /// Whether it may have changed one of these tables of that node.
-    pub fn concerns(&self, node: &NodeName, tables: &[&str]) -> bool {
-        let any = self.tables.is_empty()
-            || self
-                .tables
-                .iter()
-                .any(|table| tables.contains(&table.as_str()));
-        self.node == *node && any
-    }
 }
 
 impl EventLog {
@@ -88,14 +62,10 @@ impl EventLog {
     /// Appends what happened at the given time.
     pub fn append_at(&self, at_us: u64, what: What) {
         if let What::Command(command) = &what
-            && may_write(command)
+            && let Some(write) = Write::of(command)
         {
             // Nobody observes: nobody to tell.
-            drop(self.inner.writes.send(Write {
-                node: command.node.clone(),
-                tables: tables(command),
-                committed: committed(command).into(),
-            }));
+            drop(self.inner.writes.send(write));
         }
         // The receiver is gone only when the run is over: nobody is left to tell.
         drop(self.inner.sink.send(Event { at_us, what }));
@@ -108,45 +78,10 @@ impl EventLog {
     }
 }
 
-/// Whether a command may have changed rules: everything but reading, and attempts that failed whole.
-fn may_write(command: &Command) -> bool {
-    let reads = |word: &String| matches!(word.as_str(), "-C" | "-S" | "-L" | "list" | "--version");
-    let saves = command
-        .argv
-        .first()
-        .is_some_and(|program| program.ends_with("-save"));
-    // A restore commits table by table, any other command changes all it was asked to or nothing.
-    // (One that was killed has a code above 128, and may have done its work.)
-    let in_vain = (1..128).contains(&command.exit) && !restores(command);
-    !saves && !in_vain && !command.argv.iter().any(reads)
-}
-
-fn committed(command: &Command) -> &str {
-    let whole = restores(command) && command.exit == 0;
-    if whole { &command.input } else { "" }
-}
-
-fn restores(command: &Command) -> bool {
-    let program = command.argv.first();
-    program.is_some_and(|program| program.ends_with("-restore"))
-}
-
-/// The tables that a command speaks of. Empty when it does not say, as `nft` or a flush of all.
-fn tables(command: &Command) -> Vec<String> {
-    if restores(command) {
-        let named = command
-            .input
-            .lines()
-            .filter_map(|line| line.strip_prefix('*'));
-        return named.map(|table| table.trim().to_owned()).collect();
-    }
-    let words = command.argv.iter();
-    let named = words.skip_while(|word| !matches!(word.as_str(), "-t" | "--table"));
-    named.skip(1).take(1).cloned().collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use chainbreak_model::{event::Command, names::NodeName};
+
     use super::*;
 
     fn command(line: &str, input: &str, exit: i32) -> What {
