@@ -154,7 +154,8 @@ async fn exercise(
         }
         log.append(What::Phase(Phase::Ready));
         log.append(What::Phase(Phase::Judging));
-        timeline::play(&cluster.api(), &case.timeline, log).await?;
+        let gate = cluster.gate();
+        timeline::play(&cluster.api(), gate.as_ref(), &case.timeline, log).await?;
         log.append(What::Phase(Phase::Judged));
         for flow in flows {
             flow.stop().await?;

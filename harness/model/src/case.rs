@@ -253,6 +253,17 @@ pub enum Step {
     },
     /// Merge this into FelixConfiguration `default`'s spec.
     Felix(serde_json::Map<String, serde_json::Value>),
+    /// From here on, while the next steps happen, an agent's command starts later than the agent wants.
+    Slow {
+        /// Whose command.
+        agent: AgentName,
+        /// The command's name: `iptables-restore` is that of both front ends.
+        command: String,
+        /// How much later each of them starts.
+        by: Duration,
+        /// How long this is so; the timeline is not over before.
+        duration: Duration,
+    },
 }
 
 /// One health criterion over the run.

@@ -69,8 +69,20 @@ pub(crate) mod words {
     pub(crate) const CALICO: &[&str] = &["version", "source", "pods"];
     pub(crate) const ONLY: &[&str] = &["kube-proxy", "calico"];
     pub(crate) const TRAFFIC: &[&str] = &["from", "to", "port", "every", "connections", "timeout"];
-    pub(crate) const STEPS: &[&str] = &["settle", "churn", "felix"];
+    pub(crate) const STEPS: &[&str] = &["settle", "churn", "felix", "slow"];
     pub(crate) const CHURN: &[&str] = &["deployment", "replicas", "every", "for"];
+    pub(crate) const SLOW: &[&str] = &["agent", "command", "by", "for"];
+    pub(crate) const COMMANDS: &[&str] = &[
+        "iptables",
+        "iptables-save",
+        "iptables-restore",
+        "ip6tables",
+        "ip6tables-save",
+        "ip6tables-restore",
+        "nft",
+        "ipset",
+        "conntrack",
+    ];
     pub(crate) const PROMISES: &[&str] = &["available", "no-log", "has-log", "has-rule"];
     pub(crate) const AVAILABLE: &[&str] = &["traffic", "at-least", "longest-gap"];
     pub(crate) const LOG: &[&str] = &["agent", "matches"];

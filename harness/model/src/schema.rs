@@ -202,6 +202,20 @@ fn step() -> Value {
                 _ => time("How long."),
             },
         ),
+        "slow" => object(
+            "From here on, while the next steps happen, an agent's command starts later.",
+            words::SLOW,
+            words::SLOW,
+            |field| match field {
+                "agent" => words_of("Whose command.", &["kube-proxy", "felix"]),
+                "command" => words_of(
+                    "Which command; iptables-restore is that of both front ends.",
+                    words::COMMANDS,
+                ),
+                "by" => time("How much later each of them starts."),
+                _ => time("How long this is so; the timeline is not over before."),
+            },
+        ),
         _ => felix_spec("Merge this into FelixConfiguration default's spec."),
     })
 }

@@ -245,6 +245,22 @@ fn agents_that_nobody_can_be_and_versions_that_are_no_range() {
 }
 
 #[test]
+fn commands_that_nobody_runs_are_not_slowed() {
+    let slow = |step: &str| said_of("  - settle: 1s\n", &format!("  - slow: {step}\n"));
+    insta::assert_snapshot!(
+        "slow",
+        slow("{ agent: kube-prox, command: iptable-restore, by: 500, for: 2h }")
+    );
+    insta::assert_snapshot!(
+        "slow_nobody",
+        said_of(
+            "fixed: { ",
+            "fixed: { kube-proxy: none, timeline: [{ slow: { agent: kube-proxy, command: nft, by: 1s, for: 1s } }], "
+        )
+    );
+}
+
+#[test]
 fn manifests_that_kubernetes_would_refuse() {
     insta::assert_snapshot!(
         "kind",

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::{
     cluster,
-    fields::{Fields, duration, entries, items, note, number, text},
+    fields::{Fields, duration, entries, items, note, number, text, word},
     traffic::World,
     words,
 };
 use crate::{
-    case::Step,
+    case::{ClusterSpec, Step},
     complaint::Gathered,
+    names::AgentName,
     nearest::suggest,
     yaml::{Entry, Node},
 };
@@ -44,6 +45,7 @@ fn step(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
     match word {
         "settle" => duration(gathered, &entry.node, "settle", STEP).map(Step::Settle),
         "churn" => churn(gathered, &entry.node, world),
+        "slow" => slow(gathered, &entry.node, world),
         _ => {
             if world
                 .cluster
@@ -112,6 +114,30 @@ fn churn(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
         deployment,
         replicas: replicas?,
         every: every?,
+        duration: length?,
+    })
+}
+
+fn slow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
+    let fields = Fields::of(gathered, node, "slow", words::SLOW)?;
+    let agents = AgentName::ALL.map(|agent| (agent.as_str(), agent));
+    let agent = fields.need("agent", |node| {
+        let agent = word(gathered, node, "agent", &agents)?;
+        let absent = |cluster: &ClusterSpec| cluster.version(agent).is_none();
+        if world.cluster.is_some_and(absent) {
+            let message = format!("the cluster has no {agent}");
+            note(gathered, &node.place, message, None);
+        }
+        Some(agent)
+    });
+    let commands: Vec<_> = words::COMMANDS.iter().map(|name| (*name, *name)).collect();
+    let command = fields.need("command", |node| word(gathered, node, "command", &commands));
+    let by = fields.need("by", |node| duration(gathered, node, "by", STEP));
+    let length = fields.need("for", |node| duration(gathered, node, "for", STEP));
+    Some(Step::Slow {
+        agent: agent?,
+        command: command?.to_owned(),
+        by: by?,
         duration: length?,
     })
 }
