@@ -37,7 +37,7 @@ fn is_ipset_input(arguments: &[&str]) -> bool {
             _ => command = command.or(Some(word)),
         }
     }
-    command == Some("restore") && !arguments.iter().any(|word| from_file(&word))
+    command == Some("restore") && !arguments.iter().any(from_file)
 }
 
 /// Whether a restore is given a file's name, which is the one word that belongs to no option. Asked for

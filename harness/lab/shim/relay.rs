@@ -107,7 +107,11 @@ impl Running {
             ended: sys::pidfd(&child)?,
             child,
             feed,
-            words: Some(Words { from: words, both }),
+            words: Some(Words {
+                from: words,
+                both,
+                piece: vec![0; PIECE],
+            }),
         })
     }
 
@@ -167,16 +171,17 @@ fn outputs_are_one() -> bool {
 struct Words {
     from: PipeReader,
     both: bool,
+    piece: Vec<u8>,
 }
 
 impl Words {
     /// One piece. An error when there is none, or nobody to hear it.
     fn pass(&mut self, recorder: &mut Recorder) -> io::Result<()> {
-        let mut piece = [0; PIECE];
-        let piece = match self.from.read(&mut piece)? {
-            0 => return Err(ErrorKind::UnexpectedEof.into()),
-            length => &piece[..length],
-        };
+        let length = self.from.read(&mut self.piece)?;
+        let piece = &self.piece[..length];
+        if piece.is_empty() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
         recorder.stderr(piece);
         if self.both {
             let mut out = io::stdout();

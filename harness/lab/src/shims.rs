@@ -5,6 +5,8 @@
 //! ended. Only names that the agent would have found get a shim: an image without `nft` still has none.
 
 mod session;
+#[cfg(test)]
+mod tests;
 #[cfg_attr(
     not(test),
     expect(dead_code, reason = "the shim writes what this reads")
