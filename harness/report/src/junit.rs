@@ -121,6 +121,9 @@ fn head(summary: &Summary) -> String {
     for (name, value) in &summary.facts {
         lines.push_str(&property(name, value));
     }
+    for request in &summary.unknown {
+        lines.push_str(&property("unknown-request", request));
+    }
     for path in &summary.artifacts {
         lines.push_str(&hint("ATTACHMENT", &one_line(path)));
     }
@@ -164,10 +167,14 @@ fn whole(summary: &Summary) -> TestCase {
     ));
     let none = Duration::ZERO;
     match summary.outcome {
-        Outcome::Skipped => TestCase::skipped_with_cause(WHOLE, "missing capability", &message),
-        Outcome::Inconclusive => TestCaseBuilder::error(WHOLE, none, "inconclusive", &message)
-            .set_trace(&cdata(&summary.story.join("\n")))
-            .build(),
+        Outcome::Skipped => TestCase::skipped_with_cause(WHOLE, "not to be run here", &message),
+        Outcome::Inconclusive => {
+            let lines = summary.evidence.iter().chain(&summary.story);
+            let lines: Vec<&str> = lines.map(String::as_str).collect();
+            TestCaseBuilder::error(WHOLE, none, "inconclusive", &message)
+                .set_trace(&cdata(&lines.join("\n")))
+                .build()
+        }
         Outcome::AsExpected => TestCase::success(WHOLE, none),
         Outcome::NotAsExpected => TestCase::failure(WHOLE, none, "not as expected", &message),
     }

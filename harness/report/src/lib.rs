@@ -2,7 +2,8 @@
 //!
 //! - [`Recorder`] writes `run.jsonl` as the run goes on, [`Run::read`] reads it back.
 //! - [`attribution`] says who did it, [`timeline`] tells the story.
-//! - [`summary`] puts both beside the verdict; [`term`] and [`junit`] (later: HTML) only lay that out.
+//! - [`summary`] puts both beside the verdict, [`head`] what stands around them; [`term`] and [`junit`]
+//!   (later: HTML) only lay that out.
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
 pub mod attribution;
@@ -13,6 +14,7 @@ mod exit;
 mod explain;
 mod file;
 pub mod gaps;
+pub mod head;
 pub mod junit;
 pub mod outcome;
 mod progress;

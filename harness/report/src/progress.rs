@@ -40,7 +40,8 @@ impl Progress {
                 self.phase = Some(*phase);
                 phase_words(*phase).to_owned()
             }
-            What::Step { text } | What::Trouble { text } => one_line(text),
+            What::Step { text } => one_line(text),
+            What::Trouble { text } => one_line(text.lines().next().unwrap_or_default()),
             What::Sample { sample, .. } => self.sample(sample.outcome.is_answered())?,
             What::Command(_) => {
                 let (what, news) = deleted(event)?;

@@ -5,7 +5,8 @@ use chainbreak_model::{
     case::Expect,
     event::{Event, Phase, What},
     judge,
-    verdict::{CaseVerdict, Evidence, Expected, PromiseVerdict, Requests, Verdict},
+    names::PromiseName,
+    verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Requests, Verdict},
 };
 
 use crate::{
@@ -13,6 +14,8 @@ use crate::{
     deeds::Ledger,
     explain::{Material, Words, one_line},
     gaps::gaps,
+    head::unknown_requests,
+    text::clean,
     timeline,
 };
 
@@ -51,6 +54,9 @@ pub struct Summary {
     /// The first line: what, where, when, because of whom; why it is inconclusive or skipped; and for an
     /// incident that reproduced as expected, what broke. Nothing for a healthy case.
     pub headline: Option<String>,
+    /// What the first line stands on, where the world failed: the rest of what was said of it, and what else
+    /// failed.
+    pub evidence: Vec<String>,
     /// What was expected, in short: `healthy`, `3 broken`.
     pub expected: String,
     /// What was seen, in short.
@@ -65,6 +71,8 @@ pub struct Summary {
     pub took_us: u64,
     /// What its history says about the world: agents' sources, versions, substitutions.
     pub facts: Vec<(String, String)>,
+    /// What the API server was asked for and does not know.
+    pub unknown: Vec<String>,
     /// The story, in lines.
     pub story: Vec<String>,
     /// Files kept, relative to the folder of the run.
@@ -128,21 +136,7 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
         ledger: &ledger,
         gaps: &gaps,
     };
-    let promises: Vec<PromiseSummary> = verdict
-        .promises
-        .iter()
-        .map(|(name, judged)| PromiseSummary {
-            name: name.to_string(),
-            state: match judged.verdict {
-                PromiseVerdict::Kept(_) => State::Kept,
-                PromiseVerdict::Broken(_) => State::Broken,
-                PromiseVerdict::Unknown { .. } => State::Unknown,
-            },
-            expected: judged.expected,
-            as_expected: judged.is_as_expected(),
-            words: material.words(name, judged),
-        })
-        .collect();
+    let promises = of_promises(verdict, &material);
     let stopped = stopped(events);
     let outcome = match verdict.case {
         // What was seen broken stays broken; but half a case is never a success.
@@ -151,7 +145,8 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
         CaseVerdict::NotAsExpected => Outcome::NotAsExpected,
         CaseVerdict::Inconclusive => Outcome::Inconclusive,
     };
-    let trouble = verdict.trouble.first().map(|text| one_line(text));
+    let mut trouble = verdict.trouble.iter().flat_map(|text| lines(text));
+    let first = trouble.next().map(|line| one_line(&line));
     let requests =
         verdict
             .promises
@@ -163,7 +158,8 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
     Summary {
         id: id.to_owned(),
         outcome,
-        headline: headline(outcome, &promises, trouble.or(stopped)),
+        headline: headline(outcome, &promises, first.or(stopped)),
+        evidence: trouble.collect(),
         expected: expected(&case.expect),
         got: got(&promises),
         promises,
@@ -171,9 +167,26 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
         judged_us: verdict.window.map(chainbreak_model::verdict::Span::len_us),
         took_us: events.iter().map(|event| event.at_us).max().unwrap_or(0),
         facts: facts(events),
+        unknown: unknown_requests(events),
         story: timeline::story(case, events, &ledger, verdict.window),
         artifacts: artifacts.clone(),
     }
+}
+
+fn of_promises(verdict: &Verdict, material: &Material<'_>) -> Vec<PromiseSummary> {
+    let promises = verdict.promises.iter();
+    let summary = |(name, judged): (&PromiseName, &Judged)| PromiseSummary {
+        name: name.to_string(),
+        state: match judged.verdict {
+            PromiseVerdict::Kept(_) => State::Kept,
+            PromiseVerdict::Broken(_) => State::Broken,
+            PromiseVerdict::Unknown { .. } => State::Unknown,
+        },
+        expected: judged.expected,
+        as_expected: judged.is_as_expected(),
+        words: material.words(name, judged),
+    };
+    promises.map(summary).collect()
 }
 
 /// The summary of a case that did not run.
@@ -182,6 +195,7 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         id: id.to_owned(),
         outcome: Outcome::Skipped,
         headline: Some(one_line(reason)),
+        evidence: Vec::new(),
         expected: String::new(),
         got: String::new(),
         promises: Vec::new(),
@@ -189,9 +203,18 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         judged_us: None,
         took_us: 0,
         facts: Vec::new(),
+        unknown: Vec::new(),
         story: Vec::new(),
         artifacts: Vec::new(),
     }
+}
+
+/// The lines of a text that say something, without what would break a report.
+fn lines(text: &str) -> Vec<String> {
+    let text = clean(text);
+    let lines = text.lines().map(str::trim_end);
+    let lines = lines.filter(|line| !line.is_empty());
+    lines.map(str::to_owned).collect()
 }
 
 /// Why a case has no end: the run was stopped or killed before its time was over.

@@ -1,10 +1,16 @@
 //! The end of a run in a terminal: a table of verdicts; for each case not as expected what, where and when
 //! in the first line and the evidence below; where the reports are. Pure text, colour only when told.
 
+use indexmap::IndexMap;
+
 use crate::{
+    head,
     summary::{Outcome, PromiseSummary, State, Summary},
-    text::{count, cut, length, percent, wrap},
+    text::{count, cut, cut_within, length, percent, wrap},
 };
+
+/// A case's name in the table is not cut shorter than this; then the line is.
+const NAME: usize = 24;
 
 /// How the terminal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +33,50 @@ pub enum Colour {
 
 /// Everything that is printed at the end of a run. `reports` are the paths of the files written.
 pub fn render(summaries: &[Summary], reports: &[String], look: Look) -> String {
-    let mut parts = vec![table(summaries, look)];
-    parts.extend(summaries.iter().filter_map(|summary| detail(summary, look)));
+    let mut parts = vec![head(summaries, look) + &table(summaries, look)];
+    let ran = |summary: &&Summary| summary.outcome != Outcome::Skipped;
+    let told = summaries.iter().filter(ran);
+    parts.extend(told.filter_map(|summary| detail(summary, look)));
+    parts.extend(skipped(summaries, look));
+    let unknown = head::unknown(summaries).into_iter();
+    parts.extend(
+        unknown
+            .map(|line| wrap(&line, look.width) + "\n")
+            .reduce(|a, b| a + &b),
+    );
     parts.push(closing(summaries, reports));
     parts.join("\n")
+}
+
+/// Who played the agents, above everything else.
+fn head(summaries: &[Summary], look: Look) -> String {
+    let played = head::played(summaries).into_iter();
+    let lines = played.map(|line| wrap(&line, look.width) + "\n");
+    let lines: String = lines.collect();
+    if lines.is_empty() {
+        lines
+    } else {
+        lines + "\n"
+    }
+}
+
+/// Cases that did not run, those of one reason together.
+fn skipped(summaries: &[Summary], look: Look) -> Vec<String> {
+    let mut reasons = IndexMap::<&str, Vec<&str>>::new();
+    let skipped = |summary: &&Summary| summary.outcome == Outcome::Skipped;
+    for summary in summaries.iter().filter(skipped) {
+        let reason = summary.headline.as_deref().unwrap_or("nobody says why");
+        reasons.entry(reason).or_default().push(&summary.id);
+    }
+    let outcome = Outcome::Skipped;
+    let part = |(reason, ids): (&str, Vec<&str>)| {
+        let first = wrap(&format!("{} {reason}", mark(outcome)), look.width);
+        let first = paint(&first, Some(outcome), look.colour) + "\n";
+        let lines = ids.iter().map(|id| format!("  {id}: {}", outcome.words()));
+        let lines = lines.map(|line| wrap(&line, look.width) + "\n");
+        std::iter::once(first).chain(lines).collect()
+    };
+    reasons.into_iter().map(part).collect()
 }
 
 /// The table of verdicts: scenarios as headings, a line a case.
@@ -48,12 +94,7 @@ pub fn table(summaries: &[Summary], look: Look) -> String {
         .map(str::to_owned),
     ];
     rows.extend(summaries.iter().map(row));
-    let mut widths = [0; 7];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
+    let widths = fit(&mut rows, look.width);
     let mut out = String::new();
     let mut scenario = None;
     for (at, cells) in rows.iter().enumerate() {
@@ -84,6 +125,25 @@ pub fn table(summaries: &[Summary], look: Look) -> String {
         out.push('\n');
     }
     out
+}
+
+/// The widths of the columns. Where they are wider than a line together, cases' names give way: the verdict
+/// at the end is what one looks for.
+fn fit(rows: &mut [[String; 7]], width: usize) -> [usize; 7] {
+    let mut widths = [0; 7];
+    for row in rows.iter() {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let all = 2 * widths.len() + widths.iter().sum::<usize>();
+    widths[0] = widths[0]
+        .saturating_sub(all.saturating_sub(width))
+        .max(NAME);
+    for row in rows {
+        row[0] = cut_within(&row[0], widths[0]);
+    }
+    widths
 }
 
 fn row(summary: &Summary) -> [String; 7] {
@@ -130,8 +190,8 @@ fn mark(outcome: Outcome) -> char {
     }
 }
 
-/// What is said of a case below the table: nothing of a healthy one, a line of an incident that reproduced or
-/// a case that was skipped, everything of a case that is not as expected.
+/// What is said of a case below the table: nothing of a healthy one or one that did not run, a line of an
+/// incident that reproduced, everything of a case that is not as expected.
 pub fn detail(summary: &Summary, look: Look) -> Option<String> {
     let Summary { id, outcome, .. } = summary;
     let headline = summary.headline.as_deref().unwrap_or("no promise says why");
@@ -142,9 +202,11 @@ pub fn detail(summary: &Summary, look: Look) -> Option<String> {
             summary.headline.as_ref()?;
             lines.push(format!("  {id}, as expected: {}", summary.got));
         }
-        Outcome::Skipped => lines.push(format!("  {id}: skipped")),
+        Outcome::Skipped => return None,
         Outcome::NotAsExpected | Outcome::Inconclusive => {
             let (expected, got) = (&summary.expected, &summary.got);
+            let evidence = summary.evidence.iter();
+            lines.extend(evidence.map(|line| format!("    {line}")));
             lines.push(format!("  {id}: expected {expected}, got {got}"));
             lines.extend(
                 summary
@@ -205,7 +267,7 @@ pub fn story(summary: &Summary) -> Vec<String> {
 
 /// The table and the story of every case, also of those that went as expected: for a file.
 pub fn stories(summaries: &[Summary], look: Look) -> String {
-    let mut out = table(summaries, look);
+    let mut out = head(summaries, look) + &table(summaries, look);
     for summary in summaries.iter().filter(|summary| !summary.story.is_empty()) {
         let headline = summary
             .headline

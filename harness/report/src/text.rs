@@ -46,6 +46,19 @@ pub fn cut(text: &str, width: usize) -> String {
     kept.chain(std::iter::once('…')).collect()
 }
 
+/// At most `width` characters, with an ellipsis for what was cut out of the middle: what names have in
+/// common is mostly at their beginning, so more of the end is kept.
+pub fn cut_within(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let head = width.saturating_sub(1) / 3;
+    let tail = width.saturating_sub(1) - head;
+    let kept = text.chars().take(head).chain(std::iter::once('…'));
+    kept.chain(text.chars().skip(length - tail)).collect()
+}
+
 /// The text in lines of at most `width` characters, broken at spaces where there are any; continued lines
 /// begin four further in than the first.
 pub fn wrap(text: &str, width: usize) -> String {
@@ -160,6 +173,8 @@ mod tests {
     fn cut_text_fits_and_says_that_it_was_cut() {
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!(cut_within("abcdefghij", 7), "ab…ghij");
+        assert_eq!(cut_within("äöü", 3), "äöü");
     }
 
     #[test]

@@ -164,7 +164,11 @@ fn plain(event: &Event) -> Option<Moment> {
         What::Phase(Phase::Judging) => (Kind::Phase, "judging begins".to_owned()),
         What::Phase(Phase::Judged) => (Kind::Phase, "judging ends".to_owned()),
         What::Step { text } => (Kind::Step, clean(text)),
-        What::Trouble { text } => (Kind::Trouble, clean(text)),
+        // The evidence on its other lines is not part of the story.
+        What::Trouble { text } => (
+            Kind::Trouble,
+            clean(text.lines().next().unwrap_or_default()),
+        ),
         _ => return None,
     };
     Some(Moment {

@@ -225,3 +225,28 @@ fn the_time_of_a_case_is_counted_once() {
     )])));
     assert_eq!(xpath(&xml, "string(//testsuite/@time)"), "15.4");
 }
+
+#[test]
+fn trouble_is_an_error_whose_message_is_its_first_line_and_whose_body_is_the_rest() {
+    let text = "cannot use /opt/kp as kube-proxy: it is for aarch64, this machine is x86_64\nELF 64-bit\n  machine 183";
+    let text = text.to_owned();
+    let event = crate::history::event(0, What::Trouble { text });
+    let request = "GET /apis/x/v1 by kube-proxy/v1 on n1".to_owned();
+    let unknown = crate::history::event(0, What::UnknownRequest { text: request });
+    let xml = rendered(&ended(run(vec![(
+        case("v", Expect::Healthy),
+        vec![event, unknown],
+    )])));
+    validate(&xml);
+    assert_eq!(
+        xpath(&xml, "string((//error)[1]/@message)"),
+        "cannot use /opt/kp as kube-proxy: it is for aarch64, this machine is x86_64"
+    );
+    let body = xpath(&xml, "string((//error)[1])");
+    assert!(body.starts_with("ELF 64-bit\n  machine 183\n"), "{body}");
+    let out = xpath(&xml, "string(//testcase[1]/system-out)");
+    assert!(
+        out.contains("[[PROPERTY|unknown-request=GET /apis/x/v1 by kube-proxy/v1 on n1]]"),
+        "{out}"
+    );
+}

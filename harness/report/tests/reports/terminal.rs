@@ -1,7 +1,10 @@
 //! What a person reads at the end of a run.
 
 use crate::history::{ROUNDS, all_broken, case, run};
-use chainbreak_model::case::Expect;
+use chainbreak_model::{
+    case::Expect,
+    event::{Event, What},
+};
 use chainbreak_report::{
     Ended, Line, Skipped,
     summary::{Summary, summaries},
@@ -93,4 +96,99 @@ fn no_escape_goes_where_colour_was_not_asked_for_and_no_line_is_wider_than_told(
         },
     );
     assert_eq!(chainbreak_report::text::clean(&coloured), text);
+}
+
+fn fact(name: &str, value: &str) -> Event {
+    let (name, value) = (name.to_owned(), value.to_owned());
+    crate::history::event(0, What::Fact { name, value })
+}
+
+fn unknown(text: &str) -> Event {
+    let text = text.to_owned();
+    crate::history::event(1, What::UnknownRequest { text })
+}
+
+/// Two cases with a real agent each, and the other agent's model in both.
+fn with_real_agents() -> Vec<Summary> {
+    let hash = "0123456789abcdef".repeat(4);
+    let of = |version: &str| {
+        let mut case = case("v", Expect::Healthy);
+        let versions = [("kube-proxy", version), ("calico", "v3.28.1")];
+        for (key, value) in versions {
+            case.cell.insert(key.to_owned(), value.to_owned());
+        }
+        let mut events = vec![
+            fact("felix", "model v3.28.1 (no binary given)"),
+            fact(
+                "kube-proxy",
+                &format!("v{version} (real: /opt/{version}, sha256 {hash})"),
+            ),
+            fact("kube-proxy.iptables", "iptables v1.8.7 (legacy)"),
+            unknown("GET /apis/a/v1 by kube-proxy/v1 on n1"),
+            unknown(&format!("GET /apis/b/v1 by kube-proxy/v{version} on n1")),
+        ];
+        let modelled = |event: &Event| matches!(event.what, What::Fact { .. });
+        let history = crate::history::history(&[]);
+        events.extend(history.into_iter().filter(|event| !modelled(event)));
+        events.push(unknown("GET /apis/a/v1 by kube-proxy/v1 on n1, 3 times"));
+        (case, events)
+    };
+    let mut run = run(vec![of("1.20.2"), of("1.30.5")]);
+    for (id, reason) in [("s/a", "no nft"), ("s/b", "no nginx"), ("s/c", "no nft")] {
+        let (id, reason) = (id.to_owned(), reason.to_owned());
+        run.add(Line::Skipped(Skipped { id, reason })).unwrap();
+    }
+    run.add(Line::Ended(Ended::Complete)).unwrap();
+    summaries(&run)
+}
+
+#[test]
+fn who_played_the_agents_stands_above_the_table_and_unknown_requests_below() {
+    insta::assert_snapshot!(term::render(&with_real_agents(), &[], PLAIN));
+}
+
+#[test]
+fn a_table_that_is_too_wide_keeps_its_verdicts_and_cuts_names_within() {
+    let narrow = Look {
+        width: 100,
+        colour: Colour::Off,
+    };
+    let table = term::table(&with_real_agents(), narrow);
+    let rows: Vec<&str> = table.lines().filter(|row| row.contains('✓')).collect();
+    assert_eq!(rows.len(), 2);
+    for (row, version) in rows.iter().zip(["1.20.2", "1.30.5"]) {
+        assert!(row.ends_with("✓ as expected"), "{row}");
+        assert!(row.contains('…') && row.contains(version), "{row}");
+        assert!(row.chars().count() <= 100, "{row}");
+    }
+}
+
+#[test]
+fn trouble_is_one_clear_line_with_its_evidence_below() {
+    let text = "could not keep kube-proxy on n1 running: it ended with exit status: 1\n\nits last lines:\n  F1121 \u{1b}[1munknown flag\n";
+    let trouble = |text: &str| What::Trouble {
+        text: text.to_owned(),
+    };
+    let events = vec![
+        crate::history::event(0, trouble(text)),
+        crate::history::event(9, trouble("left behind: veth1")),
+    ];
+    let summaries = summaries(&run(vec![(case("v", Expect::Healthy), events)]));
+    let told = term::detail(&summaries[0], PLAIN).unwrap();
+    let lines: Vec<&str> = told.lines().take(5).collect();
+    assert_eq!(
+        lines,
+        [
+            "? could not keep kube-proxy on n1 running: it ended with exit status: 1",
+            "    its last lines:",
+            "      F1121 unknown flag",
+            "    left behind: veth1",
+            "  calico-bpf-cleanup-fights-kube-proxy/v[iptables=legacy]: expected healthy, got 3 unknown"
+        ]
+    );
+    let story = term::story(&summaries[0]).join("\n");
+    assert!(
+        story.contains("it ended with exit status: 1") && !story.contains("F1121"),
+        "{story}"
+    );
 }
