@@ -1,6 +1,10 @@
 //! The command line: verbs, their options, and help that teaches.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -33,6 +37,8 @@ pub(crate) enum Verb {
     /// Run cases and judge them
     #[command(after_help = "Examples:\n  chainbreak run scenarios/kube-proxy\n  \
                             chainbreak run scenarios --variant default-cleanup --matrix iptables=legacy\n  \
+                            chainbreak run scenarios --matrix kube-proxy=1.28,1.32 calico=v3.28.1,v3.32.1\n  \
+                            chainbreak run scenarios --agent kube-proxy=/usr/local/bin/kube-proxy\n  \
                             chainbreak run scenarios --jobs 1 --format jsonl > events.jsonl")]
     Run(Run),
     /// Write the reports of a run again, from its run.jsonl alone
@@ -80,8 +86,11 @@ pub(crate) struct Selection {
     /// Only this variant (may be given several times)
     #[arg(long = "variant", value_name = "NAME")]
     pub(crate) variants: Vec<String>,
-    /// Replace a key of the scenario's matrix, e.g. `iptables=legacy,nft`
-    #[arg(long, value_name = "KEY=A,B")]
+    /// Who plays an agent: `model`, a binary or an unpacked root file system; `kube-proxy@1.20=PATH` for one version
+    #[arg(long = "agent", value_name = "NAME[@VERSION]=PATH")]
+    pub(crate) agents: Vec<String>,
+    /// Replace keys of the scenario's matrix, e.g. `kube-proxy=1.28,1.32 iptables=nft`
+    #[arg(long, value_name = "KEY=A,B …")]
     pub(crate) matrix: Vec<String>,
     /// Seed of everything random; 0 takes the scenario's
     #[arg(long, default_value_t = 0, value_name = "N")]
@@ -113,6 +122,36 @@ pub(crate) struct Run {
     /// What goes to standard output
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(crate) format: Format,
+}
+
+/// The arguments with a `--matrix` before each of the settings that follow one: `--matrix a=1 b=2 PATH` is
+/// `--matrix a=1 --matrix b=2 PATH`. An option that takes several values would take the paths as well.
+pub(crate) fn spread(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    const FLAG: &str = "--matrix";
+    let mut spread: Vec<OsString> = Vec::new();
+    let mut literal = false;
+    let mut settings = false;
+    for arg in args {
+        literal |= arg == "--";
+        let flag = arg.to_string_lossy().starts_with("--matrix=");
+        let value = spread.last().is_some_and(|before| before == FLAG);
+        if !literal && settings && !value && is_setting(&arg) {
+            spread.push(FLAG.into());
+        } else {
+            settings = flag || value;
+        }
+        spread.push(arg);
+    }
+    spread
+}
+
+/// `key=value`; a file of such a name is written `./key=value`.
+fn is_setting(arg: &OsStr) -> bool {
+    let text = arg.to_string_lossy();
+    let word = text.split_once('=').map_or("", |(word, _)| word);
+    !word.is_empty()
+        && !word.starts_with('-')
+        && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
 }
 
 /// A time as scenarios write them, and not nothing.
@@ -161,4 +200,40 @@ pub(crate) struct Shell {
     /// What to run there instead of a shell
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_takes_the_settings_that_follow_it_and_nothing_else() {
+        let cases = [
+            (
+                "run PATH --matrix a=1 b=2",
+                "run PATH --matrix a=1 --matrix b=2",
+            ),
+            ("run --matrix a=1 PATH", "run --matrix a=1 PATH"),
+            (
+                "run --matrix a=1 b=2,3 PATH c=3",
+                "run --matrix a=1 --matrix b=2,3 PATH c=3",
+            ),
+            (
+                "run --matrix a=1 --jobs 1 b=2",
+                "run --matrix a=1 --jobs 1 b=2",
+            ),
+            ("run --matrix=a=1 b=2", "run --matrix=a=1 --matrix b=2"),
+            ("run --matrix a=1 -- b=2", "run --matrix a=1 -- b=2"),
+            ("run --matrix a=1 ./b=2", "run --matrix a=1 ./b=2"),
+            ("run --matrix PATH b=2", "run --matrix PATH --matrix b=2"),
+            (
+                "shell n1 -- x --matrix a=1 b=2",
+                "shell n1 -- x --matrix a=1 b=2",
+            ),
+        ];
+        for (given, taken) in cases {
+            let spread = spread(given.split(' ').map(OsString::from));
+            assert_eq!(spread.join(OsStr::new(" ")), taken, "{given}");
+        }
+    }
 }

@@ -15,14 +15,15 @@ use chainbreak_model::{
     Complaints,
     case::Capabilities,
     load,
-    matrix::MatrixKey,
-    plan::{Choice, Planned},
+    plan::{Planned, merged},
     scenario::Scenario,
 };
-use indexmap::IndexMap;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
-use crate::args::{Paths, Selection};
+use crate::{
+    args::{Paths, Selection},
+    choice,
+};
 
 /// The command line or a scenario is wrong; what is wrong has been said or is in the words.
 #[derive(Debug)]
@@ -50,9 +51,9 @@ pub(crate) fn check(paths: &Paths) -> anyhow::Result<ExitCode> {
 }
 
 /// `chainbreak list`.
-pub(crate) fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
+pub(crate) async fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
     let scenarios = scenarios(&selection.paths.paths)?;
-    let choice = choice(selection, &scenarios)?;
+    let choice = choice::of(selection, &scenarios).await?;
     for scenario in &scenarios {
         for id in chainbreak_model::list(scenario, &choice) {
             crate::say(&format!("{id}\n"))?;
@@ -64,7 +65,7 @@ pub(crate) fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
 /// `chainbreak plan`.
 pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
     let capabilities = Lab::default().survey().await;
-    let planned = planned(selection, &capabilities)?;
+    let planned = planned(selection, &capabilities).await?;
     for plan in &planned {
         crate::say(&match plan {
             Planned::Run(case) => format!("run   {}\n", case.id()),
@@ -82,43 +83,24 @@ pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What would become of every chosen case on a machine with these capabilities.
-pub(crate) fn planned(
+/// What would become of every chosen case on a machine with these capabilities. Which cells of the matrix
+/// are one case is said.
+pub(crate) async fn planned(
     selection: &Selection,
     capabilities: &Capabilities,
 ) -> anyhow::Result<Vec<Planned>> {
     let scenarios = scenarios(&selection.paths.paths)?;
-    let choice = choice(selection, &scenarios)?;
+    let choice = choice::of(selection, &scenarios).await?;
+    for (id, cells) in scenarios
+        .iter()
+        .flat_map(|scenario| merged(scenario, &choice))
+    {
+        crate::note(&format!(
+            "{id}: {cells} cells of the matrix run this same case"
+        ));
+    }
     let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
     Ok(scenarios.iter().flat_map(plan).collect())
-}
-
-fn choice(selection: &Selection, scenarios: &[Scenario]) -> anyhow::Result<Choice> {
-    for wanted in &selection.variants {
-        let known = |scenario: &Scenario| scenario.variants.keys().any(|v| v.as_str() == wanted);
-        if !scenarios.iter().any(known) {
-            return Err(invalid(format!(
-                "no scenario has a variant \"{wanted}\"; `chainbreak list` names them"
-            )));
-        }
-    }
-    let mut matrix = IndexMap::new();
-    for text in &selection.matrix {
-        let (key, values) = MatrixKey::parse_values(text)
-            .map_err(|why| invalid(format!("--matrix {text}: {why}")))?;
-        matrix.insert(key, values);
-    }
-    Ok(Choice {
-        backend: Lab::default().name().to_owned(),
-        matrix,
-        seed: (selection.seed != 0).then_some(selection.seed),
-        variants: selection
-            .variants
-            .iter()
-            .map(|v| v.as_str().into())
-            .collect(),
-        ..Choice::default()
-    })
 }
 
 /// Reads every scenario under the paths. All mistakes of all files are said before the error returns.

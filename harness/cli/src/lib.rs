@@ -3,6 +3,7 @@
 
 mod args;
 mod cases;
+mod choice;
 mod clean;
 mod doctor;
 mod live;
@@ -28,7 +29,7 @@ const USAGE: u8 = 2;
 /// Runs the command line of this process and returns its exit status (design: 0 as expected, 1 our
 /// bug, 2 usage or invalid scenario, 10 not as expected, 11 inconclusive, 12 nothing ran).
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(args::spread(std::env::args_os()));
     let ended = match cli.verb {
         // Before any thread exists: a world is made by a process that is alone.
         Verb::Worker { show } => {
@@ -64,7 +65,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match verb {
             Verb::Check(paths) => cases::check(&paths),
-            Verb::List(selection) => cases::list(&selection),
+            Verb::List(selection) => cases::list(&selection).await,
             Verb::Plan(selection) => cases::plan(&selection).await,
             Verb::Run(args) => run::run(args).await,
             Verb::Report(args) => reports::again(&args),

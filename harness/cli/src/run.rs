@@ -42,7 +42,7 @@ const JOBS_PER_CORE: usize = 3;
 /// Runs, records, reports.
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let capabilities = Lab::default().survey().await;
-    let planned = cases::planned(&args.selection, &capabilities)?;
+    let planned = cases::planned(&args.selection, &capabilities).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     let folder = folder(&args.out)?;
     let record = Record::begin(&folder, &args, planned)?;

@@ -1,0 +1,95 @@
+//! What a person chose on the command line: variants, the matrix, and who plays the agents.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context;
+use chainbreak_engine::cluster::Backend;
+use chainbreak_lab::Lab;
+use chainbreak_model::{
+    agents::AgentChoice,
+    matrix::MatrixKey,
+    names::AgentName,
+    plan::{Choice, Real, is_used, real_agents},
+    scenario::Scenario,
+};
+use indexmap::IndexMap;
+
+use crate::{args::Selection, cases::invalid};
+
+/// The choice for these scenarios. Each real agent is asked once which version it is; of one that does
+/// not say it, the version stays as written: its cases meet the same trouble and tell of it.
+pub(crate) async fn of(selection: &Selection, scenarios: &[Scenario]) -> anyhow::Result<Choice> {
+    for wanted in &selection.variants {
+        let known = |scenario: &Scenario| scenario.variants.keys().any(|v| v.as_str() == wanted);
+        if !scenarios.iter().any(known) {
+            return Err(invalid(format!(
+                "no scenario has a variant \"{wanted}\"; `chainbreak list` names them"
+            )));
+        }
+    }
+    let mut choice = Choice {
+        backend: Lab::default().name().to_owned(),
+        matrix: matrix(&selection.matrix)?,
+        agents: agents(&selection.agents)?,
+        seed: (selection.seed != 0).then_some(selection.seed),
+        variants: selection
+            .variants
+            .iter()
+            .map(|v| v.as_str().into())
+            .collect(),
+        ..Choice::default()
+    };
+    for (agent, text) in choice.agents.iter().zip(&selection.agents) {
+        if !scenarios.iter().any(|it| is_used(agent, it, &choice)) {
+            let who = text.split('=').next().unwrap_or_default();
+            return Err(invalid(format!("--agent {text}: no case has {who}")));
+        }
+    }
+    let real = scenarios.iter().flat_map(|it| real_agents(it, &choice));
+    let real: BTreeSet<Real> = real.collect();
+    for (agent, path) in real {
+        match chainbreak_lab::identify(&path, agent).await {
+            Ok(identity) => {
+                let version = as_written(agent, &identity.version);
+                choice.versions.insert((agent, path), version);
+            }
+            Err(error) => crate::note(&error.to_string()),
+        }
+    }
+    Ok(choice)
+}
+
+/// The settings of every `--matrix`; those of one key add up.
+fn matrix(texts: &[String]) -> anyhow::Result<IndexMap<MatrixKey, Vec<String>>> {
+    let mut matrix = IndexMap::<MatrixKey, Vec<String>>::new();
+    for text in texts {
+        let wrong = |why: String| invalid(format!("--matrix {text}: {why}"));
+        let (key, values) = MatrixKey::parse_values(text).map_err(wrong)?;
+        let known = matrix.entry(key).or_default();
+        if let Some(twice) = values.iter().find(|value| known.contains(value)) {
+            return Err(wrong(format!("{twice:?} is given twice")));
+        }
+        known.extend(values);
+    }
+    Ok(matrix)
+}
+
+/// Every `--agent`; paths are the current folder's.
+fn agents(texts: &[String]) -> anyhow::Result<Vec<AgentChoice>> {
+    let base = match texts {
+        [] => return Ok(Vec::new()),
+        _ => std::env::current_dir().context("could not find the current folder")?,
+    };
+    let agents = texts.iter().map(|text| {
+        AgentChoice::parse(text, &base).map_err(|why| invalid(format!("--agent {text}: {why}")))
+    });
+    agents.collect()
+}
+
+/// A version as scenarios write it: Calico's begin with a `v`, kube-proxy's do not.
+fn as_written(agent: AgentName, version: &str) -> String {
+    match agent {
+        AgentName::KubeProxy => version.trim_start_matches('v').to_owned(),
+        AgentName::Felix => version.to_owned(),
+    }
+}

@@ -1,0 +1,176 @@
+//! Who plays the agents, and in which versions: as the command line says it. Stand-ins are enough here:
+//! what a real one does in a world is tested where one can be had.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use crate::ground::{Ground, exits, text, validates};
+
+/// A program that calls itself kube-proxy, of a version that nobody else has.
+const STAND_IN: &str = "#!/bin/sh\necho Kubernetes v1.99.1\n";
+
+fn ground_with_a_stand_in() -> Ground {
+    let ground = Ground::new();
+    let path = ground.path().join("kube-proxy");
+    ground.write("kube-proxy", STAND_IN);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    ground
+}
+
+#[test]
+fn a_real_agent_is_asked_for_its_version_and_the_id_names_it_where_the_matrix_varies_it() {
+    let ground = ground_with_a_stand_in();
+    let list = |more: &[&str]| {
+        let output =
+            ground.chainbreak(&[&["list", "short.yaml", "--variant", "calm"], more].concat());
+        exits(&output, 0);
+        text(&output.stdout)
+    };
+    let here = "--agent=kube-proxy=./kube-proxy";
+    assert_eq!(list(&[here]), "short/calm\n");
+    let for_one = "--agent=kube-proxy@1.30=kube-proxy";
+    assert_eq!(
+        list(&[for_one, "--matrix", "iptables=nft", "kube-proxy=1.30,1.32"]),
+        "short/calm[iptables=nft,kube-proxy=1.99.1]\nshort/calm[iptables=nft,kube-proxy=1.32]\n"
+    );
+}
+
+#[test]
+fn settings_follow_one_matrix_flag_and_paths_are_still_paths() {
+    let ground = Ground::new();
+    let expected = "short/calm[kube-proxy=1.30,calico=v3.25.0]\n";
+    for args in [
+        "list short.yaml --variant calm --matrix kube-proxy=1.30 calico=v3.25.0",
+        "list --matrix kube-proxy=1.30 calico=v3.25.0 short.yaml --variant calm",
+        "list --variant calm --matrix kube-proxy=1.30 calico=v3.25.0 -- short.yaml",
+        "list --variant calm --matrix kube-proxy=1.30 --matrix calico=v3.25.0 short.yaml",
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let output = ground.chainbreak(&args);
+        exits(&output, 0);
+        assert_eq!(text(&output.stdout), expected, "{args:?}");
+    }
+}
+
+#[test]
+fn a_variant_that_is_not_about_the_real_agents_version_is_skipped_with_the_reason() {
+    let ground = ground_with_a_stand_in();
+    let scenario = include_str!("ground/short.yaml");
+    let only = "calm: { only: { kube-proxy: '<1.40' }, ";
+    ground.write("short.yaml", scenario.replace("calm: { ", only));
+    let plan = |more: &[&str]| {
+        let output =
+            ground.chainbreak(&[&["plan", "short.yaml", "--variant", "calm"], more].concat());
+        exits(&output, 0);
+        text(&output.stdout)
+    };
+    assert!(plan(&[]).starts_with("run   short/calm\n"));
+    let said = plan(&["--agent", "kube-proxy=kube-proxy"]);
+    let skip = "skip  short/calm: is about kube-proxy <1.40, this is 1.99.1\n";
+    assert!(said.starts_with(skip), "{said}");
+}
+
+#[test]
+fn cells_that_run_the_same_are_one_case_and_that_is_said() {
+    let ground = Ground::new();
+    let scenario = include_str!("ground/short.yaml");
+    let alone = "alone: { kube-proxy: none, promises: { jump-stays: none }, ";
+    ground.write("short.yaml", scenario.replace("calm: { ", alone));
+    let args = "plan short.yaml --variant alone --matrix kube-proxy=1.28,1.30,1.32";
+    let output = ground.chainbreak(&args.split(' ').collect::<Vec<_>>());
+    assert_eq!(
+        text(&output.stdout),
+        "run   short/alone\n1 to run, 0 to skip\n"
+    );
+    assert_eq!(
+        text(&output.stderr),
+        "short/alone: 3 cells of the matrix run this same case\n"
+    );
+}
+
+#[test]
+fn versions_run_side_by_side() {
+    let ground = Ground::new();
+    let output = ground.run(
+        "calm",
+        &["--matrix", "kube-proxy=1.20,1.34", "calico=v3.32.1"],
+    );
+    exits(&output, 0);
+    let said = text(&output.stdout);
+    assert!(said.contains("2 cases: 2 as expected"), "{said}");
+    for version in ["1.20", "1.34"] {
+        let head = format!("kube-proxy  model {version} (no binary given), in 1 case\n");
+        assert!(said.contains(&head), "{said}");
+    }
+    validates(&ground.newest("junit.xml"));
+}
+
+/// The scenario's own source, and one that the command line gives instead.
+#[test]
+fn an_agent_that_is_not_there_is_inconclusive_with_one_clear_line() {
+    let ground = Ground::new();
+    let scenario = include_str!("ground/short.yaml");
+    let source = "version: \"1.32\", source: ./no/kube-proxy,";
+    ground.write("short.yaml", scenario.replace("version: \"1.32\",", source));
+    for (more, path) in [
+        (&[][..], "no/kube-proxy"),
+        (&["--agent", "kube-proxy=none"], "none"),
+    ] {
+        let output = ground.run("calm", more);
+        exits(&output, 11);
+        let path = ground.path().join(path);
+        let said = text(&output.stdout);
+        let first = said.lines().find(|line| line.starts_with("? ")).unwrap();
+        assert!(first.contains(path.to_str().unwrap()), "{said}");
+        assert!(first.contains("No such file"), "{said}");
+        validates(&ground.newest("junit.xml"));
+        let junit = fs::read_to_string(ground.newest("junit.xml")).unwrap();
+        assert!(
+            junit.contains(&first[2..].replace('"', "&quot;")),
+            "{junit}"
+        );
+    }
+    exits(&ground.run("calm", &["--agent", "kube-proxy=model"]), 0);
+}
+
+#[test]
+fn an_agent_that_nobody_is_or_no_case_has_is_a_wrong_command_line() {
+    let ground = Ground::new();
+    for (agent, why) in [
+        (
+            "kube-proxy=image:registry.k8s.io/kube-proxy:v1.32.0",
+            "images cannot be pulled yet: unpack",
+        ),
+        (
+            "kubelet=/usr/bin/kubelet",
+            "no agent is called \"kubelet\"; write kube-proxy or felix",
+        ),
+        ("kube-proxy", "is not NAME=PATH"),
+        (
+            "kube-proxy@1.28=/usr/bin/kube-proxy",
+            "no case has kube-proxy@1.28",
+        ),
+    ] {
+        let output = ground.run("calm", &["--agent", agent]);
+        exits(&output, 2);
+        let said = text(&output.stderr);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    assert!(!ground.path().join("out").exists(), "nothing ran");
+}
+
+/// No machine raises a world in a millisecond.
+#[test]
+fn a_world_that_is_not_ready_in_its_time_is_inconclusive_and_says_the_time() {
+    let ground = Ground::new();
+    let output = ground.run("calm", &["--ready-within", "1ms"]);
+    exits(&output, 11);
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("? could not raise the cluster: it took more than 1ms"),
+        "{said}"
+    );
+    let output = ground.run("calm", &["--ready-within", "60"]);
+    exits(&output, 2);
+    assert!(text(&output.stderr).contains("a time is a number with its unit"));
+}
