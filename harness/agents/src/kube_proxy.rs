@@ -9,7 +9,8 @@
 //!
 //! Left out, and to be remembered when a model stands in for the real thing: nfacct counters (the
 //! rules are those of a kube-proxy whose kernel has none), `--nodeport-addresses`, the listening
-//! sockets that 1.20 opens for node ports (nobody ever takes one from it here), the lock file that
+//! sockets that 1.20 opens for node ports (which ones is kept, and said, but none is opened) and for external
+//! IPs that the node has, the lock file that
 //! kube-proxy itself takes for iptables older than 1.6.2, the sysctls written at the start
 //! (`route_localnet` among them), the end of the process when a node's addresses change (1.34), the
 //! Kubernetes event about a health check that cannot be started, and the server for metrics.

@@ -1,6 +1,11 @@
 //! The model kube-proxy, live.
 
-use std::{cell::RefCell, rc::Rc, time::Instant};
+use std::{
+    cell::RefCell,
+    net::IpAddr,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, stream::LocalBoxStream};
 use k8s_openapi::api::{
@@ -8,7 +13,7 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, Client, runtime::watcher};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep_until};
 
 use super::{
     Exec, LogSink, drive,
@@ -31,6 +36,10 @@ pub async fn kube_proxy(
     exec: Rc<dyn Exec>,
     log: &mut dyn LogSink,
 ) -> String {
+    let mut config = config;
+    if config.node_ip.is_none() {
+        config.node_ip = node_ip(&client, &config).await;
+    }
     let events = events(&client, &config.node_name);
     let (publish, published) = watch::channel(Health::new(&config.version));
     let log = RefCell::new(log);
@@ -46,6 +55,24 @@ pub async fn kube_proxy(
         reason = drive(core, events, exec, &mut say) => reason,
         never = servers => match never {},
     }
+}
+
+/// The node's first internal address, asked for before anything else. A node that is not there, or has
+/// none, is asked for six times within half a minute (1.20 utils/node.go, `GetNodeIP`); then the rules do
+/// without.
+async fn node_ip(client: &Client, config: &Config) -> Option<IpAddr> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let mut pause = Duration::from_secs(1);
+    for tries_left in (0..6).rev() {
+        let node = nodes.get_opt(&config.node_name).await.ok().flatten();
+        let ip = node.and_then(|node| config.family.internal_ip(&node));
+        if ip.is_some() || tries_left == 0 {
+            return ip;
+        }
+        sleep_until((Instant::now() + pause).into()).await;
+        pause *= 2;
+    }
+    None
 }
 
 fn events(client: &Client, node: &str) -> LocalBoxStream<'static, Event> {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Node;
 
 use super::profile::Version;
 
@@ -83,6 +84,15 @@ impl Family {
     /// Whether the address is of this family.
     pub fn has(self, ip: IpAddr) -> bool {
         ip.is_ipv4() == (self == Self::Ipv4)
+    }
+
+    /// The first internal address of that family that a node has.
+    pub(crate) fn internal_ip(self, node: &Node) -> Option<IpAddr> {
+        let addresses = node.status.as_ref()?.addresses.as_ref()?.iter();
+        addresses
+            .filter(|it| it.type_ == "InternalIP")
+            .filter_map(|it| it.address.parse().ok())
+            .find(|&ip| self.has(ip))
     }
 
     /// As the API and the logs write it.

@@ -1,6 +1,6 @@
 //! The end of UDP flows that no rule stands behind any more, after a sync that succeeded.
 //!
-//! Until 1.31 the changes that the sync took over say which flows are stale, and `conntrack -D`
+//! 1.20 has its own list ([`super::early::conntrack`]). Until 1.31 the changes that the sync took over say which flows are stale, and `conntrack -D`
 //! deletes them; a sync that failed has lost them. From 1.32 the whole table is compared with the
 //! state, over netlink; here that goes through the `conntrack` command as well, with the same
 //! outcome: flows of services that are gone or have no endpoints are left alone.
@@ -12,15 +12,34 @@ use chainbreak_netfilter::conntrack::{Flow, Tuple, flows};
 use super::{
     Event,
     config::{Config, Family},
+    early,
     iptables::Failure,
     logs::Logs,
     names::Protocol,
+    profile::Profile,
     tracker::{Changes, Tracker},
 };
 use crate::step::{Io, Output};
 
 /// What conntrack says when it found nothing to delete, which is an error to it alone.
 const NOTHING: &str = "0 flow entries have been deleted";
+
+/// One command that deletes flows.
+#[derive(Debug)]
+pub(crate) struct Deletion {
+    /// conntrack's arguments, a space between them.
+    pub(crate) command: String,
+    pub(crate) complaint: Complaint,
+}
+
+/// What is said when it fails.
+#[derive(Debug)]
+pub(crate) enum Complaint {
+    /// 1.20 has a line for each place.
+    Early { site: &'static str, text: String },
+    /// What was stale.
+    Stale(&'static str),
+}
 
 /// Deletes the stale flows.
 pub(crate) async fn clean(
@@ -30,38 +49,48 @@ pub(crate) async fn clean(
     tracker: &Tracker,
     changes: &Changes,
 ) {
-    let commands = if !config.version.reconciles_conntrack() {
+    let deletions = if config.version.profile() == Profile::V1_20 {
+        early::conntrack::deletions(tracker, changes)
+    } else if !config.version.reconciles_conntrack() {
         by_changes(tracker, changes)
     } else if changes.touches_udp() {
-        let listed = run(io, config, &["-L", "-p", "udp"]).await;
+        let listed = run(io, config, "-L -p udp").await;
         if listed.exit != 0 {
-            logs.conntrack_failed("UDP", &Failure::of(listed));
+            logs.conntrack_failed(&Complaint::Stale("UDP"), &Failure::of(listed));
             return;
         }
         let stale = flows(&listed.stdout).filter(|flow| is_stale(flow, tracker));
-        stale.map(|flow| ("UDP", deletion(&flow))).collect()
+        stale.map(|flow| deletion(&flow)).collect()
     } else {
         return;
     };
-    for (what, words) in commands {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let output = run(io, config, &words).await;
-        if output.exit != 0 && !output.stderr.contains(NOTHING) {
-            logs.conntrack_failed(what, &Failure::of(output));
-        }
+    for deletion in deletions {
+        delete(io, config, logs, deletion).await;
     }
 }
 
-async fn run(io: &Io<Event>, config: &Config, words: &[&str]) -> Output {
+/// Deletes flows. That there are none is no failure.
+pub(crate) async fn delete(io: &Io<Event>, config: &Config, logs: &Logs, deletion: Deletion) {
+    let output = run(io, config, &deletion.command).await;
+    if output.exit != 0 && !output.stderr.contains(NOTHING) {
+        logs.conntrack_failed(&deletion.complaint, &Failure::of(output));
+    }
+}
+
+async fn run(io: &Io<Event>, config: &Config, arguments: &str) -> Output {
     let family: &[&str] = match config.family {
         Family::Ipv4 => &[],
         Family::Ipv6 => &["-f", "ipv6"],
     };
-    let words = [&["conntrack"], words, family].concat();
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let words = [&["conntrack"], arguments.as_slice(), family].concat();
     io.run(&words, String::new()).await
 }
 
-type Deletion = (&'static str, Vec<String>);
+fn stale(what: &'static str, command: String) -> Deletion {
+    let complaint = Complaint::Stale(what);
+    Deletion { command, complaint }
+}
 
 /// First services, by address and node port, then single endpoints.
 fn by_changes(tracker: &Tracker, changes: &Changes) -> Vec<Deletion> {
@@ -78,10 +107,10 @@ fn by_changes(tracker: &Tracker, changes: &Changes) -> Vec<Deletion> {
     }
     let ips = ips
         .iter()
-        .map(|ip| ("service", words(&format!("-D --orig-dst {ip} -p udp"))));
+        .map(|ip| stale("service", format!("-D --orig-dst {ip} -p udp")));
     let node_ports = node_ports
         .iter()
-        .map(|port| ("service", words(&format!("-D -p udp --dport {port}"))));
+        .map(|port| stale("service", format!("-D -p udp --dport {port}")));
     let mut commands: Vec<Deletion> = ips.chain(node_ports).collect();
     for (name, endpoint) in &changes.gone_udp_endpoints {
         let Some(port) = tracker.port(name) else {
@@ -90,19 +119,15 @@ fn by_changes(tracker: &Tracker, changes: &Changes) -> Vec<Deletion> {
         let to = endpoint.ip();
         if port.node_port != 0 {
             let text = format!("-D -p udp --dport {} --dst-nat {to}", port.node_port);
-            commands.push(("endpoint", words(&text)));
+            commands.push(stale("endpoint", text));
         }
         let others = port.external_ips.iter().chain(&port.load_balancer_ips);
         for ip in [&port.cluster_ip].into_iter().chain(others) {
             let text = format!("-D --orig-dst {ip} --dst-nat {to} -p udp");
-            commands.push(("endpoint", words(&text)));
+            commands.push(stale("endpoint", text));
         }
     }
     commands
-}
-
-fn words(text: &str) -> Vec<String> {
-    text.split(' ').map(str::to_owned).collect()
 }
 
 /// Whether it went to a service that has endpoints, and none of them is the one who answers.
@@ -123,7 +148,7 @@ fn is_stale(flow: &Flow, tracker: &Tracker) -> bool {
     })
 }
 
-fn deletion(flow: &Flow) -> Vec<String> {
+fn deletion(flow: &Flow) -> Deletion {
     let Tuple {
         src,
         dst,
@@ -131,7 +156,6 @@ fn deletion(flow: &Flow) -> Vec<String> {
         dport,
     } = flow.original;
     let (sport, dport) = (sport.unwrap_or(0), dport.unwrap_or(0));
-    words(&format!(
-        "-D -p udp --orig-src {src} --orig-dst {dst} --sport {sport} --dport {dport}"
-    ))
+    let ends = format!("--orig-src {src} --orig-dst {dst} --sport {sport} --dport {dport}");
+    stale("UDP", format!("-D -p udp {ends}"))
 }

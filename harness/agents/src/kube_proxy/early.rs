@@ -4,6 +4,9 @@
 //! what is not accepted is marked in nat (`KUBE-MARK-DROP`) for kubelet's filter rule to drop.
 //! Masquerading of what comes in stands in the common chains, next to the jumps.
 
+pub(crate) mod conntrack;
+pub(crate) mod sockets;
+
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{

@@ -5,11 +5,14 @@
 //! and 1.33 from issues 121362, 130170 and 138073); where none was seen, the distance of a seen
 //! neighbour in another release was kept.
 
+mod services;
+
 use std::time::Duration;
 
 use super::{
     Event,
     config::Config,
+    conntrack::Complaint,
     input::Input,
     iptables::Failure,
     jumps::Jump,
@@ -230,12 +233,20 @@ impl Logs {
     }
 
     /// Stale UDP flows could not be deleted.
-    pub(crate) fn conntrack_failed(&self, what: &str, failure: &Failure) {
+    pub(crate) fn conntrack_failed(&self, complaint: &Complaint, failure: &Failure) {
         let output = failure.output();
         let status = failure.status();
         let error = format!("conntrack command returned: {output:?}, error message: {status}");
-        let text = format!("Failed to delete stale {what} connections");
-        self.error(self.sites.conntrack, &text, &error, &[]);
+        match complaint {
+            Complaint::Early { site, text } => {
+                let text = format!("{text}, error: {error}");
+                self.plain(0, Severity::Error, site, text);
+            }
+            Complaint::Stale(what) => {
+                let text = format!("Failed to delete stale {what} connections");
+                self.error(self.sites.conntrack, &text, &error, &[]);
+            }
+        }
     }
 
     /// The canary could not be made.

@@ -3,11 +3,14 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::{Service, ServicePort as ApiPort, ServiceSpec};
+use k8s_openapi::api::core::v1::{
+    LoadBalancerIngress, Service, ServicePort as ApiPort, ServiceSpec,
+};
 
 use super::{
-    config::Config,
+    config::{Config, Family},
     names::{Namespaced, PortName, Protocol},
+    profile::Profile,
 };
 
 /// The default of `sessionAffinityConfig.clientIP.timeoutSeconds`.
@@ -26,6 +29,8 @@ pub(crate) struct ServicePort {
     pub(crate) health_check_node_port: u16,
     pub(crate) external_ips: Vec<IpAddr>,
     pub(crate) load_balancer_ips: Vec<IpAddr>,
+    /// Only 1.20 counts those that are known by a host name.
+    pub(crate) balancers_without_ip: usize,
     pub(crate) source_ranges: Vec<IpNet>,
     /// For how long a client stays with its endpoint; `None` without session affinity.
     pub(crate) sticky_seconds: Option<u32>,
@@ -107,6 +112,7 @@ fn template(
         health_check_node_port: number(health_check),
         external_ips,
         load_balancer_ips: load_balancer_ips(service, config),
+        balancers_without_ip: balancers_without_ip(service, config),
         source_ranges: source_ranges(spec, config),
         sticky_seconds: sticky_seconds(spec),
         internal_local: config.version.internal_traffic_policy()
@@ -150,12 +156,24 @@ fn of_family<'a>(texts: impl Iterator<Item = &'a String>, config: &Config) -> Ve
         .collect()
 }
 
-fn load_balancer_ips(service: &Service, config: &Config) -> Vec<IpAddr> {
+fn ingress(service: &Service) -> impl Iterator<Item = &LoadBalancerIngress> {
     let status = service.status.as_ref();
     let balancer = status.and_then(|status| status.load_balancer.as_ref());
-    let ingress = balancer.iter().flat_map(|it| it.ingress.iter().flatten());
+    balancer
+        .into_iter()
+        .flat_map(|it| it.ingress.iter().flatten())
+}
+
+fn balancers_without_ip(service: &Service, config: &Config) -> usize {
+    if config.version.profile() > Profile::V1_20 || config.family == Family::Ipv6 {
+        return 0;
+    }
+    ingress(service).filter(|it| it.ip.is_none()).count()
+}
+
+fn load_balancer_ips(service: &Service, config: &Config) -> Vec<IpAddr> {
     let by_mode = config.version.load_balancer_ip_mode();
-    let ips = ingress
+    let ips = ingress(service)
         .filter(|it| !by_mode || it.ip_mode.as_deref() != Some("Proxy"))
         .filter_map(|it| it.ip.as_ref());
     of_family(ips, config)

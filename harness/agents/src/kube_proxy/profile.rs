@@ -153,6 +153,12 @@ impl Version {
         self.profile() >= Profile::V1_27
     }
 
+    /// Whether an address has one endpoint of a port at most, whatever its numbers in several slices
+    /// (1.20 endpointslicecache.go, `addEndpointsByIP`).
+    pub(crate) fn endpoint_is_an_address(&self) -> bool {
+        self.profile() == Profile::V1_20
+    }
+
     /// Whether a liberal conntrack keeps the INVALID rule away (from 1.29).
     pub(crate) fn heeds_tcp_be_liberal(&self) -> bool {
         self.minor >= 29

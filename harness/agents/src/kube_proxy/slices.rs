@@ -145,8 +145,7 @@ fn endpoints<'a>(
     slices: impl Iterator<Item = &'a EndpointSlice>,
     config: &Config,
 ) -> Endpoints {
-    // By the text of the address: that is the order of an endpoint's rules.
-    let mut sorted: BTreeMap<PortName, BTreeMap<String, Endpoint>> = BTreeMap::new();
+    let mut found: BTreeMap<PortName, BTreeMap<String, Endpoint>> = BTreeMap::new();
     for slice in slices.filter(|slice| slice.address_type == config.family.as_str()) {
         for (name, port) in slice
             .ports
@@ -154,21 +153,30 @@ fn endpoints<'a>(
             .flatten()
             .filter_map(|it| named(service, it))
         {
-            let of_port = sorted.entry(name.clone()).or_default();
+            let of_port = found.entry(name.clone()).or_default();
             for endpoint in &slice.endpoints {
                 let Some(endpoint) = of_endpoint(&name, endpoint, port, config) else {
                     continue;
                 };
                 // Two slices may both hold an endpoint while it moves; a local one wins.
-                if endpoint.local || !of_port.contains_key(&endpoint.text) {
-                    of_port.insert(endpoint.text.clone(), endpoint);
+                let key = if config.version.endpoint_is_an_address() {
+                    endpoint.address.ip().to_string()
+                } else {
+                    endpoint.text.clone()
+                };
+                if endpoint.local || !of_port.contains_key(&key) {
+                    of_port.insert(key, endpoint);
                 }
             }
         }
     }
-    let ports = sorted.into_iter();
+    let ports = found.into_iter();
     ports
-        .map(|(name, endpoints)| (name, endpoints.into_values().collect()))
+        .map(|(name, endpoints)| {
+            let mut endpoints: Vec<Endpoint> = endpoints.into_values().collect();
+            endpoints.sort_by(|a, b| a.text.cmp(&b.text));
+            (name, endpoints)
+        })
         .collect()
 }
 

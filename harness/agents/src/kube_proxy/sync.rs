@@ -16,6 +16,7 @@ use super::{
     Event,
     config::Config,
     conntrack,
+    early::sockets::Sockets,
     health::Pulse,
     iptables::Iptables,
     jumps,
@@ -59,6 +60,7 @@ pub(crate) struct Proxier {
     last_full_sync: Option<Duration>,
     last_cleanup: Option<Duration>,
     large_cluster: bool,
+    sockets: Sockets,
     map_order: ChaCha8Rng,
 }
 
@@ -100,6 +102,7 @@ impl Proxier {
             last_full_sync: None,
             last_cleanup: None,
             large_cluster: false,
+            sockets: Sockets::default(),
             map_order: ChaCha8Rng::seed_from_u64(config.seed),
             io,
             config,
@@ -112,6 +115,8 @@ impl Proxier {
 
     /// Runs for ever.
     pub(crate) async fn run(mut self) -> Infallible {
+        let random_fully = self.iptables.random_fully();
+        self.logs.made(&self.config, random_fully);
         if self.config.accepts_invalid() {
             self.logs.liberal();
         }
@@ -147,10 +152,10 @@ impl Proxier {
 
     async fn on_event(&mut self, event: Event) {
         let changed = match event {
-            Event::Service(service) => self.tracker.set_service(&service, &self.config),
+            Event::Service(service) => self.tracker.set_service(&service, &self.config, &self.logs),
             Event::ServiceGone { namespace, name } => self
                 .tracker
-                .remove_service(Namespaced::new(namespace, name)),
+                .remove_service(Namespaced::new(namespace, name), &self.logs),
             Event::Slice(slice) => self.tracker.set_slice(*slice, &self.config),
             Event::SliceGone { namespace, name } => {
                 self.tracker.remove_slice(&Namespaced::new(namespace, name))
@@ -187,7 +192,7 @@ impl Proxier {
         if let Some(node) = node {
             self.pulse.node(node);
         }
-        if let Some(ip) = node.and_then(|node| self.internal_ip(node)) {
+        if let Some(ip) = node.and_then(|node| self.config.family.internal_ip(node)) {
             self.node_ip = self.config.node_ip.unwrap_or(ip);
         }
         let labels = node.map(|node| self.labels(node));
@@ -206,14 +211,6 @@ impl Proxier {
         }
         self.needs_full_sync = true;
         self.request();
-    }
-
-    fn internal_ip(&self, node: &Node) -> Option<IpAddr> {
-        let addresses = node.status.as_ref()?.addresses.as_ref()?.iter();
-        addresses
-            .filter(|it| it.type_ == "InternalIP")
-            .filter_map(|it| it.address.parse().ok())
-            .find(|&ip| self.config.family.has(ip))
     }
 
     fn labels(&self, node: &Node) -> BTreeMap<String, String> {
@@ -240,7 +237,12 @@ impl Proxier {
         }
         let start = self.io.now();
         let full = self.must_be_full(start);
-        let changes = self.tracker.take_changes(&self.config);
+        let changes = self.tracker.take_changes(&self.config, &self.logs);
+        for name in &changes.activated_udp {
+            if let Some(port) = self.tracker.port(name) {
+                self.logs.stale_udp(name, port);
+            }
+        }
         self.logs.syncing(full);
         let outcome = self.write(full, &changes).await;
         match outcome {
@@ -278,6 +280,13 @@ impl Proxier {
         existing.shuffle(&mut self.map_order);
         let mut ports: Vec<(&PortName, &ServicePort)> = self.tracker.ports().collect();
         ports.shuffle(&mut self.map_order);
+        let early = self.config.version.profile() == Profile::V1_20;
+        let sockets = if early {
+            let (io, config, logs) = (&self.io, &self.config, &self.logs);
+            self.sockets.open(io, config, logs, &ports).await
+        } else {
+            Sockets::default()
+        };
         let scene = Scene {
             config: &self.config,
             tracker: &self.tracker,
@@ -297,6 +306,7 @@ impl Proxier {
             return Err(Logged);
         }
         self.needs_full_sync = false;
+        self.sockets = sockets;
         self.pulse
             .synced(self.io.now(), self.tracker.health_checks());
         conntrack::clean(&self.io, &self.config, &self.logs, &self.tracker, changes).await;

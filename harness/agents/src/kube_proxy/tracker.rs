@@ -13,6 +13,7 @@ use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use super::{
     config::Config,
     health::Check,
+    logs::Logs,
     names::{Namespaced, PortName, Protocol},
     ports::{self, Ports, ServicePort},
     slices::{Endpoint, Endpoints, Slices},
@@ -52,26 +53,28 @@ impl Changes {
 
 impl Tracker {
     /// Notes a service. True when any service waits for a sync, as the real tracker answers.
-    pub(crate) fn set_service(&mut self, service: &Service, config: &Config) -> bool {
+    pub(crate) fn set_service(&mut self, service: &Service, config: &Config, logs: &Logs) -> bool {
         let (Some(namespace), Some(name)) = (&service.metadata.namespace, &service.metadata.name)
         else {
             return false;
         };
         let ports = ports::of_service(service, config);
-        self.change(Namespaced::new(namespace.as_str(), name.as_str()), ports)
+        let service = Namespaced::new(namespace.as_str(), name.as_str());
+        self.change(service, ports, logs)
     }
 
     /// Notes the end of a service; answers as [`Self::set_service`].
-    pub(crate) fn remove_service(&mut self, service: Namespaced) -> bool {
-        self.change(service, Ports::new())
+    pub(crate) fn remove_service(&mut self, service: Namespaced, logs: &Logs) -> bool {
+        self.change(service, Ports::new(), logs)
     }
 
-    fn change(&mut self, service: Namespaced, ports: Ports) -> bool {
+    fn change(&mut self, service: Namespaced, ports: Ports, logs: &Logs) -> bool {
         let before = match self.changed.remove(&service) {
             Some((before, _)) => before,
             None => self.told.remove(&service).unwrap_or_default(),
         };
         if before != ports {
+            logs.service_updated(&service, ports.len());
             let change = (before, ports.clone());
             self.changed.insert(service.clone(), change);
         }
@@ -90,9 +93,10 @@ impl Tracker {
     }
 
     /// Takes over all that is pending.
-    pub(crate) fn take_changes(&mut self, config: &Config) -> Changes {
+    pub(crate) fn take_changes(&mut self, config: &Config, logs: &Logs) -> Changes {
         let mut changes = Changes::default();
         for (service, (before, after)) in std::mem::take(&mut self.changed) {
+            self.say_changes(&service, &before, &after, logs);
             let gone = before.iter().filter(|(name, _)| !after.contains_key(name));
             let gone = gone.filter(|(name, _)| name.protocol == Protocol::Udp);
             changes
@@ -115,6 +119,20 @@ impl Tracker {
             }
         }
         changes
+    }
+
+    fn say_changes(&self, service: &Namespaced, before: &Ports, after: &Ports, logs: &Logs) {
+        let known = self.services.get(service);
+        for (name, port) in after {
+            if known.is_some_and(|known| known.contains_key(name)) {
+                logs.port_updated(name, port);
+            } else {
+                logs.port_added(name, port);
+            }
+        }
+        for name in before.keys().filter(|name| !after.contains_key(*name)) {
+            logs.port_removed(name);
+        }
     }
 
     /// All ports of all services.

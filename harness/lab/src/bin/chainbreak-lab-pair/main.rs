@@ -1,0 +1,250 @@
+//! Two kube-proxies side by side, for the lab's differential tests: each in a place of its own with its own
+//! network, `/run` and lock, both for the node `n1`, both watching the same API server.
+//!
+//! Started with `worker`. The first line of standard input is a [`Setup`], each further line an [`Ask`];
+//! every line is answered by one on standard output, an error as `{"error": …}`.
+
+mod objects;
+mod player;
+mod side;
+
+use std::{
+    fs::File,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use chainbreak_apiserver::{Server, ServerConfig};
+use chainbreak_lab::{
+    addresses::{API_PORT, Plan},
+    worker::{Lifeline, VERB, enter},
+    world::World,
+};
+use chainbreak_model::case::{ClusterSpec, IptablesVariant};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{net::TcpSocket, time::interval};
+
+use self::{
+    objects::Objects,
+    player::{Player, Settings},
+    side::Side,
+};
+
+/// Names the binary of the real kube-proxy.
+const REAL: &str = "CHAINBREAK_REAL_KUBE_PROXY";
+/// The distance of two looks at a ruleset that is waited for. Two quiet looks in a row are a quiet agent:
+/// a queued sync starts microseconds after the one before.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a pair is made of.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Setup {
+    /// The front end of both places.
+    iptables: IptablesVariant,
+    /// `--iptables-sync-period` of both. The shortest interval between syncs is none.
+    sync_period_ms: u64,
+    /// Orders what chance would order in a model.
+    seed: u64,
+    /// Who plays on which side.
+    left: Player,
+    right: Player,
+}
+
+/// What a test asks for.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Ask {
+    /// Create or replace an object, its status too.
+    Put(Value),
+    /// Delete the object of this kind and name, if it is there.
+    Delete(Value),
+    /// Start both kube-proxies.
+    Start,
+    /// Run a shell's script in both places.
+    Sh(String),
+    /// Wait until both rulesets have all these texts in these tables, both kube-proxies have said these
+    /// texts so often, and both are idle; so many milliseconds at most. Answers with both rulesets.
+    Settle(Vec<(String, String)>, Vec<(String, usize)>, u64),
+    /// What both have said so far.
+    Logs,
+    /// End.
+    Stop,
+}
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() != Some(VERB) {
+        return ExitCode::FAILURE;
+    }
+    // The world has another file system: what is open goes along.
+    let real = std::env::var_os(REAL).map(File::open);
+    let served = enter().map_err(text).and_then(|life| {
+        let real = real.transpose().map_err(text)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build();
+        runtime.map_err(text)?.block_on(serve(life, real))
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&json!({ "error": error }));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(mut life: Lifeline, real: Option<File>) -> Result<(), String> {
+    let setup: Setup = serde_json::from_str(&life.first).map_err(text)?;
+    let world = World::raise(&cluster(setup.iptables)).await.map_err(text)?;
+    let address = SocketAddr::new(world.plan.api(), API_PORT);
+    let server = listen(world.plan, address)?;
+    tokio::spawn(server);
+    let mut pair = Pair {
+        objects: Objects::new(&format!("http://{address}"))?,
+        sides: world.nodes().map(|node| Side::new(&node.place)).collect(),
+        settings: Settings {
+            api: format!("http://{address}"),
+            cluster_cidr: world.plan.pods(),
+            sync_period: Duration::from_millis(setup.sync_period_ms),
+            seed: setup.seed,
+            real,
+        },
+        players: [setup.left, setup.right],
+    };
+    let node = objects::node(world.plan.node(1));
+    pair.objects.put(node).await?;
+    say(&json!({ "raised": true }));
+    while let Some(line) = life.lines.recv().await {
+        let ask = serde_json::from_str(&line).map_err(text)?;
+        if matches!(ask, Ask::Stop) {
+            break;
+        }
+        let answered = pair.answer(ask).await;
+        say(&answered.unwrap_or_else(|error| json!({ "error": error })));
+    }
+    Ok(())
+}
+
+/// Two nodes with nothing on them.
+fn cluster(iptables: IptablesVariant) -> ClusterSpec {
+    ClusterSpec {
+        nodes: 2,
+        iptables,
+        kube_proxy: None,
+        calico: None,
+        felix: serde_json::Map::new(),
+        hosts: Vec::new(),
+    }
+}
+
+fn listen(
+    plan: Plan,
+    address: SocketAddr,
+) -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    let socket = TcpSocket::new_v4().map_err(text)?;
+    socket.bind(address).map_err(text)?;
+    let listener = socket
+        .listen(64)
+        .and_then(tokio::net::TcpListener::into_std);
+    let listener = listener.map_err(text)?;
+    let server = Server::new(ServerConfig {
+        service_cidr: plan.services(),
+        ..ServerConfig::new(Arc::new(Timestamp::now))
+    });
+    Ok(async move {
+        if let Err(error) = server.serve(listener).await {
+            say(&json!({ "error": error.to_string() }));
+        }
+    })
+}
+
+struct Pair {
+    objects: Objects,
+    sides: Vec<Side>,
+    settings: Settings,
+    players: [Player; 2],
+}
+
+impl Pair {
+    async fn answer(&mut self, ask: Ask) -> Result<Value, String> {
+        match ask {
+            Ask::Put(object) => self.objects.put(object).await.map(|()| json!({})),
+            Ask::Delete(object) => self.objects.delete(object).await.map(|()| json!({})),
+            Ask::Start => {
+                for (side, player) in self.sides.iter_mut().zip(&self.players) {
+                    player.start(side, &self.settings).await?;
+                }
+                Ok(json!({}))
+            }
+            Ask::Sh(script) => {
+                let done =
+                    futures::future::try_join_all(self.sides.iter().map(|it| it.sh(&script)));
+                Ok(json!(done.await.map_err(text)?))
+            }
+            Ask::Settle(marks, said, most) => {
+                self.settle(&marks, &said, Duration::from_millis(most))
+                    .await
+            }
+            Ask::Logs => Ok(json!(self.sides.iter().map(Side::log).collect::<Vec<_>>())),
+            Ask::Stop => Ok(Value::Null),
+        }
+    }
+
+    async fn settle(
+        &self,
+        marks: &[(String, String)],
+        said: &[(String, usize)],
+        most: Duration,
+    ) -> Result<Value, String> {
+        let deadline = Instant::now() + most;
+        let mut looks = interval(LOOK);
+        let mut before = None;
+        loop {
+            looks.tick().await;
+            let syncs: Vec<_> = self.sides.iter().map(Side::syncs).collect();
+            let saves = futures::future::try_join_all(self.sides.iter().map(Side::save));
+            let saves = saves.await.map_err(text)?;
+            let marked = saves
+                .iter()
+                .all(|save| marks.iter().all(|it| is_in(save, it)));
+            let heard = |side: &Side| said.iter().all(|(text, times)| side.said(text) >= *times);
+            let idle = syncs.iter().all(|(begun, ended)| begun == ended);
+            let done = marked && idle && self.sides.iter().all(heard);
+            if done && before.as_ref() == Some(&syncs) {
+                return Ok(json!(saves));
+            }
+            if let Some(dead) = self.sides.iter().find_map(Side::death) {
+                return Err(dead);
+            }
+            if Instant::now() > deadline {
+                return Ok(json!({ "unsettled": saves, "syncs": syncs }));
+            }
+            before = Some(syncs);
+        }
+    }
+}
+
+/// Whether that table of what `iptables-save` printed has that text.
+fn is_in(save: &str, (table, text): &(String, String)) -> bool {
+    let content = save.split_once(&format!("*{table}\n"));
+    let content = content.and_then(|(_, rest)| rest.split("\nCOMMIT\n").next());
+    content.is_some_and(|content| format!("{content}\n").contains(text.as_str()))
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "standard output is how a worker answers"
+)]
+fn say(answer: &Value) {
+    println!("{answer}");
+}

@@ -1,0 +1,212 @@
+//! Who plays kube-proxy in a place.
+
+use std::{fs::File, os::fd::AsRawFd, process::Stdio, rc::Rc, sync::Arc, thread, time::Duration};
+
+use chainbreak_agents::{
+    driver::{self, Exec, header},
+    kube_proxy::{Config, Version},
+    step::{Command, LogLine, Output},
+};
+use futures::{FutureExt, future::LocalBoxFuture};
+use ipnet::IpNet;
+use jiff::Timestamp;
+use kube::Client;
+use serde::Deserialize;
+use tokio::io::AsyncWriteExt;
+
+use crate::{
+    REAL,
+    side::{Log, Side},
+    text,
+};
+
+/// A kube-proxy. Both are told the same, whoever plays.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Player {
+    /// The binary that the environment names.
+    Real,
+    /// The model of that release.
+    Model(String),
+    /// A model that somebody broke: every `find` in its restore inputs becomes `replace`.
+    Broken {
+        version: String,
+        find: String,
+        replace: String,
+    },
+}
+
+/// What both are told.
+pub(crate) struct Settings {
+    pub(crate) api: String,
+    pub(crate) cluster_cidr: IpNet,
+    pub(crate) sync_period: Duration,
+    pub(crate) seed: u64,
+    pub(crate) real: Option<File>,
+}
+
+impl Player {
+    /// Starts playing. The end of the world is the end of it.
+    pub(crate) async fn start(&self, side: &Side, settings: &Settings) -> Result<(), String> {
+        match self {
+            Self::Real => start_real(side, settings).await,
+            Self::Model(version) => start_model(side, settings, version, None).await,
+            Self::Broken {
+                version,
+                find,
+                replace,
+            } => {
+                let defect = (find.clone(), replace.clone());
+                start_model(side, settings, version, Some(defect)).await
+            }
+        }
+    }
+}
+
+/// The flags that a namespace asks for: conntrack's limits are the machine's. Without `-v` nothing would
+/// be said of syncs.
+fn flags(settings: &Settings) -> Vec<String> {
+    let Settings {
+        api,
+        cluster_cidr,
+        sync_period,
+        ..
+    } = settings;
+    let period = sync_period.as_millis();
+    [
+        format!("--master={api}"),
+        "--hostname-override=n1".to_owned(),
+        "--proxy-mode=iptables".to_owned(),
+        format!("--cluster-cidr={cluster_cidr}"),
+        "--iptables-min-sync-period=0s".to_owned(),
+        format!("--iptables-sync-period={period}ms"),
+        "--conntrack-max-per-core=0".to_owned(),
+        "--conntrack-tcp-timeout-established=0".to_owned(),
+        "--conntrack-tcp-timeout-close-wait=0".to_owned(),
+        "-v=2".to_owned(),
+    ]
+    .to_vec()
+}
+
+async fn start_real(side: &Side, settings: &Settings) -> Result<(), String> {
+    let missing = || format!("{REAL} is not set: it names the binary of a real kube-proxy");
+    let file = settings.real.as_ref().ok_or_else(missing)?;
+    // By its open file: the path leads nowhere in a world.
+    let program = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let mut argv = vec![program];
+    argv.extend(flags(settings));
+    let child = side.place.spawn(&argv, |command| {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+    });
+    let mut child = child.await.map_err(text)?;
+    let stderr = child.stderr.take().expect("standard error is piped");
+    let log = side.log.clone();
+    tokio::spawn(async move {
+        log.clone().follow(stderr).await;
+        let status = child
+            .wait()
+            .await
+            .map_or_else(text, |status| status.to_string());
+        log.died(format!("the real kube-proxy ended: {status}"));
+    });
+    Ok(())
+}
+
+async fn start_model(
+    side: &Side,
+    settings: &Settings,
+    version: &str,
+    defect: Option<(String, String)>,
+) -> Result<(), String> {
+    let version: Version = version.parse().map_err(text)?;
+    let config = Config {
+        cluster_cidr: Some(settings.cluster_cidr),
+        min_sync_period: Duration::ZERO,
+        sync_period: settings.sync_period,
+        seed: settings.seed,
+        ..Config::new(version, "n1")
+    };
+    let (api, log) = (settings.api.clone(), side.log.clone());
+    let started = side.place.run(move || {
+        thread::Builder::new()
+            .name("model".to_owned())
+            .spawn(move || {
+                let reason = play(&api, config, defect, log.clone());
+                log.died(format!(
+                    "the model ended: {}",
+                    reason.unwrap_or_else(|it| it)
+                ));
+            })
+    });
+    started.await.map(drop).map_err(text)
+}
+
+fn play(
+    api: &str,
+    config: Config,
+    defect: Option<(String, String)>,
+    log: Log,
+) -> Result<String, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.map_err(text)?.block_on(async move {
+        let client = kube::Config::new(api.parse().map_err(text)?);
+        let client = Client::try_from(client).map_err(text)?;
+        let mut sink = |line: LogLine| {
+            let entry = header::klog(&line, Timestamp::now());
+            entry.lines().for_each(|line| log.line(line.to_owned()));
+        };
+        let exec = Rc::new(Hands {
+            defect: defect.map(Arc::new),
+        });
+        Ok(driver::kube_proxy(client, config, exec, &mut sink).await)
+    })
+}
+
+/// Runs the model's commands in the place of its thread.
+#[derive(Debug, Clone)]
+struct Hands {
+    defect: Option<Arc<(String, String)>>,
+}
+
+impl Exec for Hands {
+    fn run(&self, mut command: Command) -> LocalBoxFuture<'static, Output> {
+        if let Some((find, replace)) = self.defect.as_deref() {
+            command.input = command.input.replace(find, replace);
+        }
+        async move {
+            let failed = |error: std::io::Error| Output {
+                exit: 127,
+                stderr: error.to_string(),
+                ..Output::default()
+            };
+            run(&command).await.unwrap_or_else(failed)
+        }
+        .boxed_local()
+    }
+}
+
+async fn run(command: &Command) -> std::io::Result<Output> {
+    let (program, arguments) = command.argv.split_first().expect("a command has a program");
+    let mut child = tokio::process::Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    let feed = async move {
+        // A command that does not read to the end says itself what was wrong.
+        drop(stdin.write_all(command.input.as_bytes()).await);
+    };
+    let ((), output) = tokio::join!(feed, child.wait_with_output());
+    let output = output?;
+    Ok(Output {
+        exit: output.status.code().unwrap_or(128),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        ..Output::default()
+    })
+}

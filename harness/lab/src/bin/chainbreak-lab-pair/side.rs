@@ -1,0 +1,123 @@
+//! One of the two places.
+
+use std::{
+    io,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use chainbreak_lab::place::PlaceThread;
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+/// The words of a sync's begin and end, at `-v=2`.
+const BEGUN: &str = "Syncing iptables rules";
+const ENDED: [&str; 2] = ["syncProxyRules took", "SyncProxyRules complete"];
+
+/// A place and what is known of its kube-proxy.
+pub(crate) struct Side {
+    pub(crate) place: Arc<PlaceThread>,
+    pub(crate) log: Log,
+}
+
+/// How a script ended.
+#[derive(Debug, Serialize)]
+pub(crate) struct Done {
+    exit: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Side {
+    /// Nobody plays there yet.
+    pub(crate) fn new(place: &Arc<PlaceThread>) -> Self {
+        Self {
+            place: Arc::clone(place),
+            log: Log::default(),
+        }
+    }
+
+    /// Runs a shell's script there.
+    pub(crate) async fn sh(&self, script: &str) -> io::Result<Done> {
+        let argv = ["sh", "-c", script];
+        let child = self.place.spawn(&argv, |command| {
+            command.stdin(Stdio::null());
+        });
+        let output = child.await?.wait_with_output().await?;
+        Ok(Done {
+            exit: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// All rules.
+    pub(crate) async fn save(&self) -> io::Result<String> {
+        let done = self.sh("iptables-save").await?;
+        match done.exit {
+            Some(0) => Ok(done.stdout),
+            _ => Err(io::Error::other(done.stderr)),
+        }
+    }
+
+    /// Everything said so far.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.with(|log| log.lines.clone())
+    }
+
+    /// How many lines with that text were said so far.
+    pub(crate) fn said(&self, text: &str) -> usize {
+        self.log
+            .with(|log| log.lines.iter().filter(|line| line.contains(text)).count())
+    }
+
+    /// How many syncs were begun and ended.
+    pub(crate) fn syncs(&self) -> (usize, usize) {
+        let ended = ENDED.iter().map(|text| self.said(text)).sum();
+        (self.said(BEGUN), ended)
+    }
+
+    /// The reason for which the kube-proxy exited, if it did, and its last words.
+    pub(crate) fn death(&self) -> Option<String> {
+        self.log.with(|log| {
+            let reason = log.death.as_ref()?;
+            let last = log.lines.len().saturating_sub(5);
+            Some(format!("{reason}\n{}", log.lines[last..].join("\n")))
+        })
+    }
+}
+
+/// What a kube-proxy says, line by line.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Said>>);
+
+#[derive(Debug, Default)]
+struct Said {
+    lines: Vec<String>,
+    death: Option<String>,
+}
+
+impl Log {
+    /// Notes a line.
+    pub(crate) fn line(&self, line: String) {
+        self.with(|log| log.lines.push(line));
+    }
+
+    /// Notes the end.
+    pub(crate) fn died(&self, reason: String) {
+        self.with(|log| log.death = Some(reason));
+    }
+
+    /// Notes all lines until the end.
+    pub(crate) async fn follow(self, stream: impl AsyncRead + Unpin) {
+        let mut lines = BufReader::new(stream).lines();
+        // Whatever ends a log, there is no more of it.
+        while let Ok(Some(line)) = lines.next_line().await {
+            self.line(line);
+        }
+    }
+
+    fn with<T>(&self, run: impl FnOnce(&mut Said) -> T) -> T {
+        run(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,123 @@
+//! Kinds of log lines: severity, place in the source and text, without names, numbers and times.
+//!
+//! How often a kind comes is a matter of time and not compared. What is left out, and why, is [`LEFT_OUT`].
+
+use std::collections::BTreeSet;
+
+/// Files whose lines are not compared. The model begins where the proxier does.
+pub(crate) const LEFT_OUT: [(&str, &str); 11] = [
+    ("flags.go", "command line"),
+    ("feature_gate.go", "command line"),
+    ("server.go", "process: version, out-of-memory score"),
+    ("server_others.go", "process: choice of the proxier"),
+    ("oom_linux.go", "process"),
+    (
+        "utils.go",
+        "process: route_localnet, which the model does not set",
+    ),
+    ("node.go", "process: the look for the node's address"),
+    ("event.go", "client-go: an event that the API refused"),
+    ("reflector.go", "client-go: lists and watches"),
+    ("shared_informer.go", "client-go: caches"),
+    ("config.go", "client-go: caches"),
+];
+
+/// Beginnings of lines of the proxier itself that are not compared.
+pub(crate) const UNMODELLED: [(&str, &str); 3] = [
+    (
+        "Not syncing iptables until",
+        "both caches may have been filled before the first of them is told so",
+    ),
+    (
+        "can't open",
+        "whether a node port is given back first is a matter of when its changes were seen",
+    ),
+    (
+        "Opened local port \"externalIP",
+        "the model does not know which addresses are the node's",
+    ),
+];
+
+/// Beginnings of lines that come only when changes are seen one by one: of a service that loses its
+/// endpoints and gets them back, one kube-proxy may see both at once. That both know the kind is
+/// compared over all worlds.
+pub(crate) const BY_TIMING: [&str; 5] = [
+    "Stale udp service",
+    "Service ",
+    "Adding new service port",
+    "Updating existing service port",
+    "Removing service port",
+];
+
+/// Whether a kind may be missing in one life by chance.
+pub(crate) fn is_by_timing(kind: &str) -> bool {
+    let text = kind.split_once("] ").map_or("", |(_, text)| text);
+    BY_TIMING.iter().any(|start| text.starts_with(start))
+}
+
+/// The kinds of a log.
+pub(crate) fn kinds(lines: &[String]) -> BTreeSet<String> {
+    lines.iter().filter_map(|line| kind(line)).collect()
+}
+
+/// What only the left one says, and what only the right one.
+pub(crate) fn differences([left, right]: &[BTreeSet<String>; 2]) -> Vec<String> {
+    let only_left = left.difference(right).map(|it| format!("  < {it}"));
+    let only_right = right.difference(left).map(|it| format!("  > {it}"));
+    only_left.chain(only_right).collect()
+}
+
+/// The kind of a line; none for one that continues another or is left out.
+fn kind(line: &str) -> Option<String> {
+    let (header, text) = line.split_once("] ")?;
+    let severity = header.chars().next().filter(|it| "IWEF".contains(*it))?;
+    let site = header.rsplit(' ').next()?;
+    let file = site.split(':').next()?;
+    if LEFT_OUT.iter().any(|(left_out, _)| *left_out == file) {
+        return None;
+    }
+    if UNMODELLED.iter().any(|(start, _)| text.starts_with(start)) {
+        return None;
+    }
+    let words: Vec<String> = text.split(' ').map(word).collect();
+    Some(format!("{severity} {site}] {}", words.join(" ")))
+}
+
+/// Names of objects and their ports hold a slash or are quoted; all else that varies holds digits.
+fn word(word: &str) -> String {
+    let is_path = word.starts_with("net/") || word.starts_with('/');
+    if word.contains('/') && !is_path && !word.contains("KUBE-") {
+        return "NAME".to_owned();
+    }
+    if word.contains(|it: char| it.is_ascii_digit()) {
+        return "N".to_owned();
+    }
+    word.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_numbers_and_times_are_no_part_of_a_kind() {
+        let lines = |name: &str, took: &str| {
+            [
+                format!(
+                    "I1121 09:33:54.359178      11 service.go:275] Service default/{name} updated: 1 ports"
+                ),
+                format!("I1121 09:33:54.527507      1 proxier.go:825] syncProxyRules took {took}"),
+            ]
+        };
+        let (first, second) = (lines("mark", "72.41ms"), lines("web", "1m0s"));
+        assert_eq!(kinds(&first), kinds(&second));
+        assert_eq!(kinds(&first).len(), 2);
+    }
+
+    #[test]
+    fn severity_place_and_words_are_part_of_a_kind() {
+        let line = |start: &str| vec![format!("{start}] Sync failed; retrying in 30s")];
+        let kinds = ["I1 t 1 a.go:1", "E1 t 1 a.go:1", "I1 t 1 a.go:2"].map(|it| kinds(&line(it)));
+        assert_eq!(kinds.iter().flatten().collect::<BTreeSet<_>>().len(), 3);
+    }
+}

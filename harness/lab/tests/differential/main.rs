@@ -1,0 +1,156 @@
+//! A real kube-proxy and the model of its release, side by side: for random worlds and whatever happens
+//! to them both end with the same rules and say the same kinds of line.
+//!
+//! `CHAINBREAK_REAL_KUBE_PROXY` names the binary and `CHAINBREAK_REAL_VERSION` its release (1.20.2 when it
+//! is not set). `CHAINBREAK_SEED` is the first seed, `CHAINBREAK_WORLDS` how many are tried: a difference
+//! is shown with the seed that repeats it, shrunk to the smallest world that shows it.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "a difference is shown with the world that has it"
+)]
+
+mod compare;
+mod generate;
+mod harms;
+mod logs;
+mod pair;
+mod sequence;
+mod services;
+mod shrink;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    env,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use serde_json::json;
+
+use self::{
+    pair::{Difference, Launcher, Life, Players, REAL},
+    sequence::Sequence,
+    shrink::shrink,
+    support::User,
+};
+
+/// How many worlds live at once: each has two kube-proxies.
+const AT_ONCE: usize = 2;
+/// How many differing worlds are shown before the rest is left alone.
+const SHOWN: usize = 1;
+/// So many worlds show every kind of line that is said by chance on both sides.
+const ENOUGH: u64 = 50;
+/// For how long a difference is made smaller. One that only chance shows never gets small.
+const SHRINKING: Duration = Duration::from_secs(120);
+
+#[tokio::test]
+#[ignore = "needs a real kube-proxy: make test-real"]
+async fn a_real_kube_proxy_and_its_model_end_every_world_alike() {
+    let players = Players {
+        left: json!("real"),
+        right: json!({ "model": real_version() }),
+    };
+    let launcher = Launcher::new(User::Myself, Some(&real()));
+    no_differences(&launcher, &players, number("CHAINBREAK_WORLDS", 200)).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real kube-proxy: make test-real"]
+async fn an_ordinary_users_real_kube_proxy_and_its_model_end_every_world_alike() {
+    let players = Players {
+        left: json!("real"),
+        right: json!({ "model": real_version() }),
+    };
+    let launcher = Launcher::new(User::Ordinary, Some(&real()));
+    no_differences(&launcher, &players, number("CHAINBREAK_WORLDS", 20)).await;
+}
+
+/// The real kube-proxy, or a failure that says what is missing: a test without it would prove nothing.
+fn real() -> PathBuf {
+    let path = env::var_os(REAL).map(PathBuf::from);
+    path.unwrap_or_else(|| {
+        panic!("{REAL} is not set: `make test-real` builds a kube-proxy and sets it")
+    })
+}
+
+fn real_version() -> String {
+    env::var("CHAINBREAK_REAL_VERSION").unwrap_or_else(|_unset| "1.20.2".to_owned())
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    let value = env::var(variable).ok();
+    value.map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|error| panic!("{variable}: {error}"))
+    })
+}
+
+async fn no_differences(launcher: &Launcher, players: &Players, worlds: u64) {
+    support::require_packages();
+    let first = number("CHAINBREAK_SEED", 0);
+    let lives = stream::iter(first..first + worlds).map(|seed| async move {
+        let sequence = generate::sequence(seed);
+        (seed, launcher.run(&sequence, seed, players).await)
+    });
+    let mut lives = lives.buffer_unordered(AT_ONCE);
+    let mut differing = Vec::new();
+    let mut kinds = [BTreeSet::new(), BTreeSet::new()];
+    while let Some((seed, outcome)) = lives.next().await {
+        let life = outcome.unwrap_or_else(|trouble| panic!("seed {seed}: {}", trouble.0));
+        for (all, of_life) in kinds.iter_mut().zip(life.kinds) {
+            all.extend(of_life);
+        }
+        if let Some(difference) = life.difference {
+            println!("seed {seed}: {difference}");
+            differing.push((seed, difference));
+        }
+    }
+    drop(lives);
+    for (seed, difference) in differing.iter().take(SHOWN) {
+        let (smallest, difference) = smallest(launcher, players, *seed, difference).await;
+        println!("CHAINBREAK_SEED={seed}, shrunk:\n{smallest}{difference}");
+    }
+    let seeds: Vec<u64> = differing.iter().map(|(seed, _)| *seed).collect();
+    let count = seeds.len();
+    assert!(
+        seeds.is_empty(),
+        "{count} of {worlds} worlds end differently: seeds {seeds:?}"
+    );
+    let only_one = logs::differences(&kinds);
+    assert!(
+        only_one.is_empty() || worlds < ENOUGH,
+        "only one of them says: {only_one:#?}"
+    );
+}
+
+/// The smallest world that differs in the same way, and how it does.
+async fn smallest(
+    launcher: &Launcher,
+    players: &Players,
+    seed: u64,
+    difference: &Difference,
+) -> (Sequence, Difference) {
+    let shown = RefCell::new(difference.clone());
+    let deadline = Instant::now() + SHRINKING;
+    let smallest = shrink(generate::sequence(seed), async |candidate| {
+        if Instant::now() > deadline {
+            return false;
+        }
+        match launcher.run(candidate, seed, players).await {
+            Ok(Life {
+                difference: Some(found),
+                ..
+            }) if found.is_like(difference) => {
+                shown.replace(found);
+                true
+            }
+            _ => false,
+        }
+    });
+    (smallest.await, shown.into_inner())
+}

@@ -1,0 +1,329 @@
+//! Two kube-proxies in one world, and what becomes of a sequence there.
+
+use std::{
+    collections::BTreeSet, fmt, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration,
+};
+
+use chainbreak_lab::worker::{Worker, spawn_worker};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use crate::{
+    compare::differences,
+    logs,
+    sequence::{Deed, Sequence},
+    support::User,
+};
+
+/// The worker of a pair.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_chainbreak-lab-pair");
+/// Names the binary of the real kube-proxy, for us and for the worker.
+pub(crate) const REAL: &str = "CHAINBREAK_REAL_KUBE_PROXY";
+/// A sync takes a tenth of a second, a loaded machine some times that.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A round that takes longer than this is a difference: one of the two does not get there.
+const SETTLE_MS: u64 = 15_000;
+/// `--iptables-sync-period`: how soon a dead canary is seen and a failed sync repeated.
+const SYNC_PERIOD_MS: u64 = 1000;
+/// The service and the slice that end a round carry its number. Watches are ordered, so rules that show
+/// both were made from all that was written before.
+const MARKER: &str = "10.96.255.1";
+const FIRST_MARK: usize = 1000;
+
+/// Who plays on the two sides.
+#[derive(Debug, Clone)]
+pub(crate) struct Players {
+    /// The one to be believed.
+    pub(crate) left: Value,
+    /// The model.
+    pub(crate) right: Value,
+}
+
+/// What starts pairs, as whichever user.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    folder: TempDir,
+}
+
+impl Launcher {
+    /// Everything is copied to where that user can start it: neither cargo's folders nor that of the
+    /// real kube-proxy need be open to others.
+    pub(crate) fn new(user: User, real: Option<&Path>) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        open(folder.path());
+        copy(Path::new(PROGRAM), &folder.path().join("pair"));
+        let at = folder.path().display();
+        let mut export = String::new();
+        if let Some(real) = real {
+            copy(real, &folder.path().join("kube-proxy"));
+            export = format!("export {REAL}={at}/kube-proxy\n");
+        }
+        let drop_rights = match user {
+            User::Ordinary if nix::unistd::geteuid().is_root() => {
+                "setpriv --reuid 65534 --regid 65534 --clear-groups "
+            }
+            User::Ordinary | User::Myself => "",
+        };
+        let script = format!("#!/bin/sh\n{export}exec {drop_rights}{at}/pair \"$@\"\n");
+        let start = folder.path().join("start");
+        fs::write(&start, script).expect("the script is written");
+        open(&start);
+        Self { folder }
+    }
+
+    async fn raise(&self, sequence: &Sequence, seed: u64, players: &Players) -> Pair {
+        let worker = spawn_worker(&self.folder.path().join("start")).expect("a worker starts");
+        let mut pair = Pair { worker, notices: 0 };
+        let setup = json!({
+            "iptables": sequence.front.as_str(), "sync-period-ms": SYNC_PERIOD_MS, "seed": seed,
+            "left": players.left, "right": players.right,
+        });
+        let raised = pair.send(&setup).await;
+        assert_eq!(raised, Ok(json!({ "raised": true })));
+        pair
+    }
+
+    /// Lets both players live through the sequence, until they part.
+    pub(crate) async fn run(
+        &self,
+        sequence: &Sequence,
+        seed: u64,
+        players: &Players,
+    ) -> Result<Life, Trouble> {
+        let mut pair = self.raise(sequence, seed, players).await;
+        for (number, round) in sequence.rounds.iter().enumerate() {
+            if let Some(what) = pair.round(number, round).await? {
+                let rules = Difference::Rules {
+                    round: number,
+                    what,
+                };
+                return Ok(Life {
+                    difference: Some(rules),
+                    kinds: pair.kinds().await?,
+                });
+            }
+        }
+        let kinds = pair.kinds().await?;
+        let mut what = logs::differences(&kinds);
+        what.retain(|line| !logs::is_by_timing(line));
+        let difference = (!what.is_empty()).then_some(Difference::Logs { what });
+        Ok(Life { difference, kinds })
+    }
+}
+
+/// What became of a sequence.
+#[derive(Debug)]
+pub(crate) struct Life {
+    /// None when both ended every round alike and said the same.
+    pub(crate) difference: Option<Difference>,
+    /// What kinds of line each side said.
+    pub(crate) kinds: [BTreeSet<String>; 2],
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::copy(from, to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+    open(to);
+}
+
+fn open(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its mode is set");
+}
+
+/// Where the two parted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Difference {
+    /// Rules differ after that round.
+    Rules { round: usize, what: Vec<String> },
+    /// Only kinds of log lines do, over the whole life.
+    Logs { what: Vec<String> },
+}
+
+impl Difference {
+    /// Whether shrinking may go from one to the other: another kind of line is another difference.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Rules { .. }, Self::Rules { .. }) => true,
+            (Self::Logs { what: these }, Self::Logs { what: those }) => {
+                those.first().is_some_and(|first| these.contains(first))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            Self::Rules { round, what } => {
+                writeln!(f, "they part after round {round}:")?;
+                what
+            }
+            Self::Logs { what } => {
+                writeln!(f, "their logs differ in kinds of lines:")?;
+                what
+            }
+        };
+        what.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// A sequence that cannot be lived through: the API refuses an object, or a world died.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble(pub(crate) String);
+
+struct Pair {
+    worker: Worker,
+    notices: usize,
+}
+
+impl Pair {
+    async fn round(
+        &mut self,
+        number: usize,
+        deeds: &[Deed],
+    ) -> Result<Option<Vec<String>>, Trouble> {
+        let mut settle = Settle::default();
+        for deed in deeds {
+            match deed {
+                Deed::Put(object) => drop(self.ask(json!({ "put": object })).await?),
+                Deed::Delete(object) => drop(self.ask(json!({ "delete": object })).await?),
+                Deed::Harm(harm) => {
+                    self.ask(json!({ "sh": harm.script })).await?;
+                    if let Some(text) = harm.noticed_by {
+                        self.notices += 1;
+                        settle.said(text, self.notices);
+                        // Whatever follows would be healed by another sync.
+                        if let Some(late) = self.settle(&settle).await?.left() {
+                            return Ok(Some(late));
+                        }
+                    }
+                }
+            }
+        }
+        let mark = FIRST_MARK + number;
+        for object in marker(mark) {
+            self.ask(json!({ "put": object })).await?;
+        }
+        if number == 0 {
+            self.ask(json!("start")).await?;
+        }
+        settle.marked(mark);
+        let found = match self.settle(&settle).await? {
+            Settled::Both([left, right]) => differences(&left, &right),
+            Settled::Late(what) => what,
+        };
+        Ok((!found.is_empty()).then_some(found))
+    }
+
+    async fn kinds(&mut self) -> Result<[BTreeSet<String>; 2], Trouble> {
+        let logs: [Vec<String>; 2] = parsed(self.ask(json!("logs")).await?)?;
+        Ok(logs.map(|log| logs::kinds(&log)))
+    }
+
+    async fn settle(&mut self, what: &Settle) -> Result<Settled, Trouble> {
+        let answer = self
+            .ask(json!({ "settle": [what.marks, what.said, SETTLE_MS] }))
+            .await?;
+        let Some(saves) = answer.get("unsettled") else {
+            return Ok(Settled::Both(parsed(answer)?));
+        };
+        let saves: [String; 2] = parsed(saves.clone())?;
+        let lack = |save: &String| {
+            let lacks = what.marks.iter().filter(|(_, text)| !save.contains(text));
+            lacks.map(|(_, text)| text.clone()).collect::<Vec<_>>()
+        };
+        let [left, right] = [lack(&saves[0]), lack(&saves[1])];
+        let mut late = vec![format!(
+            "not settled: left lacks {left:?}, right lacks {right:?}; {}",
+            answer["syncs"]
+        )];
+        late.extend(differences(&saves[0], &saves[1]));
+        Ok(Settled::Late(late))
+    }
+
+    async fn ask(&mut self, what: Value) -> Result<Value, Trouble> {
+        self.send(&what)
+            .await
+            .map_err(|error| Trouble(format!("{what}: {error}")))
+    }
+
+    async fn send(&mut self, what: &Value) -> Result<Value, String> {
+        self.worker.order(&what.to_string()).await.map_err(text)?;
+        let line = timeout(PATIENCE, self.worker.lines.next_line())
+            .await
+            .map_err(text)?;
+        let line = line.map_err(text)?.ok_or("the worker died")?;
+        let answer: Value = serde_json::from_str(&line).map_err(text)?;
+        match answer.get("error") {
+            Some(error) => Err(error.to_string()),
+            None => Ok(answer),
+        }
+    }
+}
+
+/// What a round ends with.
+#[derive(Default)]
+struct Settle {
+    /// Tables and texts that have to be in them.
+    marks: Vec<(&'static str, String)>,
+    /// Texts that both have to have said so often.
+    said: Vec<(&'static str, usize)>,
+}
+
+impl Settle {
+    fn said(&mut self, text: &'static str, times: usize) {
+        self.said.push((text, times));
+        for table in ["mangle", "nat", "filter"] {
+            self.marks.push((table, ":KUBE-PROXY-CANARY ".to_owned()));
+        }
+    }
+
+    fn marked(&mut self, mark: usize) {
+        let service = format!("\"default/marker cluster IP\" -m tcp --dport {mark} -j KUBE-SVC-");
+        self.marks.push(("nat", service));
+        self.marks
+            .push(("nat", format!("--to-destination 10.20.255.1:{mark}\n")));
+    }
+}
+
+enum Settled {
+    Both([String; 2]),
+    Late(Vec<String>),
+}
+
+impl Settled {
+    fn left(self) -> Option<Vec<String>> {
+        match self {
+            Self::Both(_) => None,
+            Self::Late(what) => Some(what),
+        }
+    }
+}
+
+fn marker(mark: usize) -> [Value; 2] {
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": { "name": "marker", "namespace": "default" },
+        "spec": { "clusterIP": MARKER, "ports": [{ "port": mark }] },
+    });
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {
+            "name": "marker", "namespace": "default",
+            "labels": { "kubernetes.io/service-name": "marker" },
+        },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": ["10.20.255.1"] }],
+        "ports": [{ "name": "", "port": mark, "protocol": "TCP" }],
+    });
+    [service, slice]
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, Trouble> {
+    serde_json::from_value(answer).map_err(|error| Trouble(error.to_string()))
+}
+
+fn text(error: impl fmt::Display) -> String {
+    error.to_string()
+}

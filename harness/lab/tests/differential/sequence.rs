@@ -1,0 +1,86 @@
+//! A world and what happens to it: rounds of deeds, and a comparison after each round.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The netfilter front end of both places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Front {
+    Legacy,
+    Nft,
+}
+
+impl Front {
+    /// As a node's `iptables` field has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Nft => "nft",
+        }
+    }
+}
+
+/// Something that happens to both places alike.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Deed {
+    /// An object is created or replaced.
+    Put(Value),
+    /// An object is deleted, if it is there. Kind, namespace and name are enough.
+    Delete(Value),
+    /// A third party's shell script.
+    Harm(&'static Harm),
+}
+
+/// What a third party does to the rules.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Harm {
+    /// What is done.
+    pub(crate) what: &'static str,
+    /// Run in both places while both kube-proxies are idle.
+    pub(crate) script: &'static str,
+    /// What both kube-proxies are waited for to say before anything else happens.
+    pub(crate) noticed_by: Option<&'static str>,
+}
+
+/// Rounds of deeds. The first one's happen before the kube-proxies are started.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sequence {
+    pub(crate) front: Front,
+    pub(crate) rounds: Vec<Vec<Deed>>,
+}
+
+impl Sequence {
+    /// How many deeds there are.
+    pub(crate) fn deeds(&self) -> usize {
+        self.rounds.iter().map(Vec::len).sum()
+    }
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "iptables: {}", self.front.as_str())?;
+        for (number, round) in self.rounds.iter().enumerate() {
+            let when = if number == 0 {
+                " # before the start"
+            } else {
+                ""
+            };
+            writeln!(f, "round {number}:{when}")?;
+            for deed in round {
+                match deed {
+                    Deed::Put(object) => writeln!(f, "- put: {object}")?,
+                    Deed::Delete(object) => {
+                        writeln!(
+                            f,
+                            "- delete: {} {}",
+                            object["kind"], object["metadata"]["name"]
+                        )?;
+                    }
+                    Deed::Harm(harm) => writeln!(f, "- harm: {} # {}", harm.what, harm.script)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
