@@ -131,7 +131,10 @@ impl ApiError {
 
     /// Whether the request was for something this server does not have, not for something it refuses.
     pub(crate) fn is_unserved(&self) -> bool {
-        matches!(self, Self::NoSuchResource | Self::MethodNotAllowed)
+        matches!(
+            self,
+            Self::NoSuchResource | Self::MethodNotAllowed | Self::UnsupportedMediaType(_)
+        )
     }
 
     fn reason(&self) -> &'static str {

@@ -14,6 +14,7 @@ mod create;
 mod delete;
 mod discovery;
 mod error;
+mod first;
 mod handle;
 mod kinds;
 mod ledger;

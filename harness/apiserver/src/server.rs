@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     fmt, io,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -18,14 +18,13 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
-use serde_json::json;
 use tokio::task::JoinSet;
 use tracing::debug;
 
 use crate::{
-    create::create,
     discovery,
     error::ApiError,
+    first,
     handle::{self, Answer, Call},
     kinds::Kinds,
     ledger::{Asked, Ledger, OnUnknown, shortened},
@@ -54,6 +53,8 @@ pub struct ServerConfig {
     pub watch_window: usize,
     /// Seed of uids and generated names.
     pub seed: u64,
+    /// Where clients reach the server: Service `kubernetes` leads there. Without it there is none.
+    pub advertised: Option<SocketAddr>,
     /// Is told of each request for something that is not served, when a client makes it first.
     pub on_unknown: Option<OnUnknown>,
 }
@@ -78,6 +79,7 @@ impl ServerConfig {
             clock,
             watch_window: 1000,
             seed: 0,
+            advertised: None,
             on_unknown: None,
         }
     }
@@ -100,24 +102,10 @@ impl fmt::Debug for Server {
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 impl Server {
-    /// A server with the namespaces every cluster has.
+    /// A server with the objects every cluster has.
     pub fn new(config: ServerConfig) -> Arc<Self> {
         let mut state = State::new(&config);
-        let namespaces = Arc::clone(
-            state
-                .kinds
-                .find("", "v1", "namespaces")
-                .expect("the table of kinds has namespaces"),
-        );
-        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
-            create(
-                &mut state,
-                &namespaces,
-                None,
-                json!({"metadata": {"name": name}}),
-            )
-            .expect("an empty server takes its first namespaces");
-        }
+        first::make(&mut state, &config).expect("an empty server takes its first objects");
         Arc::new(Self {
             state: Mutex::new(state),
             ledger: Mutex::default(),
@@ -203,7 +191,10 @@ impl Server {
         let answered = Arc::clone(&self).answer(request, query).await;
         let (response, unknown) = match answered {
             Ok(response) => (response, false),
-            Err(error) => (refusal(&error), error.is_unserved()),
+            Err(error) => (
+                refusal(&error),
+                error.is_unserved() && !is_an_add_on(&asked.path),
+            ),
         };
         asked.status = response.status().as_u16();
         self.note(&asked, unknown);
@@ -260,6 +251,12 @@ impl Server {
             }
         }
     }
+}
+
+/// Whether a path is of something that clusters lack too unless somebody installs it: agents ask and
+/// take the 404. Felix asks for the migrations of `KubeVirt` from v3.32 on.
+fn is_an_add_on(path: &str) -> bool {
+    path.starts_with("/apis/kubevirt.io/")
 }
 
 /// What is served besides objects.

@@ -398,6 +398,11 @@ fn node_ports(service: &Value) -> Vec<u16> {
         .collect()
 }
 
+/// The first address of a range, which the API server keeps for itself.
+pub(crate) fn first_ip(cidr: IpNet) -> IpAddr {
+    offset_by(cidr.network(), 1)
+}
+
 fn offset_by(ip: IpAddr, offset: u128) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => {

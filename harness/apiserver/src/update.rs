@@ -45,6 +45,9 @@ pub(crate) fn update(
         Part::Status => {
             let mut value = old.value().clone();
             value["status"] = body["status"].clone();
+            if ["nodes", "pods"].contains(&&*kind.storage) {
+                mark(&mut value, &body);
+            }
             value
         }
     };
@@ -61,6 +64,14 @@ pub(crate) fn update(
     }
     delete::collect_if_orphaned(state, &kind.storage, key);
     Ok(object)
+}
+
+/// Takes over labels and annotations. The status of a node or a pod is written with them: the strategies
+/// in `pkg/registry/core` keep back only the spec, and Calico marks its nodes that way.
+fn mark(value: &mut Value, body: &Value) {
+    for field in ["labels", "annotations"] {
+        value["metadata"][field] = body["metadata"][field].clone();
+    }
 }
 
 fn check_identity(kind: &Kind, key: &Key, old: &Object, body: &Value) -> Result<(), ApiError> {

@@ -115,6 +115,18 @@ impl Wire {
         self
     }
 
+    /// Accepts these media types.
+    pub(crate) fn accepting(mut self, accept: &'static str) -> Self {
+        self.accept = accept;
+        self
+    }
+
+    /// Sends its bodies as this media type.
+    pub(crate) fn sending(mut self, content_type: &'static str) -> Self {
+        self.content_type = content_type;
+        self
+    }
+
     /// Reads to the end of the answer: a watch has to have a timeout.
     pub(crate) async fn get(&mut self, path: &str) -> Answer {
         let response = self.ask("GET", path, Bytes::new()).await;

@@ -3,5 +3,6 @@
 mod asked;
 mod common;
 mod kubectl;
+mod requests;
 mod scale;
 mod watch;
