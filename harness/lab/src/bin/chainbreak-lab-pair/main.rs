@@ -9,8 +9,8 @@ mod player;
 mod side;
 
 use std::{
-    fs::File,
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -80,10 +80,8 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() != Some(VERB) {
         return ExitCode::FAILURE;
     }
-    // The world has another file system: what is open goes along.
-    let real = std::env::var_os(REAL).map(File::open);
-    let served = enter().map_err(text).and_then(|life| {
-        let real = real.transpose().map_err(text)?;
+    let real = std::env::var_os(REAL).map(PathBuf::from);
+    let served = enter(real.as_slice()).map_err(text).and_then(|life| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -99,7 +97,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn serve(mut life: Lifeline, real: Option<File>) -> Result<(), String> {
+async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> {
     let setup: Setup = serde_json::from_str(&life.first).map_err(text)?;
     let world = World::raise(&cluster(setup.iptables)).await.map_err(text)?;
     let address = SocketAddr::new(world.plan.api(), API_PORT);

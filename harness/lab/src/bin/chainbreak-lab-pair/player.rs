@@ -1,6 +1,6 @@
 //! Who plays kube-proxy in a place.
 
-use std::{fs::File, os::fd::AsRawFd, process::Stdio, rc::Rc, sync::Arc, thread, time::Duration};
+use std::{path::PathBuf, process::Stdio, rc::Rc, sync::Arc, thread, time::Duration};
 
 use chainbreak_agents::{
     driver::{self, Exec, header},
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     pub(crate) cluster_cidr: IpNet,
     pub(crate) sync_period: Duration,
     pub(crate) seed: u64,
-    pub(crate) real: Option<File>,
+    pub(crate) real: Option<PathBuf>,
 }
 
 impl Player {
@@ -90,10 +90,8 @@ fn flags(settings: &Settings) -> Vec<String> {
 
 async fn start_real(side: &Side, settings: &Settings) -> Result<(), String> {
     let missing = || format!("{REAL} is not set: it names the binary of a real kube-proxy");
-    let file = settings.real.as_ref().ok_or_else(missing)?;
-    // By its open file: the path leads nowhere in a world.
-    let program = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    let mut argv = vec![program];
+    let program = settings.real.as_ref().ok_or_else(missing)?;
+    let mut argv = vec![program.display().to_string()];
     argv.extend(flags(settings));
     let child = side.place.spawn(&argv, |command| {
         command.stdin(Stdio::null()).stdout(Stdio::null());
