@@ -1,14 +1,26 @@
 # Two commands set everything up: `make demo` and `make test`.
 CARGO ?= cargo
+REAL = clusters/lab/real
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test bench packages build check
+.PHONY: demo test test-real real bench packages build check
 
 demo: build ## the outage of calico#10538 on this machine's kernel, and its fixes
 	target/debug/chainbreak run $(SCENARIO)
 
 test: packages ## every test
 	$(CARGO) test --workspace --quiet
+
+# One after the other: they are about times, and fill a machine of two cores by themselves.
+test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if it is not there yet
+	@kube_proxy=$$($(REAL)/build-kube-proxy) && \
+	legacy=$$($(REAL)/build-root legacy) && nft=$$($(REAL)/build-root nft) && \
+	CHAINBREAK_REAL_KUBE_PROXY=$$kube_proxy \
+	CHAINBREAK_REAL_ROOT_LEGACY=$$legacy CHAINBREAK_REAL_ROOT_NFT=$$nft \
+	$(CARGO) test -p chainbreak-lab -p chainbreak-cli --tests --quiet -- --ignored --test-threads=1
+
+real: ## the path of the real kube-proxy v1.20.2, made first if it is not there yet
+	@$(REAL)/build-kube-proxy
 
 check: packages ## what CI checks beside the tests
 	$(CARGO) fmt --all --check

@@ -1,0 +1,60 @@
+//! The incident, by the program that had it.
+
+use crate::{
+    ground::{exits, text, validates},
+    stage::{Stage, User, kube_proxy, sha256},
+};
+
+/// Cases that have to be among those that ran: an outage, and its cure.
+const RAN: [&str; 4] = [
+    "calico-bpf-cleanup-fights-kube-proxy/default-cleanup-before-partial-syncs[iptables=legacy]",
+    "calico-bpf-cleanup-fights-kube-proxy/default-cleanup-before-partial-syncs[iptables=nft]",
+    "calico-bpf-cleanup-fights-kube-proxy/cleanup-disabled[iptables=legacy]",
+    "silent-outage-without-an-error-line/quiet-cluster[iptables=legacy]",
+];
+
+#[test]
+#[ignore = "needs a real kube-proxy: make test-real"]
+fn the_scenarios_come_out_as_expected_with_the_real_kube_proxy() {
+    scenarios_come_out_for(User::Myself);
+}
+
+#[test]
+#[ignore = "needs a real kube-proxy: make test-real"]
+fn the_scenarios_come_out_as_expected_with_it_for_an_ordinary_user() {
+    scenarios_come_out_for(User::Ordinary);
+}
+
+/// Every case names who played, its reports too, has commands of it on both nodes, and misses nothing
+/// in the API.
+fn scenarios_come_out_for(user: User) {
+    let stage = Stage::new(user);
+    let (output, given) = stage.run_with(&kube_proxy(), &["kube-proxy"]);
+    exits(&output, 0);
+    let who = format!(
+        "v1.20.2 (real: {}, sha256 {})",
+        given.display(),
+        sha256(&given)
+    );
+    let cases = stage.cases();
+    for ran in RAN {
+        assert!(cases.contains_key(ran), "{ran} ran: {:?}", cases.keys());
+    }
+    for (case, seen) in &cases {
+        assert_eq!(seen.fact("kube-proxy"), Some(who.as_str()), "{case}");
+        for node in ["n1", "n2"] {
+            let restores = seen.commands(node);
+            let restores = restores.iter().filter(|argv| argv.contains("-restore "));
+            assert!(restores.count() > 0, "{case}: kube-proxy writes on {node}");
+        }
+        assert_eq!(seen.unknown_requests(), [].into(), "{case}");
+    }
+    let told = text(&output.stdout);
+    let culprit = "jump PREROUTING → KUBE-SERVICES deleted by felix (iptables-legacy-restore)";
+    assert!(told.contains(culprit), "{told}");
+    let junit = stage.ground.newest("junit.xml");
+    validates(&junit);
+    let junit = std::fs::read_to_string(junit).unwrap();
+    let named = junit.matches(&format!("kube-proxy={who}")).count();
+    assert!(named >= cases.len(), "{named} of {}", cases.len());
+}
