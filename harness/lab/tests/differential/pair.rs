@@ -73,7 +73,7 @@ impl Launcher {
     }
 
     async fn raise(&self, sequence: &Sequence, seed: u64, players: &Players) -> Pair {
-        let worker = spawn_worker(&self.folder.path().join("start")).expect("a worker starts");
+        let worker = spawn_worker(&self.folder.path().join("start"), &[]).expect("a worker starts");
         let mut pair = Pair { worker, notices: 0 };
         let setup = json!({
             "iptables": sequence.front.as_str(), "sync-period-ms": SYNC_PERIOD_MS, "seed": seed,
