@@ -106,7 +106,15 @@ impl Material<'_> {
             "no recorded command explains it".to_owned(),
             Cause::to_string,
         );
-        let headline = format!("{} dead{at} for {gap}: {why}", subject(traffic));
+        let headline = if tells(gap, promise, requests, traffic) {
+            format!("{} dead{at} for {gap}: {why}", subject(traffic))
+        } else {
+            let (lost, how) = (sent - answered, outcomes.join(", "));
+            format!(
+                "{} lost {lost} of {sent} requests{at}, one here, one there: {how}",
+                subject(traffic)
+            )
+        };
         evidence.extend(self.gaps_of(requests, traffic, node.as_ref()));
         Words { headline, evidence }
     }
@@ -261,6 +269,20 @@ fn share(part: u64, whole: u64) -> String {
 }
 
 /// Text that must not break a line.
+/// Whether the longest gap is what there is to tell: it is longer than promised, or half of the loss.
+fn tells(gap: Span, promise: Option<&Promise>, requests: &Requests, traffic: &Traffic) -> bool {
+    let too_long = match promise {
+        Some(Promise::Available { longest_gap, .. }) => {
+            longest_gap.is_some_and(|limit| u128::from(gap.len_us()) > limit.as_micros())
+        }
+        _ => false,
+    };
+    let lost = u128::from(requests.sent - requests.answered);
+    let in_gap = u128::from(gap.len_us()) / traffic.every.as_micros().max(1);
+    too_long || 2 * in_gap >= lost
+}
+
+/// A text in one line, without what would break a report.
 pub(crate) fn one_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

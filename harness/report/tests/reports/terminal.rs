@@ -192,3 +192,20 @@ fn trouble_is_one_clear_line_with_its_evidence_below() {
         "{story}"
     );
 }
+
+#[test]
+fn losses_here_and_there_are_told_by_their_number_and_not_as_an_outage() {
+    let mut events = crate::history::history(&[]);
+    let mut number = 0;
+    for event in &mut events {
+        if let What::Sample { .. } = event.what {
+            number += 1;
+            *event = crate::history::sample(event.at_us, number % 3 != 0);
+        }
+    }
+    let summaries = summaries(&run(vec![(case("v", Expect::Healthy), events)]));
+    assert_eq!(
+        summaries[0].headline.as_deref(),
+        Some("services lost 233 of 700 requests on n2, one here, one there: 233 timed out")
+    );
+}
