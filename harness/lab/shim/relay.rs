@@ -205,6 +205,7 @@ struct Feed {
 impl Feed {
     fn new(to: ChildStdin) -> io::Result<Self> {
         sys::never_block(to.as_fd())?;
+        sys::widen(to.as_fd());
         Ok(Self {
             from: sys::standard_input(),
             to,

@@ -20,7 +20,10 @@ const PR_SET_PDEATHSIG: c_int = 1;
 const CLOCK_MONOTONIC: c_int = 1;
 const F_GETFL: c_int = 3;
 const F_SETFL: c_int = 4;
+const F_SETPIPE_SZ: c_int = 1031;
 const O_NONBLOCK: c_int = 0o4000;
+/// What the kernel gives to everybody (`/proc/sys/fs/pipe-max-size`).
+const LARGEST_PIPE: c_int = 1 << 20;
 const SYS_PIDFD_OPEN: c_long = 434;
 const RLIMIT_CORE: c_int = 4;
 const POLLIN: c_short = 1;
@@ -142,6 +145,13 @@ pub(crate) fn never_block(fd: BorrowedFd<'_>) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Lets a pipe hold so much that its two ends seldom wait for each other. Where the kernel refuses, it
+/// holds what it held.
+pub(crate) fn widen(pipe: BorrowedFd<'_>) {
+    // SAFETY: only numbers, of a descriptor that is open.
+    unsafe { fcntl(pipe.as_raw_fd(), F_SETPIPE_SZ, LARGEST_PIPE) };
 }
 
 /// What is waited for at one descriptor: a `pollfd`.

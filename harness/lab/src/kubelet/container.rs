@@ -1,9 +1,11 @@
 //! One container: a process in its pod's place, started again as the pod's restart policy says.
 
 use std::{
+    collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
     os::unix::process::ExitStatusExt,
+    path::PathBuf,
     process::{ExitStatus, Stdio},
     sync::Arc,
     time::Duration,
@@ -27,7 +29,7 @@ use super::{
     pod::Ending,
     status::State,
 };
-use crate::{error::tolerate, place::PlaceThread};
+use crate::{error::tolerate, place::PlaceThread, worker::PATH};
 
 /// First pause before another look whether a port accepts; doubles up to the longest.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
@@ -48,6 +50,8 @@ pub(super) struct Home {
     pub(super) uid: String,
     pub(super) node: String,
     pub(super) node_address: IpAddr,
+    /// What comes first in the `PATH` of a pod on the host's network.
+    pub(super) shims: Option<PathBuf>,
 }
 
 /// When a container that ended is started again.
@@ -255,7 +259,7 @@ async fn nginx(home: &Home, ports: &[u16]) -> io::Result<Vec<String>> {
     Ok(argv)
 }
 
-fn environment(home: &Home, container: &Container) -> Vec<(String, String)> {
+fn environment(home: &Home, container: &Container) -> BTreeMap<String, String> {
     let variables = container.env.iter().flatten().map(|variable| {
         let field = variable
             .value_from
@@ -272,7 +276,14 @@ fn environment(home: &Home, container: &Container) -> Vec<(String, String)> {
         };
         (variable.name.clone(), value)
     });
-    variables.collect()
+    let mut variables: BTreeMap<String, String> = variables.collect();
+    if let Some(shims) = &home.shims {
+        let path = variables
+            .entry("PATH".to_owned())
+            .or_insert(PATH.to_owned());
+        *path = format!("{}:{path}", shims.display());
+    }
+    variables
 }
 
 /// Returns when the pod accepts a connection, seen from inside: what the node's rules do to

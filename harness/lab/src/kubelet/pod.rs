@@ -1,8 +1,8 @@
 //! One pod from its place to its end.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, path::Path, sync::Arc};
 
-use chainbreak_engine::cluster::Place;
+use chainbreak_engine::{cluster::Place, log::EventLog};
 use chainbreak_model::event::What;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -21,7 +21,10 @@ use super::{
 use crate::{
     error::LabError,
     place::{Own, PlaceThread, set},
+    recorder::Recorder,
+    shims::{self, Shims},
     wiring,
+    worker::PATH,
     world::{Node, World},
 };
 
@@ -47,7 +50,7 @@ pub(super) async fn live(
     // A pod of the same name may still be on its way out, with the interface of that name.
     let turn = kubelet.turn(&key(&pod));
     let _turn = turn.lock().await;
-    match Sandbox::make(&kubelet.world, &node, &pod).await {
+    match Sandbox::make(&kubelet.world, &node, &pod, &kubelet.log).await {
         Ok(sandbox) => {
             run(&kubelet, &sandbox, &pod, end.clone()).await;
             if let Err(error) = sandbox.raze(&kubelet.world).await {
@@ -175,10 +178,17 @@ struct Sandbox {
     address: IpAddr,
     /// On the node; a pod on the host's network has none.
     interface: Option<String>,
+    /// Of a pod on the host's network, whose scripts can change the node's rules.
+    shims: Option<Shims>,
 }
 
 impl Sandbox {
-    async fn make(world: &World, node: &Arc<Node>, pod: &Pod) -> Result<Self, LabError> {
+    async fn make(
+        world: &World,
+        node: &Arc<Node>,
+        pod: &Pod,
+        log: &EventLog,
+    ) -> Result<Self, LabError> {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let interface = wiring::pod_interface(world.pod_owner, &namespace, &name);
         let on_host = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
@@ -188,8 +198,14 @@ impl Sandbox {
             node: Arc::clone(node),
             address: node.address,
             interface: None,
+            shims: None,
         };
-        if !on_host {
+        if on_host {
+            let recorder = Recorder::new(sandbox.key.to_string(), node.name.clone(), log.clone());
+            let recorder = recorder.behind(world.gate.clone());
+            let made = shims::install(&node.place, recorder, Path::new("/"), PATH).await?;
+            sandbox.shims = Some(made);
+        } else {
             sandbox.wire(interface).await?;
         }
         world.add_pod(sandbox.key.clone(), Arc::clone(&sandbox.place));
@@ -233,6 +249,10 @@ impl Sandbox {
             uid: pod.uid().unwrap_or_default(),
             node: self.node.name.to_string(),
             node_address: self.node.address,
+            shims: self
+                .shims
+                .as_ref()
+                .map(|shims| shims.path_prefix().to_owned()),
         }
     }
 
