@@ -8,7 +8,12 @@ use std::collections::BTreeMap;
 
 use chainbreak_netfilter::{Chain, Ruleset};
 
-const SHARED: [&str; 3] = ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES"];
+const SHARED: [&str; 4] = [
+    "KUBE-SERVICES",
+    "KUBE-NODEPORTS",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-PROXY-FIREWALL",
+];
 
 /// A line for every difference: what only the left one has, and what only the right one has.
 pub(crate) fn differences(left: &str, right: &str) -> Vec<String> {

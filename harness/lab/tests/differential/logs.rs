@@ -5,11 +5,13 @@
 use std::collections::BTreeSet;
 
 /// Files whose lines are not compared. The model begins where the proxier does.
-pub(crate) const LEFT_OUT: [(&str, &str); 11] = [
+pub(crate) const LEFT_OUT: [(&str, &str); 14] = [
     ("flags.go", "command line"),
     ("feature_gate.go", "command line"),
     ("server.go", "process: version, out-of-memory score"),
     ("server_others.go", "process: choice of the proxier"),
+    ("server_linux.go", "process: choice of the proxier"),
+    ("conntrack.go", "process: conntrack's limits"),
     ("oom_linux.go", "process"),
     (
         "utils.go",
@@ -20,10 +22,11 @@ pub(crate) const LEFT_OUT: [(&str, &str); 11] = [
     ("reflector.go", "client-go: lists and watches"),
     ("shared_informer.go", "client-go: caches"),
     ("config.go", "client-go: caches"),
+    ("trace.go", "commands that take two seconds"),
 ];
 
 /// Beginnings of lines of the proxier itself that are not compared.
-pub(crate) const UNMODELLED: [(&str, &str); 3] = [
+pub(crate) const UNMODELLED: [(&str, &str); 7] = [
     (
         "Not syncing iptables until",
         "both caches may have been filled before the first of them is told so",
@@ -36,13 +39,21 @@ pub(crate) const UNMODELLED: [(&str, &str); 3] = [
         "Opened local port \"externalIP",
         "the model does not know which addresses are the node's",
     ),
+    ("Setting ", "the model sets no route_localnet"),
+    (
+        "Using iptables mark for masquerade",
+        "said once, at the start, after 1.20",
+    ),
+    ("Iptables sync params", "the same"),
+    ("Iptables supports --random-fully", "the same"),
 ];
 
 /// Beginnings of lines that come only when changes are seen one by one: of a service that loses its
 /// endpoints and gets them back, one kube-proxy may see both at once. That both know the kind is
 /// compared over all worlds.
-pub(crate) const BY_TIMING: [&str; 5] = [
+pub(crate) const BY_TIMING: [&str; 6] = [
     "Stale udp service",
+    "Failed to delete",
     "Service ",
     "Adding new service port",
     "Updating existing service port",
@@ -55,9 +66,18 @@ pub(crate) fn is_by_timing(kind: &str) -> bool {
     BY_TIMING.iter().any(|start| text.starts_with(start))
 }
 
+/// What of the place in the source is part of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sites {
+    /// File and line.
+    Lines,
+    /// Only the file.
+    Files,
+}
+
 /// The kinds of a log.
-pub(crate) fn kinds(lines: &[String]) -> BTreeSet<String> {
-    lines.iter().filter_map(|line| kind(line)).collect()
+pub(crate) fn kinds(lines: &[String], sites: Sites) -> BTreeSet<String> {
+    lines.iter().filter_map(|line| kind(line, sites)).collect()
 }
 
 /// What only the left one says, and what only the right one.
@@ -68,7 +88,7 @@ pub(crate) fn differences([left, right]: &[BTreeSet<String>; 2]) -> Vec<String> 
 }
 
 /// The kind of a line; none for one that continues another or is left out.
-fn kind(line: &str) -> Option<String> {
+fn kind(line: &str, sites: Sites) -> Option<String> {
     let (header, text) = line.split_once("] ")?;
     let severity = header.chars().next().filter(|it| "IWEF".contains(*it))?;
     let site = header.rsplit(' ').next()?;
@@ -76,9 +96,14 @@ fn kind(line: &str) -> Option<String> {
     if LEFT_OUT.iter().any(|(left_out, _)| *left_out == file) {
         return None;
     }
-    if UNMODELLED.iter().any(|(start, _)| text.starts_with(start)) {
+    let begins = |start: &str| text.trim_start_matches('"').starts_with(start);
+    if UNMODELLED.iter().any(|(start, _)| begins(start)) {
         return None;
     }
+    let site = match sites {
+        Sites::Lines => site,
+        Sites::Files => file,
+    };
     let words: Vec<String> = text.split(' ').map(word).collect();
     Some(format!("{severity} {site}] {}", words.join(" ")))
 }
@@ -110,14 +135,19 @@ mod tests {
             ]
         };
         let (first, second) = (lines("mark", "72.41ms"), lines("web", "1m0s"));
-        assert_eq!(kinds(&first), kinds(&second));
-        assert_eq!(kinds(&first).len(), 2);
+        let [first, second] = [&first, &second].map(|it| kinds(it, Sites::Lines));
+        assert_eq!(first, second);
+        assert_eq!(first.len(), 2);
     }
 
     #[test]
     fn severity_place_and_words_are_part_of_a_kind() {
         let line = |start: &str| vec![format!("{start}] Sync failed; retrying in 30s")];
-        let kinds = ["I1 t 1 a.go:1", "E1 t 1 a.go:1", "I1 t 1 a.go:2"].map(|it| kinds(&line(it)));
-        assert_eq!(kinds.iter().flatten().collect::<BTreeSet<_>>().len(), 3);
+        let lines = ["I1 t 1 a.go:1", "E1 t 1 a.go:1", "I1 t 1 a.go:2"].map(line);
+        let count = |sites| {
+            let kinds = lines.iter().flat_map(|it| kinds(it, sites));
+            kinds.collect::<BTreeSet<_>>().len()
+        };
+        assert_eq!((count(Sites::Lines), count(Sites::Files)), (3, 2));
     }
 }

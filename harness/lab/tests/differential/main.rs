@@ -10,7 +10,9 @@
     reason = "a difference is shown with the world that has it"
 )]
 
+mod balance;
 mod compare;
+mod flows;
 mod generate;
 mod harms;
 mod logs;
@@ -20,6 +22,7 @@ mod services;
 mod shrink;
 #[path = "../support/mod.rs"]
 mod support;
+mod timing;
 
 use std::{
     cell::RefCell,
@@ -33,6 +36,7 @@ use futures::{StreamExt, stream};
 use serde_json::json;
 
 use self::{
+    logs::Sites,
     pair::{Difference, Launcher, Life, Players, REAL},
     sequence::Sequence,
     shrink::shrink,
@@ -51,23 +55,72 @@ const SHRINKING: Duration = Duration::from_secs(120);
 #[tokio::test]
 #[ignore = "needs a real kube-proxy: make test-real"]
 async fn a_real_kube_proxy_and_its_model_end_every_world_alike() {
-    let players = Players {
-        left: json!("real"),
-        right: json!({ "model": real_version() }),
-    };
     let launcher = Launcher::new(User::Myself, Some(&real()));
-    no_differences(&launcher, &players, number("CHAINBREAK_WORLDS", 200)).await;
+    no_differences(
+        &launcher,
+        &real_and_model(),
+        number("CHAINBREAK_WORLDS", 200),
+    )
+    .await;
 }
 
 #[tokio::test]
 #[ignore = "needs a real kube-proxy: make test-real"]
 async fn an_ordinary_users_real_kube_proxy_and_its_model_end_every_world_alike() {
-    let players = Players {
-        left: json!("real"),
-        right: json!({ "model": real_version() }),
-    };
     let launcher = Launcher::new(User::Ordinary, Some(&real()));
-    no_differences(&launcher, &players, number("CHAINBREAK_WORLDS", 20)).await;
+    no_differences(
+        &launcher,
+        &real_and_model(),
+        number("CHAINBREAK_WORLDS", 20),
+    )
+    .await;
+}
+
+/// The control: a model that somebody broke is found out, and what shows it is one service with one
+/// endpoint.
+#[tokio::test]
+async fn a_broken_model_is_found_out_and_shown_in_the_smallest_world() {
+    support::require_packages();
+    let launcher = Launcher::new(User::Myself, None);
+    let players = Players {
+        left: json!({ "model": "1.20.2" }),
+        right: json!({ "broken": { "version": "1.20.2", "find": " --reap", "replace": "" } }),
+        sites: Sites::Lines,
+    };
+    for seed in 0.. {
+        let sequence = generate::sequence(seed);
+        let life = launcher
+            .run(&sequence, seed, &players)
+            .await
+            .expect("it is lived through");
+        let Some(difference) = life.difference else {
+            continue;
+        };
+        let (smallest, difference) = smallest(&launcher, &players, seed, &difference).await;
+        assert!(difference.to_string().contains("--reap"), "{difference}");
+        let text = smallest.to_string();
+        assert_eq!(smallest.deeds(), 2, "{text}");
+        assert_eq!(text.matches("ClientIP").count(), 1, "{text}");
+        assert_eq!(text.matches("addresses").count(), 1, "{text}");
+        for useless in ["externalIPs", "externalTrafficPolicy", "harm", "delete"] {
+            assert!(!text.contains(useless), "{text}");
+        }
+        break;
+    }
+}
+
+fn real_and_model() -> Players {
+    let version = real_version();
+    let sites = if version == "1.20.2" {
+        Sites::Lines
+    } else {
+        Sites::Files
+    };
+    Players {
+        left: json!("real"),
+        right: json!({ "model": version }),
+        sites,
+    }
 }
 
 /// The real kube-proxy, or a failure that says what is missing: a test without it would prove nothing.

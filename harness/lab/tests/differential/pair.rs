@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use crate::{
     compare::differences,
-    logs,
-    sequence::{Deed, Sequence},
+    logs::{self, Sites},
+    sequence::{Deed, Front, Sequence},
     support::User,
 };
 
@@ -23,7 +23,7 @@ pub(crate) const REAL: &str = "CHAINBREAK_REAL_KUBE_PROXY";
 /// A sync takes a tenth of a second, a loaded machine some times that.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A round that takes longer than this is a difference: one of the two does not get there.
-const SETTLE_MS: u64 = 15_000;
+const SETTLE_MS: u64 = 12_000;
 /// `--iptables-sync-period`: how soon a dead canary is seen and a failed sync repeated.
 const SYNC_PERIOD_MS: u64 = 1000;
 /// The service and the slice that end a round carry its number. Watches are ordered, so rules that show
@@ -38,6 +38,9 @@ pub(crate) struct Players {
     pub(crate) left: Value,
     /// The model.
     pub(crate) right: Value,
+    /// Whether the model says from which line of the source each log line comes, as it does for 1.20.2:
+    /// of other releases it knows one patch at most.
+    pub(crate) sites: Sites,
 }
 
 /// What starts pairs, as whichever user.
@@ -72,11 +75,16 @@ impl Launcher {
         Self { folder }
     }
 
-    async fn raise(&self, sequence: &Sequence, seed: u64, players: &Players) -> Pair {
+    /// Both places, and nobody plays yet.
+    pub(crate) async fn raise(&self, front: Front, seed: u64, players: &Players) -> Pair {
         let worker = spawn_worker(&self.folder.path().join("start"), &[]).expect("a worker starts");
-        let mut pair = Pair { worker, notices: 0 };
+        let mut pair = Pair {
+            worker,
+            notices: 0,
+            stuck: false,
+        };
         let setup = json!({
-            "iptables": sequence.front.as_str(), "sync-period-ms": SYNC_PERIOD_MS, "seed": seed,
+            "iptables": front.as_str(), "sync-period-ms": SYNC_PERIOD_MS, "seed": seed,
             "left": players.left, "right": players.right,
         });
         let raised = pair.send(&setup).await;
@@ -91,7 +99,7 @@ impl Launcher {
         seed: u64,
         players: &Players,
     ) -> Result<Life, Trouble> {
-        let mut pair = self.raise(sequence, seed, players).await;
+        let mut pair = self.raise(sequence.front, seed, players).await;
         for (number, round) in sequence.rounds.iter().enumerate() {
             if let Some(what) = pair.round(number, round).await? {
                 let rules = Difference::Rules {
@@ -100,11 +108,14 @@ impl Launcher {
                 };
                 return Ok(Life {
                     difference: Some(rules),
-                    kinds: pair.kinds().await?,
+                    kinds: pair.kinds(players.sites).await?,
                 });
             }
+            if pair.stuck {
+                break;
+            }
         }
-        let kinds = pair.kinds().await?;
+        let kinds = pair.kinds(players.sites).await?;
         let mut what = logs::differences(&kinds);
         what.retain(|line| !logs::is_by_timing(line));
         let difference = (!what.is_empty()).then_some(Difference::Logs { what });
@@ -172,9 +183,13 @@ impl fmt::Display for Difference {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble(pub(crate) String);
 
-struct Pair {
+/// Two places and whoever plays there.
+pub(crate) struct Pair {
     worker: Worker,
     notices: usize,
+    /// Both fail to write what is asked for, and in the same way, such as a chain that has to go and is
+    /// in use (issue 132516). Nothing will move them.
+    stuck: bool,
 }
 
 impl Pair {
@@ -216,9 +231,10 @@ impl Pair {
         Ok((!found.is_empty()).then_some(found))
     }
 
-    async fn kinds(&mut self) -> Result<[BTreeSet<String>; 2], Trouble> {
+    /// What kinds of line each has said.
+    pub(crate) async fn kinds(&mut self, sites: Sites) -> Result<[BTreeSet<String>; 2], Trouble> {
         let logs: [Vec<String>; 2] = parsed(self.ask(json!("logs")).await?)?;
-        Ok(logs.map(|log| logs::kinds(&log)))
+        Ok(logs.map(|log| logs::kinds(&log, sites)))
     }
 
     async fn settle(&mut self, what: &Settle) -> Result<Settled, Trouble> {
@@ -234,15 +250,70 @@ impl Pair {
             lacks.map(|(_, text)| text.clone()).collect::<Vec<_>>()
         };
         let [left, right] = [lack(&saves[0]), lack(&saves[1])];
-        let mut late = vec![format!(
-            "not settled: left lacks {left:?}, right lacks {right:?}; {}",
-            answer["syncs"]
-        )];
-        late.extend(differences(&saves[0], &saves[1]));
+        let differences = differences(&saves[0], &saves[1]);
+        if left == right && differences.is_empty() {
+            self.stuck = true;
+            return Ok(Settled::Both(saves));
+        }
+        let syncs = &answer["syncs"];
+        let late = format!("not settled: left lacks {left:?}, right lacks {right:?}; {syncs}");
+        let late = std::iter::once(late).chain(differences).collect();
         Ok(Settled::Late(late))
     }
 
-    async fn ask(&mut self, what: Value) -> Result<Value, Trouble> {
+    /// Starts both kube-proxies and waits until they have written their first rules.
+    pub(crate) async fn start(&mut self) -> Result<(), Trouble> {
+        match self.round(0, &[]).await? {
+            None => Ok(()),
+            Some(what) => Err(Trouble(what.join("\n"))),
+        }
+    }
+
+    /// Puts objects, and waits until both have written rules from them.
+    pub(crate) async fn put(&mut self, number: usize, objects: &[Value]) -> Result<(), Trouble> {
+        let deeds: Vec<Deed> = objects.iter().cloned().map(Deed::Put).collect();
+        match self.round(number, &deeds).await? {
+            None => Ok(()),
+            Some(what) => Err(Trouble(what.join("\n"))),
+        }
+    }
+
+    /// What a script writes in each place.
+    pub(crate) async fn sh(&mut self, script: &str) -> Result<[String; 2], Trouble> {
+        let done: [Value; 2] = parsed(self.ask(json!({ "sh": script })).await?)?;
+        Ok(done.map(|done| done["stdout"].as_str().unwrap_or_default().to_owned()))
+    }
+
+    /// How many milliseconds each takes until its rules show the marker of that round, from when it is
+    /// put and the script run; `None` when it takes longer than `most`.
+    pub(crate) async fn race(
+        &mut self,
+        number: usize,
+        script: &str,
+        most: Duration,
+    ) -> Result<[Option<f64>; 2], Trouble> {
+        let mark = FIRST_MARK + number;
+        let objects = marker(mark);
+        let mut settle = Settle::default();
+        settle.marked(mark);
+        let race = json!({ "race": [objects, script, settle.marks, most.as_millis()] });
+        parsed(self.ask(race).await?)
+    }
+
+    /// Waits until both have said a text so often.
+    pub(crate) async fn heard(&mut self, text: &'static str, times: usize) -> Result<(), Trouble> {
+        let settle = Settle {
+            said: vec![(text, times)],
+            ..Settle::default()
+        };
+        match self.settle(&settle).await? {
+            Settled::Both(_) if !self.stuck => Ok(()),
+            _ => Err(Trouble(format!("{text:?} is not said {times} times"))),
+        }
+    }
+
+    /// Does something with an object.
+    pub(crate) async fn ask(&mut self, what: Value) -> Result<Value, Trouble> {
         self.send(&what)
             .await
             .map_err(|error| Trouble(format!("{what}: {error}")))
@@ -301,6 +372,7 @@ impl Settled {
     }
 }
 
+/// The service and the slice that end a round.
 fn marker(mark: usize) -> [Value; 2] {
     let service = json!({
         "apiVersion": "v1", "kind": "Service",

@@ -31,15 +31,11 @@ use tokio::{net::TcpSocket, time::interval};
 use self::{
     objects::Objects,
     player::{Player, Settings},
-    side::Side,
+    side::{LOOK, Side},
 };
 
 /// Names the binary of the real kube-proxy.
 const REAL: &str = "CHAINBREAK_REAL_KUBE_PROXY";
-/// The distance of two looks at a ruleset that is waited for. Two quiet looks in a row are a quiet agent:
-/// a queued sync starts microseconds after the one before.
-const LOOK: Duration = Duration::from_millis(10);
-
 /// What a pair is made of.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -70,6 +66,9 @@ enum Ask {
     /// Wait until both rulesets have all these texts in these tables, both kube-proxies have said these
     /// texts so often, and both are idle; so many milliseconds at most. Answers with both rulesets.
     Settle(Vec<(String, String)>, Vec<(String, usize)>, u64),
+    /// Put these objects, run this script in both places, and look for these texts in these tables, so
+    /// many milliseconds at most. Answers with the milliseconds it took on each side, null for too long.
+    Race(Vec<Value>, String, Vec<(String, String)>, u64),
     /// What both have said so far.
     Logs,
     /// End.
@@ -189,6 +188,25 @@ impl Pair {
                 self.settle(&marks, &said, Duration::from_millis(most))
                     .await
             }
+            Ask::Race(objects, script, marks, most) => {
+                let begin = Instant::now();
+                for object in objects {
+                    self.objects.put(object).await?;
+                }
+                let done =
+                    futures::future::try_join_all(self.sides.iter().map(|it| it.sh(&script)));
+                done.await.map_err(text)?;
+                let deadline = begin + Duration::from_millis(most);
+                let seen = self
+                    .sides
+                    .iter()
+                    .map(|side| side.first_look(&marks, deadline));
+                let seen = futures::future::try_join_all(seen).await.map_err(text)?;
+                let took = seen.into_iter().map(|seen| {
+                    seen.map(|seen| seen.saturating_duration_since(begin).as_secs_f64() * 1000.0)
+                });
+                Ok(json!(took.collect::<Vec<_>>()))
+            }
             Ask::Logs => Ok(json!(self.sides.iter().map(Side::log).collect::<Vec<_>>())),
             Ask::Stop => Ok(Value::Null),
         }
@@ -208,12 +226,11 @@ impl Pair {
             let syncs: Vec<_> = self.sides.iter().map(Side::syncs).collect();
             let saves = futures::future::try_join_all(self.sides.iter().map(Side::save));
             let saves = saves.await.map_err(text)?;
-            let marked = saves
-                .iter()
-                .all(|save| marks.iter().all(|it| is_in(save, it)));
+            let marked = saves.iter().all(|save| side::has(save, marks));
             let heard = |side: &Side| said.iter().all(|(text, times)| side.said(text) >= *times);
             let idle = syncs.iter().all(|(begun, ended)| begun == ended);
             let done = marked && idle && self.sides.iter().all(heard);
+            // Two quiet looks in a row are a quiet agent: a queued sync starts microseconds after the last.
             if done && before.as_ref() == Some(&syncs) {
                 return Ok(json!(saves));
             }
@@ -226,13 +243,6 @@ impl Pair {
             before = Some(syncs);
         }
     }
-}
-
-/// Whether that table of what `iptables-save` printed has that text.
-fn is_in(save: &str, (table, text): &(String, String)) -> bool {
-    let content = save.split_once(&format!("*{table}\n"));
-    let content = content.and_then(|(_, rest)| rest.split("\nCOMMIT\n").next());
-    content.is_some_and(|content| format!("{content}\n").contains(text.as_str()))
 }
 
 fn text(error: impl std::fmt::Display) -> String {

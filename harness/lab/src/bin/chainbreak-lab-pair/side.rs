@@ -4,11 +4,18 @@ use std::{
     io,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use chainbreak_lab::place::PlaceThread;
 use serde::Serialize;
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    time::interval,
+};
+
+/// The distance of two looks at a ruleset that is waited for.
+pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 /// The words of a sync's begin and end, at `-v=2`.
 const BEGUN: &str = "Syncing iptables rules";
@@ -60,6 +67,23 @@ impl Side {
         }
     }
 
+    /// When all these texts were first seen in these tables; none before the deadline.
+    pub(crate) async fn first_look(
+        &self,
+        marks: &[(String, String)],
+        deadline: Instant,
+    ) -> io::Result<Option<Instant>> {
+        let mut looks = interval(LOOK);
+        loop {
+            looks.tick().await;
+            let seen = has(&self.save().await?, marks);
+            let now = Instant::now();
+            if seen || now > deadline {
+                return Ok(seen.then_some(now));
+            }
+        }
+    }
+
     /// Everything said so far.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.with(|log| log.lines.clone())
@@ -85,6 +109,15 @@ impl Side {
             Some(format!("{reason}\n{}", log.lines[last..].join("\n")))
         })
     }
+}
+
+/// Whether what `iptables-save` printed has all these texts in these tables.
+pub(crate) fn has(save: &str, marks: &[(String, String)]) -> bool {
+    marks.iter().all(|(table, text)| {
+        let content = save.split_once(&format!("*{table}\n"));
+        let content = content.and_then(|(_, rest)| rest.split("\nCOMMIT\n").next());
+        content.is_some_and(|content| format!("{content}\n").contains(text.as_str()))
+    })
 }
 
 /// What a kube-proxy says, line by line.
