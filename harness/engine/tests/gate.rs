@@ -32,6 +32,12 @@ fn coming(gate: &Gate, line: &'static str) -> JoinHandle<Duration> {
     tokio::spawn(async move { waited(&gate, line).await })
 }
 
+/// How long it waited; it must not wait for ever.
+async fn end_of(command: JoinHandle<Duration>) -> Duration {
+    let ended = timeout(SECOND * 3600, command).await;
+    ended.expect("it passes").unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_a_bar_a_command_passes_at_once() {
     assert_eq!(
@@ -56,12 +62,12 @@ async fn a_delay_lasts_as_long_as_its_guard_and_delays_add_up() {
 #[tokio::test(start_paused = true)]
 async fn a_delay_that_ends_lets_go_who_waits_for_it() {
     let gate = Gate::default();
-    let delay = gate.delay(Matching::default(), SECOND * 3600);
+    let delay = gate.delay(Matching::default(), SECOND * 7200);
     let command = coming(&gate, "iptables -S");
     let still = timeout(SECOND, waited(&gate, "iptables -L")).await;
     assert!(still.is_err(), "nobody passes before: {still:?}");
     drop(delay);
-    assert_eq!(command.await.unwrap(), SECOND);
+    assert_eq!(end_of(command).await, SECOND);
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +88,7 @@ async fn the_held_are_told_of_in_their_order_and_wait_until_released() {
     assert!(!first.is_finished() && !second.is_finished());
     held.release();
     assert_eq!(
-        (first.await.unwrap(), second.await.unwrap()),
+        (end_of(first).await, end_of(second).await),
         (SECOND, SECOND)
     );
     assert_eq!(waited(&gate, "iptables-restore").await, Duration::ZERO);
@@ -98,7 +104,7 @@ async fn a_guard_that_is_forgotten_in_a_panic_holds_nobody() {
         panic!("the holder is gone");
     });
     assert!(task.await.is_err());
-    assert_eq!(command.await.unwrap(), Duration::ZERO);
+    assert_eq!(end_of(command).await, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -174,6 +174,8 @@ async fn end_of(mut child: Child, input: &str) -> io::Result<Output> {
 
 #[cfg(test)]
 mod tests {
+    use chainbreak_engine::gate::Matching;
+
     use super::*;
 
     fn command(argv: &[&str], input: &str) -> Command {
@@ -212,5 +214,20 @@ mod tests {
         );
         let output = recorder.run(command(&["sh", "-c", "kill -9 $$"], "")).await;
         assert_eq!(output.exit, 128 + 9);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_a_command_waits_at_the_gate_is_the_agents_time_and_not_its_own() {
+        let (log, mut events) = EventLog::new();
+        let gate = Gate::default();
+        let late = Duration::from_millis(300);
+        let _delay = gate.delay(Matching::default(), late);
+        let recorder = Recorder::new("felix", NodeName::from("n1"), log).behind(gate);
+        let output = recorder.run(command(&["true"], "")).await;
+        assert!(output.took >= late, "{:?}", output.took);
+        let What::Command(event) = events.recv().await.unwrap().what else {
+            panic!("not a command");
+        };
+        assert!(Duration::from_micros(event.took_us) < late, "{event:?}");
     }
 }
