@@ -93,7 +93,7 @@ impl Raised {
     async fn new(case: &Case, log: &EventLog) -> Result<Self, LabError> {
         let world = Arc::new(World::raise(&case.cluster).await?);
         let mut tasks = JoinSet::new();
-        kubelet::chains::make(&world, log).await?;
+        kubelet::chains::make(&world, &case.cluster, log).await?;
         let server = api::server(&world, case.seed, log.clone());
         let served = serve(Arc::clone(&server), api::listen(world.plan)?, log.clone());
         tasks.spawn(lasting("API server", log.clone(), served));

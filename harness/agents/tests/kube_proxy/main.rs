@@ -8,6 +8,7 @@
 mod conntrack;
 mod convergence;
 mod desk;
+mod early;
 mod endpoints;
 mod failures;
 mod golden;

@@ -1,7 +1,12 @@
-//! The chains by which a kubelet tells others which iptables its node uses.
+//! The chains of a kubelet: by some it tells others which iptables its node uses, and with some old ones
+//! drop what kube-proxy marks.
 
-use chainbreak_agents::step::Command;
+use chainbreak_agents::{
+    kube_proxy::{Profile, Version},
+    step::Command,
+};
 use chainbreak_engine::log::EventLog;
+use chainbreak_model::case::ClusterSpec;
 use futures::future::try_join_all;
 
 use crate::{
@@ -10,26 +15,53 @@ use crate::{
     world::{Node, World},
 };
 
-/// What kubelet ≥ 1.24 has made when it is ready (`kubelet_network_linux.go`). Felix's detection of the
-/// front end and iptables-wrappers look for them. A kubelet makes them again when somebody flushed
+/// What every kubelet has made when it is ready (`kubelet_network_linux.go`). Felix's detection of the
+/// front end and iptables-wrappers look for them. A kubelet makes its chains again when somebody flushed
 /// them, once a minute; this one does not.
-const CHAINS: &str = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n\
+const CANARIES: &str = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n\
     *nat\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n\
     *filter\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
+/// From 1.24.
+const HINT: &str = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n";
+/// Until 1.26 (`IPTablesOwnershipCleanup` is on from 1.27): the drop of packets that kube-proxy marks,
+/// which 1.20's rules for source ranges and local policies jump to.
+const DROPS: &str = "*nat\n:KUBE-MARK-DROP - [0:0]\n-A KUBE-MARK-DROP -j MARK --or-mark 0x00008000\nCOMMIT\n\
+    *filter\n:KUBE-FIREWALL - [0:0]\n\
+    -A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked packets\" \
+    -m mark --mark 0x00008000/0x00008000 -j DROP\n\
+    -A KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -d 127.0.0.0/8 \
+    ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n\
+    -I OUTPUT -j KUBE-FIREWALL\n-I INPUT -j KUBE-FIREWALL\nCOMMIT\n";
 
-/// Makes the chains on every node; to be called before agents start.
-pub(crate) async fn make(world: &World, log: &EventLog) -> Result<(), LabError> {
-    try_join_all(world.nodes().map(|node| make_on(node, log)))
+/// Makes the chains on every node, as the kubelet of kube-proxy's release does, or a new one where there
+/// is none; to be called before agents start.
+pub(crate) async fn make(
+    world: &World,
+    spec: &ClusterSpec,
+    log: &EventLog,
+) -> Result<(), LabError> {
+    let version = spec.kube_proxy.as_ref().map(|it| it.version.parse());
+    let input = input(version.and_then(Result::ok).as_ref());
+    try_join_all(world.nodes().map(|node| make_on(node, &input, log)))
         .await
         .map(drop)
 }
 
-async fn make_on(node: &Node, log: &EventLog) -> Result<(), LabError> {
+fn input(release: Option<&Version>) -> String {
+    let parts: &[&str] = match release.map(Version::profile) {
+        Some(Profile::V1_20) => &[CANARIES, DROPS],
+        Some(Profile::V1_26) => &[CANARIES, HINT, DROPS],
+        Some(_) | None => &[CANARIES, HINT],
+    };
+    parts.concat()
+}
+
+async fn make_on(node: &Node, input: &str, log: &EventLog) -> Result<(), LabError> {
     let command = Command {
         argv: ["iptables-restore", "--noflush"]
             .map(str::to_owned)
             .to_vec(),
-        input: CHAINS.to_owned(),
+        input: input.to_owned(),
     };
     let recorder = Recorder::new("kubelet", node.name.clone(), log.clone());
     let output = recorder.run_in(&node.place, command).await;
@@ -42,4 +74,27 @@ async fn make_on(node: &Node, log: &EventLog) -> Result<(), LabError> {
         output.stderr.trim()
     );
     Err(LabError::Unable { what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubelets_until_1_26_drop_what_is_marked_and_from_1_24_on_leave_a_hint() {
+        for (version, drops, hint) in [
+            ("1.20.2", true, false),
+            ("1.23", true, false),
+            ("1.24", true, true),
+            ("1.26", true, true),
+            ("1.27", false, true),
+            ("1.34", false, true),
+        ] {
+            let input = input(Some(&version.parse().unwrap()));
+            assert!(input.contains(":KUBE-KUBELET-CANARY"), "{version}");
+            assert_eq!(input.contains(":KUBE-MARK-DROP"), drops, "{version}");
+            assert_eq!(input.contains(":KUBE-IPTABLES-HINT"), hint, "{version}");
+        }
+        assert_eq!(input(None), input(Some(&"1.34".parse().unwrap())));
+    }
 }

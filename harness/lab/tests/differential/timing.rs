@@ -101,7 +101,9 @@ async fn what_the_monitor_heals_is_healed_within_its_period_by_both() {
         ),
     ] {
         for _ in 0..races {
-            pair.put(1, &[]).await.unwrap_or_else(|it| panic!("{}", it.0));
+            pair.put(1, &[])
+                .await
+                .unwrap_or_else(|it| panic!("{}", it.0));
             // The marker is there already: only the harm makes it go and come back.
             let took = pair.race(1, script, Duration::from_secs(12)).await;
             let took = took.unwrap_or_else(|it| panic!("{}", it.0));
