@@ -83,3 +83,42 @@ fn add(
     object["metadata"]["name"] = name.into();
     create(state, &kind, namespace, object).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn made(advertised: Option<SocketAddr>) -> State {
+        let mut config = ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+        config.advertised = advertised;
+        let mut state = State::new(&config);
+        make(&mut state, &config).unwrap();
+        state
+    }
+
+    fn found(state: &State, storage: &str, namespace: &str) -> Option<Value> {
+        let key = Key::new(namespace, "kubernetes");
+        let object = state.store.get(&storage.into(), &key)?;
+        Some(object.value().clone())
+    }
+
+    #[test]
+    fn a_server_that_says_where_it_is_has_a_service_that_leads_there() {
+        let state = made(Some(SocketAddr::from(([10, 0, 0, 1], 6443))));
+        let service = found(&state, "services", "default").unwrap();
+        assert_eq!(service["spec"]["clusterIP"], "10.96.0.1");
+        let slice = found(&state, "endpointslices.discovery.k8s.io", "default").unwrap();
+        assert_eq!(slice["endpoints"][0]["addresses"], json!(["10.0.0.1"]));
+        assert_eq!(slice["ports"][0]["port"], 6443);
+        assert_eq!(found(&made(None), "services", "default"), None);
+    }
+
+    #[test]
+    fn the_range_of_services_is_an_object_and_ready() {
+        let cidr = found(&made(None), "servicecidrs.networking.k8s.io", "").unwrap();
+        assert_eq!(cidr["spec"]["cidrs"], json!(["10.96.0.0/16"]));
+        assert_eq!(cidr["status"]["conditions"][0]["status"], "True");
+    }
+}

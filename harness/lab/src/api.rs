@@ -8,13 +8,17 @@ use std::{
 
 use chainbreak_apiserver::{Asked, Server, ServerConfig};
 use chainbreak_engine::log::EventLog;
-use chainbreak_model::{case::Case, event::What, names::NodeName};
+use chainbreak_model::{
+    case::{Case, PodOwner},
+    event::What,
+    names::NodeName,
+};
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{
     Api, Client, Config,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
@@ -24,6 +28,8 @@ use crate::{
     error::LabError,
     world::{Node, World},
 };
+
+mod calico;
 
 /// Agents of many nodes come at once, and a connection that finds the queue full waits a second.
 const BACKLOG: u32 = 4096;
@@ -41,6 +47,9 @@ pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
     let nodes = nodes_by_address(world);
     Server::new(ServerConfig {
         service_cidr: world.plan.services(),
+        // No Service `kubernetes`: scenarios say which services there are, and one about partial syncs
+        // needs that every one of them changes.
+        advertised: None,
         seed,
         on_unknown: Some(Arc::new(move |asked| {
             let text = said(asked, &nodes);
@@ -99,16 +108,25 @@ pub(crate) fn client(url: &str) -> Result<Client, LabError> {
 
 /// Nodes, ready and with their pods' addresses, and Calico's configuration.
 pub(crate) async fn furnish(client: &Client, world: &World, case: &Case) -> Result<(), LabError> {
-    try_join_all(world.nodes().map(|node| register(client, world, node))).await?;
-    if case.cluster.calico.is_some() {
-        configure_felix(client, case).await?;
-    }
-    Ok(())
+    let calico = case.cluster.calico.as_ref();
+    let annotated = calico.is_some_and(|calico| calico.pods == PodOwner::Calico);
+    let nodes = world.nodes();
+    try_join_all(nodes.map(|node| register(client, world.plan, node, annotated))).await?;
+    calico::furnish(client, world.plan, case).await
 }
 
-async fn register(client: &Client, world: &World, node: &Node) -> Result<(), LabError> {
+async fn register(
+    client: &Client,
+    plan: Plan,
+    node: &Node,
+    annotated: bool,
+) -> Result<(), LabError> {
     let nodes: Api<NodeObject> = Api::all(client.clone());
-    let (object, status) = node_object(world.plan, node);
+    let (mut object, status) = node_object(plan, node);
+    if annotated {
+        let address = format!("{}/{}", node.address, plan.underlay_prefix());
+        object["metadata"]["annotations"] = json!({ calico::NODE_ADDRESS: address });
+    }
     let what = format!("register node {}", node.name);
     let object = serde_json::from_value(object).expect("a node is a node");
     let created = nodes.create(&PostParams::default(), &object).await;
@@ -148,18 +166,6 @@ fn node_object(plan: Plan, node: &Node) -> (Value, Value) {
         },
     }});
     (object, status)
-}
-
-async fn configure_felix(client: &Client, case: &Case) -> Result<(), LabError> {
-    let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "felixconfigurations");
-    let configurations: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let object =
-        DynamicObject::new("default", &resource).data(json!({ "spec": case.cluster.felix }));
-    let created = configurations.create(&PostParams::default(), &object).await;
-    created
-        .map(drop)
-        .map_err(refused("create FelixConfiguration default"))
 }
 
 fn refused(what: impl Into<String>) -> impl FnOnce(kube::Error) -> LabError {

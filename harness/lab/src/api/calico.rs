@@ -1,0 +1,148 @@
+//! What Calico has in a cluster before Felix starts: `calico-node -startup` and the installation make
+//! it (clientv3's `EnsureInitialized`, v3.25 to v3.32), and Felix waits for it.
+
+use chainbreak_model::case::{CalicoSpec, Case, PodOwner};
+use futures::future::try_join_all;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::refused;
+use crate::{addresses::Plan, error::LabError};
+
+/// Where Calico looks for a node's address on the underlay.
+pub(super) const NODE_ADDRESS: &str = "projectcalico.org/IPv4Address";
+
+/// Kind and plural, name, spec.
+type Object = (&'static str, &'static str, &'static str, Value);
+
+/// Makes what a case's Calico needs; nothing when it has none.
+pub(super) async fn furnish(client: &Client, plan: Plan, case: &Case) -> Result<(), LabError> {
+    let Some(calico) = &case.cluster.calico else {
+        return Ok(());
+    };
+    let felix = json!(case.cluster.felix);
+    let objects = objects(plan, calico, felix, case.seed).into_iter();
+    try_join_all(objects.map(|object| add(client, object)))
+        .await
+        .map(drop)
+}
+
+async fn add(client: &Client, (kind, plural, name, spec): Object) -> Result<(), LabError> {
+    let group = GroupVersionKind::gvk("crd.projectcalico.org", "v1", kind);
+    let resource = ApiResource::from_gvk_with_plural(&group, plural);
+    let object = DynamicObject::new(name, &resource).data(json!({ "spec": spec }));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let created = api.create(&PostParams::default(), &object).await;
+    created
+        .map(drop)
+        .map_err(refused(format!("create {kind} {name}")))
+}
+
+fn objects(plan: Plan, calico: &CalicoSpec, felix: Value, seed: u64) -> Vec<Object> {
+    let cluster = json!({
+        "calicoVersion": calico.version, "clusterType": "k8s,kdd", "datastoreReady": true,
+        "clusterGUID": format!("{seed:032x}"),
+    });
+    let mut objects = vec![
+        (
+            "ClusterInformation",
+            "clusterinformations",
+            "default",
+            cluster,
+        ),
+        (
+            "FelixConfiguration",
+            "felixconfigurations",
+            "default",
+            felix,
+        ),
+    ];
+    let tiers = tiers(&calico.version).iter();
+    objects.extend(tiers.map(|(name, order, action)| {
+        let spec = json!({ "order": order, "defaultAction": action });
+        ("Tier", "tiers", *name, spec)
+    }));
+    if calico.pods == PodOwner::Calico {
+        // The underlay routes to pods, hosts outside too: nothing is encapsulated or masqueraded.
+        let spec = json!({
+            "cidr": plan.pods(), "blockSize": 26, "ipipMode": "Never", "vxlanMode": "Never",
+            "natOutgoing": false, "nodeSelector": "all()", "allowedUses": ["Workload", "Tunnel"],
+        });
+        objects.push(("IPPool", "ippools", "default-ipv4-ippool", spec));
+    }
+    objects
+}
+
+/// Name, order and default action of the tiers that a version makes.
+type Tiers = &'static [(&'static str, u32, &'static str)];
+
+fn tiers(version: &str) -> Tiers {
+    const DEFAULT: (&str, u32, &str) = ("default", 1_000_000, "Deny");
+    const ADMIN: (&str, u32, &str) = ("adminnetworkpolicy", 1_000, "Pass");
+    match minor(version) {
+        Some(..=28) => &[],
+        Some(29) => &[DEFAULT, ADMIN],
+        Some(30 | 31) => &[
+            DEFAULT,
+            ADMIN,
+            ("baselineadminnetworkpolicy", 10_000_000, "Pass"),
+        ],
+        _ => &[
+            DEFAULT,
+            ("kube-admin", 1_000, "Pass"),
+            ("kube-baseline", 10_000_000, "Pass"),
+        ],
+    }
+}
+
+/// 28 of `v3.28.1`.
+fn minor(version: &str) -> Option<u32> {
+    version.split('.').nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_model::case::AgentSource;
+
+    use super::*;
+
+    fn of(version: &str, pods: PodOwner) -> Vec<String> {
+        let calico = CalicoSpec {
+            version: version.to_owned(),
+            source: AgentSource::Model,
+            pods,
+        };
+        let objects = objects(Plan::ipv4(), &calico, json!({}), 7).into_iter();
+        objects
+            .map(|(kind, _, name, spec)| format!("{kind} {name} {spec}"))
+            .collect()
+    }
+
+    #[test]
+    fn felix_finds_a_ready_datastore_and_a_pool_only_where_calico_owns_the_pods() {
+        let theirs = of("v3.28.1", PodOwner::ThirdParty);
+        assert_eq!(theirs.len(), 2);
+        assert!(theirs[0].contains("\"datastoreReady\":true"));
+        assert!(theirs[0].contains("\"clusterGUID\":\"00000000000000000000000000000007\""));
+        assert_eq!(theirs[1], "FelixConfiguration default {}");
+        let ours = of("v3.28.1", PodOwner::Calico);
+        assert_eq!(ours.len(), 3);
+        assert!(ours[2].starts_with("IPPool default-ipv4-ippool"));
+        assert!(ours[2].contains("\"cidr\":\"10.20.0.0/16\""));
+    }
+
+    #[test]
+    fn each_version_has_the_tiers_it_makes() {
+        let of = |version: &str| -> Vec<&str> {
+            let tiers = tiers(version).iter();
+            tiers.map(|(name, ..)| *name).collect()
+        };
+        assert!(of("v3.28.1").is_empty());
+        assert_eq!(of("v3.29"), ["default", "adminnetworkpolicy"]);
+        assert_eq!(of("v3.31.0-0.dev").len(), 3);
+        assert_eq!(of("v3.32.1"), ["default", "kube-admin", "kube-baseline"]);
+    }
+}
