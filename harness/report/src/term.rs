@@ -79,8 +79,14 @@ fn skipped(summaries: &[Summary], look: Look) -> Vec<String> {
     reasons.into_iter().map(part).collect()
 }
 
-/// The table of verdicts: scenarios as headings, a line a case.
+/// The table of verdicts: scenarios as headings, each once, a line a case.
 pub fn table(summaries: &[Summary], look: Look) -> String {
+    let mut scenarios = IndexMap::<&str, Vec<&Summary>>::new();
+    for summary in summaries {
+        let (heading, _) = split(&summary.id);
+        scenarios.entry(heading).or_default().push(summary);
+    }
+    let summaries: Vec<&Summary> = scenarios.into_values().flatten().collect();
     let mut rows: Vec<[String; 7]> = vec![
         [
             "case",
@@ -93,7 +99,7 @@ pub fn table(summaries: &[Summary], look: Look) -> String {
         ]
         .map(str::to_owned),
     ];
-    rows.extend(summaries.iter().map(row));
+    rows.extend(summaries.iter().map(|summary| row(summary)));
     let widths = fit(&mut rows, look.width);
     let mut out = String::new();
     let mut scenario = None;

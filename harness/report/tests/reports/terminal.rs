@@ -134,7 +134,8 @@ fn with_real_agents() -> Vec<Summary> {
         (case, events)
     };
     let mut run = run(vec![of("1.20.2"), of("1.30.5")]);
-    for (id, reason) in [("s/a", "no nft"), ("s/b", "no nginx"), ("s/c", "no nft")] {
+    let own = "calico-bpf-cleanup-fights-kube-proxy/z";
+    for (id, reason) in [("s/a", "no nft"), (own, "no nginx"), ("s/c", "no nft")] {
         let (id, reason) = (id.to_owned(), reason.to_owned());
         run.add(Line::Skipped(Skipped { id, reason })).unwrap();
     }
