@@ -47,8 +47,8 @@ pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
     let nodes = nodes_by_address(world);
     Server::new(ServerConfig {
         service_cidr: world.plan.services(),
-        // No Service `kubernetes`: scenarios say which services there are, and one about partial syncs
-        // needs that every one of them changes.
+        // No Service `kubernetes`: a scenario says itself which services there are, and one more that
+        // never changes decides what a partial sync refers to.
         advertised: None,
         seed,
         on_unknown: Some(Arc::new(move |asked| {
