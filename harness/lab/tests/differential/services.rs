@@ -14,7 +14,7 @@ pub(crate) enum Kind {
 }
 
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
-/// The last one is inside of the node's own source range.
+/// Some hold the node's own address.
 const RANGES: [&str; 6] = [
     "198.18.0.0/15",
     "203.0.113.0/24",
@@ -83,13 +83,29 @@ fn metadata(rng: &mut ChaCha8Rng, number: u8) -> Value {
             json!("other"),
         );
     }
-    json!({ "name": format!("s{number}"), "namespace": namespace(number), "labels": labels })
+    let mut annotations = Map::new();
+    if rng.random_bool(0.25) {
+        annotations.insert(
+            "service.kubernetes.io/topology-mode".to_owned(),
+            json!("Auto"),
+        );
+        // What it was called until 1.26.
+        annotations.insert(
+            "service.kubernetes.io/topology-aware-hints".to_owned(),
+            json!("auto"),
+        );
+    }
+    json!({
+        "name": format!("s{number}"), "namespace": namespace(number),
+        "labels": labels, "annotations": annotations,
+    })
 }
 
 /// One to three ports; the same number with another protocol is another port.
 fn ports(rng: &mut ChaCha8Rng, number: u8, exposed: bool) -> Value {
     let count = rng.random_range(1..4_u16);
     let named = count > 1 || rng.random_bool(0.5);
+    let with_node_ports = rng.random_bool(0.9);
     let ports = (0..count).map(|index| {
         let mut port = Map::new();
         if named {
@@ -98,7 +114,7 @@ fn ports(rng: &mut ChaCha8Rng, number: u8, exposed: bool) -> Value {
         let which = usize::from(number) + usize::from(index);
         port.insert("port".to_owned(), json!(PORTS[which % PORTS.len()]));
         port.insert("protocol".to_owned(), json!(protocol(number, index)));
-        if exposed {
+        if exposed && with_node_ports {
             let node_port = 31_000 + u16::from(number) * 10 + index;
             port.insert("nodePort".to_owned(), json!(node_port));
         }
@@ -162,8 +178,11 @@ fn balance(rng: &mut ChaCha8Rng, number: u8, object: &mut Value) {
     let mut ingress = vec![
         json!({ "ip": format!("192.0.2.{}", number + 1) }),
         json!({ "hostname": "balancer.example" }),
-        json!({ "ip": format!("192.0.2.{}", number + 101) }),
+        json!({ "ip": format!("192.0.2.{}", number + 101), "ipMode": "Proxy" }),
+        json!({ "ip": format!("192.0.2.{}", number + 201), "ipMode": "VIP" }),
+        json!({ "ip": "fd00:9::1" }),
     ];
+    ingress.rotate_left(rng.random_range(0..5));
     ingress.truncate(rng.random_range(0..4));
     object["status"] = json!({ "loadBalancer": { "ingress": ingress } });
 }
@@ -187,18 +206,22 @@ pub(crate) fn slice_names(number: u8) -> impl Iterator<Item = Value> {
 pub(crate) fn slices(rng: &mut ChaCha8Rng, number: u8) -> Vec<Value> {
     let mut written = Vec::new();
     let ports = slice_ports(rng, number);
+    let hinted = rng.random_bool(0.3);
     for (index, mut slice) in slice_names(number).enumerate() {
         if rng.random_bool(if index == 0 { 0.1 } else { 0.6 }) {
             continue;
         }
         slice["metadata"]["labels"] = json!({ "kubernetes.io/service-name": format!("s{number}") });
-        let ipv4 = rng.random_bool(0.95);
+        // Of what type a slice's addresses are never changes: the API refuses it.
+        let ipv4 = (usize::from(number) + index) % 5 != 4;
         slice["addressType"] = json!(if ipv4 { "IPv4" } else { "IPv6" });
         slice["ports"] = ports.clone();
         let there: Vec<usize> = (0..8)
             .filter(|&it| rng.random_bool(0.45) && (it < 2 || it % SLICES.len() == index))
             .collect();
-        let endpoints = there.into_iter().map(|it| endpoint(rng, number, it, ipv4));
+        let endpoints = there
+            .into_iter()
+            .map(|it| endpoint(rng, number, it, ipv4, hinted));
         slice["endpoints"] = endpoints.collect();
         written.push(slice);
     }
@@ -221,7 +244,9 @@ fn slice_ports(rng: &mut ChaCha8Rng, number: u8) -> Value {
     ports.collect()
 }
 
-fn endpoint(rng: &mut ChaCha8Rng, number: u8, index: usize, ipv4: bool) -> Value {
+/// With hints, most endpoints are for the node's own zone or another; one without makes all count for
+/// nothing.
+fn endpoint(rng: &mut ChaCha8Rng, number: u8, index: usize, ipv4: bool, hinted: bool) -> Value {
     let address = if ipv4 {
         format!("10.20.{}.{}", number + 1, index * 9 + 2)
     } else {
@@ -230,6 +255,10 @@ fn endpoint(rng: &mut ChaCha8Rng, number: u8, index: usize, ipv4: bool) -> Value
     let mut endpoint = json!({ "addresses": [address] });
     if let Some(node) = [Some("n1"), Some("n2"), None][index % 3] {
         endpoint["nodeName"] = json!(node);
+    }
+    if hinted && index != 7 {
+        let zone = ["z1", "z2"][index % 2];
+        endpoint["hints"] = json!({ "forZones": [{ "name": zone }] });
     }
     let fixed = index < 2;
     if !fixed || rng.random_bool(0.5) {

@@ -8,8 +8,9 @@ use serde_json::Value;
 use crate::sequence::{Deed, Sequence};
 
 /// Parts of objects that can be left out or emptied.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "/metadata/labels",
+    "/metadata/annotations",
     "/spec/sessionAffinity",
     "/spec/sessionAffinityConfig",
     "/spec/externalTrafficPolicy",

@@ -74,7 +74,10 @@ pub(crate) fn node(address: IpAddr) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": { "name": "n1", "labels": { "kubernetes.io/hostname": "n1" } },
+        "metadata": {
+            "name": "n1",
+            "labels": { "kubernetes.io/hostname": "n1", "topology.kubernetes.io/zone": "z1" },
+        },
         "status": { "addresses": [{ "type": "InternalIP", "address": address }] },
     })
 }
