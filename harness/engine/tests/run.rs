@@ -19,7 +19,7 @@ use chainbreak_engine::{
     run::{After, READY_WITHIN, run},
 };
 use chainbreak_model::{
-    case::{Capabilities, Case, ClusterSpec, Expect},
+    case::{AgentSource, Capabilities, Case, ClusterSpec, Expect, IptablesVariant, KubeProxySpec},
     event::{Event, Phase, What},
     names::{AgentName, NodeName},
 };
@@ -36,6 +36,8 @@ enum Script {
     LeavesThings,
     /// Raising never ends.
     RaisesForEver,
+    /// As silent, and the agent of its node is dead.
+    AgentDies,
 }
 
 struct Fake {
@@ -85,11 +87,23 @@ impl Cluster for FakeCluster {
     }
 
     fn places(&self) -> Vec<(Place, IpAddr)> {
-        Vec::new()
+        match self.script {
+            Script::AgentDies => vec![(Place::Node("n1".into()), [10, 0, 1, 1].into())],
+            _ => Vec::new(),
+        }
     }
 
-    async fn exec(&self, _: &Place, _: &Command) -> Result<Process, ExecError> {
-        unreachable!("a cluster without places runs nothing")
+    /// Nothing can be run, and nobody is told so while the run waits.
+    async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError> {
+        let counted = "-c".to_owned();
+        match command {
+            Command::Argv(argv) if argv.contains(&counted) => Err(ExecError {
+                place: at.to_string(),
+                command: argv.join(" "),
+                source: std::io::ErrorKind::NotFound.into(),
+            }),
+            _ => std::future::pending().await,
+        }
     }
 
     fn agent_logs(
@@ -97,7 +111,11 @@ impl Cluster for FakeCluster {
         _: AgentName,
         _: &NodeName,
     ) -> BoxStream<'static, Result<String, AgentDied>> {
-        futures::stream::pending().boxed()
+        let died = || Err(AgentDied("exit status 1; it said last:\nno use".to_owned()));
+        match self.script {
+            Script::AgentDies => futures::stream::iter([Ok("no use".to_owned()), died()]).boxed(),
+            _ => futures::stream::pending().boxed(),
+        }
     }
 
     fn account(&self, _: &NodeName) -> String {
@@ -108,7 +126,7 @@ impl Cluster for FakeCluster {
         self.razed.fetch_add(1, Ordering::SeqCst);
         match self.script {
             Script::LeavesThings => Err(Leftovers(vec!["veth1".into(), "veth2".into()])),
-            Script::CannotRaise | Script::Silent | Script::RaisesForEver => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -123,7 +141,7 @@ fn case() -> Case {
         file: "scenario.yaml".into(),
         cluster: ClusterSpec {
             nodes: 1,
-            iptables: chainbreak_model::case::IptablesVariant::Legacy,
+            iptables: IptablesVariant::Legacy,
             kube_proxy: None,
             calico: None,
             felix: Default::default(),
@@ -233,4 +251,31 @@ async fn a_cluster_that_is_not_ready_in_the_time_that_it_has_is_trouble_that_say
         troubles(&drain(&mut events)),
         ["could not raise the cluster: it took more than 20ms"]
     );
+}
+
+#[tokio::test]
+async fn an_agent_that_is_dead_for_good_ends_the_run_with_its_last_words() {
+    let razed = Arc::new(AtomicUsize::new(0));
+    let fake = Fake {
+        script: Script::AgentDies,
+        razed: Arc::clone(&razed),
+    };
+    let mut case = case();
+    case.cluster.kube_proxy = Some(KubeProxySpec {
+        iptables: IptablesVariant::Legacy,
+        version: "1.32".to_owned(),
+        source: AgentSource::Path("/opt/kube-proxy".into()),
+        min_sync_period: Duration::from_secs(1),
+        sync_period: Duration::from_secs(5),
+    });
+    let (log, mut events) = EventLog::new();
+    let (_stop, stopped) = watch::channel(false);
+    run(&fake, &case, &log, READY_WITHIN, stopped, After::Raze).await;
+    drop(log);
+    let events = drain(&mut events);
+    let died = "could not keep kube-proxy on n1 running: exit status 1; it said last:\nno use";
+    assert_eq!(troubles(&events), [died]);
+    let said = |event: &Event| matches!(&event.what, What::Log(entry) if entry.text == "no use");
+    assert!(events.iter().any(said), "{events:?}");
+    assert_eq!(razed.load(Ordering::SeqCst), 1);
 }

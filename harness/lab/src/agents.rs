@@ -251,7 +251,7 @@ async fn live(agent: AgentName, node: NodeName, life: Life, write: Writer, log: 
         let death = life(scribe).await;
         stillbirths = stillbirths.and_then(|so_far| count(so_far, death.kind, born.elapsed()));
         if stillbirths.is_some_and(|count| count >= STILLBIRTHS) {
-            write.end(obituary(&death, number));
+            write.end(obituary(&death));
             return;
         }
         log.append(What::Step {
@@ -268,18 +268,20 @@ async fn live(agent: AgentName, node: NodeName, life: Life, write: Writer, log: 
 fn count(so_far: u32, kind: Kind, lived: Duration) -> Option<u32> {
     match kind {
         Kind::Stillborn => Some(STILLBIRTHS),
+        _ if lived >= EARLY => None,
         Kind::Planned => Some(so_far),
-        Kind::Own => (lived < EARLY).then_some(so_far + 1),
+        Kind::Own => Some(so_far + 1),
     }
 }
 
-fn obituary(death: &Death, lives: u32) -> String {
-    let reason = &death.reason;
-    if lives == 1 {
-        return reason.clone();
+fn obituary(death: &Death) -> String {
+    let (reason, seconds) = (&death.reason, EARLY.as_secs());
+    match death.kind {
+        Kind::Own => {
+            format!("{reason}, {STILLBIRTHS} times in a row within {seconds} s of its start")
+        }
+        Kind::Planned | Kind::Stillborn => reason.clone(),
     }
-    let seconds = EARLY.as_secs();
-    format!("{reason}, {lives} times in a row within {seconds} s of its start")
 }
 
 fn run(future: impl Future<Output = ()>) {
@@ -304,6 +306,7 @@ mod tests {
         assert_eq!(count(2, Kind::Own, moment), Some(STILLBIRTHS));
         assert_eq!(count(2, Kind::Own, EARLY), None);
         assert_eq!(count(2, Kind::Planned, moment), Some(2));
+        assert_eq!(count(2, Kind::Planned, EARLY), None);
         assert_eq!(count(0, Kind::Stillborn, moment), Some(STILLBIRTHS));
     }
 }

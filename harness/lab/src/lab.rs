@@ -185,14 +185,17 @@ impl Cluster for Raised {
         let address = self.world.node(node).map(|node| node.address);
         let asked = self.server.asked().into_iter();
         let asked = asked.filter(|(asked, _)| Some(asked.peer) == address);
-        let asked: String = asked
-            .map(|(asked, count)| format!("{asked}, {count} times\n"))
+        let asked: Vec<String> = asked
+            .map(|(asked, count)| format!("\n{asked}, {count} times"))
             .collect();
-        let asked = match &*asked {
-            "" => format!("{node} asked the API for nothing\n"),
-            requests => format!("{node} asked the API for:\n{requests}"),
+        let asked = match asked.concat() {
+            none if none.is_empty() => " nothing".to_owned(),
+            requests => format!(":{requests}"),
         };
-        asked + &self.logbook.last_words(node)
+        format!(
+            "{node} asked the API for{asked}\n{}",
+            self.logbook.last_words(node)
+        )
     }
 
     fn gate(&self) -> Option<Gate> {

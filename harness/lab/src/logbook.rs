@@ -77,16 +77,18 @@ impl Logbook {
         .boxed()
     }
 
-    /// The last entries of that many agents' logs of a node, the agent's name above.
+    /// The last entries of each agent's log of a node, below the agent's name.
     pub(crate) fn last_words(&self, node: &NodeName) -> String {
         let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         let of_node = books.iter().filter(|((_, on), _)| on == node);
-        of_node
-            .map(|((agent, _), book)| match book.borrow().last() {
-                last if last.is_empty() => format!("{agent} on {node} said nothing\n"),
+        let words = of_node.map(|((agent, _), book)| {
+            let last = book.borrow().last();
+            match &*last {
+                "" => format!("{agent} on {node} said nothing\n"),
                 last => format!("{agent} on {node} said last:\n{last}\n"),
-            })
-            .collect()
+            }
+        });
+        words.collect()
     }
 
     fn book(&self, agent: AgentName, node: &NodeName) -> watch::Sender<Book> {

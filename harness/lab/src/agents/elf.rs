@@ -15,7 +15,7 @@ const MACHINES: [(u16, &str); 7] = [
     (243, "riscv64"),
 ];
 
-/// An error is what the file is instead: "for aarch64, and this machine is x86_64".
+/// An error is what the file is instead: `for aarch64, and this machine is x86_64`.
 pub(super) fn runs_here(head: &[u8]) -> Result<(), String> {
     runs_on(std::env::consts::ARCH, head)
 }

@@ -76,7 +76,8 @@ impl Program {
                 Some((path, file))
             })
         };
-        let words = |name: &str| format!("it is a folder without {name} in {DIRECTORIES:?}");
+        let places = DIRECTORIES.join(", ");
+        let words = |name: &str| format!("it is a folder without {name} in its {places}");
         let found = names.iter().find_map(|name| find(name));
         let (path, file) = found.ok_or_else(|| words(names[0]))?;
         find(NEEDED).ok_or_else(|| words(NEEDED))?;
@@ -154,7 +155,9 @@ mod tests {
         );
         script(&at("plain"), 0o644);
         assert!(refusal(&at("plain")).ends_with("plain is not executable"));
-        assert!(refusal(folder.path()).starts_with("it is a folder without kube-proxy in "));
+        assert!(
+            refusal(folder.path()).starts_with("it is a folder without kube-proxy in its /usr")
+        );
         script(&at("bin/kube-proxy"), 0o755);
         assert!(refusal(folder.path()).starts_with("it is a folder without iptables in "));
     }

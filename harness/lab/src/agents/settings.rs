@@ -82,8 +82,8 @@ pub(super) fn felix_arguments(program: &Path) -> Vec<String> {
 }
 
 /// Felix's environment, as Calico's manifest for Kubernetes' datastore has it (manifests/calico.yaml,
-/// container calico-node). What the case says under `felix:` stays in FelixConfiguration, which counts less
-/// than the environment: so nothing that a case may want to set is set here.
+/// container calico-node), quiet towards files and the world outside. What the case says under `felix:` stays
+/// in FelixConfiguration, over which the environment prevails, there as here.
 pub(super) fn felix(seat: &Seat) -> BTreeMap<&'static str, String> {
     let mut environment = environment(seat);
     let settings = [
@@ -98,7 +98,6 @@ pub(super) fn felix(seat: &Seat) -> BTreeMap<&'static str, String> {
         ("FELIX_LOGFILEPATH", "none"),
         ("FELIX_LOGSEVERITYFILE", "none"),
         ("FELIX_LOGSEVERITYSYS", "none"),
-        ("FELIX_LOGSEVERITYSCREEN", "info"),
         // Else lines are dropped under load (felix/docs/config-params.md), and promises are about them.
         ("FELIX_DEBUGDISABLELOGDROPPING", "true"),
         ("FELIX_HEALTHENABLED", "true"),
@@ -115,4 +114,88 @@ pub(super) fn felix(seat: &Seat) -> BTreeMap<&'static str, String> {
         ("KUBERNETES_SERVICE_PORT", seat.api.port().to_string()),
     ]);
     environment
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chainbreak_model::case::{AgentSource, IptablesVariant};
+
+    use super::*;
+
+    fn seat() -> Seat {
+        Seat {
+            node: "n2".into(),
+            address: [10, 0, 1, 2].into(),
+            api: ([10, 0, 0, 1], 6443).into(),
+            pods: "10.20.0.0/16".parse().expect("a network"),
+            path: "/shims:/usr/sbin".to_owned(),
+            kubeconfig: "/run/kubeconfig",
+        }
+    }
+
+    #[test]
+    fn kube_proxys_flags_carry_the_cases_periods_and_leave_the_machine_alone() {
+        let spec = KubeProxySpec {
+            iptables: IptablesVariant::Legacy,
+            version: "1.32".to_owned(),
+            source: AgentSource::default(),
+            min_sync_period: Duration::from_millis(100),
+            sync_period: Duration::from_secs(5),
+        };
+        insta::assert_snapshot!(kube_proxy(&spec, &seat()).join("\n"), @r"
+        --master=http://10.0.0.1:6443
+        --hostname-override=n2
+        --bind-address=10.0.1.2
+        --proxy-mode=iptables
+        --cluster-cidr=10.20.0.0/16
+        --iptables-min-sync-period=100ms
+        --iptables-sync-period=5000ms
+        --conntrack-max-per-core=0
+        --conntrack-tcp-timeout-established=0s
+        --conntrack-tcp-timeout-close-wait=0s
+        --oom-score-adj=0
+        --kube-api-content-type=application/json
+        -v=2
+        ");
+    }
+
+    #[test]
+    fn felix_is_told_where_the_datastore_is_and_who_it_is() {
+        let environment = felix(&seat());
+        let lines = environment
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
+        CALICO_DISABLE_FILE_LOGGING=true
+        DATASTORE_TYPE=kubernetes
+        FELIX_DATASTORETYPE=kubernetes
+        FELIX_DEBUGDISABLELOGDROPPING=true
+        FELIX_DEFAULTENDPOINTTOHOSTACTION=ACCEPT
+        FELIX_FELIXHOSTNAME=n2
+        FELIX_HEALTHENABLED=true
+        FELIX_IPV6SUPPORT=false
+        FELIX_LOGFILEPATH=none
+        FELIX_LOGSEVERITYFILE=none
+        FELIX_LOGSEVERITYSYS=none
+        FELIX_TYPHAK8SSERVICENAME=none
+        FELIX_USAGEREPORTINGENABLED=false
+        HOME=/root
+        KUBECONFIG=/run/kubeconfig
+        KUBERNETES_SERVICE_HOST=10.0.0.1
+        KUBERNETES_SERVICE_PORT=6443
+        NODENAME=n2
+        NODE_NAME=n2
+        PATH=/shims:/usr/sbin
+        USE_POD_CIDR=true
+        ");
+    }
+
+    #[test]
+    fn calico_node_is_told_to_be_felix_and_calico_felix_knows() {
+        let arguments = |path| felix_arguments(Path::new(path));
+        assert_eq!(arguments("/usr/bin/calico-node"), ["-felix"]);
+        assert_eq!(arguments("/opt/calico-felix"), [""; 0]);
+    }
 }

@@ -18,7 +18,12 @@ use chainbreak_lab::{
     keep::shell,
     worker::{Lifeline, VERB, enter, spawn_worker},
 };
-use chainbreak_model::{case::Case, event::Event};
+use chainbreak_model::{
+    case::Case,
+    event::Event,
+    names::{AgentName, NodeName},
+};
+use futures::StreamExt;
 use kube::{
     Client,
     api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -120,8 +125,13 @@ enum Ask {
     Ready(usize),
     /// Wait until so many pods are there at all.
     Pods(usize),
-    /// The history so far.
+    /// The history since it was asked for last.
     Events,
+    /// So many entries of an agent's log on a node from its beginning, or all before it died, and then
+    /// `{ "died": … }`.
+    Log(AgentName, NodeName, usize),
+    /// What the agents of a node are at.
+    Account(NodeName),
     /// Raze and end.
     Stop,
 }
@@ -193,6 +203,15 @@ async fn ask_one(
             }
             Ok(json!(seen))
         }
+        Ask::Log(agent, node, count) => {
+            let entries = cluster.agent_logs(agent, &node).take(count);
+            let said = entries.map(|entry| match entry {
+                Ok(text) => json!(text),
+                Err(died) => json!({ "died": died.to_string() }),
+            });
+            Ok(json!(said.collect::<Vec<Value>>().await))
+        }
+        Ask::Account(node) => Ok(json!(cluster.account(&node))),
         Ask::Stop => Ok(Value::Null),
     }
 }

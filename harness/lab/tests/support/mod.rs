@@ -12,6 +12,7 @@ use std::{
 };
 
 use chainbreak_lab::worker::{Worker, spawn_worker};
+use chainbreak_model::case::ClusterSpec;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -80,16 +81,29 @@ pub(crate) struct World {
 impl World {
     /// Raises a cluster and waits for it.
     pub(crate) async fn raise(user: User, case: &Value) -> Self {
+        let (world, raised) = Self::try_raise(user, case).await;
+        assert_eq!(raised, json!({ "raised": true }));
+        world
+    }
+
+    /// Raises a cluster, and what came of it: `{"raised": true}` or `{"error": …}`.
+    pub(crate) async fn try_raise(user: User, case: &Value) -> (Self, Value) {
         require_packages();
         let (program, folder) = program(user);
-        let worker = spawn_worker(&program, &[]).unwrap();
+        let spec: ClusterSpec = serde_json::from_value(case["cluster"].clone()).unwrap();
+        let worker = spawn_worker(&program, &spec.agent_paths()).unwrap();
         let mut world = Self {
             worker,
             _program: folder,
         };
         let raised = world.send(case).await;
-        assert_eq!(raised, json!({ "raised": true }));
-        world
+        (world, raised)
+    }
+
+    /// Waits for the end of a world that could not be raised.
+    pub(crate) async fn failed(mut self) {
+        let status = timeout(PATIENCE, self.worker.wait()).await;
+        assert!(!status.expect("it ends").unwrap().success());
     }
 
     /// Asks and gets an answer that is no error.
@@ -165,7 +179,8 @@ fn program(user: User) -> (PathBuf, Option<tempfile::TempDir>) {
     (script, Some(folder))
 }
 
-fn open(path: &Path) {
+/// Lets everybody look into a folder, or run a program.
+pub(crate) fn open(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 

@@ -1,5 +1,6 @@
 //! An unpacked image's root file system as a thread's own: an overlay whose writes vanish, with the
-//! node's `/proc`, `/sys`, `/dev` and `/run` in it, as a privileged pod of the host's network has them.
+//! node's `/proc`, `/sys`, `/dev` and `/run` in it, as a privileged pod of the host's network has them. What
+//! does not belong to an ordinary user cannot be written by that user's world.
 
 use std::path::Path;
 
