@@ -15,6 +15,7 @@ mod compare;
 mod flows;
 mod generate;
 mod harms;
+mod large;
 mod logs;
 mod pair;
 mod sequence;

@@ -324,7 +324,10 @@ impl Pair {
         let line = timeout(PATIENCE, self.worker.lines.next_line())
             .await
             .map_err(text)?;
-        let line = line.map_err(text)?.ok_or("the worker died")?;
+        let Some(line) = line.map_err(text)? else {
+            let status = self.worker.wait().await.map_err(text)?;
+            return Err(format!("the worker died: {status}"));
+        };
         let answer: Value = serde_json::from_str(&line).map_err(text)?;
         match answer.get("error") {
             Some(error) => Err(error.to_string()),
