@@ -1,7 +1,5 @@
 //! What a node's kubelet does to the node's rules.
 
-#![expect(clippy::unwrap_used, reason = "tests may")]
-
 mod support;
 
 use chainbreak_netfilter::Ruleset;
