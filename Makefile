@@ -17,7 +17,8 @@ test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if
 	legacy=$$($(REAL)/build-root legacy) && nft=$$($(REAL)/build-root nft) && \
 	CHAINBREAK_REAL_KUBE_PROXY=$$kube_proxy \
 	CHAINBREAK_REAL_ROOT_LEGACY=$$legacy CHAINBREAK_REAL_ROOT_NFT=$$nft \
-	$(CARGO) test -p chainbreak-lab -p chainbreak-cli --tests --quiet -- --ignored --test-threads=1
+	$(CARGO) test -p chainbreak-lab -p chainbreak-cli --test differential --test real --quiet \
+		-- --ignored --test-threads=1
 
 real: ## the path of the real kube-proxy v1.20.2, made first if it is not there yet
 	@$(REAL)/build-kube-proxy
