@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
+    mem,
     os::unix::net::UnixStream,
 };
 
@@ -10,10 +11,17 @@ use crate::{
     wire::{self, Done, Tag},
 };
 
+/// How much input is kept back at most, and sent at once.
+const KEPT_BACK: usize = 4 << 20;
+
 /// A recorder that let the command go. It may go away meanwhile, when its world is taken down: the
 /// command still comes to its end.
 #[derive(Debug)]
-pub(crate) struct Recorder(Option<UnixStream>);
+pub(crate) struct Recorder {
+    stream: Option<UnixStream>,
+    /// Input that it has not heard of.
+    input: Vec<u8>,
+}
 
 impl Recorder {
     /// Returns when the command may run.
@@ -28,11 +36,26 @@ impl Recorder {
         let asked = wire::frame(Tag::Ask, &wire::words(&argv));
         stream.write_all(&asked).map_err(gone)?;
         stream.read_exact(&mut [0]).map_err(gone)?;
-        Ok(Self(Some(stream)))
+        Ok(Self {
+            stream: Some(stream),
+            input: Vec::new(),
+        })
     }
 
+    /// Takes a piece of input, for later: while there is more of it, the program waits for the shim.
     pub(crate) fn input(&mut self, bytes: &[u8]) {
-        self.say(Tag::Input, bytes);
+        self.input.extend_from_slice(bytes);
+        if self.input.len() >= KEPT_BACK {
+            self.input_is_over();
+        }
+    }
+
+    /// Sends the input: the program has all of it, and has to work now.
+    pub(crate) fn input_is_over(&mut self) {
+        let input = mem::take(&mut self.input);
+        if !input.is_empty() {
+            self.say(Tag::Input, &input);
+        }
     }
 
     pub(crate) fn stderr(&mut self, bytes: &[u8]) {
@@ -40,17 +63,19 @@ impl Recorder {
     }
 
     pub(crate) fn done(&mut self, done: Done) {
+        self.input_is_over();
         self.say(Tag::Done, &done.bytes());
     }
 
     fn say(&mut self, tag: Tag, bytes: &[u8]) {
         let frame = wire::frame(tag, bytes);
-        self.0.take_if(|stream| stream.write_all(&frame).is_err());
+        self.stream
+            .take_if(|stream| stream.write_all(&frame).is_err());
     }
 
     /// Returns when the event is in the history: nobody sees the command's end before.
     pub(crate) fn told(mut self) {
-        if let Some(stream) = &mut self.0 {
+        if let Some(stream) = &mut self.stream {
             // A recorder that goes away now has nothing to say either.
             drop(stream.read_exact(&mut [0]));
         }

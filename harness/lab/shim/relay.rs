@@ -132,8 +132,14 @@ impl Running {
             }
             if wanted[2].is_ready() || wanted[3].is_ready() {
                 let broken = wanted[3].is_broken();
-                self.feed
+                let over = self
+                    .feed
                     .take_if(|feed| broken || feed.pass(recorder).is_err());
+                if over.is_some() {
+                    // It is closed first, so that the program reads its end meanwhile.
+                    drop(over);
+                    recorder.input_is_over();
+                }
             }
             if wanted[0].is_ready() {
                 return Ok(());
@@ -205,9 +211,11 @@ struct Feed {
 impl Feed {
     fn new(to: ChildStdin) -> io::Result<Self> {
         sys::never_block(to.as_fd())?;
+        let from = sys::standard_input();
+        sys::widen(from.as_fd());
         sys::widen(to.as_fd());
         Ok(Self {
-            from: sys::standard_input(),
+            from,
             to,
             piece: Vec::new(),
             taken: 0,
@@ -239,9 +247,8 @@ impl Feed {
         self.piece.truncate(length);
         recorder.input(&self.piece);
         if length == 0 {
-            Err(ErrorKind::UnexpectedEof.into())
-        } else {
-            Ok(())
+            return Err(ErrorKind::UnexpectedEof.into());
         }
+        Ok(())
     }
 }

@@ -147,8 +147,8 @@ pub(crate) fn never_block(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Lets a pipe hold so much that its two ends seldom wait for each other. Where the kernel refuses, it
-/// holds what it held.
+/// Lets a pipe hold so much that its two ends seldom wait for each other. What is no pipe, or where the
+/// kernel refuses, stays as it is.
 pub(crate) fn widen(pipe: BorrowedFd<'_>) {
     // SAFETY: only numbers, of a descriptor that is open.
     unsafe { fcntl(pipe.as_raw_fd(), F_SETPIPE_SZ, LARGEST_PIPE) };

@@ -1,8 +1,8 @@
 //! What a shim and its recorder say to each other over a Unix socket, one connection a command.
 //!
 //! The shim sends frames: a byte that says what it is, four bytes of length (little-endian), and so
-//! many bytes. First [`Tag::Ask`]; when it got one byte back, it runs the command, sends its input and
-//! standard error in pieces as they pass, and [`Tag::Done`]; when it got one more byte, it ends.
+//! many bytes. First [`Tag::Ask`]; when it got one byte back, it runs the command, sends its input when
+//! it has passed and its standard error as it passes, and [`Tag::Done`]; when it got one more byte, it ends.
 //! A connection that ends before [`Tag::Done`] is that of a shim that was killed.
 
 /// What a frame is.
