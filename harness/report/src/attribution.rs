@@ -19,6 +19,10 @@ use crate::{
 /// probe on a busy core is late by at most a few milliseconds.
 const SENT_LATE_US: u64 = 20_000;
 
+/// On a starved machine it is some tens. Looked into only when nothing was missing by [`SENT_LATE_US`],
+/// and only where most of the gap comes after it.
+const STARVED_US: u64 = 100_000;
+
 /// An observer looks after a write, and a log line passes a pipe: both speak of a moment a little before
 /// their own. A slow `iptables-nft-save` takes some tens of milliseconds.
 const SEEN_LATE_US: u64 = 100_000;
@@ -131,16 +135,19 @@ pub fn of_gap(case: &Case, ledger: &Ledger<'_>, traffic: &Traffic, gap: Span) ->
         Some(node) => vec![node],
         None => ledger.nodes().into_iter().collect(),
     };
-    let mut causes: Vec<Cause> = Vec::new();
-    for node in nodes {
-        let links = links(ledger, node, traffic);
-        causes.extend(links.into_iter().filter_map(|link| {
-            cut(ledger, node, &link, gap.from_us + SENT_LATE_US, gap.from_us)
-                .map(|deed| Cause::new(deed, link))
-        }));
-    }
-    // Of links cut by the same command, the first is the most telling one.
-    causes.into_iter().rev().max_by_key(|cause| cause.at_us)
+    let cut_by = |by_us| {
+        let mut causes: Vec<Cause> = Vec::new();
+        for &node in &nodes {
+            let links = links(ledger, node, traffic);
+            causes.extend(links.into_iter().filter_map(|link| {
+                cut(ledger, node, &link, by_us, gap.from_us).map(|deed| Cause::new(deed, link))
+            }));
+        }
+        // Of links cut by the same command, the first is the most telling one.
+        causes.into_iter().rev().max_by_key(|cause| cause.at_us)
+    };
+    let starved = STARVED_US.min(gap.len_us() / 4);
+    cut_by(gap.from_us + SENT_LATE_US).or_else(|| cut_by(gap.from_us + starved))
 }
 
 /// What ended a gap: the last command before the first answer that mended anything the packets need.

@@ -73,6 +73,22 @@ fn a_cut_after_the_gap_began_is_not_blamed() {
 }
 
 #[test]
+fn a_cut_just_after_the_first_lost_request_was_due_is_blamed_only_where_the_gap_is_long() {
+    // The restore takes 4 ms: it begins 31 ms after the first lost request was due.
+    let late = || cleanup("n2", 1_535_000);
+    assert!(headline(late()).ends_with("deleted by felix (iptables-legacy-restore)"));
+    let mut short = losing(late());
+    short.retain(|event| !matches!(event.what, What::Sample { .. }));
+    let due = (1_000_000..2_000_000).step_by(20_000);
+    short.extend(due.map(|at_us| sample(at_us, !(1_500_000..1_600_000).contains(&at_us))));
+    let short = answers(short, None).headline.unwrap_or_default();
+    assert!(
+        short.ends_with("no recorded command explains it"),
+        "{short}"
+    );
+}
+
+#[test]
 fn a_failed_restore_is_not_blamed_for_what_it_did_not_do() {
     assert!(headline(failing_sync("n2", 1_490_000)).ends_with("no recorded command explains it"));
 }
