@@ -35,7 +35,8 @@ fn coming(gate: &Gate, line: &'static str) -> JoinHandle<Duration> {
 /// How long it waited; it must not wait for ever.
 async fn end_of(command: JoinHandle<Duration>) -> Duration {
     let ended = timeout(SECOND * 3600, command).await;
-    ended.expect("it passes").unwrap()
+    let passed = ended.expect("it passes");
+    passed.expect("it does not panic")
 }
 
 #[tokio::test(start_paused = true)]
