@@ -226,3 +226,35 @@ fn a_matrix_key_of_a_command_line_has_values_and_each_once() {
         assert!(said.contains(why), "{said}");
     }
 }
+
+#[test]
+fn two_players_of_one_version_are_two_cases() {
+    let scenario = scenario(SCENARIO);
+    let mut choice = choice(
+        &["kube-proxy@1.30=a", "kube-proxy@1.31=b"],
+        &["kube-proxy=1.30,1.31"],
+    );
+    choice.variants = vec!["partial".into()];
+    for path in ["/here/a", "/here/b"] {
+        let real = (AgentName::KubeProxy, path.into());
+        choice.versions.insert(real, "1.31.0".to_owned());
+    }
+    let cases = cases(&scenario, &choice);
+    let players: Vec<_> = cases
+        .iter()
+        .map(|case| (case.id(), case.cluster.source(AgentName::KubeProxy)))
+        .collect();
+    assert_eq!(
+        players,
+        [
+            (
+                "s/partial[kube-proxy=1.31.0]".to_owned(),
+                Some(&real("/here/a"))
+            ),
+            (
+                "s/partial[kube-proxy=1.31→1.31.0]".to_owned(),
+                Some(&real("/here/b"))
+            )
+        ]
+    );
+}

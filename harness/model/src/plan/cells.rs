@@ -33,7 +33,11 @@ pub(super) fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> IndexMap<Str
     let mut cases = IndexMap::<String, Possible<'_>>::new();
     for (name, variant) in scenario.variants.iter().filter(|(name, _)| chosen(name)) {
         for cell in &cells {
-            let case = case(scenario, choice, name, variant, cell.clone());
+            let mut case = case(scenario, choice, name, variant, cell.clone());
+            let taken = cases.get(&case.id());
+            if taken.is_some_and(|taken| taken.case != case) {
+                tell_apart(&mut case, cell);
+            }
             let id = case.id();
             let wanted = |filter: &String| id.contains(filter.as_str());
             if !choice.filters.is_empty() && !choice.filters.iter().any(wanted) {
@@ -48,6 +52,15 @@ pub(super) fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> IndexMap<Str
         }
     }
     cases
+}
+
+/// Another player of the same version has the name already: what was written is told with the version.
+fn tell_apart(case: &mut Case, written: &Cell) {
+    for (key, written) in written.iter().filter(|(key, _)| key.agent().is_some()) {
+        if let Some(value) = case.cell.get_mut(&key.to_string()) {
+            *value = format!("{written}→{value}");
+        }
+    }
 }
 
 /// Whether a setting makes a difference to a cluster.
