@@ -12,7 +12,7 @@ use chainbreak_model::names::AgentName;
 use serde::{Deserialize, Serialize};
 use tokio::{process::Command, sync::oneshot, task::spawn_blocking, time::timeout};
 
-use super::program::Program;
+use super::{program::Program, settings::version_flag};
 use crate::{
     error::LabError,
     worker::{self, PATH, filesystem::image},
@@ -135,7 +135,7 @@ fn ask(path: &Path, agent: AgentName) -> Result<Said, String> {
     runtime.block_on(async {
         let argv = [
             program.path.as_os_str(),
-            version_flag(&program.path).as_ref(),
+            version_flag(agent, &program.path).as_ref(),
         ];
         let said = first_words(&argv).await?;
         let version = version_in(agent, &said);
@@ -150,18 +150,6 @@ fn ask(path: &Path, agent: AgentName) -> Result<Said, String> {
             iptables: iptables.map(|said| said.lines().next().unwrap_or_default().to_owned()),
         })
     })
-}
-
-/// calico-node knows `-v` only (node/cmd/calico-node/main.go), kube-proxy and calico-felix `--version`.
-fn version_flag(program: &Path) -> &'static str {
-    if program
-        .file_name()
-        .is_some_and(|name| name == "calico-node")
-    {
-        "-v"
-    } else {
-        "--version"
-    }
 }
 
 /// What a program that ends in time and well says on standard output.

@@ -18,6 +18,8 @@ use crate::error::tolerate;
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
+/// And how often in a row.
+const CHUNKS: usize = 16;
 
 /// What is to be run.
 #[derive(Debug, Clone)]
@@ -105,11 +107,11 @@ impl Words {
         self.present()
     }
 
-    /// What is there at the moment.
+    /// What is there at the moment, and of a flood a part: others are to have their turn.
     fn present(&mut self) -> Vec<String> {
         let mut found = Vec::new();
         let mut chunk = vec![0; CHUNK];
-        loop {
+        for _ in 0..CHUNKS {
             match self.pipe.try_read(&mut chunk) {
                 Ok(0) => self.over = true,
                 Ok(read) => {
@@ -124,6 +126,7 @@ impl Words {
             }
             return found;
         }
+        found
     }
 
     fn take(&mut self, bytes: &[u8], found: &mut Vec<String>) {

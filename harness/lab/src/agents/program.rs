@@ -46,6 +46,9 @@ impl Program {
         let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
         let mut program = if metadata.is_dir() {
             Self::in_root(agent, path)?
+        } else if !metadata.is_file() {
+            // Opening a pipe would wait for somebody who writes to it.
+            return Err(format!("{} is not a program", path.display()));
         } else {
             Self {
                 path: path.to_owned(),
@@ -109,7 +112,7 @@ fn open_in(root: &Path, path: &Path) -> nix::Result<File> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let root = open(root, flags, Mode::empty())?;
     let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC)
+        .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT);
     openat2(root, path, how).map(File::from)
 }

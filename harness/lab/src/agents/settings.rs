@@ -2,11 +2,15 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     net::{IpAddr, SocketAddr},
     path::Path,
 };
 
-use chainbreak_model::{case::KubeProxySpec, names::NodeName};
+use chainbreak_model::{
+    case::KubeProxySpec,
+    names::{AgentName, NodeName},
+};
 use ipnet::IpNet;
 
 /// Where an agent is and whom it asks.
@@ -71,14 +75,26 @@ pub(super) fn environment(seat: &Seat) -> BTreeMap<&'static str, String> {
 /// Felix's arguments: calico-node is many programs in one (node/cmd/calico-node/main.go), calico-felix is
 /// only this one.
 pub(super) fn felix_arguments(program: &Path) -> Vec<String> {
-    let only_felix = program
-        .file_name()
-        .is_some_and(|name| name == "calico-felix");
-    if only_felix {
+    if is_only_felix(program) {
         Vec::new()
     } else {
         vec!["-felix".to_owned()]
     }
+}
+
+/// What asks an agent's program for its version: calico-node knows `-v` only.
+pub(super) fn version_flag(agent: AgentName, program: &Path) -> &'static str {
+    if agent == AgentName::Felix && !is_only_felix(program) {
+        "-v"
+    } else {
+        "--version"
+    }
+}
+
+/// By its name, behind which there may be a machine's or a version (`calico-felix-amd64`).
+fn is_only_felix(program: &Path) -> bool {
+    let name = program.file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| name.starts_with("calico-felix"))
 }
 
 /// Felix's environment, as Calico's manifest for Kubernetes' datastore has it (manifests/calico.yaml,

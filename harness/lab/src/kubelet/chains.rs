@@ -40,11 +40,18 @@ pub(crate) async fn make(
     spec: &ClusterSpec,
     log: &EventLog,
 ) -> Result<(), LabError> {
-    let version = spec.kube_proxy.as_ref().map(|it| it.version.parse());
-    let input = input(version.and_then(Result::ok).as_ref());
+    let version = spec.kube_proxy.as_ref();
+    let version = version.and_then(|it| numbers(&it.version).parse().ok());
+    let input = input(version.as_ref());
     try_join_all(world.nodes().map(|node| make_on(node, &input, log)))
         .await
         .map(drop)
+}
+
+/// A real one may be a vendor's build: the numbers of `1.24.17-eks-1`, `1.26.5+k3s1` or `1.27.0-beta.1`.
+fn numbers(version: &str) -> &str {
+    let rest = |c: char| !c.is_ascii_digit() && c != '.';
+    version.split(rest).next().unwrap_or_default()
 }
 
 fn input(release: Option<&Version>) -> String {
@@ -85,12 +92,14 @@ mod tests {
         for (version, drops, hint) in [
             ("1.20.2", true, false),
             ("1.23", true, false),
+            ("1.23.17-eks-1", true, false),
             ("1.24", true, true),
             ("1.26", true, true),
+            ("1.26.5+k3s1", true, true),
             ("1.27", false, true),
             ("1.34", false, true),
         ] {
-            let input = input(Some(&version.parse().unwrap()));
+            let input = input(Some(&numbers(version).parse().unwrap()));
             assert!(input.contains(":KUBE-KUBELET-CANARY"), "{version}");
             assert_eq!(input.contains(":KUBE-MARK-DROP"), drops, "{version}");
             assert_eq!(input.contains(":KUBE-IPTABLES-HINT"), hint, "{version}");

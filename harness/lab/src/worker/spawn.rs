@@ -89,5 +89,9 @@ pub(crate) async fn ask(show: &[PathBuf], order: &str) -> Result<String, String>
     if let Some(stderr) = &mut worker.child.stderr {
         stderr.read_to_string(&mut words).await.map_err(text)?;
     }
+    if words.trim().is_empty() {
+        let ended = worker.child.wait().await.map_err(text)?;
+        words = format!("the world to try it in ended with {ended}");
+    }
     Err(words.trim().to_owned())
 }
