@@ -117,9 +117,16 @@ fn nft_looks(arguments: &[String]) -> bool {
         match option.strip_prefix('-') {
             Some("check" | "version" | "help") => return true,
             Some("file" | "includepath" | "define" | "debug") => drop(words.next()),
-            None if option.contains(['c', 'v', 'V', 'h']) => return true,
-            None if option.ends_with(['f', 'I', 'D', 'd']) => drop(words.next()),
-            _ => {}
+            Some(_) => {}
+            // Letters in a bundle, until one that takes the rest or the next word for its value.
+            None => {
+                let mut letters = option.chars().skip_while(|c| !"cvVhfIDd".contains(*c));
+                match letters.next() {
+                    Some('c' | 'v' | 'V' | 'h') => return true,
+                    Some(_) if letters.next().is_none() => drop(words.next()),
+                    _ => {}
+                }
+            }
         }
     }
     false
@@ -238,6 +245,7 @@ mod tests {
             "nft --file -",
             "nft -jf -",
             "nft -I list -f -",
+            "nft -f/etc/calico.nft",
             "nft add table ip list",
         ] {
             assert_eq!(written(line, 0), Some(Vec::new()), "{line}");
