@@ -29,7 +29,8 @@ const RLIMIT_CORE: c_int = 4;
 const POLLIN: c_short = 1;
 const POLLOUT: c_short = 4;
 const POLLERR: c_short = 8;
-const SIGKILL: c_int = 9;
+/// As an argument of [`prctl`], which takes `unsigned long`.
+const SIGKILL: c_ulong = 9;
 const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
 /// HUP, INT, QUIT, USR1, USR2, TERM: what is sent to make a program do something or end.
