@@ -139,6 +139,10 @@ fn held(maker: &Maker) -> Child {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "the scripts make things for amd64 only"
+)]
 fn what_was_made_is_answered_without_making_it_again() {
     let maker = Maker::new("");
     let path = maker.makes();
@@ -150,6 +154,10 @@ fn what_was_made_is_answered_without_making_it_again() {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "the scripts make things for amd64 only"
+)]
 fn a_killed_maker_leaves_nothing_that_counts_as_made() {
     let maker = Maker::new("");
     let mut child = held(&maker);
@@ -163,6 +171,10 @@ fn a_killed_maker_leaves_nothing_that_counts_as_made() {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "the scripts make things for amd64 only"
+)]
 fn two_at_once_make_it_once() {
     let maker = Maker::new("");
     let first = held(&maker);
@@ -181,6 +193,10 @@ fn two_at_once_make_it_once() {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "the scripts make things for amd64 only"
+)]
 fn a_file_other_than_the_named_one_is_refused() {
     let maker = Maker::new("");
     fs::write(maker.path("mirror/a.deb"), "another package").unwrap();
@@ -194,6 +210,10 @@ fn a_file_other_than_the_named_one_is_refused() {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "the scripts make things for amd64 only"
+)]
 fn the_next_mirror_has_what_the_first_one_lacks() {
     let maker = Maker::new("");
     let mirror = maker.path("mirror");
@@ -206,6 +226,10 @@ fn the_next_mirror_has_what_the_first_one_lacks() {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "the scripts make things for amd64 only"
+)]
 fn a_cache_that_cannot_be_is_named() {
     let maker = Maker::new("");
     let said = refused(maker.command().env("XDG_CACHE_HOME", "/proc/nowhere"));

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use chainbreak_model::event::{Event, What};
+use chainbreak_model::event::{Event, Phase, What};
 use nix::unistd::geteuid;
 
 use crate::ground::{Ground, text};
@@ -130,22 +130,31 @@ impl Seen {
         })
     }
 
-    /// kube-proxy's commands on a node, in order.
+    /// kube-proxy's commands on a node, in order, as far as its log is followed: until the end of the
+    /// judged time.
     pub(crate) fn commands(&self, on: &str) -> Vec<String> {
-        let commands = self.whats().filter_map(|what| match what {
-            What::Command(command) if command.who == "kube-proxy" => Some(command),
-            _ => None,
-        });
+        let judged = |what: &&What| **what != What::Phase(Phase::Judged);
+        let commands = self
+            .whats()
+            .take_while(judged)
+            .filter_map(|what| match what {
+                What::Command(command) if command.who == "kube-proxy" => Some(command),
+                _ => None,
+            });
         let here = commands.filter(|command| command.node.to_string() == on);
         here.map(|command| command.argv.join(" ")).collect()
     }
 
-    /// The entries of kube-proxy's log on a node, in order.
+    /// The entries of kube-proxy's log on a node, in order, until the end of the judged time.
     pub(crate) fn log(&self, on: &str) -> Vec<&str> {
-        let entries = self.whats().filter_map(|what| match what {
-            What::Log(entry) if entry.agent.to_string() == "kube-proxy" => Some(entry),
-            _ => None,
-        });
+        let judged = |what: &&What| **what != What::Phase(Phase::Judged);
+        let entries = self
+            .whats()
+            .take_while(judged)
+            .filter_map(|what| match what {
+                What::Log(entry) if entry.agent.to_string() == "kube-proxy" => Some(entry),
+                _ => None,
+            });
         let here = entries.filter(|entry| entry.node.to_string() == on);
         here.map(|entry| entry.text.as_str()).collect()
     }

@@ -34,6 +34,7 @@ async fn deletions() -> Result<Vec<String>, Trouble> {
     pair.sh(WITNESS).await?;
     pair.start().await?;
     let mut found = Vec::new();
+    let mut seen = 0;
     for (number, (what, objects)) in changes().into_iter().enumerate() {
         let (puts, deletes): (Vec<Value>, Vec<Value>) =
             objects.into_iter().partition(|it| it.get("gone").is_none());
@@ -42,6 +43,7 @@ async fn deletions() -> Result<Vec<String>, Trouble> {
         }
         pair.put(number + 1, &puts).await?;
         let commands = pair.sh("sort /run/flows; : > /run/flows").await?;
+        seen += commands[0].lines().count();
         if commands[0] != commands[1] {
             let [left, right] = commands;
             found.push(format!(
@@ -49,6 +51,10 @@ async fn deletions() -> Result<Vec<String>, Trouble> {
             ));
         }
     }
+    assert!(
+        seen > 0,
+        "nobody ran conntrack: the witness was not in the way"
+    );
     Ok(found)
 }
 
