@@ -86,7 +86,8 @@ pub(crate) struct Selection {
     /// Only this variant (may be given several times)
     #[arg(long = "variant", value_name = "NAME")]
     pub(crate) variants: Vec<String>,
-    /// Who plays an agent: `model`, a binary or an unpacked root file system; `kube-proxy@1.20=PATH` for one version
+    /// Who plays `kube-proxy` or `felix`: `model`, a binary or an unpacked root file system;
+    /// `kube-proxy@1.20=PATH` for one version
     #[arg(long = "agent", value_name = "NAME[@VERSION]=PATH")]
     pub(crate) agents: Vec<String>,
     /// Replace keys of the scenario's matrix, e.g. `kube-proxy=1.28,1.32 iptables=nft`
