@@ -15,3 +15,4 @@ mod bad;
 mod commands;
 mod incident;
 mod root;
+mod traffic;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use chainbreak_model::event::{Event, Phase, What};
+use chainbreak_probe::wire::Sample;
 use nix::unistd::geteuid;
 
 use crate::ground::{Ground, text};
@@ -157,6 +158,14 @@ impl Seen {
             });
         let here = entries.filter(|entry| entry.node.to_string() == on);
         here.map(|entry| entry.text.as_str()).collect()
+    }
+
+    /// All requests of all traffic.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.whats().filter_map(|what| match what {
+            What::Sample { sample, .. } => Some(sample),
+            _ => None,
+        })
     }
 
     /// Requests that the API did not know.
