@@ -19,7 +19,7 @@ use std::{
 
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::{AgentSource, CalicoSpec, Case, KubeProxySpec},
+    case::{AgentSource, Case},
     event::What,
     names::{AgentName, NodeName},
 };
@@ -29,7 +29,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::{real::Real, settings::Seat};
+use self::{process::Start, real::Real, settings::Seat};
 use crate::{
     error::LabError,
     logbook::{Logbook, Writer},
@@ -101,27 +101,39 @@ impl Agents {
             log: log.clone(),
             shims: Vec::new(),
         };
+        let seed = case.seed;
         if let Some(spec) = &case.cluster.kube_proxy {
-            agents.start_kube_proxy(spec, case.seed, world).await?;
+            let model = |node: &Node| model::kube_proxy(spec, world, node, seed, log);
+            let real = |real: &Real, seat: &Seat| real.kube_proxy(spec, seat);
+            let agent = (AgentName::KubeProxy, spec.version.as_str());
+            agents
+                .start_on_all(agent, &spec.source, world, model, real)
+                .await?;
         }
         if let Some(spec) = &case.cluster.calico {
-            agents.start_felix(spec, case.seed, world).await?;
+            let model = |node: &Node| model::felix(spec, world, node, seed, log);
+            let agent = (AgentName::Felix, spec.version.as_str());
+            agents
+                .start_on_all(agent, &spec.source, world, model, Real::felix)
+                .await?;
         }
         Ok(agents)
     }
 
-    async fn start_kube_proxy(
+    /// Starts one agent on every node: its model's lives, or the program's.
+    async fn start_on_all(
         &mut self,
-        spec: &KubeProxySpec,
-        seed: u64,
+        (agent, version): (AgentName, &str),
+        source: &AgentSource,
         world: &World,
+        model: impl Fn(&Node) -> Result<Life, LabError>,
+        start: impl Fn(&Real, &Seat) -> Start,
     ) -> Result<(), LabError> {
-        let agent = AgentName::KubeProxy;
-        match &spec.source {
+        match source {
             AgentSource::Model => {
-                self.say_model(agent, &spec.version);
+                self.say_model(agent, version);
                 for node in world.nodes() {
-                    let life = model::kube_proxy(spec, world, node, seed, &self.log)?;
+                    let life = model(node)?;
                     self.begin(agent, node, move || Ok(life)).await?;
                 }
             }
@@ -129,34 +141,7 @@ impl Agents {
                 let real = Real::identify(agent, path, &self.log).await?;
                 for node in world.nodes() {
                     let seat = self.seat(&real, world, node).await?;
-                    let life = real.life(real.kube_proxy(spec, &seat));
-                    self.begin(agent, node, life).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn start_felix(
-        &mut self,
-        spec: &CalicoSpec,
-        seed: u64,
-        world: &World,
-    ) -> Result<(), LabError> {
-        let agent = AgentName::Felix;
-        match &spec.source {
-            AgentSource::Model => {
-                self.say_model(agent, &spec.version);
-                for node in world.nodes() {
-                    let life = model::felix(spec, world, node, seed, &self.log)?;
-                    self.begin(agent, node, move || Ok(life)).await?;
-                }
-            }
-            AgentSource::Path(path) => {
-                let real = Real::identify(agent, path, &self.log).await?;
-                for node in world.nodes() {
-                    let seat = self.seat(&real, world, node).await?;
-                    let life = real.life(real.felix(&seat));
+                    let life = real.life(start(&real, &seat));
                     self.begin(agent, node, life).await?;
                 }
             }
