@@ -99,6 +99,7 @@ impl Running {
             command.stdin(Stdio::piped());
         }
         sys::die_with_this_process(&mut command);
+        sys::keep_signals();
         let mut child = command.spawn()?;
         sys::pass_signals_on(&child);
         sys::never_block(words.as_fd())?;

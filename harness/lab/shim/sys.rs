@@ -88,18 +88,22 @@ pub(crate) fn die_with_this_process(command: &mut Command) {
 /// Who gets the signals that this process gets; 0 when nobody.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
+/// The signals that came before there was a child, a bit for each.
+static EARLY: AtomicI32 = AtomicI32::new(0);
+
 extern "C" fn pass_on(number: c_int) {
     let child = CHILD.load(Ordering::Relaxed);
     if child > 0 {
         // SAFETY: only numbers; kill(2) may be called in a handler.
         unsafe { kill(child, number) };
+    } else {
+        EARLY.fetch_or(1 << number, Ordering::Relaxed);
     }
 }
 
-/// From now on what ends others ends the child: this process then ends as it did.
-pub(crate) fn pass_signals_on(child: &Child) {
-    let id = i32::try_from(child.id()).unwrap_or(0);
-    CHILD.store(id, Ordering::Relaxed);
+/// From now on what ends others ends the child: this process then ends as it did. To be called before
+/// there is a child, which may be running, and be waited for, before its number is known here.
+pub(crate) fn keep_signals() {
     for number in PASSED_ON {
         let handler = pass_on as extern "C" fn(c_int) as usize;
         // SAFETY: the handler is a function of one number that lives for ever.
@@ -107,6 +111,18 @@ pub(crate) fn pass_signals_on(child: &Child) {
         if before == SIG_IGN {
             // SAFETY: only numbers. What the agent made its children ignore is ignored.
             unsafe { signal(number, SIG_IGN) };
+        }
+    }
+}
+
+/// The child gets what was kept and what comes.
+pub(crate) fn pass_signals_on(child: &Child) {
+    let id = i32::try_from(child.id()).unwrap_or(0);
+    CHILD.store(id, Ordering::Relaxed);
+    let early = EARLY.swap(0, Ordering::Relaxed);
+    for number in PASSED_ON {
+        if early & (1 << number) != 0 {
+            pass_on(number);
         }
     }
 }

@@ -103,6 +103,14 @@ async fn a_signal_for_the_command_is_one_for_the_program() {
 }
 
 #[tokio::test]
+async fn a_signal_that_comes_as_soon_as_the_program_runs_reaches_it() {
+    let script = "trap 'echo -n .; exit 0' TERM; kill -TERM $PPID; while :; do sleep 0.01; done";
+    let mut bench = Bench::with(User::Myself, &[("nft", script)]).await;
+    let often = "for i in $(seq 50); do nft || echo $?; done";
+    assert_eq!(bench.sh(often).await.stdout, ".".repeat(50));
+}
+
+#[tokio::test]
 async fn a_shim_needs_nothing_of_the_root_file_system_that_it_runs_in() {
     let mut bench = Bench::new().await;
     // Neither a loader nor a library; the program behind the shim is none.
