@@ -1,0 +1,107 @@
+//! The cluster that a case raises.
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::NodeName;
+
+/// The cluster that a backend raises.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ClusterSpec {
+    /// How many nodes: `n1` … `nN`.
+    pub nodes: u16,
+    /// Which iptables the nodes have; also kube-proxy's and Felix's.
+    pub iptables: IptablesVariant,
+    /// kube-proxy, unless `none`.
+    pub kube_proxy: Option<KubeProxySpec>,
+    /// Calico, unless `none`.
+    pub calico: Option<CalicoSpec>,
+    /// The `spec` of FelixConfiguration `default`, as written, applied through the API before agents start.
+    pub felix: serde_json::Map<String, serde_json::Value>,
+    /// Off-cluster hosts on the underlay, by name.
+    pub hosts: Vec<String>,
+}
+
+impl ClusterSpec {
+    /// `n1` … `nN`.
+    pub fn node_names(&self) -> impl Iterator<Item = NodeName> + use<> {
+        (1..=self.nodes).map(|number| NodeName::from(format!("n{number}")))
+    }
+
+    /// The paths of the machine that real agents are at, each once.
+    pub fn agent_paths(&self) -> Vec<PathBuf> {
+        let kube_proxy = self.kube_proxy.as_ref().map(|spec| &spec.source);
+        let felix = self.calico.as_ref().map(|spec| &spec.source);
+        let paths = kube_proxy.into_iter().chain(felix);
+        let paths: BTreeSet<PathBuf> = paths
+            .filter_map(|source| match source {
+                AgentSource::Model => None,
+                AgentSource::Path(path) => Some(path.clone()),
+            })
+            .collect();
+        paths.into_iter().collect()
+    }
+}
+
+/// Which netfilter front end the node's agents use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IptablesVariant {
+    /// `iptables-legacy`.
+    Legacy,
+    /// `iptables-nft`.
+    Nft,
+}
+
+/// Which program stands for an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentSource {
+    /// Our model of its version.
+    #[default]
+    Model,
+    /// The real one: a binary, or the unpacked root file system of an image that has it. Absolute.
+    Path(PathBuf),
+}
+
+/// kube-proxy's settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct KubeProxySpec {
+    /// Which iptables the node has.
+    pub iptables: IptablesVariant,
+    /// `1.32` or `1.32.4`; of a real one, what it says itself.
+    pub version: String,
+    /// Who plays it.
+    #[serde(default)]
+    pub source: AgentSource,
+    /// `--iptables-min-sync-period`.
+    pub min_sync_period: Duration,
+    /// `--iptables-sync-period`.
+    pub sync_period: Duration,
+}
+
+/// Calico's settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct CalicoSpec {
+    /// `v3.28.1`; of a real one, what it says itself.
+    pub version: String,
+    /// Who plays Felix.
+    #[serde(default)]
+    pub source: AgentSource,
+    /// Who owns the pods' interfaces.
+    pub pods: PodOwner,
+}
+
+/// Who owns the pods' interfaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PodOwner {
+    /// Calico: host veths are `cali…`, and Felix has a workload endpoint for each pod.
+    Calico,
+    /// Another CNI: host veths are `eni…`, Felix knows no workload.
+    ThirdParty,
+}

@@ -1,0 +1,72 @@
+//! What a case sends.
+
+use std::time::Duration;
+
+use chainbreak_probe::wire::Connections;
+use serde::{Deserialize, Serialize};
+
+use crate::names::NodeName;
+
+/// Requests sent during the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Traffic {
+    /// Where requests start.
+    pub from: From,
+    /// Where they go.
+    pub to: To,
+    /// The port: a Service's port (for `node-port`: the node port is looked up), a pod's container port.
+    pub port: u16,
+    /// Distance of two requests.
+    pub every: Duration,
+    /// New connections or kept ones.
+    pub connections: Connections,
+    /// When a request counts as timed out.
+    pub timeout: Duration,
+}
+
+/// Where requests start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum From {
+    /// `pod/client` or `pod/test/client`.
+    Pod {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// `node/n1`.
+    Node(NodeName),
+    /// `host/outside`.
+    Host(String),
+}
+
+/// Where requests go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum To {
+    /// `service/test/nginx`: the cluster IP.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// `pod/test/web`: the pod's address.
+    Pod {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// `node-port/n1/test/nginx`: the Service's node port at that node's address.
+    NodePort {
+        /// Which node is addressed.
+        node: NodeName,
+        /// The Service's namespace.
+        namespace: String,
+        /// The Service's name.
+        name: String,
+    },
+}
