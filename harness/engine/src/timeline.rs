@@ -33,6 +33,7 @@ pub(crate) async fn play(
     for step in steps {
         match step {
             Step::Settle(duration) => due += *duration,
+            Step::Mark(name) => log.append(What::Mark { name: name.clone() }),
             Step::Churn {
                 namespace,
                 deployment,
@@ -132,7 +133,7 @@ pub fn length(steps: &[Step]) -> Duration {
     for step in steps {
         match step {
             Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
-            Step::Felix(_) => {}
+            Step::Felix(_) | Step::Mark(_) => {}
             Step::Slow { duration, .. } => last = last.max(due + *duration),
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chainbreak_probe::wire::Sample;
 use serde::{Deserialize, Serialize};
 
-use crate::names::{AgentName, NodeName, TrafficName};
+use crate::names::{AgentName, MarkName, NodeName, TrafficName};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,11 @@ pub enum What {
     Step {
         /// What was done.
         text: String,
+    },
+    /// The timeline passed a mark: promises may be judged from here on, or up to here.
+    Mark {
+        /// As the step `mark:` calls it; each comes once.
+        name: MarkName,
     },
     /// A netfilter command ended. `at_us` is its end.
     Command(Command),

@@ -56,6 +56,10 @@ name!(
     TrafficName
 );
 name!(
+    /// What a step `mark:` calls its moment.
+    MarkName
+);
+name!(
     /// A key of `promises:`.
     PromiseName
 );

@@ -187,6 +187,7 @@ fn traffic(part: Part) -> Value {
 fn step() -> Value {
     one_of("A step.", words::STEPS, |word| match word {
         "settle" => time("Let things be for a while."),
+        "mark" => name("Gives this moment a name that promises can refer to."),
         "churn" => object(
             "Scale a Deployment through the replica counts, over and over.",
             words::CHURN,

@@ -261,6 +261,15 @@ fn commands_that_nobody_runs_are_not_slowed() {
 }
 
 #[test]
+fn steps_that_cannot_be_played() {
+    insta::assert_snapshot!(
+        "marked_twice",
+        said_of("  - settle: 1s", "  - mark: broken\n  - mark: broken")
+    );
+    insta::assert_snapshot!("odd_mark", said_of("  - settle: 1s", "  - mark: It breaks"));
+}
+
+#[test]
 fn manifests_that_kubernetes_would_refuse() {
     insta::assert_snapshot!(
         "kind",

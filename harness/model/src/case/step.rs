@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::AgentName;
+use crate::names::{AgentName, MarkName};
 
 /// One step of the timeline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -12,6 +12,8 @@ use crate::names::AgentName;
 pub enum Step {
     /// Let things be for a while.
     Settle(Duration),
+    /// Give this moment a name, once in a timeline.
+    Mark(MarkName),
     /// Scale a Deployment through the given replica counts, over and over.
     Churn {
         /// `test/nginx`.

@@ -1,10 +1,11 @@
 //! `timeline:`.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     cluster,
     fields::{Fields, duration, entries, items, note, number, text, word},
+    name,
     traffic::World,
     words,
 };
@@ -37,13 +38,29 @@ pub(super) fn read(gathered: &Gathered, node: &Node, world: &World<'_>) -> Optio
         .iter()
         .map(|item| step(gathered, item, world))
         .collect();
-    steps.into_iter().collect()
+    let steps: Option<Vec<Step>> = steps.into_iter().collect();
+    distinct_marks(gathered, items, steps.as_deref()?);
+    steps
+}
+
+/// A mark is one moment.
+fn distinct_marks(gathered: &Gathered, items: &[Node], steps: &[Step]) {
+    let mut known = BTreeSet::new();
+    for (item, step) in items.iter().zip(steps) {
+        if let Step::Mark(name) = step
+            && !known.insert(name)
+        {
+            let message = format!("{:?} is marked already", name.as_str());
+            note(gathered, &item.place, message, None);
+        }
+    }
 }
 
 fn step(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
     let (word, entry) = only_entry(gathered, node, "a step of the timeline", words::STEPS)?;
     match word {
         "settle" => duration(gathered, &entry.node, "settle", STEP).map(Step::Settle),
+        "mark" => name(gathered, &entry.node, "a mark").map(|name| Step::Mark(name.into())),
         "churn" => churn(gathered, &entry.node, world),
         "slow" => slow(gathered, &entry.node, world),
         _ => {
