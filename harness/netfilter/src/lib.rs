@@ -5,14 +5,17 @@
 //! - [`changes`] names what a command was told to change; [`committed`] what it did change, given how it ended.
 //! - [`apply`] predicts the ruleset after a command, [`diff`] says what lies between two rulesets.
 //! - [`Owner`] tells whose a chain or a rule is.
+//! - [`Tally`] sums what rules' counters grow by from look to look; [`nft`] reads what `nft list` prints.
 //! - [`conntrack`] reads the listings of `conntrack`.
 
 mod apply;
 mod change;
 mod command;
 pub mod conntrack;
+mod counters;
 mod diff;
 mod error;
+pub mod nft;
 mod normal;
 mod owner;
 mod restore;
@@ -23,6 +26,7 @@ mod words;
 pub use apply::{Refusal, apply};
 pub use change::{Change, ChangeKind, changes, committed};
 pub use command::{Command, Family, Invocation};
+pub use counters::{Look, Site, Tally};
 pub use diff::{Order, diff};
 pub use error::NetfilterError;
 pub use owner::Owner;

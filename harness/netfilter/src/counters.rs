@@ -1,0 +1,173 @@
+//! Packets of rules over time: a look gives every rule's counters, a [`Tally`] sums what they grew by.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    rule::Counters,
+    save::{Ruleset, Table},
+};
+
+/// A rule as its counters know it. Rules of one chain with one text are one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Site {
+    /// The table.
+    pub table: String,
+    /// The chain.
+    pub chain: String,
+    /// The rule's text, [`crate::Rule::text`].
+    pub rule: String,
+}
+
+/// The counters of every rule that has some.
+pub type Look = BTreeMap<Site, Counters>;
+
+impl Ruleset {
+    /// The counters of every rule that has some (`iptables-save -c`), those of equal rules of a chain added up.
+    pub fn counted(&self) -> Look {
+        let mut look = Look::new();
+        for (name, table) in &self.tables {
+            look.extend(table.counted(name));
+        }
+        look
+    }
+}
+
+impl Table {
+    /// The counters of every rule of this table that has some.
+    pub fn counted(&self, name: &str) -> Look {
+        let mut look = Look::new();
+        for (chain, rules) in &self.chains {
+            for rule in &rules.rules {
+                let Some(counters) = rule.counters else {
+                    continue;
+                };
+                let site = Site {
+                    table: name.to_owned(),
+                    chain: chain.clone(),
+                    rule: rule.text.clone(),
+                };
+                let sum: &mut Counters = look.entry(site).or_default();
+                sum.add(counters);
+            }
+        }
+        look
+    }
+}
+
+impl Counters {
+    fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+
+    /// What was counted between two looks. Fewer packets than before: the rule was written anew in between
+    /// and began at nothing.
+    fn since(self, before: Self) -> Self {
+        if self.packets < before.packets || self.bytes < before.bytes {
+            return self;
+        }
+        Self {
+            packets: self.packets - before.packets,
+            bytes: self.bytes - before.bytes,
+        }
+    }
+}
+
+/// Sums what counters grew by from look to look. A rule that is written anew loses its counters: what it
+/// counted after the last look before that is missing, so a sum says *at least*.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    last: Option<Look>,
+    grown: Look,
+    rewritten: u64,
+}
+
+impl Tally {
+    /// Takes in a look. The first one is where counting begins.
+    pub fn see(&mut self, look: Look) {
+        if let Some(last) = &self.last {
+            for (site, now) in &look {
+                let before = last.get(site).copied().unwrap_or_default();
+                let grown = now.since(before);
+                self.rewritten += u64::from(now.packets < before.packets);
+                if grown != Counters::default() {
+                    self.grown.entry(site.clone()).or_default().add(grown);
+                }
+            }
+            let gone = |(site, before): &(&Site, &Counters)| {
+                before.packets > 0 && !look.contains_key(*site)
+            };
+            self.rewritten += last.iter().filter(gone).count() as u64;
+        }
+        self.last = Some(look);
+    }
+
+    /// What each rule counted since the first look; a rule that counted nothing is not named.
+    pub fn grown(&self) -> &Look {
+        &self.grown
+    }
+
+    /// How often a rule that had counted was seen to be gone or to have begun anew.
+    pub fn rewritten(&self) -> u64 {
+        self.rewritten
+    }
+
+    /// How many packets all rules counted since the first look.
+    pub fn packets(&self) -> u64 {
+        self.grown.values().map(|counters| counters.packets).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(rules: &str) -> Look {
+        let save = format!("*filter\n:KUBE-FORWARD - [0:0]\n{rules}COMMIT\n");
+        Ruleset::parse(&save).unwrap().counted()
+    }
+
+    fn drops(packets: u64) -> Look {
+        let bytes = packets * 40;
+        let rule = "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP";
+        look(&format!("[{packets}:{bytes}] {rule}\n"))
+    }
+
+    fn packets(looks: impl IntoIterator<Item = Look>) -> (u64, u64) {
+        let mut tally = Tally::default();
+        looks.into_iter().for_each(|look| tally.see(look));
+        (tally.packets(), tally.rewritten())
+    }
+
+    #[test]
+    fn counting_begins_at_the_first_look() {
+        assert_eq!(packets([drops(7)]), (0, 0));
+        assert_eq!(packets([drops(7), drops(9), drops(9)]), (2, 0));
+    }
+
+    #[test]
+    fn a_rule_that_is_written_anew_goes_on_counting_from_nothing() {
+        assert_eq!(packets([drops(7), drops(9), drops(1), drops(4)]), (6, 1));
+        assert_eq!(packets([drops(7), look(""), drops(4)]), (4, 1));
+        assert_eq!(
+            packets([look(""), drops(4)]),
+            (4, 0),
+            "new since the first look"
+        );
+    }
+
+    #[test]
+    fn equal_rules_of_a_chain_are_counted_together_and_others_apart() {
+        let two = "[1:40] -A KUBE-FORWARD -j DROP\n[2:80] -A KUBE-FORWARD -j DROP\n\
+                   [5:9] -A KUBE-FORWARD -j ACCEPT\n-A KUBE-FORWARD -j LOG\n";
+        let look = look(two);
+        let counts: Vec<_> = look
+            .iter()
+            .map(|(site, n)| (site.rule.as_str(), n.packets))
+            .collect();
+        assert_eq!(counts, [("-j ACCEPT", 5), ("-j DROP", 3)]);
+    }
+}
