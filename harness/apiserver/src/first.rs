@@ -21,16 +21,16 @@ pub(crate) fn make(state: &mut State, config: &ServerConfig) -> Result<(), ApiEr
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
         add(state, ("", "v1", "namespaces"), None, name, json!({}))?;
     }
-    service_cidr(state, config.service_cidr)?;
-    match config.advertised {
-        Some(at) => itself(state, config.service_cidr, at),
-        None => Ok(()),
+    service_cidr(state, &config.service_cidrs)?;
+    match (config.advertised, config.service_cidrs.first()) {
+        (Some(at), Some(cidr)) => itself(state, *cidr, at),
+        _ => Ok(()),
     }
 }
 
-fn service_cidr(state: &mut State, cidr: IpNet) -> Result<(), ApiError> {
+fn service_cidr(state: &mut State, cidrs: &[IpNet]) -> Result<(), ApiError> {
     let kind = ("networking.k8s.io", "v1", "servicecidrs");
-    let mut object = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr]}});
+    let mut object = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}});
     add(state, kind, None, "kubernetes", object.clone())?;
     object["status"]["conditions"] = json!([{
         "type": "Ready", "status": "True", "reason": "", "lastTransitionTime": state.now(),

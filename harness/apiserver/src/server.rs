@@ -45,8 +45,8 @@ const MAX_BODY: usize = 3 * 1024 * 1024;
 /// How a server is set up.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// Where cluster IPs come from.
-    pub service_cidr: IpNet,
+    /// Where cluster IPs come from: one range, or one of each family with the cluster's default first.
+    pub service_cidrs: Vec<IpNet>,
     /// The only source of time.
     pub clock: Clock,
     /// How many changes of each resource a watch can go back.
@@ -62,7 +62,7 @@ pub struct ServerConfig {
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerConfig")
-            .field("service_cidr", &self.service_cidr)
+            .field("service_cidrs", &self.service_cidrs)
             .field("watch_window", &self.watch_window)
             .field("seed", &self.seed)
             .finish_non_exhaustive()
@@ -75,7 +75,7 @@ impl ServerConfig {
         let service_cidr =
             IpNet::new(IpAddr::from([10, 96, 0, 0]), 16).expect("16 bits are at most 32");
         Self {
-            service_cidr,
+            service_cidrs: vec![service_cidr],
             clock,
             watch_window: 1000,
             seed: 0,

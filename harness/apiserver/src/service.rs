@@ -4,11 +4,18 @@
 //! keeps for explicit choices, and not reused until the range has been gone through: a new Service
 //! does not meet the conntrack entries of the last one.
 
+mod families;
+mod pool;
+
 use std::{collections::BTreeSet, net::IpAddr};
 
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
+use self::{
+    families::{Family, cluster_ips, is_headless},
+    pool::{Pool, offset_by},
+};
 use crate::{
     error::{ApiError, Cause},
     object::{as_map, default, drop_empty, items, map_at, meta, text},
@@ -21,56 +28,28 @@ const FIRST_DYNAMIC_PORT: u16 = 30086;
 /// The cluster IPs and node ports that are taken.
 #[derive(Debug)]
 pub(crate) struct Addresses {
-    cidr: IpNet,
-    ips: BTreeSet<IpAddr>,
+    /// One for each family of the cluster, its default first.
+    pools: Vec<Pool>,
     ports: BTreeSet<u16>,
-    next_ip: IpAddr,
     next_port: u16,
 }
 
 impl Addresses {
-    pub(crate) fn new(cidr: IpNet) -> Self {
-        let mut addresses = Self {
-            cidr,
-            ips: BTreeSet::new(),
+    /// At most one range of each family; the first is the cluster's default.
+    pub(crate) fn new(cidrs: &[IpNet]) -> Self {
+        Self {
+            pools: cidrs.iter().copied().map(Pool::new).collect(),
             ports: BTreeSet::new(),
-            next_ip: cidr.network(),
             next_port: FIRST_DYNAMIC_PORT,
-        };
-        addresses.next_ip = addresses.first_dynamic_ip();
-        addresses
-    }
-
-    /// Above a sixteenth of the range, within 16 and 256 addresses (KEP-3070).
-    fn first_dynamic_ip(&self) -> IpAddr {
-        let bits = u32::from(self.cidr.max_prefix_len() - self.cidr.prefix_len());
-        let size = 1_u128.checked_shl(bits).unwrap_or(u128::MAX);
-        let offset = if size <= 16 {
-            1
-        } else {
-            (size / 16).clamp(16, 256)
-        };
-        offset_by(self.cidr.network(), offset)
-    }
-
-    fn new_ip(&mut self) -> Option<IpAddr> {
-        let usable = |ip: &IpAddr, net: &IpNet| net.contains(ip) && *ip != net.broadcast();
-        let start = self.next_ip;
-        let mut ip = start;
-        loop {
-            if !usable(&ip, &self.cidr) {
-                ip = offset_by(self.cidr.network(), 1);
-            }
-            let next = offset_by(ip, 1);
-            if self.ips.insert(ip) {
-                self.next_ip = next;
-                return Some(ip);
-            }
-            ip = next;
-            if ip == start {
-                return None;
-            }
         }
+    }
+
+    fn families(&self) -> Vec<Family> {
+        self.pools.iter().map(Pool::family).collect()
+    }
+
+    fn pool(&mut self, family: Family) -> Option<&mut Pool> {
+        self.pools.iter_mut().find(|pool| pool.family() == family)
     }
 
     fn new_port(&mut self) -> Option<u16> {
@@ -88,11 +67,22 @@ impl Addresses {
     /// Gives back what a Service holds.
     pub(crate) fn release(&mut self, service: &Value) {
         for ip in cluster_ips(service) {
-            self.ips.remove(&ip);
+            if let Some(pool) = self.pool(Family::of(ip)) {
+                pool.release(ip);
+            }
         }
         for port in node_ports(service) {
             self.ports.remove(&port);
         }
+    }
+
+    fn claim(&mut self, service: &Value) {
+        for ip in cluster_ips(service) {
+            if let Some(pool) = self.pool(Family::of(ip)) {
+                pool.take(ip);
+            }
+        }
+        self.ports.extend(node_ports(service));
     }
 
     /// Completes a Service and claims what it holds. `old` is the Service before an update: what it
@@ -107,7 +97,7 @@ impl Addresses {
             keep_allocated(service, old);
             self.release(old);
         }
-        let mut result = self.check(service);
+        let mut result = self.check(service, old);
         if result.is_ok() {
             result = self.allocate(service);
             if result.is_err() {
@@ -115,14 +105,22 @@ impl Addresses {
             }
         }
         if let (Err(_), Some(old)) = (&result, old) {
-            self.ips.extend(cluster_ips(old));
-            self.ports.extend(node_ports(old));
+            self.claim(old);
         }
         result
     }
 
-    fn check(&self, service: &Value) -> Result<(), ApiError> {
+    /// Also completes the families, without which nothing can be said of addresses.
+    fn check(&self, service: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
         let mut causes = Vec::new();
+        if Wants::of(service).cluster_ip {
+            let settled = families::settle(service, old, &self.families());
+            causes.extend(settled.err().into_iter().flatten());
+            causes.extend(
+                old.into_iter()
+                    .flat_map(|old| families::change(service, old)),
+            );
+        }
         let spec = &service["spec"];
         let kind = text(service, "/spec/type");
         if !["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"].contains(&kind) {
@@ -133,33 +131,19 @@ impl Addresses {
                 \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"",
             ));
         }
-        let headless = spec["clusterIP"] == "None";
-        if items(service, "/spec/ports").is_empty() && !headless && kind != "ExternalName" {
+        if items(service, "/spec/ports").is_empty()
+            && !is_headless(service)
+            && kind != "ExternalName"
+        {
             causes.push(Cause::required("spec.ports", ""));
         }
         check_ports(service, &mut causes);
-        if let Some(ip) = spec["clusterIP"].as_str().filter(|ip| *ip != "None") {
-            match ip.parse::<IpAddr>() {
-                Ok(ip) if !self.cidr.contains(&ip) => causes.push(Cause::invalid(
-                    "spec.clusterIP",
-                    &spec["clusterIP"],
-                    &format!(
-                        "failed to allocate IP {ip}: the provided IP is not in the valid \
-                        range. The range of valid IPs is {}",
-                        self.cidr
-                    ),
-                )),
-                Ok(ip) if self.ips.contains(&ip) => causes.push(Cause::invalid(
-                    "spec.clusterIP",
-                    &spec["clusterIP"],
-                    &format!("failed to allocate IP {ip}: provided IP is already allocated"),
-                )),
-                Ok(_) => {}
-                Err(_) => causes.push(Cause::invalid(
-                    "spec.clusterIP",
-                    &spec["clusterIP"],
-                    "must be a valid IP address",
-                )),
+        for ip in cluster_ips(service) {
+            let pool = self.pools.iter().find(|it| it.family() == Family::of(ip));
+            if let Some(Err(why)) = pool.map(|pool| pool.check(ip)) {
+                let detail = format!("failed to allocate IP {ip}: {why}");
+                let ips = &spec["clusterIPs"];
+                causes.push(Cause::invalid("spec.clusterIPs", ips, &detail));
             }
         }
         let mut seen = BTreeSet::new();
@@ -188,24 +172,20 @@ impl Addresses {
             name: String::new(),
             causes: vec![Cause::invalid(what, &Value::Null, "range is full")],
         };
-        self.ips.extend(cluster_ips(service));
-        self.ports.extend(node_ports(service));
+        self.claim(service);
         let wants = Wants::of(service);
+        if wants.cluster_ip && !is_headless(service) {
+            let mut ips = cluster_ips(service);
+            for family in families::named(service).into_iter().skip(ips.len()) {
+                let given = self.pool(family).and_then(Pool::give);
+                ips.push(given.ok_or_else(|| exhausted("spec.clusterIPs"))?);
+                // Written down at once: what is named is given back on refusal.
+                map_at(service, "spec").insert("clusterIPs".to_owned(), json!(ips));
+            }
+            let first = service["spec"]["clusterIPs"][0].clone();
+            default(map_at(service, "spec"), "clusterIP", first);
+        }
         let spec = map_at(service, "spec");
-        if wants.cluster_ip && !spec.contains_key("clusterIP") {
-            let ip = self.new_ip().ok_or_else(|| exhausted("spec.clusterIP"))?;
-            spec.insert("clusterIP".to_owned(), ip.to_string().into());
-        }
-        if let Some(ip) = spec.get("clusterIP").cloned() {
-            spec.insert("clusterIPs".to_owned(), json!([ip]));
-            let family = if self.cidr.addr().is_ipv4() {
-                "IPv4"
-            } else {
-                "IPv6"
-            };
-            default(spec, "ipFamilies", json!([family]));
-            default(spec, "ipFamilyPolicy", "SingleStack");
-        }
         for port in spec
             .get_mut("ports")
             .and_then(Value::as_array_mut)
@@ -333,7 +313,7 @@ fn keep_allocated(service: &mut Value, old: &Value) {
     let old_ports: Vec<&Value> = items(old, "/spec/ports").iter().collect();
     let spec = map_at(service, "spec");
     if wants.cluster_ip {
-        keep(spec, &old["spec"], "clusterIP");
+        keep_cluster_ips(spec, &old["spec"]);
     } else {
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             spec.remove(field);
@@ -370,21 +350,22 @@ fn keep(new: &mut Map<String, Value>, old: &Value, field: &str) {
     }
 }
 
-/// The cluster IP may be set once, and only goes away with the type.
-pub(crate) fn check_update(new: &Value, old: &Value) -> Result<(), ApiError> {
-    let (was, is) = (text(old, "/spec/clusterIP"), text(new, "/spec/clusterIP"));
-    if was.is_empty() || is.is_empty() || was == is || text(new, "/spec/type") == "ExternalName" {
-        return Ok(());
+/// One of `clusterIP` and `clusterIPs` may be changed alone, or left out.
+fn keep_cluster_ips(spec: &mut Map<String, Value>, old: &Value) {
+    let same = |spec: &Map<String, Value>, field: &str| spec.get(field) == old.get(field);
+    match (same(spec, "clusterIP"), same(spec, "clusterIPs")) {
+        (false, true) if spec.contains_key("clusterIP") => drop(spec.remove("clusterIPs")),
+        (true, false) => {
+            if let Some(first) = spec.get("clusterIPs").and_then(|ips| ips.get(0)).cloned() {
+                spec.insert("clusterIP".to_owned(), first);
+            }
+        }
+        _ => {}
     }
-    let cause = Cause::invalid("spec.clusterIPs[0]", &is.into(), "may not change once set");
-    invalid(new, vec![cause])
-}
-
-fn cluster_ips(service: &Value) -> Vec<IpAddr> {
-    text(service, "/spec/clusterIP")
-        .parse()
-        .into_iter()
-        .collect()
+    keep(spec, old, "clusterIP");
+    if same(spec, "clusterIP") {
+        keep(spec, old, "clusterIPs");
+    }
 }
 
 fn node_ports(service: &Value) -> Vec<u16> {
@@ -403,12 +384,5 @@ pub(crate) fn first_ip(cidr: IpNet) -> IpAddr {
     offset_by(cidr.network(), 1)
 }
 
-fn offset_by(ip: IpAddr, offset: u128) -> IpAddr {
-    match ip {
-        IpAddr::V4(ip) => {
-            let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-            IpAddr::V4(u32::from(ip).wrapping_add(offset).into())
-        }
-        IpAddr::V6(ip) => IpAddr::V6(u128::from(ip).wrapping_add(offset).into()),
-    }
-}
+#[cfg(test)]
+mod tests;

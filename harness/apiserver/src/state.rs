@@ -38,7 +38,7 @@ impl State {
         Self {
             store: Store::new(config.watch_window),
             kinds: Kinds::default(),
-            addresses: Addresses::new(config.service_cidr),
+            addresses: Addresses::new(&config.service_cidrs),
             clock: Arc::clone(&config.clock),
             seed: config.seed,
             drawn: 0,

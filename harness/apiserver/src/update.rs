@@ -13,7 +13,6 @@ use crate::{
     error::ApiError,
     kinds::Kind,
     object::{Key, Object, as_map, items, map_at, meta},
-    service,
     state::State,
     store::without_bookkeeping,
 };
@@ -119,10 +118,7 @@ fn settle(state: &mut State, kind: &Kind, old: &Value, value: &mut Value) -> Res
     admission::defaults(kind, value);
     admission::check(kind, value)?;
     match &*kind.storage {
-        "services" => {
-            service::check_update(value, old)?;
-            state.addresses.settle(value, Some(old))
-        }
+        "services" => state.addresses.settle(value, Some(old)),
         "customresourcedefinitions.apiextensions.k8s.io" => crd::establish(state, value),
         _ => Ok(()),
     }

@@ -46,7 +46,7 @@ pub(crate) fn url(plan: Plan) -> String {
 pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
     let nodes = nodes_by_address(world);
     Server::new(ServerConfig {
-        service_cidr: world.plan.services(),
+        service_cidrs: vec![world.plan.services()],
         // No Service `kubernetes`: a scenario says itself which services there are, and one more that
         // never changes decides what a partial sync refers to.
         advertised: None,

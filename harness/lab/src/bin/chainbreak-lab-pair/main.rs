@@ -151,7 +151,7 @@ fn listen(
         .and_then(tokio::net::TcpListener::into_std);
     let listener = listener.map_err(text)?;
     let server = Server::new(ServerConfig {
-        service_cidr: plan.services(),
+        service_cidrs: vec![plan.services()],
         ..ServerConfig::new(Arc::new(Timestamp::now))
     });
     Ok(async move {
