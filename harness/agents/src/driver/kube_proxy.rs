@@ -2,15 +2,19 @@
 
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
+    future::ready,
     net::IpAddr,
     rc::Rc,
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream::LocalBoxStream};
+use ipnet::IpNet;
 use k8s_openapi::api::{
     core::v1::{Node, Service},
     discovery::v1::EndpointSlice,
+    networking::v1::ServiceCIDR,
 };
 use kube::{Api, Client, runtime::watcher};
 use tokio::{sync::watch, time::sleep_until};
@@ -40,7 +44,7 @@ pub async fn kube_proxy(
     if config.node_ip.is_none() {
         config.node_ip = node_ip(&client, &config).await;
     }
-    let events = events(&client, &config.node_name);
+    let events = events(&client, &config);
     let (publish, published) = watch::channel(Health::new(&config.version));
     let log = RefCell::new(log);
     // The core's clock begins when it is driven, which is now.
@@ -75,23 +79,47 @@ async fn node_ip(client: &Client, config: &Config) -> Option<IpAddr> {
     None
 }
 
-fn events(client: &Client, node: &str) -> LocalBoxStream<'static, Event> {
+fn events(client: &Client, config: &Config) -> LocalBoxStream<'static, Event> {
     let selected = watcher::Config::default().labels(SELECTOR);
     let services = feed::<Service>(Api::all(client.clone()), selected.clone()).map(service);
     let slices = feed::<EndpointSlice>(Api::all(client.clone()), selected).map(slice);
-    let own = watcher::Config::default().fields(&format!("metadata.name={node}"));
+    let own = watcher::Config::default().fields(&format!("metadata.name={}", config.node_name));
     let nodes =
         feed::<Node>(Api::all(client.clone()), own).filter_map(async |change| match change {
             Change::Present(node) => Some(Event::Node(Box::new(node))),
             Change::Gone(..) => Some(Event::NodeGone),
             Change::Listed => None,
         });
-    futures::stream::select_all([
+    let mut all = vec![
         services.boxed_local(),
         slices.boxed_local(),
         nodes.boxed_local(),
-    ])
-    .boxed_local()
+    ];
+    if config.follows_service_cidrs() {
+        all.push(service_cidrs(client));
+    }
+    futures::stream::select_all(all).boxed_local()
+}
+
+/// Every change tells all of them.
+fn service_cidrs(client: &Client) -> LocalBoxStream<'static, Event> {
+    let mut known = BTreeMap::new();
+    feed::<ServiceCIDR>(Api::all(client.clone()), watcher::Config::default())
+        .filter_map(move |change| {
+            match change {
+                Change::Present(it) => {
+                    let spec = it.spec.unwrap_or_default();
+                    let cidrs = spec.cidrs.unwrap_or_default().into_iter();
+                    let cidrs: Vec<IpNet> = cidrs.filter_map(|it| it.parse().ok()).collect();
+                    known.insert(it.metadata.name.unwrap_or_default(), cidrs);
+                }
+                Change::Gone(_, name) => drop(known.remove(&name)),
+                Change::Listed => return ready(None),
+            }
+            let all = known.values().flatten().copied().collect();
+            ready(Some(Event::ServiceCidrs(all)))
+        })
+        .boxed_local()
 }
 
 fn service(change: Change<Service>) -> Event {

@@ -10,21 +10,42 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::profile::Version;
 
+/// `--proxy-mode`: what the rules are written with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// iptables.
+    Iptables,
+    /// nft, in a table of kube-proxy's own. Modelled as it is from 1.31 on.
+    Nftables,
+}
+
+impl Mode {
+    /// As the logs write it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Iptables => "iptables",
+            Self::Nftables => "nftables",
+        }
+    }
+}
+
 /// The settings of one kube-proxy. [`Config::new`] gives the defaults of the real one.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The release that is modelled.
     pub version: Version,
+    /// `--proxy-mode`.
+    pub mode: Mode,
     /// `--hostname-override`: the node whose endpoints are local.
     pub node_name: String,
     /// The node's address, for source ranges that contain it. Taken from the Node while `None`.
     pub node_ip: Option<IpAddr>,
     /// `--cluster-cidr`; without it no traffic is known to be a pod's.
     pub cluster_cidr: Option<IpNet>,
-    /// `--iptables-min-sync-period`.
+    /// `--iptables-min-sync-period`, `--nftables-min-sync-period`.
     pub min_sync_period: Duration,
-    /// `--iptables-sync-period`: the canary's period and the wait after a failed sync. Not a
-    /// resync period.
+    /// `--iptables-sync-period`, `--nftables-sync-period`: the canary's period and the wait after a
+    /// failed sync. Not a resync period.
     pub sync_period: Duration,
     /// `--iptables-localhost-nodeports`.
     pub localhost_node_ports: bool,
@@ -50,6 +71,7 @@ impl Config {
     pub fn new(version: Version, node_name: impl Into<String>) -> Self {
         Self {
             version,
+            mode: Mode::Iptables,
             node_name: node_name.into(),
             node_ip: None,
             cluster_cidr: None,
@@ -63,6 +85,11 @@ impl Config {
             family: Family::Ipv4,
             healthz_address: (Ipv4Addr::UNSPECIFIED, HEALTHZ_PORT).into(),
         }
+    }
+
+    /// Whether networks of cluster IPs are followed: only the rules of nftables mode heed them.
+    pub(crate) fn follows_service_cidrs(&self) -> bool {
+        self.mode == Mode::Nftables && self.version.follows_service_cidrs()
     }
 
     /// Whether the rule that drops INVALID packets is left out.

@@ -5,13 +5,14 @@
 //! and 1.33 from issues 121362, 130170 and 138073); where none was seen, the distance of a seen
 //! neighbour in another release was kept.
 
+mod nftables;
 mod services;
 
 use std::time::Duration;
 
 use super::{
     Event,
-    config::Config,
+    config::{Config, Mode},
     conntrack::Complaint,
     input::Input,
     iptables::Failure,
@@ -26,6 +27,7 @@ use crate::step::{Io, Severity};
 pub(crate) struct Logs {
     io: Io<Event>,
     style: LogStyle,
+    mode: Mode,
     family: &'static str,
     verbosity: u8,
     full_sync: bool,
@@ -73,6 +75,9 @@ static V1_27: Sites = sites!(255 788 804 810 815 845 854 1440 1529 1546 1585);
 static V1_31: Sites = sites!(255 806 822 828 833 863 872 1458 1547 1564 1603);
 static V1_33: Sites = sites!(255 790 809 815 820 852 861 1447 1536 1553 1592);
 
+/// See [`nftables`]; lines that only iptables mode writes have no number.
+static NFTABLES: Sites = sites!(0 1174 1193 1199 1143 0 0 1217 1840 1788 1862);
+
 /// The monitor's lines, which stayed where they are in 1.20.2.
 mod canary {
     pub(super) const SETUP: &str = "iptables.go:564";
@@ -98,10 +103,14 @@ impl Logs {
         Self {
             io,
             style: version.log_style(),
+            mode: config.mode,
             family: config.family.as_str(),
             verbosity: config.verbosity,
             full_sync: version.logs_full_sync(),
-            sites: sites(version),
+            sites: match config.mode {
+                Mode::Iptables => sites(version),
+                Mode::Nftables => &NFTABLES,
+            },
         }
     }
 
@@ -113,16 +122,19 @@ impl Logs {
 
     /// A sync before the API was read.
     pub(crate) fn not_ready(&self) {
-        let text =
-            "Not syncing iptables until Services and Endpoints have been received from master";
-        self.info(2, self.sites.not_ready, text, &[]);
+        let text = format!(
+            "Not syncing {} until Services and Endpoints have been received from master",
+            self.mode.as_str()
+        );
+        self.info(2, self.sites.not_ready, &text, &[]);
     }
 
     /// A sync begins.
     pub(crate) fn syncing(&self, full: bool) {
         let full = [("fullSync", Value::Bare(full.to_string()))];
         let pairs: &[_] = if self.full_sync { &full } else { &[] };
-        self.info(2, self.sites.syncing, "Syncing iptables rules", pairs);
+        let text = format!("Syncing {} rules", self.mode.as_str());
+        self.info(2, self.sites.syncing, &text, pairs);
     }
 
     /// The input is ready. 1.20 says nothing at this level.

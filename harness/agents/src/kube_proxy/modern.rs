@@ -12,7 +12,7 @@ use super::{
     names::PortName,
     ports::ServicePort,
     rules::{self, Scene},
-    topology::{self, Usable},
+    topology::Routes,
 };
 
 const SERVICE_CHAINS: [&str; 5] = [
@@ -85,36 +85,27 @@ struct Port<'a> {
     scene: &'a Scene<'a>,
     spec: &'a ServicePort,
     name: String,
-    usable: Usable<'a>,
+    routes: Routes<'a>,
     cluster_chain: String,
     local_chain: String,
     external_chain: String,
     firewall_chain: String,
-    /// Whether rules lead from the cluster IP to endpoints.
-    has_internal: bool,
-    /// Whether traffic from outside finds endpoints under its policy.
-    has_external: bool,
 }
 
 impl<'a> Port<'a> {
     fn new(scene: &'a Scene<'a>, name: &PortName, spec: &'a ServicePort) -> Self {
         let endpoints = scene.tracker.endpoints(name);
-        let usable = topology::usable(endpoints, spec, scene.node_labels, scene.config);
-        let allowed = |local: bool| usable.anywhere && (!local || !usable.local.is_empty());
-        let (has_internal, has_external) =
-            (allowed(spec.internal_local), allowed(spec.external_local));
+        let routes = Routes::of(endpoints, spec, scene.node_labels, scene.config);
         let hash = &spec.hash;
         Self {
             scene,
             spec,
             name: name.to_string(),
-            usable,
+            routes,
             cluster_chain: format!("KUBE-SVC-{hash}"),
             local_chain: format!("KUBE-SVL-{hash}"),
             external_chain: format!("KUBE-EXT-{hash}"),
             firewall_chain: format!("KUBE-FW-{hash}"),
-            has_internal,
-            has_external,
         }
     }
 
@@ -126,13 +117,12 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Also without endpoints for its policy: pods and the node itself short-circuit there.
     fn uses_external_chain(&self) -> bool {
-        self.usable.anywhere && self.spec.externally_accessible()
+        self.routes.uses_external(self.spec)
     }
 
     fn uses_firewall_chain(&self) -> bool {
-        self.usable.anywhere
+        self.routes.usable.anywhere
             && !self.spec.load_balancer_ips.is_empty()
             && !self.spec.source_ranges.is_empty()
     }
@@ -142,12 +132,18 @@ impl<'a> Port<'a> {
         let chains = [
             (self.uses_external_chain(), &self.external_chain),
             (self.uses_firewall_chain(), &self.firewall_chain),
-            (!self.usable.cluster.is_empty(), &self.cluster_chain),
-            (!self.usable.local.is_empty(), &self.local_chain),
+            (!self.routes.usable.cluster.is_empty(), &self.cluster_chain),
+            (!self.routes.usable.local.is_empty(), &self.local_chain),
         ];
         let used = chains.into_iter().filter(|(used, _)| *used);
         active.extend(used.map(|(_, chain)| chain.clone()));
-        active.extend(self.usable.reachable.iter().map(|it| it.chain.clone()));
+        active.extend(
+            self.routes
+                .usable
+                .reachable
+                .iter()
+                .map(|it| it.chain.clone()),
+        );
     }
 
     /// The rules that lead here from the chains that every sync writes anew.
@@ -167,7 +163,7 @@ impl<'a> Port<'a> {
 
     fn cluster_ip(&self, input: &mut Input) {
         let to = self.destination(self.spec.cluster_ip);
-        if self.has_internal {
+        if self.routes.has_internal {
             let (name, chain) = (&self.name, self.internal_chain());
             input.nat_rules.add(format_args!(
                 "-A KUBE-SERVICES -m comment --comment \"{name} cluster IP\"{to} -j {chain}"
@@ -180,13 +176,13 @@ impl<'a> Port<'a> {
     fn external_ips(&self, input: &mut Input) {
         for ip in &self.spec.external_ips {
             let to = self.destination(ip);
-            if self.usable.anywhere {
+            if self.routes.usable.anywhere {
                 let (name, chain) = (&self.name, &self.external_chain);
                 input.nat_rules.add(format_args!(
                     "-A KUBE-SERVICES -m comment --comment \"{name} external IP\"{to} -j {chain}"
                 ));
             }
-            if !self.has_external {
+            if !self.routes.has_external {
                 self.refuse("KUBE-EXTERNAL-SERVICES", &to, &mut input.filter_rules);
             }
         }
@@ -202,7 +198,7 @@ impl<'a> Port<'a> {
         };
         for ip in &self.spec.load_balancer_ips {
             let to = self.destination(ip);
-            if self.usable.anywhere {
+            if self.routes.usable.anywhere {
                 input.nat_rules.add(format_args!(
                     "-A KUBE-SERVICES -m comment --comment \"{name} loadbalancer IP\"{to} -j {chain}"
                 ));
@@ -214,7 +210,7 @@ impl<'a> Port<'a> {
                 ));
             }
         }
-        if !self.has_external {
+        if !self.routes.has_external {
             for ip in &self.spec.load_balancer_ips {
                 let to = self.destination(ip);
                 self.refuse("KUBE-EXTERNAL-SERVICES", &to, &mut input.filter_rules);
@@ -227,14 +223,14 @@ impl<'a> Port<'a> {
             return;
         }
         let (proto, number) = (self.spec.protocol, self.spec.node_port);
-        if self.usable.anywhere {
+        if self.routes.usable.anywhere {
             let (name, chain) = (&self.name, &self.external_chain);
             input.nat_rules.add(format_args!(
                 "-A KUBE-NODEPORTS -m comment --comment {name} -m {proto} -p {proto} \
                  --dport {number} -j {chain}"
             ));
         }
-        if !self.has_external {
+        if !self.routes.has_external {
             let to =
                 format!(" -m addrtype --dst-type LOCAL -m {proto} -p {proto} --dport {number}");
             self.refuse("KUBE-EXTERNAL-SERVICES", &to, &mut input.filter_rules);
@@ -243,7 +239,7 @@ impl<'a> Port<'a> {
 
     /// No endpoint anywhere: reject. Some, but none that the policy allows: drop.
     fn refuse(&self, chain: &str, to: &str, filter: &mut Lines) {
-        let (why, target) = if self.usable.anywhere {
+        let (why, target) = if self.routes.usable.anywhere {
             ("has no local endpoints", "DROP")
         } else {
             ("has no endpoints", "REJECT")
@@ -276,8 +272,8 @@ impl<'a> Port<'a> {
             self.source_ranges(nat_rules);
         }
         for (chain, endpoints) in [
-            (&self.cluster_chain, &self.usable.cluster),
-            (&self.local_chain, &self.usable.local),
+            (&self.cluster_chain, &self.routes.usable.cluster),
+            (&self.local_chain, &self.routes.usable.local),
         ] {
             if !endpoints.is_empty() {
                 nat_chains.chain(chain);
@@ -294,7 +290,7 @@ impl<'a> Port<'a> {
             }
         }
         let comment = self.scene.comment(&self.name);
-        for endpoint in &self.usable.reachable {
+        for endpoint in &self.routes.usable.reachable {
             nat_chains.chain(&endpoint.chain);
             let source = endpoint.address.ip().to_string();
             rules::endpoint(&comment, self.spec, endpoint, &source, nat_rules);
@@ -304,7 +300,7 @@ impl<'a> Port<'a> {
     /// What comes to the cluster IP from outside the cluster must come back through this node.
     fn masquerade_foreign(&self, nat: &mut Lines) {
         let config = self.scene.config;
-        if !self.has_internal || !(config.masquerade_all || config.cluster_cidr.is_some()) {
+        if !self.routes.has_internal || !(config.masquerade_all || config.cluster_cidr.is_some()) {
             return;
         }
         let not_local = match config.cluster_cidr {
@@ -331,7 +327,7 @@ impl<'a> Port<'a> {
                  destinations\" -j KUBE-MARK-MASQ"
             ));
         }
-        if self.has_external {
+        if self.routes.has_external {
             let policy = if self.spec.external_local {
                 &self.local_chain
             } else {

@@ -8,6 +8,9 @@ use std::{fmt, net::SocketAddr};
 use data_encoding::BASE32;
 use sha2::{Digest, Sha256};
 
+/// How much of a hash is in the names of iptables' chains.
+const HASH: usize = 16;
+
 /// A namespace and a name in it. Printed as `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Namespaced {
@@ -85,19 +88,20 @@ impl fmt::Display for PortName {
 impl PortName {
     /// What the chains of this port share behind their prefixes.
     pub(crate) fn hash(&self) -> String {
-        hash(&format!("{self}{}", self.protocol))
+        hash(&format!("{self}{}", self.protocol), HASH)
     }
 
     /// The chain of one endpoint, which belongs to this port alone.
     pub(crate) fn endpoint_chain(&self, endpoint: SocketAddr) -> String {
-        let hash = hash(&format!("{self}{}{endpoint}", self.protocol));
+        let hash = hash(&format!("{self}{}{endpoint}", self.protocol), HASH);
         format!("KUBE-SEP-{hash}")
     }
 }
 
-fn hash(text: &str) -> String {
+/// The first characters of the base32 of a SHA-256.
+pub(crate) fn hash(text: &str, length: usize) -> String {
     let mut encoded = BASE32.encode(&Sha256::digest(text));
-    encoded.truncate(16);
+    encoded.truncate(length);
     encoded
 }
 

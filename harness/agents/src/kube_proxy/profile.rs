@@ -92,6 +92,45 @@ impl Version {
         self.profile() >= Profile::V1_33 && !(large_cluster && self.minor >= 37)
     }
 
+    /// Whether a full sync of nftables mode compares with the elements that the kernel has, instead of
+    /// writing all anew (pull request 130119, from 1.33).
+    pub(crate) fn reads_elements(&self) -> bool {
+        self.minor >= 33
+    }
+
+    /// Whether the first sync of nftables mode takes an endpoint's chain as it finds it (pull request 130119,
+    /// from 1.33).
+    pub(crate) fn keeps_endpoint_chains_at_start(&self) -> bool {
+        self.minor >= 33
+    }
+
+    /// Whether a stale chain that cannot be deleted makes the sync full (seen in 1.36; not in 1.32).
+    pub(crate) fn full_sync_after_failed_deletion(&self) -> bool {
+        self.minor >= 33
+    }
+
+    /// Whether nft is asked for kube-proxy's own table alone when chains and sets are listed (pull request
+    /// 137501, and its backports to 1.33).
+    pub(crate) fn lists_whole_table(&self) -> bool {
+        self.minor >= 33
+    }
+
+    /// Whether filter chains of nftables mode come after DNAT where they can (pull request 132456, from 1.34).
+    pub(crate) fn filters_after_dnat(&self) -> bool {
+        self.minor >= 34
+    }
+
+    /// Whether the rule of nftables mode that masquerades what comes to a cluster IP from outside names the
+    /// port too (1.32 does, 1.34 does not).
+    pub(crate) fn matches_port_again(&self) -> bool {
+        self.minor < 34
+    }
+
+    /// Whether `ServiceCIDR`s are followed (`MultiCIDRServiceAllocator`: on from 1.33).
+    pub(crate) fn follows_service_cidrs(&self) -> bool {
+        self.minor >= 33
+    }
+
     /// Whether the sync line says `fullSync=`.
     pub(crate) fn logs_full_sync(&self) -> bool {
         self.profile() >= Profile::V1_33

@@ -9,31 +9,22 @@ use std::{
 
 use futures::future::{Either, select};
 use k8s_openapi::api::core::v1::Node;
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
 
 use super::{
     Event,
     config::Config,
     conntrack,
-    early::sockets::Sockets,
+    dataplane::{Dataplane, Logged, View},
     health::Pulse,
-    iptables::Iptables,
-    jumps,
     logs::Logs,
-    names::{Namespaced, PortName},
-    ports::ServicePort,
+    names::Namespaced,
     profile::Profile,
-    rules::Scene,
     runner::Runner,
     shared::Shared,
     topology::ZONE_LABEL,
     tracker::{Changes, Tracker},
 };
 use crate::step::Io;
-
-/// More endpoints than this are a large cluster.
-const LARGE_CLUSTER: usize = 1000;
 
 /// The age of the last full sync at which 1.33 makes another.
 const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);
@@ -46,7 +37,7 @@ const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 pub(crate) struct Proxier {
     io: Io<Event>,
     config: Rc<Config>,
-    iptables: Rc<Iptables>,
+    dataplane: Dataplane,
     logs: Logs,
     shared: Rc<Shared>,
     pulse: Pulse,
@@ -58,10 +49,6 @@ pub(crate) struct Proxier {
     node_ip: IpAddr,
     needs_full_sync: bool,
     last_full_sync: Option<Duration>,
-    last_cleanup: Option<Duration>,
-    large_cluster: bool,
-    sockets: Sockets,
-    map_order: ChaCha8Rng,
 }
 
 /// What of the API has been read whole.
@@ -78,14 +65,11 @@ enum Woke {
     Timer,
 }
 
-/// A sync failed, and the log says why.
-struct Logged;
-
 impl Proxier {
     pub(crate) fn new(
         io: Io<Event>,
         config: Rc<Config>,
-        iptables: Rc<Iptables>,
+        dataplane: Dataplane,
         logs: Logs,
         shared: Rc<Shared>,
         pulse: Pulse,
@@ -100,13 +84,9 @@ impl Proxier {
             node_ip: config.node_ip.unwrap_or(config.family.unknown_node()),
             needs_full_sync: true,
             last_full_sync: None,
-            last_cleanup: None,
-            large_cluster: false,
-            sockets: Sockets::default(),
-            map_order: ChaCha8Rng::seed_from_u64(config.seed),
             io,
             config,
-            iptables,
+            dataplane,
             logs,
             shared,
             pulse,
@@ -115,11 +95,7 @@ impl Proxier {
 
     /// Runs for ever.
     pub(crate) async fn run(mut self) -> Infallible {
-        let random_fully = self.iptables.random_fully();
-        self.logs.made(&self.config, random_fully);
-        if self.config.accepts_invalid() {
-            self.logs.liberal();
-        }
+        self.dataplane.made(&self.config, &self.logs);
         loop {
             match self.wake().await {
                 Woke::Event(event) => self.on_event(event).await,
@@ -168,6 +144,7 @@ impl Proxier {
                 self.synced.slices = true;
                 return self.sync_unasked().await;
             }
+            Event::ServiceCidrs(cidrs) => return self.dataplane.set_service_cidrs(cidrs),
             Event::Node(node) => return self.on_node(Some(&node)).await,
             Event::NodeGone => return self.on_node(None).await,
         };
@@ -263,102 +240,24 @@ impl Proxier {
         let last = self.last_full_sync;
         !version.partial_sync()
             || self.needs_full_sync
-            || (version.hourly_full_sync(self.large_cluster)
+            || (version.hourly_full_sync(self.dataplane.is_large())
                 && last.is_none_or(|last| now.saturating_sub(last) > FULL_SYNC_PERIOD))
     }
 
     async fn write(&mut self, full: bool, changes: &Changes) -> Result<(), Logged> {
-        if full {
-            self.ensure_jumps().await?;
-        }
-        let endpoints = self.tracker.ports();
-        let endpoints = endpoints
-            .map(|(name, _)| self.tracker.endpoints(name).len())
-            .sum();
-        self.large_cluster = endpoints > LARGE_CLUSTER;
-        let mut existing = self.existing_chains().await;
-        existing.shuffle(&mut self.map_order);
-        let mut ports: Vec<(&PortName, &ServicePort)> = self.tracker.ports().collect();
-        ports.shuffle(&mut self.map_order);
-        let early = self.config.version.profile() == Profile::V1_20;
-        let sockets = if early {
-            let (io, config, logs) = (&self.io, &self.config, &self.logs);
-            self.sockets.open(io, config, logs, &ports).await
-        } else {
-            Sockets::default()
-        };
-        let scene = Scene {
+        let view = View {
             config: &self.config,
+            logs: &self.logs,
             tracker: &self.tracker,
-            ports: &ports,
             changed: (!full).then_some(&changes.services),
             node_labels: self.node_labels.as_ref().unwrap_or(&NO_LABELS),
             node_ip: self.node_ip,
-            existing: &existing,
-            random_fully: self.iptables.random_fully(),
-            large: self.large_cluster,
         };
-        let input = scene.render();
-        self.logs.reloading(ports.len(), endpoints, &input);
-        let input = input.to_string();
-        if let Err(failure) = self.iptables.restore(input.clone()).await {
-            self.logs.restore_failed(&failure, &input);
-            return Err(Logged);
-        }
+        self.dataplane.write(&view).await?;
         self.needs_full_sync = false;
-        self.sockets = sockets;
         self.pulse
             .synced(self.io.now(), self.tracker.health_checks());
         conntrack::clean(&self.io, &self.config, &self.logs, &self.tracker, changes).await;
         Ok(())
-    }
-
-    async fn ensure_jumps(&self) -> Result<(), Logged> {
-        let profile = self.config.version.profile();
-        for jump in jumps::jumps(profile) {
-            self.ensure_chain(jump.table, jump.to).await?;
-            let rule = jump.rule();
-            let made = self.iptables.ensure_rule(jump.table, jump.from, &rule);
-            if let Err(error) = made.await {
-                self.logs.jump_failed(jump, &error);
-                return Err(Logged);
-            }
-        }
-        for (table, chain) in jumps::kubelet_chains(profile) {
-            self.ensure_chain(table, chain).await?;
-        }
-        Ok(())
-    }
-
-    async fn ensure_chain(&self, table: &str, chain: &str) -> Result<(), Logged> {
-        let made = self.iptables.ensure_chain(table, chain).await;
-        made.map_err(|error| {
-            self.logs.chain_failed(table, chain, &error);
-            Logged
-        })
-    }
-
-    /// The chains of nat, for the removal of stale ones. 1.20 saves filter as well, and in every
-    /// sync; since 1.25 a large cluster is looked at once in a sync period at most.
-    async fn existing_chains(&mut self) -> Vec<String> {
-        let now = self.io.now();
-        let early = self.config.version.profile() == Profile::V1_20;
-        let rested = |last| now.saturating_sub(last) > self.config.sync_period;
-        if !early && self.large_cluster && !self.last_cleanup.is_none_or(rested) {
-            return Vec::new();
-        }
-        if early && let Err(failure) = self.iptables.chains("filter").await {
-            self.logs.save_failed(&failure, true);
-        }
-        match self.iptables.chains("nat").await {
-            Ok(chains) => {
-                self.last_cleanup = Some(self.io.now());
-                chains
-            }
-            Err(failure) => {
-                self.logs.save_failed(&failure, early);
-                Vec::new()
-            }
-        }
     }
 }

@@ -26,6 +26,39 @@ pub(crate) struct Usable<'a> {
     pub(crate) anywhere: bool,
 }
 
+/// Where traffic to a port may go under its policies.
+#[derive(Debug)]
+pub(crate) struct Routes<'a> {
+    pub(crate) usable: Usable<'a>,
+    /// Whether traffic to the cluster IP finds endpoints.
+    pub(crate) has_internal: bool,
+    /// Whether traffic from outside does.
+    pub(crate) has_external: bool,
+}
+
+impl<'a> Routes<'a> {
+    pub(crate) fn of(
+        endpoints: &'a [Endpoint],
+        port: &ServicePort,
+        labels: &BTreeMap<String, String>,
+        config: &Config,
+    ) -> Self {
+        let usable = usable(endpoints, port, labels, config);
+        let allowed = |local: bool| usable.anywhere && (!local || !usable.local.is_empty());
+        Self {
+            has_internal: allowed(port.internal_local),
+            has_external: allowed(port.external_local),
+            usable,
+        }
+    }
+
+    /// Whether there is a chain for traffic from outside. Also without endpoints for its policy: pods and
+    /// the node itself short-circuit there.
+    pub(crate) fn uses_external(&self, port: &ServicePort) -> bool {
+        self.usable.anywhere && port.externally_accessible()
+    }
+}
+
 /// Sorts a port's endpoints.
 pub(crate) fn usable<'a>(
     endpoints: &'a [Endpoint],

@@ -11,13 +11,13 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use crate::{
-    desk::{Desk, HOUR, Invented, SECOND, failed},
+    desk::{Desk, HOUR, Invented, Kernel, SECOND, failed},
     objects::{config, service_gone, service_with, slice_of},
 };
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+pub(crate) enum Step {
     Service {
         name: usize,
         kind: usize,
@@ -44,7 +44,7 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     let name = || 0..4_usize;
     prop_oneof![
         4 => (name(), 0..5_usize).prop_map(|(name, kind)| Step::Service { name, kind }),
@@ -93,9 +93,21 @@ fn slice(name: usize, there: u8, ready: u8) -> Event {
 }
 
 /// What the API holds, by kind and name.
-type Api = BTreeMap<(bool, usize), Event>;
+pub(crate) type Api = BTreeMap<(bool, usize), Event>;
 
 fn take(step: Step, desk: &mut Desk<Invented>, api: &mut Api) {
+    match step {
+        Step::Restores { fail: true } => {
+            let output = failed(4, "Another app is currently holding the xtables lock.\n");
+            desk.kernel.outputs.insert("iptables-restore", output);
+        }
+        Step::Restores { fail: false } => desk.kernel.outputs.clear(),
+        step => happen(step, desk, api),
+    }
+}
+
+/// Everything but what becomes of restores.
+pub(crate) fn happen<K: Kernel>(step: Step, desk: &mut Desk<K>, api: &mut Api) {
     match step {
         Step::Service { name, kind } => {
             api.insert((true, name), service(name, kind));
@@ -117,11 +129,7 @@ fn take(step: Step, desk: &mut Desk<Invented>, api: &mut Api) {
             });
         }
         Step::Pass { tenths } => desk.pass(SECOND * tenths / 10),
-        Step::Restores { fail: true } => {
-            let output = failed(4, "Another app is currently holding the xtables lock.\n");
-            desk.kernel.outputs.insert("iptables-restore", output);
-        }
-        Step::Restores { fail: false } => desk.kernel.outputs.clear(),
+        Step::Restores { .. } => {}
     }
 }
 

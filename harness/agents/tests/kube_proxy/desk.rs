@@ -233,6 +233,7 @@ impl Kernel for Invented {
             ["iptables", "--version"] => printed("iptables v1.8.9 (legacy)\n"),
             ["iptables-save", "-t", table] => self.save(table),
             ["iptables-restore", ..] => self.change(command),
+            ["nft", "--version"] => failed(1, ""),
             ["conntrack", "-L", ..] => printed(self.flows.clone()),
             ["conntrack", ..] => Output::default(),
             ["iptables", "-w", "5", "-W", "100000", rest @ ..] => match rest {

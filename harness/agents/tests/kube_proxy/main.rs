@@ -17,6 +17,7 @@ mod interleavings;
 mod kernel;
 mod monitor;
 mod netns;
+mod nftables;
 mod objects;
 mod scale;
 mod timing;

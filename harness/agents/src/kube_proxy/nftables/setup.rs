@@ -1,0 +1,280 @@
+//! What every full sync makes before it comes to services: the table, its base chains and what they jump to,
+//! the set and the maps, and the rules that look things up in them (`setupNFTables`).
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::transaction::Transaction;
+use crate::kube_proxy::{config::Config, rules::MARK};
+
+/// The set of addresses at which node ports are open.
+const NODE_PORT_IPS: &str = "nodeport-ips";
+
+/// The chain that marks packets to be masqueraded.
+pub(super) const MARK_MASQ: &str = "mark-for-masquerade";
+
+/// What rejects packets to services that have no endpoints.
+pub(super) const REJECT: &str = "reject-chain";
+
+/// A chain that the kernel calls: name, type, hook and priority.
+type Base = (&'static str, &'static str, &'static str, i32);
+
+/// Before DNAT, so that rules see the service's address.
+const PRE_DNAT: i32 = -110;
+const DNAT: i32 = -100;
+const POST_DNAT: i32 = -90;
+const FILTER: i32 = 0;
+const SNAT: i32 = 100;
+
+const NAT: [Base; 3] = [
+    ("nat-prerouting", "nat", "prerouting", DNAT),
+    ("nat-output", "nat", "output", DNAT),
+    ("nat-postrouting", "nat", "postrouting", SNAT),
+];
+
+/// Until 1.33.
+const EARLY: [Base; 5] = [
+    ("filter-prerouting", "filter", "prerouting", PRE_DNAT),
+    ("filter-input", "filter", "input", PRE_DNAT),
+    ("filter-forward", "filter", "forward", PRE_DNAT),
+    ("filter-output", "filter", "output", PRE_DNAT),
+    ("filter-output-post-dnat", "filter", "output", POST_DNAT),
+];
+
+/// From 1.34: what the node itself sends to an external address is short-circuited before it could be dropped (pull
+/// request 132456).
+const LATE: [Base; 5] = [
+    (
+        "filter-prerouting-pre-dnat",
+        "filter",
+        "prerouting",
+        PRE_DNAT,
+    ),
+    ("filter-output-pre-dnat", "filter", "output", PRE_DNAT),
+    ("filter-input", "filter", "input", FILTER),
+    ("filter-forward", "filter", "forward", FILTER),
+    ("filter-output", "filter", "output", FILTER),
+];
+
+/// Jumps of new connections from base chains: from where, to where, in 1.34 from where.
+const JUMPS: [(&str, &str, &str); 8] = [
+    ("filter-input", "nodeport-endpoints-check", "filter-input"),
+    ("filter-input", "service-endpoints-check", "filter-input"),
+    (
+        "filter-forward",
+        "service-endpoints-check",
+        "filter-forward",
+    ),
+    ("filter-output", "service-endpoints-check", "filter-output"),
+    (
+        "filter-prerouting",
+        "firewall-check",
+        "filter-prerouting-pre-dnat",
+    ),
+    ("filter-output", "firewall-check", "filter-output-pre-dnat"),
+    ("filter-forward", "cluster-ips-check", "filter-forward"),
+    (
+        "filter-output-post-dnat",
+        "cluster-ips-check",
+        "filter-output",
+    ),
+];
+
+/// Jumps of everything.
+const NAT_JUMPS: [(&str, &str); 3] = [
+    ("nat-output", "services"),
+    ("nat-prerouting", "services"),
+    ("nat-postrouting", "masquerading"),
+];
+
+const CHAINS: [&str; 7] = [
+    "nodeport-endpoints-check",
+    "service-endpoints-check",
+    "firewall-check",
+    "services",
+    "masquerading",
+    "cluster-ips-check",
+    MARK_MASQ,
+];
+
+/// What decides it.
+#[derive(Debug)]
+pub(super) struct Setup<'a> {
+    pub(super) config: &'a Config,
+    /// Node ports are open at this address alone (`--nodeport-addresses=primary`, the default of this mode); at
+    /// all addresses while it is not known.
+    pub(super) node_ip: IpAddr,
+    /// Networks of cluster IPs, of both families.
+    pub(super) service_cidrs: &'a [IpNet],
+    /// Whether base chains of an earlier process may be there, with other priorities.
+    pub(super) rebase: bool,
+}
+
+impl Setup<'_> {
+    pub(super) fn write(&self, tx: &mut Transaction) {
+        tx.table("rules for kube-proxy");
+        self.base_chains(tx);
+        for chain in CHAINS {
+            tx.empty_chain(chain, "");
+        }
+        self.jumps(tx);
+        masquerading(tx);
+        self.cluster_ips(tx);
+        self.node_port_ips(tx);
+        self.lookups(tx);
+    }
+
+    fn base_chains(&self, tx: &mut Transaction) {
+        let filter = if self.config.version.filters_after_dnat() {
+            LATE
+        } else {
+            EARLY
+        };
+        let chains = filter.iter().chain(&NAT);
+        if self.rebase {
+            for (name, ..) in chains.clone() {
+                tx.add("chain", name, "");
+                tx.delete("chain", name);
+            }
+        }
+        for (name, type_, hook, priority) in chains {
+            tx.empty_chain(
+                name,
+                &format!("type {type_} hook {hook} priority {priority}"),
+            );
+        }
+    }
+
+    fn jumps(&self, tx: &mut Transaction) {
+        for (early, to, late) in JUMPS {
+            let from = if self.config.version.filters_after_dnat() {
+                late
+            } else {
+                early
+            };
+            tx.rule(from, format_args!("ct state new jump {to}"));
+        }
+        for (from, to) in NAT_JUMPS {
+            tx.rule(from, format_args!("jump {to}"));
+        }
+    }
+
+    /// Other ports of cluster IPs are rejected, other addresses of their networks dropped.
+    fn cluster_ips(&self, tx: &mut Transaction) {
+        let (ip, address) = (tx.words.ip, tx.words.address);
+        tx.add(
+            "set",
+            "cluster-ips",
+            &format!("type {address} ; comment \"Active ClusterIPs\""),
+        );
+        tx.commented_rule(
+            "cluster-ips-check",
+            format_args!("{ip} daddr @cluster-ips reject"),
+            "Reject traffic to invalid ports of ClusterIPs",
+        );
+        let family = self.config.family;
+        let cidrs = self.service_cidrs.iter().filter(|it| family.has(it.addr()));
+        let cidrs: Vec<String> = cidrs.map(ToString::to_string).collect();
+        if !cidrs.is_empty() {
+            tx.commented_rule(
+                "cluster-ips-check",
+                format_args!("{ip} daddr {{ {} }} drop", cidrs.join(",")),
+                "Drop traffic to unallocated ClusterIPs",
+            );
+        }
+    }
+
+    fn everywhere(&self) -> bool {
+        self.node_ip.is_loopback()
+    }
+
+    fn node_port_ips(&self, tx: &mut Transaction) {
+        let address = tx.words.address;
+        let comment = "IPs that accept NodePort traffic";
+        tx.add(
+            "set",
+            NODE_PORT_IPS,
+            &format!("type {address} ; comment {comment:?}"),
+        );
+        if self.everywhere() {
+            tx.delete("set", NODE_PORT_IPS);
+        } else {
+            tx.flush("set", NODE_PORT_IPS);
+            tx.element(NODE_PORT_IPS, &self.node_ip.to_string(), "", None);
+        }
+    }
+
+    /// The maps and the rules that look up in them.
+    fn lookups(&self, tx: &mut Transaction) {
+        let (ip, address) = (tx.words.ip, tx.words.address);
+        let by_ip = format!("type {address} . inet_proto . inet_service : verdict");
+        let by_port = "type inet_proto . inet_service : verdict";
+        let maps = [
+            (
+                "no-endpoint-services",
+                by_ip.as_str(),
+                "vmap to drop or reject packets to services with no endpoints",
+            ),
+            (
+                "no-endpoint-nodeports",
+                by_port,
+                "vmap to drop or reject packets to service nodeports with no endpoints",
+            ),
+            (
+                "firewall-ips",
+                &by_ip,
+                "destinations that are subject to LoadBalancerSourceRanges",
+            ),
+            (
+                "service-ips",
+                &by_ip,
+                "ClusterIP, ExternalIP and LoadBalancer IP traffic",
+            ),
+            ("service-nodeports", by_port, "NodePort traffic"),
+        ];
+        for (name, type_, comment) in maps {
+            tx.add("map", name, &format!("{type_} ; comment {comment:?}"));
+        }
+        let helper = "helper for @no-endpoint-services / @no-endpoint-nodeports";
+        tx.empty_chain(REJECT, &format!("comment {helper:?}"));
+        tx.rule(REJECT, "reject");
+        let to = format!("{ip} daddr . meta l4proto . th dport vmap");
+        tx.rule(
+            "service-endpoints-check",
+            format_args!("{to} @no-endpoint-services"),
+        );
+        tx.rule("firewall-check", format_args!("{to} @firewall-ips"));
+        tx.rule("services", format_args!("{to} @service-ips"));
+        let not_localhost = tx.words.not_localhost;
+        let (input, prerouting) = if self.everywhere() {
+            (
+                not_localhost.to_owned(),
+                format!("fib daddr type local {not_localhost}"),
+            )
+        } else {
+            let ours = format!("{ip} daddr @{NODE_PORT_IPS}");
+            (ours.clone(), ours)
+        };
+        let to = "meta l4proto . th dport vmap";
+        tx.rule(
+            "nodeport-endpoints-check",
+            format_args!("{input} {to} @no-endpoint-nodeports"),
+        );
+        tx.rule(
+            "services",
+            format_args!("{prerouting} {to} @service-nodeports"),
+        );
+    }
+}
+
+fn masquerading(tx: &mut Transaction) {
+    tx.rule(MARK_MASQ, format_args!("mark set mark or {MARK}"));
+    for rule in [
+        format!("mark and {MARK} == 0 return"),
+        format!("mark set mark xor {MARK}"),
+        "masquerade fully-random".to_owned(),
+    ] {
+        tx.rule("masquerading", rule);
+    }
+}
