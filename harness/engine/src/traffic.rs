@@ -10,7 +10,7 @@ use chainbreak_model::{
     event::What,
     names::TrafficName,
 };
-use chainbreak_probe::wire::{Order, Report};
+use chainbreak_probe::wire::{Errand, Order, Report};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, Client};
 use tokio::{
@@ -61,7 +61,8 @@ impl Flow {
         let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(trouble(&"its standard input and output are not piped"));
         };
-        let mut line = serde_json::to_string(&order).map_err(|error| trouble(&error))?;
+        let mut line =
+            serde_json::to_string(&Errand::Requests(order)).map_err(|error| trouble(&error))?;
         line.push('\n');
         stdin
             .write_all(line.as_bytes())

@@ -1,7 +1,9 @@
 //! Traffic: what a probe is told and says ([`wire`]), and the probe itself ([`main`], [`run`]).
 //!
-//! The probe is one thread over epoll. Its schedule is absolute: request n is due at start + n × distance,
+//! Where it makes requests, the probe is one thread over epoll. Its schedule is absolute: request n is due
+//! at start + n × distance,
 //! whatever happened to the requests before. See `probe.rs` for how connections are used and closed.
+//! `craft.rs` sends segments into connections of others.
 
 #[cfg(feature = "bin")]
 mod answer;
@@ -9,6 +11,8 @@ mod answer;
 pub mod clock;
 #[cfg(feature = "bin")]
 mod connection;
+#[cfg(feature = "bin")]
+mod craft;
 #[cfg(feature = "bin")]
 mod error;
 #[cfg(feature = "bin")]

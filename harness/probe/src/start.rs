@@ -11,15 +11,16 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{
     clock::monotonic_us,
+    craft,
     error::ProbeError,
     output::Output,
     probe::Probe,
     reactor::{Reactor, Ready},
-    wire::{Order, Report},
+    wire::{Errand, Order, Report},
 };
 
-/// The probe as a program: reads an order from standard input, reports to standard output. Exit code 0
-/// after [`Report::Done`], 2 for an order that cannot be carried out, 1 for anything else.
+/// The probe as a program: reads an errand from standard input, reports to standard output. Exit code 0
+/// after its last report, 2 for an order that cannot be carried out, 1 for anything else.
 pub fn main() -> ExitCode {
     let error = match carry_out() {
         Ok(()) => return ExitCode::SUCCESS,
@@ -38,12 +39,14 @@ fn carry_out() -> Result<(), ProbeError> {
         what: "share standard input",
         source,
     })?);
-    let order = read_order(&mut control)?;
-    run(&order, control, io::stdout())
+    match read_errand(&mut control)? {
+        Errand::Requests(order) => run(&order, control, io::stdout()),
+        Errand::Craft(order) => craft::run(&order, control, io::stdout()),
+    }
 }
 
 /// Reads up to the end of the first line and not a byte more.
-fn read_order(control: &mut impl Read) -> Result<Order, ProbeError> {
+fn read_errand(control: &mut impl Read) -> Result<Errand, ProbeError> {
     let mut line = Vec::new();
     let mut byte = [0];
     while let Ok(1) = control.read(&mut byte) {

@@ -1,8 +1,10 @@
 //! What a probe is told and what it says: one JSON value a line on its standard input and output.
 //!
-//! A probe reads one [`Order`], prints one [`Report::Started`], then one [`Report::Sample`] for each
+//! A probe reads one [`Errand`]. Sent to make requests, it prints one [`Report::Started`], then one [`Report::Sample`] for each
 //! request in the order of completion, and at the end (its standard input closes, or the count is
 //! reached) one [`Report::Done`].
+
+pub mod craft;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +15,17 @@ pub const BACKEND_HEADER: &str = "x-chainbreak-backend";
 /// The response header in which the server gives the client address it saw, as `ip:port`.
 pub const CLIENT_HEADER: &str = "x-chainbreak-client";
 
-/// What a probe shall do.
+/// What a probe is there for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Errand {
+    /// To make and measure requests.
+    Requests(Order),
+    /// To send segments into connections of others.
+    Craft(craft::Craft),
+}
+
+/// Requests to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Order {

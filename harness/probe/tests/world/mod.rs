@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use chainbreak_probe::wire::{Connections, Order, Report, Sample};
+use chainbreak_probe::wire::{Connections, Errand, Order, Report, Sample};
 use tempfile::TempDir;
 
 /// Ports of the nginx in a world, and what is served there.
@@ -160,8 +160,9 @@ impl World {
             .expect("the probe runs");
         let mut stdin = child.stdin.take().expect("piped");
         let out = BufReader::new(child.stdout.take().expect("piped"));
-        let order = serde_json::to_string(order).expect("orders are plain JSON");
-        writeln!(stdin, "{order}").expect("the probe reads its order");
+        let errand = Errand::Requests(order.clone());
+        let errand = serde_json::to_string(&errand).expect("errands are plain JSON");
+        writeln!(stdin, "{errand}").expect("the probe reads its errand");
         let (sender, reports) = mpsc::channel();
         std::thread::spawn(move || {
             for line in out.lines().map(|line| line.expect("text")) {
@@ -200,7 +201,9 @@ impl Probe {
     /// Waits until a request ends as told.
     pub fn until(&mut self, word: &str) {
         let is_it = |report: &Report| matches!(report, Report::Sample(sample) if sample.outcome.word() == word);
+        let heard = self.heard.len();
         while !self.heard.last().is_some_and(is_it) {
+            assert!(self.heard.len() < heard + 1_000, "no request was {word}");
             // Reports come within 20 ms of a sample, and a sample within 300 ms of its request.
             let report = self.reports.recv_timeout(Duration::from_secs(10));
             self.heard
