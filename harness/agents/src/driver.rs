@@ -27,6 +27,11 @@ use crate::step::{Command, LogLine, Output, Reply, RequestId, Stepper, Wanted};
 pub trait Exec: fmt::Debug {
     /// Runs a command to its end. What cannot be started is an [`Output`] with exit code 127.
     fn run(&self, command: Command) -> LocalBoxFuture<'static, Output>;
+
+    /// Ready when the agent may go on from a point that it reached. Nobody holds it there unless told to.
+    fn point(&self, _name: &'static str) -> LocalBoxFuture<'static, ()> {
+        std::future::ready(()).boxed_local()
+    }
 }
 
 /// Takes an agent's log entries, header and all.
@@ -56,6 +61,7 @@ pub async fn drive<E>(
         let wanted = stepper.step(start.elapsed(), reply);
         let Wanted {
             run,
+            points,
             logs,
             wake_at,
             exited,
@@ -67,7 +73,12 @@ pub async fn drive<E>(
             return reason;
         }
         for (id, command) in run {
-            running.push(exec.run(command).map(move |output| (id, output)));
+            let output = exec.run(command).map(move |output| (id, output));
+            running.push(output.boxed_local());
+        }
+        for (id, name) in points {
+            let passed = exec.point(name).map(move |()| (id, Output::default()));
+            running.push(passed.boxed_local());
         }
         reply = next_reply(&mut running, &mut events, wake_at.map(|at| start + at)).await;
     }

@@ -60,6 +60,8 @@ pub enum Reply<E> {
 pub struct Wanted {
     /// Commands to start now. Several may be under way at once.
     pub run: Vec<(RequestId, Command)>,
+    /// Points that were reached: each goes on with a [`Reply::Ran`], whatever the output.
+    pub points: Vec<(RequestId, &'static str)>,
     /// Log lines written in this step.
     pub logs: Vec<LogLine>,
     /// When to step again with [`Reply::Tick`] at the latest, on the core's clock.
@@ -134,19 +136,33 @@ impl<E> Io<E> {
 
     /// Runs a command to its end.
     pub async fn run(&self, argv: &[&str], input: String) -> Output {
-        let id = {
-            let mut state = self.state.borrow_mut();
-            let id = RequestId(state.next_id);
-            state.next_id += 1;
-            let argv = argv.iter().map(|&word| word.to_owned()).collect();
-            state.wanted.run.push((id, Command { argv, input }));
-            id
-        };
+        let id = self.next_id();
+        let argv = argv.iter().map(|&word| word.to_owned()).collect();
+        let command = Command { argv, input };
+        self.state.borrow_mut().wanted.run.push((id, command));
+        self.ran(id).await
+    }
+
+    fn next_id(&self) -> RequestId {
+        let mut state = self.state.borrow_mut();
+        state.next_id += 1;
+        RequestId(state.next_id)
+    }
+
+    async fn ran(&self, id: RequestId) -> Output {
         poll_fn(|_| match self.state.borrow_mut().outputs.remove(&id) {
             Some(output) => Poll::Ready(output),
             None => Poll::Pending,
         })
         .await
+    }
+
+    /// Reaches a point between two things that the real program does one after the other without
+    /// waiting for anything, but at which it may lose the processor. Events come meanwhile.
+    pub async fn point(&self, name: &'static str) {
+        let id = self.next_id();
+        self.state.borrow_mut().wanted.points.push((id, name));
+        self.ran(id).await;
     }
 
     /// Waits until the clock shows `due`.

@@ -23,6 +23,9 @@ const SERVICE_CHAINS: [&str; 5] = [
     "KUBE-EXT-",
 ];
 
+/// What `KUBE-EXT-` and `KUBE-SVL-` took the place of.
+const XLB: &str = "KUBE-XLB-";
+
 /// Renders the restore input.
 pub(crate) fn render(scene: &Scene<'_>) -> Input {
     let mut input = Input::default();
@@ -38,7 +41,11 @@ pub(crate) fn render(scene: &Scene<'_>) -> Input {
             port.own_chains(&mut input);
         }
     }
-    scene.remove_stale(&SERVICE_CHAINS, &active, &mut input);
+    let mut prefixes = SERVICE_CHAINS.to_vec();
+    if scene.config.version.removes_xlb_chains() {
+        prefixes.push(XLB);
+    }
+    scene.remove_stale(&prefixes, &active, &mut input);
     rules::tail(scene, &mut input.nat_rules);
     rules::forward(scene, &mut input.filter_rules);
     input.filter_rules.add(format_args!(

@@ -4,10 +4,12 @@ use std::{fmt, str::FromStr};
 
 /// A Kubernetes release, `1.32` or `1.32.4`.
 ///
-/// Patch releases of one minor behave alike here: the model takes the last patch of each.
+/// Without a patch number it is the last patch of its minor. Patches of a minor behave alike but for
+/// what is asked about them below.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     minor: u32,
+    patch: Option<u32>,
     text: String,
 }
 
@@ -84,6 +86,24 @@ impl Version {
     /// Whether syncs may be partial (`MinimizeIPTablesRestore`: on by default from 1.27).
     pub(crate) fn partial_sync(&self) -> bool {
         self.profile() >= Profile::V1_27
+    }
+
+    /// Whether what is told while a partial sync takes over the changes is lost to it: which services
+    /// to write was looked up first, and the changes were taken over in a second step (issue 121362;
+    /// pull request 122204, in 1.27.11, 1.28.7, 1.29.2 and 1.30).
+    pub(crate) fn loses_changes_told_meanwhile(&self) -> bool {
+        let mended_in = match self.minor {
+            27 => 11,
+            28 => 7,
+            29 => 2,
+            _ => return false,
+        };
+        self.patch.is_some_and(|patch| patch < mended_in)
+    }
+
+    /// Whether the chains of the local policy of 1.23 are removed as stale ones (until 1.27).
+    pub(crate) fn removes_xlb_chains(&self) -> bool {
+        self.minor <= 27
     }
 
     /// Whether an hour without a full sync makes the next one full. Issue 138571 takes it back for
@@ -277,7 +297,7 @@ impl FromStr for Version {
         let (Some(major), Some(minor)) = (number().transpose()?, number().transpose()?) else {
             return Err(malformed());
         };
-        number().transpose()?;
+        let patch = number().transpose()?;
         if major != 1 || parts.next().is_some() {
             return Err(malformed());
         }
@@ -288,6 +308,7 @@ impl FromStr for Version {
         }
         Ok(Self {
             minor,
+            patch,
             text: text.to_owned(),
         })
     }
@@ -333,6 +354,22 @@ mod tests {
         assert_eq!(profile("1.33"), Profile::V1_33);
         assert_eq!(profile("1.34"), Profile::V1_34);
         assert_eq!(profile("1.40"), Profile::V1_34);
+    }
+
+    #[test]
+    fn a_patch_release_behaves_as_it_did_and_a_minor_as_its_last_patch() {
+        let loses = |text: &str| {
+            let version: Version = text.parse().unwrap();
+            version.loses_changes_told_meanwhile()
+        };
+        for affected in ["1.27.0", "1.27.10", "v1.28.6", "1.29.1"] {
+            assert!(loses(affected), "{affected}");
+        }
+        for mended in [
+            "1.26.5", "1.27", "1.27.11", "1.28.7", "1.29.2", "1.29", "1.30.0",
+        ] {
+            assert!(!loses(mended), "{mended}");
+        }
     }
 
     #[test]

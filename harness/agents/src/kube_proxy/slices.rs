@@ -100,6 +100,13 @@ impl Slices {
         true
     }
 
+    /// The services that have something pending.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Namespaced> {
+        let services = self.services.iter();
+        let pending = services.filter(|(_, it)| !it.pending.is_empty());
+        pending.map(|(service, _)| service)
+    }
+
     /// Takes over what is pending: the endpoints of every service that had something pending.
     pub(crate) fn take_changes(&mut self, config: &Config) -> Vec<(Namespaced, Endpoints)> {
         let pending = self

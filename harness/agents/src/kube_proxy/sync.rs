@@ -4,7 +4,12 @@
 //! partial one. Events, the runner's timers and the monitor all come together here, one at a time.
 
 use std::{
-    collections::BTreeMap, convert::Infallible, net::IpAddr, pin::pin, rc::Rc, time::Duration,
+    collections::{BTreeMap, VecDeque},
+    convert::Infallible,
+    net::IpAddr,
+    pin::pin,
+    rc::Rc,
+    time::Duration,
 };
 
 use futures::future::{Either, select};
@@ -29,6 +34,9 @@ use crate::step::Io;
 /// The age of the last full sync at which 1.33 makes another.
 const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);
 
+/// The point between the two steps of [`Proxier::take_changes`].
+const TAKING_CHANGES: &str = "taking-changes";
+
 static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
@@ -44,6 +52,8 @@ pub(crate) struct Proxier {
     runner: Runner,
     tracker: Tracker,
     synced: Synced,
+    /// Told during a sync, and to wait for its end.
+    held_back: VecDeque<Event>,
     /// `None` until the node is known, which differs from having no labels.
     node_labels: Option<BTreeMap<String, String>>,
     node_ip: IpAddr,
@@ -80,6 +90,7 @@ impl Proxier {
             runner: Runner::new(profile, min, retry, io.now()),
             tracker: Tracker::default(),
             synced: Synced::default(),
+            held_back: VecDeque::new(),
             node_labels: None,
             node_ip: config.node_ip.unwrap_or(config.family.unknown_node()),
             needs_full_sync: true,
@@ -115,7 +126,10 @@ impl Proxier {
     }
 
     /// Events first: a sync takes over all that is known when it starts.
-    async fn wake(&self) -> Woke {
+    async fn wake(&mut self) -> Woke {
+        if let Some(event) = self.held_back.pop_front() {
+            return Woke::Event(event);
+        }
         let event = pin!(self.io.event());
         let reload = pin!(self.shared.reload_asked());
         let timer = pin!(self.io.at(self.runner.due()));
@@ -127,6 +141,25 @@ impl Proxier {
     }
 
     async fn on_event(&mut self, event: Event) {
+        match self.note(event) {
+            Some(Event::ServicesSynced) => {
+                self.synced.services = true;
+                self.sync_unasked().await;
+            }
+            Some(Event::SlicesSynced) => {
+                self.synced.slices = true;
+                self.sync_unasked().await;
+            }
+            Some(Event::ServiceCidrs(cidrs)) => self.dataplane.set_service_cidrs(cidrs),
+            Some(Event::Node(node)) => self.on_node(Some(&node)).await,
+            Some(Event::NodeGone) => self.on_node(None).await,
+            _ => {}
+        }
+    }
+
+    /// Notes a change of a service or its endpoints, which a sync under way does not keep from
+    /// happening. Anything else is given back.
+    fn note(&mut self, event: Event) -> Option<Event> {
         let changed = match event {
             Event::Service(service) => self.tracker.set_service(&service, &self.config, &self.logs),
             Event::ServiceGone { namespace, name } => self
@@ -136,21 +169,12 @@ impl Proxier {
             Event::SliceGone { namespace, name } => {
                 self.tracker.remove_slice(&Namespaced::new(namespace, name))
             }
-            Event::ServicesSynced => {
-                self.synced.services = true;
-                return self.sync_unasked().await;
-            }
-            Event::SlicesSynced => {
-                self.synced.slices = true;
-                return self.sync_unasked().await;
-            }
-            Event::ServiceCidrs(cidrs) => return self.dataplane.set_service_cidrs(cidrs),
-            Event::Node(node) => return self.on_node(Some(&node)).await,
-            Event::NodeGone => return self.on_node(None).await,
+            other => return Some(other),
         };
         if changed && self.initialized() {
             self.request();
         }
+        None
     }
 
     /// Asks for a sync (`Sync`).
@@ -214,7 +238,7 @@ impl Proxier {
         }
         let start = self.io.now();
         let full = self.must_be_full(start);
-        let changes = self.tracker.take_changes(&self.config, &self.logs);
+        let changes = self.take_changes(full).await;
         for name in &changes.activated_udp {
             if let Some(port) = self.tracker.port(name) {
                 self.logs.stale_udp(name, port);
@@ -233,6 +257,26 @@ impl Proxier {
         }
         self.logs.complete(self.io.now().saturating_sub(start));
         outcome
+    }
+
+    /// Takes over what is pending. Until pull request 122204 a partial sync looked first which services
+    /// to write, and then took over: each under the lock of the trackers, not both (1.28 proxier.go,
+    /// `PendingChanges` and `Update`). What was told between is taken over and not written, and no later
+    /// sync hears of it.
+    async fn take_changes(&mut self, full: bool) -> Changes {
+        if full || !self.config.version.loses_changes_told_meanwhile() {
+            return self.tracker.take_changes(&self.config, &self.logs);
+        }
+        let pending = self.tracker.pending();
+        self.io.point(TAKING_CHANGES).await;
+        while let Some(event) = self.io.try_event() {
+            let other = self.note(event);
+            self.held_back.extend(other);
+        }
+        Changes {
+            services: pending,
+            ..self.tracker.take_changes(&self.config, &self.logs)
+        }
     }
 
     fn must_be_full(&self, now: Duration) -> bool {

@@ -92,6 +92,12 @@ impl Tracker {
         self.slices.remove(slice)
     }
 
+    /// The services of which anything is pending.
+    pub(crate) fn pending(&self) -> BTreeSet<Namespaced> {
+        let services = self.changed.keys().chain(self.slices.pending());
+        services.cloned().collect()
+    }
+
     /// Takes over all that is pending.
     pub(crate) fn take_changes(&mut self, config: &Config, logs: &Logs) -> Changes {
         let mut changes = Changes::default();

@@ -124,6 +124,7 @@ impl<E> Node<E> {
         while let Some(reply) = replies.pop() {
             let Wanted {
                 run,
+                points: _,
                 logs,
                 wake_at,
                 exited,

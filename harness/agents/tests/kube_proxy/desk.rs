@@ -25,6 +25,10 @@ pub(crate) struct Desk<K> {
     /// Every command with its time.
     pub(crate) ran: Vec<(Duration, Command)>,
     pub(crate) logs: Vec<LogLine>,
+    /// What is told while the core stands at the next point that it reaches.
+    pub(crate) meanwhile: Vec<Event>,
+    /// The points that it reached.
+    pub(crate) reached: Vec<&'static str>,
     pub(crate) exited: Option<String>,
     /// Everything that was published for the health servers.
     pub(crate) health: Rc<RefCell<Vec<Health>>>,
@@ -43,6 +47,8 @@ impl<K: Kernel> Desk<K> {
             kernel,
             ran: Vec::new(),
             logs: Vec::new(),
+            meanwhile: Vec::new(),
+            reached: Vec::new(),
             exited: None,
             health,
         };
@@ -90,6 +96,7 @@ impl<K: Kernel> Desk<K> {
         while let Some(reply) = replies.pop() {
             let Wanted {
                 run,
+                points,
                 logs,
                 wake_at,
                 exited,
@@ -101,6 +108,11 @@ impl<K: Kernel> Desk<K> {
                 let output = self.kernel.run(&command);
                 self.ran.push((self.now, command));
                 replies.push(Reply::Ran(id, output));
+            }
+            for (id, name) in points {
+                self.reached.push(name);
+                replies.push(Reply::Ran(id, Output::default()));
+                replies.extend(self.meanwhile.drain(..).rev().map(Reply::Event));
             }
         }
     }

@@ -19,5 +19,6 @@ mod monitor;
 mod netns;
 mod nftables;
 mod objects;
+mod regressions;
 mod scale;
 mod timing;
