@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agents::AgentChoice,
-    case::{AgentSource, Capabilities, Case},
+    case::{AgentSource, Capabilities, Case, KubeProxySpec, Step},
     matrix::MatrixKey,
     names::{AgentName, VariantName},
+    read::words::TAKING_CHANGES,
     scenario::{Scenario, Variant},
 };
 use cells::{Possible, cases};
@@ -70,7 +71,8 @@ impl Planned {
 pub struct Skipped {
     /// [`Case::id`].
     pub id: String,
-    /// `only:` leaves its versions out, and how; there is no use in bringing what is missing.
+    /// `only:` leaves its versions out, or a real agent cannot do what it asks, and how; there is no use in
+    /// bringing what is missing.
     pub outside: Vec<String>,
     /// What is missing; not empty unless `outside` is not.
     pub missing: Vec<Missing>,
@@ -100,7 +102,8 @@ pub struct Missing {
 pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -> Vec<Planned> {
     let all = cases(scenario, choice).into_values();
     all.map(|Possible { case, variant, .. }| {
-        let outside = outside(&case, variant);
+        let mut outside = outside(&case, variant);
+        outside.extend(beyond_a_real_one(&case));
         let needs = needs::of(&case, &choice.backend, &variant.needs);
         let missing: Vec<Missing> = needs
             .iter()
@@ -163,6 +166,24 @@ fn outside(case: &Case, variant: &Variant) -> Vec<String> {
         (!range.contains(version)).then(|| format!("is about {key} {range}, this is {version}"))
     });
     outside.collect()
+}
+
+/// What a case asks of kube-proxy that only its model can do, if a real one plays it.
+fn beyond_a_real_one(case: &Case) -> Option<String> {
+    let spec = case.cluster.kube_proxy.as_ref()?;
+    if spec.source == AgentSource::Model {
+        return None;
+    }
+    let held =
+        |step: &Step| matches!(step, Step::Slow { command, .. } if command == TAKING_CHANGES);
+    if case.timeline.iter().any(held) {
+        return Some(format!(
+            "holds kube-proxy's model at {TAKING_CHANGES}, this is a real one"
+        ));
+    }
+    let period = spec.full_sync_period;
+    let hour = period == KubeProxySpec::hour();
+    (!hour).then(|| format!("sets full-sync-period to {period:?}, this is a real kube-proxy"))
 }
 
 fn missing(need: &str, backend: &str, capabilities: &Capabilities) -> Option<Missing> {

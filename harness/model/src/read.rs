@@ -65,6 +65,7 @@ pub(crate) mod words {
         "source",
         "min-sync-period",
         "sync-period",
+        "full-sync-period",
     ];
     pub(crate) const CALICO: &[&str] = &["version", "source", "pods"];
     pub(crate) const ONLY: &[&str] = &["kube-proxy", "calico"];
@@ -82,7 +83,10 @@ pub(crate) mod words {
         "nft",
         "ipset",
         "conntrack",
+        TAKING_CHANGES,
     ];
+    /// No command but a point in kube-proxy's model: between its look at what changed and its taking it over.
+    pub(crate) const TAKING_CHANGES: &str = "taking-changes";
     pub(crate) const PROMISES: &[&str] = &["available", "no-log", "has-log", "has-rule"];
     pub(crate) const AVAILABLE: &[&str] = &["traffic", "at-least", "longest-gap"];
     pub(crate) const LOG: &[&str] = &["agent", "matches"];

@@ -127,7 +127,11 @@ fn kube_proxy(part: Part) -> Value {
             "version" => version("kube-proxy's version.", "^1\\.[0-9]+(\\.[0-9]+)?$", "1.32"),
             "source" => source(),
             "min-sync-period" => time("--iptables-min-sync-period; 1s when not given."),
-            _ => time("--iptables-sync-period; 30s when not given."),
+            "sync-period" => time("--iptables-sync-period; 30s when not given."),
+            _ => time(
+                "The model's: the age of the last full sync at which 1.33 and later make another; 1h when not \
+                 given, as always in a real one.",
+            ),
         },
     )
 }
@@ -210,7 +214,8 @@ fn step() -> Value {
             |field| match field {
                 "agent" => words_of("Whose command.", &["kube-proxy", "felix"]),
                 "command" => words_of(
-                    "Which command; iptables-restore is that of both front ends.",
+                    "Which command; iptables-restore is that of both front ends. taking-changes is a point in \
+                     kube-proxy's model.",
                     words::COMMANDS,
                 ),
                 "by" => time("How much later each of them starts."),

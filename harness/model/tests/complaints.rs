@@ -181,6 +181,13 @@ fn values_out_of_range() {
     insta::assert_snapshot!("old_version", said_of("'1.32'", "'1.19'"));
     insta::assert_snapshot!("port", said_of("port: 80,", "port: 80000,"));
     insta::assert_snapshot!("periods", said_of("sync-period: 5s", "min-sync-period: 1m"));
+    insta::assert_snapshot!(
+        "real_full_sync_period",
+        said_of(
+            "sync-period: 5s",
+            "source: /kube-proxy, full-sync-period: 5s"
+        )
+    );
 }
 
 #[test]
@@ -250,6 +257,10 @@ fn commands_that_nobody_runs_are_not_slowed() {
     insta::assert_snapshot!(
         "slow",
         slow("{ agent: kube-prox, command: iptable-restore, by: 500, for: 2h }")
+    );
+    insta::assert_snapshot!(
+        "slow_at_no_point",
+        slow("{ agent: felix, command: taking-changes, by: 1s, for: 1s }")
     );
     insta::assert_snapshot!(
         "slow_nobody",

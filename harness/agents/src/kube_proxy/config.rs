@@ -47,6 +47,9 @@ pub struct Config {
     /// `--iptables-sync-period`, `--nftables-sync-period`: the canary's period and the wait after a
     /// failed sync. Not a resync period.
     pub sync_period: Duration,
+    /// The age of the last full sync at which the next one is full, in releases that do so
+    /// ([`Version::hourly_full_sync`]). The real one has no flag for it.
+    pub full_sync_period: Duration,
     /// `--iptables-localhost-nodeports`.
     pub localhost_node_ports: bool,
     /// `--masquerade-all`.
@@ -66,6 +69,9 @@ pub struct Config {
 /// The port of `--healthz-bind-address`.
 const HEALTHZ_PORT: u16 = 10256;
 
+/// What the real one has for the age of a full sync and for the longest time without any sync.
+const HOUR: Duration = Duration::from_secs(3600);
+
 impl Config {
     /// The defaults of kube-proxy for that release and node.
     pub fn new(version: Version, node_name: impl Into<String>) -> Self {
@@ -77,6 +83,7 @@ impl Config {
             cluster_cidr: None,
             min_sync_period: Duration::from_secs(1),
             sync_period: Duration::from_secs(30),
+            full_sync_period: HOUR,
             localhost_node_ports: true,
             masquerade_all: false,
             tcp_be_liberal: false,
@@ -90,6 +97,16 @@ impl Config {
     /// Whether networks of cluster IPs are followed: only the rules of nftables mode heed them.
     pub(crate) fn follows_service_cidrs(&self) -> bool {
         self.mode == Mode::Nftables && self.version.follows_service_cidrs()
+    }
+
+    /// The longest time without a sync: an hour, and as much as a full sync may be old where that is
+    /// asked (proxier.go 1.33, `FullSyncPeriod`).
+    pub(crate) fn longest_interval(&self) -> Duration {
+        if self.version.hourly_full_sync(false) {
+            self.full_sync_period
+        } else {
+            HOUR
+        }
     }
 
     /// Whether the rule that drops INVALID packets is left out.

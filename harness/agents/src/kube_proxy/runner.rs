@@ -11,9 +11,6 @@ use std::time::Duration;
 
 use super::profile::Profile;
 
-/// The hard-coded longest interval between runs.
-const MAX_INTERVAL: Duration = Duration::from_secs(3600);
-
 /// Runs that the old kind allows at once.
 const BURST: u32 = 2;
 
@@ -22,6 +19,7 @@ const BURST: u32 = 2;
 pub(crate) struct Runner {
     min_interval: Duration,
     retry_interval: Duration,
+    max_interval: Duration,
     requested: bool,
     kind: Kind,
 }
@@ -51,9 +49,10 @@ impl Runner {
         profile: Profile,
         min_interval: Duration,
         retry_interval: Duration,
+        max_interval: Duration,
         now: Duration,
     ) -> Self {
-        let next = now + MAX_INTERVAL;
+        let next = now + max_interval;
         let kind = if profile >= Profile::V1_34 {
             Kind::Steady { rested: now, next }
         } else {
@@ -68,6 +67,7 @@ impl Runner {
         Self {
             min_interval,
             retry_interval,
+            max_interval,
             requested: false,
             kind,
         }
@@ -122,16 +122,16 @@ impl Runner {
                 let wait = if failed {
                     self.retry_interval
                 } else {
-                    MAX_INTERVAL
+                    self.max_interval
                 };
                 *rested = now + self.min_interval;
-                *next = now + wait.min(MAX_INTERVAL);
+                *next = now + wait.min(self.max_interval);
             }
             Kind::Bursts {
                 timer, last_run, ..
             } => {
                 *last_run = Some(now);
-                *timer = now + MAX_INTERVAL;
+                *timer = now + self.max_interval;
             }
         }
         self.settle();
@@ -161,10 +161,11 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const MAX_INTERVAL: Duration = Duration::from_secs(3600);
     const RETRY: Duration = Duration::from_secs(30);
 
     fn runner(profile: Profile) -> Runner {
-        Runner::new(profile, SECOND, RETRY, Duration::ZERO)
+        Runner::new(profile, SECOND, RETRY, MAX_INTERVAL, Duration::ZERO)
     }
 
     /// Runs requested at each of these times, in milliseconds; when they started. A run takes none.

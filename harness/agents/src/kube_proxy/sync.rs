@@ -31,9 +31,6 @@ use super::{
 };
 use crate::step::Io;
 
-/// The age of the last full sync at which 1.33 makes another.
-const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);
-
 /// The point between the two steps of [`Proxier::take_changes`].
 const TAKING_CHANGES: &str = "taking-changes";
 
@@ -87,7 +84,7 @@ impl Proxier {
         let profile = config.version.profile();
         let (min, retry) = (config.min_sync_period, config.sync_period);
         Self {
-            runner: Runner::new(profile, min, retry, io.now()),
+            runner: Runner::new(profile, min, retry, config.longest_interval(), io.now()),
             tracker: Tracker::default(),
             synced: Synced::default(),
             held_back: VecDeque::new(),
@@ -285,7 +282,7 @@ impl Proxier {
         !version.partial_sync()
             || self.needs_full_sync
             || (version.hourly_full_sync(self.dataplane.is_large())
-                && last.is_none_or(|last| now.saturating_sub(last) > FULL_SYNC_PERIOD))
+                && last.is_none_or(|last| now.saturating_sub(last) > self.config.full_sync_period))
     }
 
     async fn write(&mut self, full: bool, changes: &Changes) -> Result<(), Logged> {

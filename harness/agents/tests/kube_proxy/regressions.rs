@@ -1,6 +1,9 @@
 //! What one release breaks and another mends: each is seen in both.
 
-use chainbreak_agents::{kube_proxy::Event, step::Severity};
+use chainbreak_agents::{
+    kube_proxy::{Config, Event},
+    step::Severity,
+};
 use serde_json::json;
 
 use crate::{
@@ -198,6 +201,25 @@ fn a_service_that_goes_takes_its_1_23_chain_along_only_until_1_27() {
         assert_eq!(
             desk.kernel.save("nat").contains("KUBE-XLB-"),
             stays,
+            "{version}"
+        );
+    }
+}
+
+#[test]
+fn a_shorter_full_sync_period_makes_releases_heal_sooner_that_have_one_and_no_other() {
+    for (version, heals) in [("1.32", false), ("1.33", true), ("1.34", true)] {
+        let config = Config {
+            full_sync_period: 3 * SECOND,
+            ..config(version)
+        };
+        let mut desk = Desk::synced(config, Netns::new(BACKENDS[0]), nginx());
+        desk.kernel.sh("iptables -t nat -F PREROUTING");
+        desk.pass(10 * SECOND);
+        let rules = desk.kernel.chain("nat", "PREROUTING");
+        assert_eq!(
+            rules.iter().any(|it| it.ends_with("-j KUBE-SERVICES")),
+            heals,
             "{version}"
         );
     }

@@ -48,6 +48,7 @@ pub(super) fn kube_proxy(
         cluster_cidr: Some(world.plan.pods()),
         min_sync_period: spec.min_sync_period,
         sync_period: spec.sync_period,
+        full_sync_period: spec.full_sync_period,
         seed: seed_of(node, seed),
         ..kube_proxy::Config::new(version, node.name.as_str())
     };

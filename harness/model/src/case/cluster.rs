@@ -81,6 +81,17 @@ pub struct KubeProxySpec {
     pub min_sync_period: Duration,
     /// `--iptables-sync-period`.
     pub sync_period: Duration,
+    /// The age of the last full sync at which 1.33 and later make another: an hour, for which the real one
+    /// has no flag.
+    #[serde(default = "KubeProxySpec::hour")]
+    pub full_sync_period: Duration,
+}
+
+impl KubeProxySpec {
+    /// What [`Self::full_sync_period`] is unless said.
+    pub fn hour() -> Duration {
+        Duration::from_secs(3600)
+    }
 }
 
 /// Calico's settings.

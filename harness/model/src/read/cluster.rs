@@ -111,6 +111,7 @@ fn kube_proxy(
     };
     // kube-proxy's own defaults.
     let (min_sync_period, sync_period) = (period("min-sync-period", 1), period("sync-period", 30));
+    let full_sync_period = period("full-sync-period", 3600);
     mode?;
     let iptables = iptables?;
     let spec = KubeProxySpec {
@@ -119,7 +120,12 @@ fn kube_proxy(
         source: source?,
         min_sync_period: min_sync_period?,
         sync_period: sync_period?,
+        full_sync_period: full_sync_period?,
     };
+    if spec.source != AgentSource::Model && fields.get("full-sync-period").is_some() {
+        let message = "a real kube-proxy's full-sync-period is an hour, and cannot be set";
+        gathered.add(Complaint::new(fields.key("full-sync-period"), message));
+    }
     if spec.min_sync_period > spec.sync_period {
         let message = "min-sync-period is longer than sync-period: kube-proxy refuses to start";
         gathered.add(Complaint::new(fields.key("min-sync-period"), message));

@@ -10,7 +10,7 @@ use super::{
     words,
 };
 use crate::{
-    case::{ClusterSpec, Step},
+    case::{AgentSource, ClusterSpec, Step},
     complaint::Gathered,
     names::AgentName,
     nearest::suggest,
@@ -148,7 +148,14 @@ fn slow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
         Some(agent)
     });
     let commands: Vec<_> = words::COMMANDS.iter().map(|name| (*name, *name)).collect();
-    let command = fields.need("command", |node| word(gathered, node, "command", &commands));
+    let command = fields.need("command", |node| {
+        let command = word(gathered, node, "command", &commands)?;
+        if command == words::TAKING_CHANGES && !has_the_point(world, agent) {
+            let message = "taking-changes is a point in kube-proxy's model, and nowhere else";
+            note(gathered, &node.place, message, None);
+        }
+        Some(command)
+    });
     let by = fields.need("by", |node| duration(gathered, node, "by", STEP));
     let length = fields.need("for", |node| duration(gathered, node, "for", STEP));
     Some(Step::Slow {
@@ -157,6 +164,15 @@ fn slow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
         by: by?,
         duration: length?,
     })
+}
+
+/// Whether the agent is the model in which changes are taken over in two steps.
+fn has_the_point(world: &World<'_>, agent: Option<AgentName>) -> bool {
+    let modelled = |cluster: &ClusterSpec| {
+        let kube_proxy = cluster.kube_proxy.as_ref();
+        kube_proxy.is_none_or(|spec| spec.source == AgentSource::Model)
+    };
+    agent.is_none_or(|agent| agent == AgentName::KubeProxy) && world.cluster.is_none_or(modelled)
 }
 
 fn deployment(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<(String, String)> {

@@ -95,6 +95,7 @@ fn cluster() -> ClusterSpec {
             source: AgentSource::Model,
             min_sync_period: Duration::from_secs(1),
             sync_period: Duration::from_secs(5),
+            full_sync_period: Duration::from_secs(3600),
         }),
         calico: Some(CalicoSpec {
             version: "v3.28.1".to_owned(),
