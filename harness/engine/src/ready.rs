@@ -4,7 +4,10 @@
 
 use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
-use chainbreak_model::{case::Case, names::NodeName};
+use chainbreak_model::{
+    case::{Case, IpFamily},
+    names::NodeName,
+};
 use futures::future::try_join_all;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
@@ -58,7 +61,11 @@ pub(crate) async fn wait(
         Place::Pod { .. } | Place::Host(_) => None,
     });
     let nodes: Vec<Written> = nodes.collect();
-    let collecting = try_join_all(nodes.iter().map(|node| node.collect(cluster, log)));
+    let families = &case.cluster.ip_families;
+    let collecting = nodes
+        .iter()
+        .map(|node| node.collect(cluster, families, log));
+    let collecting = try_join_all(collecting);
     let ready = async {
         let wanted = settled.await?;
         for node in &nodes {
@@ -83,8 +90,17 @@ struct Written {
 
 impl Written {
     /// Takes in every recorded write, and looks from time to time for writes that no recorder sees.
-    async fn collect(&self, cluster: &dyn Cluster, log: &EventLog) -> Result<(), Trouble> {
-        let save = Command::Argv(vec!["iptables-save".into(), "-t".into(), "nat".into()]);
+    async fn collect(
+        &self,
+        cluster: &dyn Cluster,
+        families: &[IpFamily],
+        log: &EventLog,
+    ) -> Result<(), Trouble> {
+        let save = |family: &IpFamily| {
+            let program = format!("{}-save", family.iptables());
+            Command::Argv(vec![program, "-t".into(), "nat".into()])
+        };
+        let saves: Vec<Command> = families.iter().map(save).collect();
         let place = Place::Node(self.node.clone());
         let mut writes = log.writes();
         let mut ticks = interval(LOOK);
@@ -97,7 +113,9 @@ impl Written {
                         self.take(write.committed());
                     }
                 }
-                _ = ticks.tick() => self.take(&output(cluster, &place, &save).await?),
+                _ = ticks.tick() => for save in &saves {
+                    self.take(&output(cluster, &place, save).await?);
+                },
             }
         }
     }

@@ -6,13 +6,13 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{From, To, Traffic},
+    case::{From, IpFamily, To, Traffic},
     event::What,
-    names::TrafficName,
+    names::{NodeName, TrafficName},
 };
 use chainbreak_probe::wire::{Errand, Order, Report};
-use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{Node, NodeAddress, Pod, Service};
+use kube::{Api, Client, ResourceExt};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::ChildStdin,
@@ -182,60 +182,86 @@ fn place(from: &From) -> Place {
     }
 }
 
-/// Looks the address up in the API.
+/// Looks the address up in the API: the one of the family that traffic asks for, or the first.
 async fn target(cluster: &dyn Cluster, traffic: &Traffic) -> Result<SocketAddr, Trouble> {
     let client = cluster.api();
-    let found = match &traffic.to {
-        To::Service { namespace, name } => cluster_ip(client, namespace, name).await,
-        To::Pod { namespace, name } => pod_ip(client, namespace, name).await,
+    let (all, what, port) = match &traffic.to {
+        To::Service { namespace, name } => {
+            let spec = service(client, namespace, name).await?.spec;
+            let all = spec.and_then(|spec| spec.cluster_ips);
+            let what = format!("service {namespace}/{name}");
+            (all.unwrap_or_default(), what, traffic.port)
+        }
+        To::Pod { namespace, name } => {
+            let all = pod_ips(client, namespace, name).await?;
+            (all, format!("pod {namespace}/{name}"), traffic.port)
+        }
         To::NodePort {
             node,
             namespace,
             name,
         } => {
-            let place = Place::Node(node.clone());
-            let address = cluster.places().into_iter().find(|(at, _)| *at == place);
-            let address = address
-                .ok_or_else(|| Trouble::new("find the target", place))?
-                .1;
-            let port = node_port(client, namespace, name, traffic.port).await?;
-            return Ok(SocketAddr::new(address, port));
+            let service = service(client.clone(), namespace, name).await?;
+            let port = node_port(&service, traffic.port)?;
+            let mut all = node_ips(client, node).await?;
+            // Of a node's addresses those count that the Service answers at.
+            let families = service.spec.and_then(|spec| spec.ip_families);
+            let families = families.unwrap_or_default();
+            let rank = |ip: &String| {
+                families
+                    .iter()
+                    .position(|it| Some(it.as_str()) == family(ip))
+            };
+            all.retain(|ip| rank(ip).is_some());
+            all.sort_by_key(rank);
+            (all, format!("service {namespace}/{name} at {node}"), port)
         }
     };
-    Ok(SocketAddr::new(found?, traffic.port))
+    address(&all, traffic.family, &what).map(|ip| SocketAddr::new(ip, port))
 }
 
-async fn cluster_ip(client: Client, namespace: &str, name: &str) -> Result<IpAddr, Trouble> {
-    let spec = service(client, namespace, name).await?.spec;
-    address(
-        spec.and_then(|spec| spec.cluster_ip),
-        &format!("service {namespace}/{name}"),
-    )
-}
-
-async fn pod_ip(client: Client, namespace: &str, name: &str) -> Result<IpAddr, Trouble> {
-    let what = format!("pod {namespace}/{name}");
+async fn pod_ips(client: Client, namespace: &str, name: &str) -> Result<Vec<String>, Trouble> {
     let pod = Api::<Pod>::namespaced(client, namespace).get(name).await;
-    let pod = pod.map_err(|error| Trouble::new(format!("look up {what}"), error))?;
-    address(pod.status.and_then(|status| status.pod_ip), &what)
+    let looked = |error| Trouble::new(format!("look up pod {namespace}/{name}"), error);
+    let ips = pod.map_err(looked)?.status.and_then(|it| it.pod_ips);
+    Ok(ips.into_iter().flatten().map(|ip| ip.ip).collect())
 }
 
-async fn node_port(client: Client, namespace: &str, name: &str, port: u16) -> Result<u16, Trouble> {
-    let ports = service(client, namespace, name)
-        .await?
-        .spec
-        .and_then(|spec| spec.ports);
-    let of_port = ports
-        .unwrap_or_default()
+async fn node_ips(client: Client, name: &NodeName) -> Result<Vec<String>, Trouble> {
+    let node = Api::<Node>::all(client).get(name.as_str()).await;
+    let node = node.map_err(|error| Trouble::new(format!("look up node {name}"), error))?;
+    let addresses = node.status.and_then(|status| status.addresses);
+    let internal = |it: NodeAddress| (it.type_ == "InternalIP").then_some(it.address);
+    Ok(addresses
         .into_iter()
-        .find(|p| p.port == i32::from(port));
-    of_port
-        .and_then(|port| port.node_port)
-        .and_then(|port| u16::try_from(port).ok())
+        .flatten()
+        .filter_map(internal)
+        .collect())
+}
+
+/// `IPv4`, as the API writes it, of an address that is one.
+fn family(ip: &str) -> Option<&'static str> {
+    ip.parse().ok().map(|ip| IpFamily::of(ip).as_str())
+}
+
+fn address(all: &[String], family: Option<IpFamily>, of: &str) -> Result<IpAddr, Trouble> {
+    let mut all = all.iter().filter_map(|ip| ip.parse().ok());
+    let found = all.find(|ip| family.is_none_or(|family| IpFamily::of(*ip) == family));
+    let which = family.map_or("", IpFamily::as_str);
+    found.ok_or_else(|| Trouble::new("find the target", format!("{of} has no {which} address")))
+}
+
+fn node_port(service: &Service, port: u16) -> Result<u16, Trouble> {
+    let ports = service.spec.iter().flat_map(|spec| spec.ports.iter());
+    let mut ports = ports.flatten().filter(|it| it.port == i32::from(port));
+    let number = ports.next().and_then(|port| port.node_port);
+    number
+        .and_then(|number| u16::try_from(number).ok())
         .ok_or_else(|| {
+            let name = service.name_any();
             Trouble::new(
                 "find the target",
-                format!("{namespace}/{name} has no node port for {port}"),
+                format!("service {name} has no node port for {port}"),
             )
         })
 }
@@ -245,10 +271,4 @@ async fn service(client: Client, namespace: &str, name: &str) -> Result<Service,
         .get(name)
         .await;
     service.map_err(|error| Trouble::new(format!("look up service {namespace}/{name}"), error))
-}
-
-fn address(text: Option<String>, of: &str) -> Result<IpAddr, Trouble> {
-    let text = text.unwrap_or_default();
-    text.parse()
-        .map_err(|error| Trouble::new(format!("read the address {text:?} of {of}"), error))
 }

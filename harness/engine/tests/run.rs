@@ -19,7 +19,10 @@ use chainbreak_engine::{
     run::{After, READY_WITHIN, run},
 };
 use chainbreak_model::{
-    case::{AgentSource, Capabilities, Case, ClusterSpec, Expect, IptablesVariant, KubeProxySpec},
+    case::{
+        AgentSource, Capabilities, Case, ClusterSpec, Expect, IpFamily, IptablesVariant,
+        KubeProxySpec,
+    },
     event::{Event, Phase, What},
     names::{AgentName, NodeName},
 };
@@ -141,6 +144,7 @@ fn case() -> Case {
         file: "scenario.yaml".into(),
         cluster: ClusterSpec {
             nodes: 1,
+            ip_families: vec![IpFamily::V4],
             iptables: IptablesVariant::Legacy,
             kube_proxy: None,
             calico: None,

@@ -22,6 +22,11 @@ const RULES: &str = "*nat\n:CHAINBREAK - [0:0]\n\
     -A CHAINBREAK -j MARK --set-xmark 0x4000/0x4000\n\
     -A CHAINBREAK -j MASQUERADE --random-fully\nCOMMIT\n";
 
+/// Those of IPv6: a kernel may have been built, or started, without it.
+const RULES_V6: &str = "*nat\n:CHAINBREAK - [0:0]\n\
+    -A CHAINBREAK -p tcp -m tcp --dport 80 -j DNAT --to-destination [fd00::9]:80\n\
+    -A CHAINBREAK -j MASQUERADE --random-fully\nCOMMIT\n";
+
 const NGINX: &str = "daemon off; master_process off; user root; pid /run/survey.pid;\n\
     error_log stderr crit;\nevents {}\nhttp { access_log off; client_body_temp_path /run/s1;\n\
     proxy_temp_path /run/s2; fastcgi_temp_path /run/s3; uwsgi_temp_path /run/s4;\n\
@@ -35,7 +40,7 @@ struct Trial {
     input: &'static str,
 }
 
-const TRIALS: [Trial; 7] = [
+const TRIALS: [Trial; 9] = [
     Trial {
         capability: "ip",
         package: "iproute2",
@@ -53,6 +58,18 @@ const TRIALS: [Trial; 7] = [
         package: "iptables",
         argv: &["xtables-nft-multi", "iptables-restore"],
         input: RULES,
+    },
+    Trial {
+        capability: "ip6tables-legacy",
+        package: "iptables",
+        argv: &["xtables-legacy-multi", "ip6tables-restore"],
+        input: RULES_V6,
+    },
+    Trial {
+        capability: "ip6tables-nft",
+        package: "iptables",
+        argv: &["xtables-nft-multi", "ip6tables-restore"],
+        input: RULES_V6,
     },
     Trial {
         capability: "nft",

@@ -9,7 +9,7 @@ use std::{
 
 use chainbreak_engine::{cluster::Place, gate::Gate};
 use chainbreak_model::{
-    case::{ClusterSpec, IptablesVariant, PodOwner},
+    case::{ClusterSpec, IpFamily, IptablesVariant, PodOwner},
     names::NodeName,
 };
 use futures::future::try_join_all;
@@ -86,6 +86,10 @@ impl World {
     /// Raises nodes and hosts and wires them up. To be called in a worker.
     pub async fn raise(spec: &ClusterSpec) -> Result<Self, LabError> {
         let plan = Plan::ipv4();
+        if spec.ip_families != [IpFamily::V4] {
+            let what = "the lab raises IPv4 only".to_owned();
+            return Err(LabError::Unable { what });
+        }
         plan.check(spec.nodes, spec.hosts.len())?;
         let nodes = (1..=spec.nodes)
             .map(|number| raise_node(plan, number))

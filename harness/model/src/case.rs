@@ -3,6 +3,7 @@
 //! mistakes stay behind in the reader.
 
 mod cluster;
+mod family;
 mod promise;
 mod step;
 mod traffic;
@@ -13,6 +14,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner};
+pub use family::IpFamily;
 pub use promise::{Promise, RuleQuery};
 pub use step::Step;
 pub use traffic::{From, To, Traffic};

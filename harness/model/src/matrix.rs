@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    case::{ClusterSpec, IptablesVariant},
+    case::{ClusterSpec, IpFamily, IptablesVariant},
     names::AgentName,
     version,
 };
@@ -13,6 +13,8 @@ use crate::{
 pub enum MatrixKey {
     /// Which iptables the nodes have.
     Iptables,
+    /// Which IP family comes first.
+    IpFamily,
     /// kube-proxy's version.
     KubeProxy,
     /// Calico's version.
@@ -21,8 +23,9 @@ pub enum MatrixKey {
 
 impl MatrixKey {
     /// All of them, by the word that a scenario or `--matrix` uses.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("iptables", Self::Iptables),
+        ("ip-family", Self::IpFamily),
         ("kube-proxy", Self::KubeProxy),
         ("calico", Self::Calico),
     ];
@@ -56,7 +59,7 @@ impl MatrixKey {
     /// The agent whose version it is.
     pub(crate) fn agent(self) -> Option<AgentName> {
         match self {
-            Self::Iptables => None,
+            Self::Iptables | Self::IpFamily => None,
             Self::KubeProxy => Some(AgentName::KubeProxy),
             Self::Calico => Some(AgentName::Felix),
         }
@@ -66,6 +69,7 @@ impl MatrixKey {
     pub fn check(self, value: &str) -> Result<(), String> {
         match self {
             Self::Iptables => iptables(value).map(|_| ()),
+            Self::IpFamily => ip_family(value).map(|_| ()),
             Self::KubeProxy => version::kube_proxy(value),
             Self::Calico => version::calico(value),
         }
@@ -81,6 +85,7 @@ impl MatrixKey {
                     kube_proxy.iptables = cluster.iptables;
                 }
             }
+            Self::IpFamily => prefer(ip_family(value)?, &mut cluster.ip_families),
             Self::KubeProxy => {
                 version::kube_proxy(value)?;
                 if let Some(kube_proxy) = &mut cluster.kube_proxy {
@@ -113,5 +118,20 @@ fn iptables(value: &str) -> Result<IptablesVariant, String> {
         "legacy" => Ok(IptablesVariant::Legacy),
         "nft" => Ok(IptablesVariant::Nft),
         _ => Err(format!("iptables is legacy or nft, not {value:?}")),
+    }
+}
+
+fn ip_family(value: &str) -> Result<IpFamily, String> {
+    let mut all = IpFamily::ALL.iter();
+    let found = all.find(|(word, _)| *word == value).map(|(_, it)| *it);
+    found.ok_or_else(|| format!("an IP family is IPv4 or IPv6, not {value:?}"))
+}
+
+/// Of a cluster with both families it becomes the first; one with another has it instead.
+fn prefer(family: IpFamily, families: &mut Vec<IpFamily>) {
+    if families.len() < 2 {
+        *families = vec![family];
+    } else {
+        families.sort_by_key(|it| *it != family);
     }
 }

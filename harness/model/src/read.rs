@@ -52,6 +52,7 @@ pub(crate) mod words {
     ];
     pub(crate) const CLUSTER: &[&str] = &[
         "nodes",
+        "ip-families",
         "iptables",
         "kube-proxy",
         "calico",
@@ -69,7 +70,15 @@ pub(crate) mod words {
     ];
     pub(crate) const CALICO: &[&str] = &["version", "source", "pods"];
     pub(crate) const ONLY: &[&str] = &["kube-proxy", "calico"];
-    pub(crate) const TRAFFIC: &[&str] = &["from", "to", "port", "every", "connections", "timeout"];
+    pub(crate) const TRAFFIC: &[&str] = &[
+        "from",
+        "to",
+        "port",
+        "family",
+        "every",
+        "connections",
+        "timeout",
+    ];
     pub(crate) const STEPS: &[&str] = &["settle", "mark", "churn", "felix", "slow"];
     pub(crate) const CHURN: &[&str] = &["deployment", "replicas", "every", "for"];
     pub(crate) const SLOW: &[&str] = &["agent", "command", "by", "for"];

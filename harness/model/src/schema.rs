@@ -107,6 +107,11 @@ fn shared(field: &str, part: Part) -> Value {
 fn cluster_field(field: &str, part: Part) -> Value {
     match field {
         "nodes" => integer("How many nodes: n1, n2, ….", NODES),
+        "ip-families" => json!({
+            "description": "Its IP families, the default of services first; IPv4 when not given.",
+            "type": "array", "minItems": 1, "maxItems": 2, "uniqueItems": true,
+            "items": { "enum": ["IPv4", "IPv6"] }
+        }),
         "iptables" => words_of("Which iptables the nodes have.", &["legacy", "nft"]),
         "kube-proxy" => or_none(&kube_proxy(part)),
         "calico" => or_none(&calico(part)),
@@ -178,6 +183,10 @@ fn traffic(part: Part) -> Value {
                 "service/test/web",
             ),
             "port" => integer("The Service's port, or the pod's.", (1, 65535)),
+            "family" => words_of(
+                "Which of the target's addresses; its first when not given.",
+                &["IPv4", "IPv6"],
+            ),
             "every" => time("Distance of two requests."),
             "connections" => words_of(
                 "A connection for each request, or one as long as it lives; new when not given.",

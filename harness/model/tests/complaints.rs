@@ -191,6 +191,28 @@ fn values_out_of_range() {
 }
 
 #[test]
+fn families_that_a_cluster_or_a_service_does_not_have() {
+    let cluster = |families| said_of("nodes: 2", &format!("nodes: 2\n  ip-families: {families}"));
+    insta::assert_snapshot!("families", cluster("[IPv6, ipv4]"));
+    insta::assert_snapshot!("family_twice", cluster("[IPv6, IPv6]"));
+    insta::assert_snapshot!("no_family", cluster("[]"));
+    insta::assert_snapshot!(
+        "family_of_traffic",
+        said_of("port: 80, every", "port: 80, family: IPv6, every")
+    );
+    let both = GOOD.replace("nodes: 2", "nodes: 2\n  ip-families: [IPv4, IPv6]");
+    let both = both.replace("port: 80, every", "port: 80, family: IPv6, every");
+    insta::assert_snapshot!("family_of_a_service", said(both));
+    insta::assert_snapshot!(
+        "matrix_of_families",
+        said_of(
+            "timeline:",
+            "matrix: { ip-family: [IPv4, dual] }\ntimeline:"
+        )
+    );
+}
+
+#[test]
 fn variants_and_promises_that_say_nothing() {
     let fixed = "{ felix: { bpfEnabled: false }, expect: healthy }";
     insta::assert_snapshot!(

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, path::Path};
 
 use chainbreak_model::{
     agents::AgentChoice,
-    case::{AgentSource, Capabilities, Case},
+    case::{AgentSource, Capabilities, Case, IpFamily},
     list,
     matrix::MatrixKey,
     names::AgentName,
@@ -215,11 +215,39 @@ fn cells_that_run_the_same_are_one_case() {
 }
 
 #[test]
+fn a_family_of_the_matrix_comes_first_or_alone() {
+    let families = |cluster: &str| {
+        let text = SCENARIO.replace("  nodes: 1\n", cluster);
+        let scenario =
+            scenario(&text.replace("timeline:", "matrix: { ip-family: [IPv6] }\ntimeline:"));
+        let mut choice = choice(&[], &[]);
+        choice.variants = vec!["partial".into()];
+        let missing = match planned(&scenario, &choice).remove(0) {
+            Planned::Run(case) => panic!("{} needs ip6tables", case.id()),
+            Planned::Skip(skipped) => skipped.missing,
+        };
+        assert_eq!(missing[0].capability, "ip6tables-legacy");
+        let all = ["lab", "iptables-legacy", "ip6tables-legacy", "conntrack"];
+        let all = Capabilities(all.map(|it| (it.to_owned(), Ok(()))).into());
+        match plan(&scenario, &choice, &all).remove(0) {
+            Planned::Run(case) => case.cluster.ip_families,
+            Planned::Skip(skipped) => panic!("{}", skipped.reason()),
+        }
+    };
+    assert_eq!(families("  nodes: 1\n"), [IpFamily::V6]);
+    let both = families("  ip-families: [IPv4, IPv6]\n");
+    assert_eq!(both, [IpFamily::V6, IpFamily::V4]);
+}
+
+#[test]
 fn a_matrix_key_of_a_command_line_has_values_and_each_once() {
     for (text, why) in [
         ("kube-proxy=1.30,1.30", "\"1.30\" is given twice"),
         ("kube-proxy", "gives no values"),
-        ("kubeproxy=1.30", "it can vary iptables, kube-proxy, calico"),
+        (
+            "kubeproxy=1.30",
+            "it can vary iptables, ip-family, kube-proxy, calico",
+        ),
         ("calico=3.28", "is no version of Calico"),
     ] {
         let said = MatrixKey::parse_values(text).unwrap_err();

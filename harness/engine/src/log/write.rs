@@ -1,11 +1,11 @@
-//! Which recorded commands may have changed the IPv4 rules that `iptables-save` shows, and in which tables.
+//! Which recorded commands may have changed rules of either IP family, and in which tables.
 //!
 //! In doubt a command may have: to look once more does no harm.
 
 use std::sync::Arc;
 
 use chainbreak_model::{event, names::NodeName};
-use chainbreak_netfilter::{Command, Family, Invocation};
+use chainbreak_netfilter::{Command, Invocation};
 
 use crate::gate::base_name;
 
@@ -64,12 +64,6 @@ fn tables(command: &event::Command) -> Option<Vec<String>> {
         Ok(
             Invocation::Look
             | Invocation::Restore { test: true, .. }
-            | Invocation::Restore {
-                family: Family::V6, ..
-            }
-            | Invocation::Single {
-                family: Family::V6, ..
-            }
             | Invocation::Single {
                 command: Command::Look,
                 ..
@@ -92,14 +86,7 @@ fn named(input: &str) -> impl Iterator<Item = &str> {
 
 fn restores(command: &event::Command) -> bool {
     let invocation = Invocation::parse(&command.argv);
-    matches!(
-        invocation,
-        Ok(Invocation::Restore {
-            family: Family::V4,
-            test: false,
-            ..
-        })
-    )
+    matches!(invocation, Ok(Invocation::Restore { test: false, .. }))
 }
 
 /// Whether an `nft` with these arguments changes nothing: it checks, or its command is one that looks.
@@ -183,11 +170,6 @@ mod tests {
         ] {
             assert_eq!(written(line, 0), None, "{line}");
         }
-        assert_eq!(
-            written("ip6tables -t nat -N KUBE-SERVICES", 0),
-            None,
-            "nobody looks at IPv6 rules"
-        );
     }
 
     #[test]
@@ -197,6 +179,7 @@ mod tests {
             "/usr/sbin/iptables-legacy -t nat -F",
             "iptables-nft --table=nat --delete-chain KUBE-SEP-X",
             "xtables-legacy-multi iptables -tnat -A KUBE-SERVICES -j RETURN",
+            "ip6tables -t nat -N KUBE-SERVICES",
             // A comment is no command.
             "iptables -t nat -A KUBE-SERVICES -m comment --comment -L -j RETURN",
         ] {
@@ -220,6 +203,7 @@ mod tests {
             "iptables-restore -w 5 -W 100000 --noflush --counters",
             "iptables-legacy-restore --noflush --verbose",
             "/usr/sbin/iptables-nft-restore",
+            "ip6tables-restore -w 5 -W 100000 --noflush --counters",
         ] {
             let both = Some(vec!["filter".to_owned(), "nat".to_owned()]);
             assert_eq!(written(line, 0), both, "{line}");

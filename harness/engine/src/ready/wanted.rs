@@ -47,22 +47,22 @@ pub(super) async fn wanted(client: &Client, case: &Case) -> Result<BTreeSet<Stri
         let ready = pods.iter().filter(|pod| {
             pod.namespace() == service.namespace() && matches(selector, pod) && is_ready(pod)
         });
-        let (ready, slices) = (
-            ready.count(),
-            slices.iter().filter(|slice| owns(&service, slice)),
-        );
-        let endpoints = Endpoints::of(slices);
-        if endpoints.addresses.len() != ready {
-            let known = endpoints.addresses.len();
-            let name = service.name_any();
-            return Err(format!(
-                "service {name}: {known} of {ready} ready pods are endpoints"
-            ));
-        }
-        if in_nat_of_every_node(&service, spec) && ready > 0 {
-            let cluster_ip = spec.cluster_ip.as_deref().unwrap_or_default();
-            wanted.insert(format!("-d {cluster_ip}"));
-            wanted.extend(endpoints.targets);
+        let ready = ready.count();
+        let slices: Vec<_> = slices.iter().filter(|it| owns(&service, it)).collect();
+        for (family, cluster_ip) in cluster_ips(spec) {
+            let ours = slices.iter().copied();
+            let endpoints = Endpoints::of(ours.filter(|slice| slice.address_type == family));
+            if endpoints.addresses.len() != ready {
+                let known = endpoints.addresses.len();
+                let name = service.name_any();
+                return Err(format!(
+                    "service {name}: {known} of {ready} ready pods are {family} endpoints"
+                ));
+            }
+            if in_nat_of_every_node(&service, spec) && ready > 0 {
+                wanted.insert(format!("-d {cluster_ip}"));
+                wanted.extend(endpoints.targets);
+            }
         }
     }
     Ok(wanted)
@@ -75,6 +75,12 @@ fn selecting(spec: &ServiceSpec) -> Option<(&ServiceSpec, &BTreeMap<String, Stri
         .as_ref()
         .filter(|selector| !selector.is_empty())?;
     (spec.cluster_ip.as_deref() != Some("None")).then_some((spec, selector))
+}
+
+/// The families of a Service and its address of each.
+fn cluster_ips(spec: &ServiceSpec) -> impl Iterator<Item = (&str, &str)> {
+    let families = spec.ip_families.iter().flatten().map(String::as_str);
+    families.zip(spec.cluster_ips.iter().flatten().map(String::as_str))
 }
 
 /// Not so where another proxy serves it, or where only a node's own endpoints count.
@@ -136,7 +142,10 @@ impl<'a> Endpoints<'a> {
             let addresses = ready.flat_map(|endpoint| &endpoint.addresses);
             let addresses: Vec<&str> = addresses.map(String::as_str).collect();
             for port in slice.ports.iter().flatten().filter_map(|port| port.port) {
-                let target = |address| format!("--to-destination {address}:{port}");
+                let target = |address: &&str| match slice.address_type.as_str() {
+                    "IPv6" => format!("--to-destination [{address}]:{port}"),
+                    _ => format!("--to-destination {address}:{port}"),
+                };
                 all.targets.extend(addresses.iter().map(target));
             }
             all.addresses.extend(addresses);
@@ -162,6 +171,10 @@ mod tests {
             telling(dnat).as_deref(),
             Some("--to-destination 10.20.10.127:80")
         );
+        let written = "-A KUBE-SERVICES -m tcp -p tcp -d fd00:10:96::a --dport 80 -j KUBE-SVC-X";
+        let saved = "-A KUBE-SERVICES -d fd00:10:96::a/128 -p tcp -m tcp --dport 80 -j KUBE-SVC-X";
+        assert_eq!(telling(written).as_deref(), Some("-d fd00:10:96::a"));
+        assert_eq!(telling(written), telling(saved));
         let felix = "-m comment --comment \"cali:O3lYWMrLQYEMJtB5\" ";
         for jump in ["-j", "--jump"] {
             let rule = format!("-A POSTROUTING {felix}{jump} cali-POSTROUTING");

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::IpFamily;
 use crate::names::NodeName;
 
 /// The cluster that a backend raises.
@@ -12,6 +13,9 @@ use crate::names::NodeName;
 pub struct ClusterSpec {
     /// How many nodes: `n1` … `nN`.
     pub nodes: u16,
+    /// Which IP families it has, its default first; never empty.
+    #[serde(default = "IpFamily::default_list")]
+    pub ip_families: Vec<IpFamily>,
     /// Which iptables the nodes have; also kube-proxy's and Felix's.
     pub iptables: IptablesVariant,
     /// kube-proxy, unless `none`.
@@ -28,6 +32,11 @@ impl ClusterSpec {
     /// `n1` … `nN`.
     pub fn node_names(&self) -> impl Iterator<Item = NodeName> + use<> {
         (1..=self.nodes).map(|number| NodeName::from(format!("n{number}")))
+    }
+
+    /// The family of what names none: the first.
+    pub fn default_family(&self) -> IpFamily {
+        self.ip_families.first().copied().unwrap_or_default()
     }
 
     /// The paths of the machine that real agents are at, each once.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use chainbreak_probe::wire::Connections;
 use serde::{Deserialize, Serialize};
 
+use super::IpFamily;
 use crate::names::NodeName;
 
 /// Requests sent during the run.
@@ -17,6 +18,9 @@ pub struct Traffic {
     pub to: To,
     /// The port: a Service's port (for `node-port`: the node port is looked up), a pod's container port.
     pub port: u16,
+    /// Which of the target's addresses; its first when not given.
+    #[serde(default)]
+    pub family: Option<IpFamily>,
     /// Distance of two requests.
     pub every: Duration,
     /// New connections or kept ones.

@@ -1,11 +1,12 @@
 //! What a case needs of the machine.
 
-use crate::case::{Case, ClusterSpec, IptablesVariant};
+use crate::case::{Case, ClusterSpec, IpFamily, IptablesVariant};
 
 /// Every capability that a case needs, in one place: the backend, what its manifests and agents run,
 /// and what the scenario says beyond that.
 pub(super) fn of(case: &Case, backend: &str, own: &[String]) -> Vec<String> {
-    let mut needs = vec![backend.to_owned(), iptables(&case.cluster).to_owned()];
+    let mut needs = vec![backend.to_owned()];
+    needs.extend(iptables(&case.cluster));
     if case.cluster.kube_proxy.is_some() {
         needs.push("conntrack".to_owned());
     }
@@ -21,11 +22,15 @@ pub(super) fn of(case: &Case, backend: &str, own: &[String]) -> Vec<String> {
     needs
 }
 
-fn iptables(cluster: &ClusterSpec) -> &'static str {
-    match cluster.iptables {
-        IptablesVariant::Legacy => "iptables-legacy",
-        IptablesVariant::Nft => "iptables-nft",
-    }
+/// The front ends of its nodes. IPv4's is there also where only IPv6 is routed: Felix programs both.
+fn iptables(cluster: &ClusterSpec) -> impl Iterator<Item = String> {
+    let variant = match cluster.iptables {
+        IptablesVariant::Legacy => "legacy",
+        IptablesVariant::Nft => "nft",
+    };
+    let v6 = cluster.ip_families.contains(&IpFamily::V6);
+    let families = [IpFamily::V4].into_iter().chain(v6.then_some(IpFamily::V6));
+    families.map(move |family| format!("{}-{variant}", family.iptables()))
 }
 
 /// Whether an image is nginx itself, by the last part of its repository: `nginx:1.27`,

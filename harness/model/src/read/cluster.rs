@@ -9,7 +9,9 @@ use super::{
     is_name, words,
 };
 use crate::{
-    case::{AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner},
+    case::{
+        AgentSource, CalicoSpec, ClusterSpec, IpFamily, IptablesVariant, KubeProxySpec, PodOwner,
+    },
     complaint::{Complaint, Gathered},
     felix,
     nearest::nearest,
@@ -33,6 +35,9 @@ pub(super) fn read(
 ) -> Option<ClusterSpec> {
     let fields = Fields::of(gathered, node, "cluster", words::CLUSTER)?;
     let nodes = fields.or("nodes", 1, |node| number(gathered, node, "nodes", NODES));
+    let ip_families = fields.or("ip-families", vec![IpFamily::V4], |node| {
+        ip_families(gathered, node)
+    });
     let own = fields.maybe("iptables", |node| iptables(gathered, node));
     let kube_proxy = fields.maybe("kube-proxy", |node| {
         agent(node, |node| kube_proxy(gathered, node, folder))
@@ -64,12 +69,33 @@ pub(super) fn read(
     let kube_proxy = kube_proxy.map(|(spec, _)| KubeProxySpec { iptables, ..spec });
     Some(ClusterSpec {
         nodes: nodes?,
+        ip_families: ip_families?,
         iptables,
         kube_proxy,
         calico,
         felix: felix?,
         hosts: hosts?,
     })
+}
+
+/// One family or both, each once.
+fn ip_families(gathered: &Gathered, node: &Node) -> Option<Vec<IpFamily>> {
+    let mut families = Vec::new();
+    for item in items(gathered, node, "ip-families")? {
+        let family = word(gathered, item, "an IP family", &IpFamily::ALL)?;
+        if families.contains(&family) {
+            let message = format!("{family} is given twice");
+            note(gathered, &item.place, message, None);
+        } else {
+            families.push(family);
+        }
+    }
+    if families.is_empty() {
+        let hint = "write ip-families: [IPv4], [IPv6] or [IPv4, IPv6]".to_owned();
+        let message = "a cluster has an IP family";
+        note(gathered, &node.place, message, Some(hint));
+    }
+    (!families.is_empty()).then_some(families)
 }
 
 /// An agent's settings, or `none` where it does not run.

@@ -11,6 +11,7 @@ use super::{
     is_name,
 };
 use crate::{
+    case::{ClusterSpec, IpFamily},
     complaint::Gathered,
     nearest::suggest,
     yaml::{self, Node, Value},
@@ -41,6 +42,18 @@ struct Object {
 pub(super) struct ServicePorts {
     pub(super) ports: Vec<u16>,
     pub(super) has_node_ports: bool,
+    /// The families that it names, in order.
+    pub(super) families: Vec<IpFamily>,
+    /// Whether it has both where the cluster does.
+    pub(super) is_dual: bool,
+}
+
+impl ServicePorts {
+    /// Whether it has an address of that family in a cluster.
+    pub(super) fn has(&self, family: IpFamily, cluster: &ClusterSpec) -> bool {
+        let first = self.families.first().copied();
+        self.is_dual || family == first.unwrap_or(cluster.default_family())
+    }
 }
 
 impl Manifests {

@@ -8,11 +8,11 @@ use indexmap::IndexMap;
 use super::{
     fields::{Fields, duration, entries, note, number, text, word},
     is_name,
-    manifests::Manifests,
+    manifests::{Manifests, ServicePorts},
     words,
 };
 use crate::{
-    case::{ClusterSpec, From, To, Traffic},
+    case::{ClusterSpec, From, IpFamily, To, Traffic},
     complaint::Gathered,
     names::{NodeName, TrafficName},
     nearest::suggest,
@@ -63,6 +63,7 @@ fn flow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Traffic> 
     let from = fields.need("from", |node| from(gathered, node, world));
     let to = fields.need("to", |node| to(gathered, node, world));
     let port = fields.need("port", |node| number(gathered, node, "port", (1, 65535)));
+    let family = fields.maybe("family", |node| family(gathered, node, world));
     let every = fields.need("every", |node| duration(gathered, node, "every", EVERY));
     let connections = fields.or("connections", Connections::New, |node| {
         let words = [("new", Connections::New), ("kept", Connections::Kept)];
@@ -74,14 +75,32 @@ fn flow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Traffic> 
     if let (Some(to), Some(port), Some(at)) = (&to, port, fields.get("port")) {
         has_port(gathered, at, to, port, world);
     }
+    if let (Some(to), Some(Some(family)), Some(at)) = (&to, family, fields.get("family")) {
+        has_family(gathered, at, to, family, world);
+    }
     Some(Traffic {
         from: from?,
         to: to?,
         port: port?,
+        family: family?,
         every: every?,
         connections: connections?,
         timeout: timeout?,
     })
+}
+
+/// One of the cluster's.
+fn family(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<IpFamily> {
+    let family = word(gathered, node, "family", &IpFamily::ALL)?;
+    let known = world
+        .cluster
+        .is_none_or(|cluster| cluster.ip_families.contains(&family));
+    if !known {
+        let message = format!("the cluster has no {family}");
+        let hint = "give it both: `cluster: { ip-families: [IPv4, IPv6] }`".to_owned();
+        note(gathered, &node.place, message, Some(hint));
+    }
+    Some(family)
 }
 
 fn from(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<From> {
@@ -235,22 +254,41 @@ fn host(gathered: &Gathered, at: &Node, world: &World<'_>, name: &str) -> Option
     None
 }
 
-/// A Service answers only at the ports that it has, at a node only when it has node ports.
-fn has_port(gathered: &Gathered, at: &Node, to: &To, port: u16, world: &World<'_>) {
+/// The declared Service that traffic goes to.
+fn service_of<'a>(to: &'a To, world: &World<'a>) -> Option<(String, &'a ServicePorts)> {
     let (To::Service { namespace, name }
     | To::NodePort {
         namespace, name, ..
     }) = to
     else {
-        return;
+        return None;
     };
-    let Some(service) = world.manifests.service(namespace, name) else {
+    let service = world.manifests.service(namespace, name)?;
+    Some((format!("{namespace}/{name}"), service))
+}
+
+/// A Service of one family has no address of the other.
+fn has_family(gathered: &Gathered, at: &Node, to: &To, family: IpFamily, world: &World<'_>) {
+    if let (Some((name, service)), Some(cluster)) = (service_of(to, world), world.cluster)
+        && cluster.ip_families.contains(&family)
+        && !service.has(family, cluster)
+    {
+        let message = format!("service {name} has no {family} address");
+        let hint = "set its ipFamilyPolicy to PreferDualStack, or name the family first in its \
+                    ipFamilies";
+        note(gathered, &at.place, message, Some(hint.to_owned()));
+    }
+}
+
+/// A Service answers only at the ports that it has, at a node only when it has node ports.
+fn has_port(gathered: &Gathered, at: &Node, to: &To, port: u16, world: &World<'_>) {
+    let Some((name, service)) = service_of(to, world) else {
         return;
     };
     // Without any port it is the Service's mistake, and said there.
     if !service.ports.is_empty() && !service.ports.contains(&port) {
         let ports: Vec<String> = service.ports.iter().map(ToString::to_string).collect();
-        let message = format!("service {namespace}/{name} has no port {port}");
+        let message = format!("service {name} has no port {port}");
         note(
             gathered,
             &at.place,
@@ -259,7 +297,7 @@ fn has_port(gathered: &Gathered, at: &Node, to: &To, port: u16, world: &World<'_
         );
     }
     if matches!(to, To::NodePort { .. }) && !service.has_node_ports {
-        let message = format!("service {namespace}/{name} has no node port");
+        let message = format!("service {name} has no node port");
         note(
             gathered,
             &at.place,

@@ -22,7 +22,7 @@ use chainbreak_lab::{
     worker::{Lifeline, VERB, enter},
     world::World,
 };
-use chainbreak_model::case::{ClusterSpec, IptablesVariant};
+use chainbreak_model::case::{ClusterSpec, IpFamily, IptablesVariant};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -132,6 +132,7 @@ async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> 
 fn cluster(iptables: IptablesVariant) -> ClusterSpec {
     ClusterSpec {
         nodes: 2,
+        ip_families: vec![IpFamily::V4],
         iptables,
         kube_proxy: None,
         calico: None,

@@ -15,7 +15,7 @@ use super::{
     },
     ServicePorts, unable,
 };
-use crate::{complaint::Gathered, yaml::Node};
+use crate::{case::IpFamily, complaint::Gathered, yaml::Node};
 
 /// What an object of a kind is: its API versions, its scope and how it is read.
 pub(super) struct Kind {
@@ -189,9 +189,17 @@ pub(super) fn ports(node: &Node) -> ServicePorts {
     let ports = spec["ports"].as_array().into_iter().flatten();
     let ports = ports.filter_map(|port| u16::try_from(port["port"].as_u64()?).ok());
     let kind = spec["type"].as_str().unwrap_or_default();
+    let families = spec["ipFamilies"].as_array().into_iter().flatten();
+    let families = families.filter_map(|word| {
+        let known = |(name, _): &&(&str, IpFamily)| word == *name;
+        IpFamily::ALL.iter().find(known).map(|(_, family)| *family)
+    });
+    let policy = spec["ipFamilyPolicy"].as_str().unwrap_or("SingleStack");
     ServicePorts {
         ports: ports.collect(),
         has_node_ports: matches!(kind, "NodePort" | "LoadBalancer"),
+        families: families.collect(),
+        is_dual: policy != "SingleStack",
     }
 }
 

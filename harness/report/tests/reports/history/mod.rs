@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chainbreak_model::{
     case::{
-        AgentSource, CalicoSpec, Case, ClusterSpec, Expect, From, IptablesVariant, KubeProxySpec,
-        PodOwner, Promise, RuleQuery, Step, To, Traffic,
+        AgentSource, CalicoSpec, Case, ClusterSpec, Expect, From, IpFamily, IptablesVariant,
+        KubeProxySpec, PodOwner, Promise, RuleQuery, Step, To, Traffic,
     },
     event::{Command, Event, LogEntry, Phase, RulesSeen, What},
     names::{AgentName, NodeName},
@@ -42,6 +42,7 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
             namespace: "test".to_owned(),
             name: "nginx".to_owned(),
         },
+        family: None,
         port: 80,
         every: Duration::from_millis(20),
         connections: Connections::New,
@@ -88,6 +89,7 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
 fn cluster() -> ClusterSpec {
     ClusterSpec {
         nodes: 2,
+        ip_families: vec![IpFamily::V4],
         iptables: IptablesVariant::Legacy,
         kube_proxy: Some(KubeProxySpec {
             iptables: IptablesVariant::Legacy,
