@@ -41,6 +41,10 @@ pub(crate) enum Verb {
                             chainbreak run scenarios --agent kube-proxy=/usr/local/bin/kube-proxy\n  \
                             chainbreak run scenarios --jobs 1 --format jsonl > events.jsonl")]
     Run(Run),
+    /// Run scenarios without each of their faults, and judge them by each opposite expectation: what then still
+    /// comes out as expected proves nothing
+    #[command(after_help = "Example:\n  chainbreak mutate scenarios/kube-proxy")]
+    Mutate(Mutate),
     /// Write the reports of a run again, from its run.jsonl alone
     #[command(after_help = "Example:\n  chainbreak report reports/out/latest")]
     Report(Report),
@@ -123,6 +127,18 @@ pub(crate) struct Run {
     /// What goes to standard output
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mutate {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// How many cases run side by side [default: three for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+    /// How long a world may take until it is ready, from nothing
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    pub(crate) ready_within: Duration,
 }
 
 /// The arguments with a `--matrix` before each of the settings that follow one: `--matrix a=1 b=2 PATH` is

@@ -7,6 +7,7 @@ mod choice;
 mod clean;
 mod doctor;
 mod live;
+mod mutate;
 mod reports;
 mod run;
 mod supervise;
@@ -68,6 +69,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::List(selection) => cases::list(&selection).await,
             Verb::Plan(selection) => cases::plan(&selection).await,
             Verb::Run(args) => run::run(args).await,
+            Verb::Mutate(args) => mutate::mutate(args).await,
             Verb::Report(args) => reports::again(&args),
             Verb::Doctor => doctor::doctor().await,
             Verb::Shell(args) => Ok(chainbreak_lab::keep::shell(

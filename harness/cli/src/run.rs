@@ -91,7 +91,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     }))
 }
 
-fn default_jobs() -> usize {
+pub(crate) fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * JOBS_PER_CORE
 }
 

@@ -9,6 +9,7 @@ pub mod agents;
 pub mod case;
 pub mod event;
 pub mod matrix;
+pub mod mutation;
 pub mod names;
 pub mod plan;
 pub mod scenario;

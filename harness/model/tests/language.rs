@@ -1,0 +1,186 @@
+//! The documentation of the language: its examples are read as parts of a small whole scenario, and
+//! every step and promise has one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+};
+
+use chainbreak_model::{read, schema};
+use serde_json::Value;
+
+/// What an example stands in: every mark, place and object that examples speak of is here.
+const AROUND: &str = "\
+name: around
+about: what the examples stand in
+cluster:
+  nodes: 2
+  kube-proxy: { version: '1.32' }
+  calico: { version: v3.28.1 }
+  hosts: [outside]
+manifests: [objects.yaml]
+traffic:
+  shop: { from: pod/client, to: service/test/web, port: 80, every: 5ms }
+timeline:
+  - mark: broken
+  - settle: 1s
+  - mark: three
+  - settle: 1s
+  - mark: healed
+  - settle: 1s
+promises:
+  answers: { available: { traffic: shop } }
+";
+
+const OBJECTS: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: { name: client }
+spec:
+  containers: [{ name: client, image: busybox }]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: { namespace: test, name: nginx }
+spec:
+  replicas: 2
+  selector: { matchLabels: { app: web } }
+  template:
+    metadata: { labels: { app: web } }
+    spec:
+      containers: [{ name: nginx, image: nginx }]
+---
+apiVersion: v1
+kind: Service
+metadata: { namespace: test, name: web }
+spec:
+  selector: { app: web }
+  ports: [{ name: http, port: 80 }]
+";
+
+/// What stands beside a promise's word.
+const WINDOW: [&str; 2] = ["from", "until"];
+
+type Parts = BTreeMap<String, String>;
+
+/// The top-level keys of a mapping with the lines that belong to them.
+fn parts(yaml: &str) -> Parts {
+    let mut parts = Parts::new();
+    let mut current = String::new();
+    for line in yaml.lines() {
+        let key = line.split(':').next().unwrap_or_default();
+        if !line.starts_with([' ', '#', '-']) && !key.is_empty() {
+            key.clone_into(&mut current);
+        }
+        let part = parts.entry(current.clone()).or_default();
+        part.push_str(line);
+        part.push('\n');
+    }
+    parts
+}
+
+/// A part of the documentation as a whole scenario.
+fn whole(example: &Parts) -> String {
+    let mut scenario = parts(AROUND);
+    scenario.extend(example.clone());
+    let promises = scenario["promises"].lines().skip(1);
+    let name = promises
+        .filter_map(|line| line.trim().split_once(": "))
+        .next();
+    let (name, _) = name.expect("a promise has a name");
+    let variants = format!(
+        "variants:\n  incident: {{ expect: {{ broken: [{name}] }} }}\n  \
+         fixed: {{ cluster: {{ nodes: 3 }}, expect: healthy }}\n"
+    );
+    scenario.entry("variants".to_owned()).or_insert(variants);
+    scenario.into_values().collect()
+}
+
+fn documentation() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenario-language.md");
+    fs::read_to_string(file).expect("the documentation is there")
+}
+
+/// Every YAML block that shows parts of a scenario, and of every item of the list of steps the code
+/// that it begins with.
+fn examples(text: &str) -> Vec<Parts> {
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let yaml = blocks.filter_map(|block| block.strip_prefix("yaml\n"));
+    let shown = yaml.map(parts).filter(|it| !it.contains_key("name"));
+    let steps = text.lines().filter_map(|line| line.strip_prefix("- `"));
+    let steps = steps.filter_map(|line| line.split_once('`'));
+    let steps = steps.filter(|(code, _)| code.contains(": ") && !code.starts_with("expect"));
+    let steps = steps.map(|(code, _)| {
+        let timeline = format!("timeline:\n  - {code}\n  - settle: 1s\n");
+        Parts::from([("timeline".to_owned(), timeline)])
+    });
+    let shown = shown.filter(|it| !it.keys().all(String::is_empty));
+    shown.chain(steps).collect()
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_read_without_a_mistake() {
+    let examples = examples(&documentation());
+    assert!(examples.len() > 3, "{examples:?}");
+    let open = |path: &Path| match path.file_name().and_then(|name| name.to_str()) {
+        Some("objects.yaml") => Ok(OBJECTS.as_bytes().to_vec()),
+        _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+    };
+    let mut wrong = String::new();
+    for example in &examples {
+        let whole = whole(example);
+        if let Err(error) = read(Path::new("example.yaml"), whole.as_bytes(), &open) {
+            wrong += &error.plain();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The words of the schema that say what a step or a promise is.
+fn words(of: &str) -> BTreeSet<String> {
+    fn search<'a>(value: &'a Value, of: &str) -> Option<&'a Value> {
+        match value {
+            Value::Object(fields) if fields.get("description") == Some(&Value::from(of)) => {
+                Some(value)
+            }
+            Value::Object(fields) => fields.values().find_map(|value| search(value, of)),
+            Value::Array(items) => items.iter().find_map(|value| search(value, of)),
+            _ => None,
+        }
+    }
+    let schema = schema();
+    let found = search(&schema, of).unwrap_or_else(|| panic!("{of:?} is not in the schema"));
+    let alternatives = found["properties"].as_object();
+    let words = alternatives.expect("alternatives are properties").keys();
+    let words = words.filter(|word| !WINDOW.contains(&word.as_str()));
+    words.cloned().collect()
+}
+
+#[test]
+fn every_step_and_every_promise_is_shown_in_the_documentation() {
+    let text = documentation();
+    let shown: String = examples(&text)
+        .iter()
+        .flat_map(Parts::values)
+        .map(String::as_str)
+        .collect();
+    // The whole scenario at the top is checked where the shipped ones are.
+    let shown = shown
+        + &text[..text
+            .find("## The fields")
+            .expect("the fields are explained")];
+    for of in ["A step.", "A promise."] {
+        for word in words(of) {
+            let is_there = [
+                format!("- {word}: "),
+                format!("{{ {word}: "),
+                format!("  {word}: "),
+            ];
+            assert!(
+                is_there.iter().any(|it| shown.contains(it)),
+                "{of} {word} has no example"
+            );
+        }
+    }
+}
