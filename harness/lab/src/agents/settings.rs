@@ -159,6 +159,7 @@ mod tests {
             source: AgentSource::default(),
             min_sync_period: Duration::from_millis(100),
             sync_period: Duration::from_secs(5),
+            full_sync_period: Duration::from_secs(3600),
         };
         insta::assert_snapshot!(kube_proxy(&spec, &seat()).join("\n"), @r"
         --master=http://10.0.0.1:6443
