@@ -8,7 +8,9 @@
 //!
 //! What the health servers are to tell is published (`health`); the driver listens.
 //!
-//! Left out, and to be remembered when a model stands in for the real thing: nfacct counters (the
+//! A dual-stack kube-proxy is two of these, which the driver runs side by side.
+//!
+//! Left out, and to be remembered when a model stands in for the real thing: the health of each family for itself, nfacct counters (the
 //! rules are those of a kube-proxy whose kernel has none), `--nodeport-addresses`, the listening
 //! sockets that 1.20 opens for node ports (which ones is kept, and said, but none is opened) and for external
 //! IPs that the node has, the lock file that

@@ -46,7 +46,7 @@ pub(crate) fn url(plan: Plan) -> String {
 pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
     let nodes = nodes_by_address(world);
     Server::new(ServerConfig {
-        service_cidrs: vec![world.plan.services()],
+        service_cidrs: world.families.services(world.plan.services()),
         // No Service `kubernetes`: a scenario says itself which services there are, and one more that
         // never changes decides what a partial sync refers to.
         advertised: None,
@@ -111,21 +111,21 @@ pub(crate) async fn furnish(client: &Client, world: &World, case: &Case) -> Resu
     let calico = case.cluster.calico.as_ref();
     let annotated = calico.is_some_and(|calico| calico.pods == PodOwner::Calico);
     let nodes = world.nodes();
-    try_join_all(nodes.map(|node| register(client, world.plan, node, annotated))).await?;
-    calico::furnish(client, world.plan, case).await
+    try_join_all(nodes.map(|node| register(client, world, node, annotated))).await?;
+    calico::furnish(client, world, case).await
 }
 
 async fn register(
     client: &Client,
-    plan: Plan,
+    world: &World,
     node: &Node,
     annotated: bool,
 ) -> Result<(), LabError> {
     let nodes: Api<NodeObject> = Api::all(client.clone());
-    let (mut object, status) = node_object(plan, node);
+    let (mut object, status) = node_object(world, node);
     if annotated {
-        let address = format!("{}/{}", node.address, plan.underlay_prefix());
-        object["metadata"]["annotations"] = json!({ calico::NODE_ADDRESS: address });
+        let prefix = world.plan.underlay_prefix();
+        object["metadata"]["annotations"] = calico::node_addresses(world, node.address, prefix);
     }
     let what = format!("register node {}", node.name);
     let object = serde_json::from_value(object).expect("a node is a node");
@@ -138,8 +138,13 @@ async fn register(
     patched.map(drop).map_err(refused(what))
 }
 
-fn node_object(plan: Plan, node: &Node) -> (Value, Value) {
-    let pods = plan.node_pods(node.number);
+fn node_object(world: &World, node: &Node) -> (Value, Value) {
+    let pods = world.families.nets(world.plan.node_pods(node.number));
+    let internal = world.families.addresses(node.address).into_iter();
+    let mut addresses: Vec<Value> = internal
+        .map(|address| json!({ "type": "InternalIP", "address": address }))
+        .collect();
+    addresses.push(json!({ "type": "Hostname", "address": node.name }));
     let object = json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -150,13 +155,10 @@ fn node_object(plan: Plan, node: &Node) -> (Value, Value) {
                 "kubernetes.io/os": "linux",
             },
         },
-        "spec": { "podCIDR": pods, "podCIDRs": [pods] },
+        "spec": { "podCIDR": pods.first(), "podCIDRs": pods },
     });
     let status = json!({ "status": {
-        "addresses": [
-            { "type": "InternalIP", "address": node.address },
-            { "type": "Hostname", "address": node.name },
-        ],
+        "addresses": addresses,
         "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
         "nodeInfo": {
             "architecture": std::env::consts::ARCH, "operatingSystem": "linux",

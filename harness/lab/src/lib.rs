@@ -10,6 +10,7 @@ mod agents;
 mod api;
 mod controllers;
 mod facts;
+pub mod families;
 mod lab;
 mod logbook;
 mod parts;

@@ -9,7 +9,7 @@ use std::{
 
 use chainbreak_engine::{cluster::Place, gate::Gate};
 use chainbreak_model::{
-    case::{ClusterSpec, IpFamily, IptablesVariant, PodOwner},
+    case::{ClusterSpec, IptablesVariant, PodOwner},
     names::NodeName,
 };
 use futures::future::try_join_all;
@@ -17,8 +17,9 @@ use futures::future::try_join_all;
 use crate::{
     addresses::{Plan, PodSlots},
     error::{LabError, tolerate},
+    families::Families,
     keep,
-    place::{Own, PlaceThread, set},
+    place::{Own, PlaceThread},
     wiring::{self, Port},
 };
 /// Where a node's own commands are. The first entry of every world's `PATH`.
@@ -73,6 +74,8 @@ pub struct Host {
 pub struct World {
     /// Which address is whose.
     pub plan: Plan,
+    /// Which of them Kubernetes knows.
+    pub families: Families,
     /// Who owns the pods' interfaces.
     pub pod_owner: PodOwner,
     /// What every agent's commands pass.
@@ -86,11 +89,9 @@ impl World {
     /// Raises nodes and hosts and wires them up. To be called in a worker.
     pub async fn raise(spec: &ClusterSpec) -> Result<Self, LabError> {
         let plan = Plan::ipv4();
-        if spec.ip_families != [IpFamily::V4] {
-            let what = "the lab raises IPv4 only".to_owned();
-            return Err(LabError::Unable { what });
-        }
         plan.check(spec.nodes, spec.hosts.len())?;
+        let families = Families::new(spec.ip_families.clone());
+        families.enable()?;
         let nodes = (1..=spec.nodes)
             .map(|number| raise_node(plan, number))
             .collect::<Result<Vec<_>, _>>()?;
@@ -105,16 +106,16 @@ impl World {
         let node_ports = nodes.iter().map(|node| port(&node.place, node.address));
         let host_ports = hosts.iter().map(|host| port(&host.place, host.address));
         let ports: Vec<Port> = node_ports.chain(host_ports).collect();
-        wiring::apply_here(wiring::underlay(plan, &ports)).await?;
+        families.wire_here(wiring::underlay(plan, &ports)).await?;
         try_join_all(
             nodes
                 .iter()
-                .map(|node| furnish(plan, node, spec.nodes, spec.iptables)),
+                .map(|node| furnish(plan, node, &families, spec)),
         )
         .await?;
         try_join_all(hosts.iter().map(|host| {
             let batch = wiring::end(plan, host.address, std::iter::empty());
-            wiring::apply(&host.place, batch)
+            enter(&host.place, &families, batch)
         }))
         .await?;
         let pod_owner = spec
@@ -127,6 +128,7 @@ impl World {
             .collect();
         let world = Self {
             plan,
+            families,
             pod_owner,
             gate: Gate::default(),
             nodes,
@@ -228,20 +230,28 @@ fn raise_host(plan: Plan, index: usize, name: &str) -> Result<Host, LabError> {
     })
 }
 
+/// Wires a place that has no link up yet.
+async fn enter(place: &PlaceThread, families: &Families, batch: String) -> Result<(), LabError> {
+    let ours = families.clone();
+    place.run(move || ours.enable()).await?;
+    families.wire(place, batch).await
+}
+
 /// Routes, forwarding and commands of a node.
 async fn furnish(
     plan: Plan,
     node: &Node,
-    nodes: u16,
-    iptables: IptablesVariant,
+    families: &Families,
+    spec: &ClusterSpec,
 ) -> Result<(), LabError> {
-    let others = (1..=nodes).filter(|&other| other != node.number);
+    let (iptables, forwarding) = (spec.iptables, families.clone());
+    let others = (1..=spec.nodes).filter(|&other| other != node.number);
     let pods = others.map(|other| (plan.node_pods(other).to_string(), plan.node(other)));
-    wiring::apply(&node.place, wiring::end(plan, node.address, pods)).await?;
+    enter(&node.place, families, wiring::end(plan, node.address, pods)).await?;
     let name = node.name.to_string();
     node.place
         .run(move || {
-            set("/proc/sys/net/ipv4/ip_forward", "1")?;
+            forwarding.forward()?;
             install(iptables).map_err(|source| LabError::Place {
                 place: name,
                 what: "install its commands",

@@ -3,13 +3,14 @@
 use std::{
     cell::RefCell,
     collections::BTreeMap,
-    future::ready,
+    convert::Infallible,
+    future::{pending, ready},
     net::IpAddr,
     rc::Rc,
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, stream::LocalBoxStream};
+use futures::{StreamExt, channel::mpsc, future::select_all, stream::LocalBoxStream};
 use ipnet::IpNet;
 use k8s_openapi::api::{
     core::v1::{Node, Service},
@@ -25,7 +26,7 @@ use super::{
     health,
 };
 use crate::{
-    kube_proxy::{Config, Event, Health, run},
+    kube_proxy::{Config, Event, Family, Health, run},
     step::{LogLine, Stepper},
 };
 
@@ -33,31 +34,86 @@ use crate::{
 const SELECTOR: &str = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
 
 /// Runs one life of kube-proxy, its health servers with it, and returns the reason for which its
-/// process exits.
+/// process exits. It has a proxier for each of `configs`, which differ in what is a family's own: one,
+/// or two in a dual-stack cluster, whose default comes first (`metaproxier`). All are told the same,
+/// but a slice is told to the proxier of its family only.
 pub async fn kube_proxy(
     client: Client,
-    config: Config,
+    configs: Vec<Config>,
     exec: Rc<dyn Exec>,
     log: &mut dyn LogSink,
 ) -> String {
-    let mut config = config;
-    if config.node_ip.is_none() {
-        config.node_ip = node_ip(&client, &config).await;
-    }
-    let events = events(&client, &config);
-    let (publish, published) = watch::channel(Health::new(&config.version));
+    let Some(first) = configs.first().cloned() else {
+        return "kube-proxy serves no family".to_owned();
+    };
+    let follows_cidrs = configs.iter().any(Config::follows_service_cidrs);
+    let mut told = events(&client, &first.node_name, follows_cidrs);
     let log = RefCell::new(log);
-    // The core's clock begins when it is driven, which is now.
-    let servers = health::serve(config.clone(), published, Instant::now(), &log);
-    let core = Stepper::new(move |io| {
-        run(io, config, move |health| {
-            publish.send_replace(health.clone());
-        })
-    });
-    let mut say = |line: LogLine| log.borrow_mut().entry(line);
+    let pulse = Rc::new(Pulse::new(&first, configs.len()));
+    // The cores' clocks begin when they are driven, which is now.
+    let servers = health::serve(first, pulse.publish.subscribe(), Instant::now(), &log);
+    let mut ears = Vec::new();
+    let mut proxiers = Vec::new();
+    for (number, mut config) in configs.into_iter().enumerate() {
+        let (tell, hear) = mpsc::unbounded();
+        ears.push((config.family, tell));
+        let (client, exec, log) = (client.clone(), Rc::clone(&exec), &log);
+        let pulse = Rc::clone(&pulse);
+        proxiers.push(Box::pin(async move {
+            if config.node_ip.is_none() {
+                config.node_ip = node_ip(&client, &config).await;
+            }
+            let core = Stepper::new(move |io| {
+                run(io, config, move |health| pulse.take(number, health.clone()))
+            });
+            let mut say = |line: LogLine| log.borrow_mut().entry(line);
+            drive(core, hear.boxed_local(), exec, &mut say).await
+        }));
+    }
+    let telling = async {
+        while let Some(event) = told.next().await {
+            for (family, tell) in &ears {
+                if concerns(&event, *family) {
+                    // A proxier that has ended ends the process, and is told nothing any more.
+                    drop(tell.unbounded_send(event.clone()));
+                }
+            }
+        }
+        pending::<Infallible>().await
+    };
     tokio::select! {
-        reason = drive(core, events, exec, &mut say) => reason,
+        (reason, ..) = select_all(proxiers) => reason,
         never = servers => match never {},
+        never = telling => match never {},
+    }
+}
+
+fn concerns(event: &Event, family: Family) -> bool {
+    match event {
+        Event::Slice(slice) => slice.address_type == family.as_str(),
+        _ => true,
+    }
+}
+
+/// What the health servers tell of all proxiers.
+struct Pulse {
+    each: RefCell<Vec<Health>>,
+    publish: watch::Sender<Health>,
+}
+
+impl Pulse {
+    fn new(config: &Config, proxiers: usize) -> Self {
+        let health = Health::new(&config.version);
+        Self {
+            each: RefCell::new(vec![health.clone(); proxiers]),
+            publish: watch::Sender::new(health),
+        }
+    }
+
+    fn take(&self, proxier: usize, health: Health) {
+        let mut each = self.each.borrow_mut();
+        each[proxier] = health;
+        self.publish.send_replace(Health::of_all(&each));
     }
 }
 
@@ -79,11 +135,11 @@ async fn node_ip(client: &Client, config: &Config) -> Option<IpAddr> {
     None
 }
 
-fn events(client: &Client, config: &Config) -> LocalBoxStream<'static, Event> {
+fn events(client: &Client, node: &str, follows_cidrs: bool) -> LocalBoxStream<'static, Event> {
     let selected = watcher::Config::default().labels(SELECTOR);
     let services = feed::<Service>(Api::all(client.clone()), selected.clone()).map(service);
     let slices = feed::<EndpointSlice>(Api::all(client.clone()), selected).map(slice);
-    let own = watcher::Config::default().fields(&format!("metadata.name={}", config.node_name));
+    let own = watcher::Config::default().fields(&format!("metadata.name={node}"));
     let nodes =
         feed::<Node>(Api::all(client.clone()), own).filter_map(async |change| match change {
             Change::Present(node) => Some(Event::Node(Box::new(node))),
@@ -95,7 +151,7 @@ fn events(client: &Client, config: &Config) -> LocalBoxStream<'static, Event> {
         slices.boxed_local(),
         nodes.boxed_local(),
     ];
-    if config.follows_service_cidrs() {
+    if follows_cidrs {
         all.push(service_cidrs(client));
     }
     futures::stream::select_all(all).boxed_local()
@@ -135,5 +191,25 @@ fn slice(change: Change<EndpointSlice>) -> Event {
         Change::Present(slice) => Event::Slice(Box::new(slice)),
         Change::Gone(namespace, name) => Event::SliceGone { namespace, name },
         Change::Listed => Event::SlicesSynced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_is_told_to_the_proxier_of_its_family_and_a_service_to_both() {
+        let slice = |family: &str| {
+            let address_type = family.to_owned();
+            Event::Slice(Box::new(EndpointSlice {
+                address_type,
+                ..EndpointSlice::default()
+            }))
+        };
+        let hears = |event: &Event| [Family::Ipv4, Family::Ipv6].map(|it| concerns(event, it));
+        assert_eq!(hears(&slice("IPv4")), [true, false]);
+        assert_eq!(hears(&slice("IPv6")), [false, true]);
+        assert_eq!(hears(&Event::Service(Box::default())), [true, true]);
     }
 }

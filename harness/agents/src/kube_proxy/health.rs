@@ -58,6 +58,22 @@ impl Health {
         }
     }
 
+    /// What is known of all proxiers of a process, the first one's family being its own: late is whoever
+    /// is late first, and of a service's checks the first that there is counts.
+    pub(crate) fn of_all(proxiers: &[Self]) -> Self {
+        let mut all = proxiers[0].clone();
+        for other in &proxiers[1..] {
+            all.updated = all.updated.max(other.updated);
+            all.late_at = all.late_at.into_iter().chain(other.late_at).min();
+            for (name, check) in &other.checks {
+                all.checks
+                    .entry(name.clone())
+                    .or_insert_with(|| check.clone());
+            }
+        }
+        all
+    }
+
     /// Whether the proxier keeps up with its changes. A loss of rules that it did not notice does
     /// not count.
     pub fn proxier_healthy(&self, now: Duration) -> bool {

@@ -166,6 +166,11 @@ impl Version {
     }
 
     /// Whether an endpoint that serves while it terminates is the last resort
+    /// Whether one process serves both families (`IPv6DualStack` is on from 1.21).
+    pub fn has_dual_stack(&self) -> bool {
+        self.minor >= 21
+    }
+
     /// (`ProxyTerminatingEndpoints`: on by default from 1.26).
     pub(crate) fn terminating_endpoints(&self) -> bool {
         self.minor >= 26

@@ -12,6 +12,7 @@ use chainbreak_model::{
     case::{CalicoSpec, KubeProxySpec, PodOwner},
     names::AgentName,
 };
+use ipnet::IpNet;
 use jiff::Timestamp;
 
 use super::{Death, Kind, Life};
@@ -44,8 +45,8 @@ pub(super) fn kube_proxy(
     log: &EventLog,
 ) -> Result<Life, LabError> {
     let version: kube_proxy::Version = version(AgentName::KubeProxy, &spec.version)?;
+    let families = served(world, &version);
     let config = kube_proxy::Config {
-        cluster_cidr: Some(world.plan.pods()),
         min_sync_period: spec.min_sync_period,
         sync_period: spec.sync_period,
         full_sync_period: spec.full_sync_period,
@@ -56,12 +57,14 @@ pub(super) fn kube_proxy(
     let recorder = recorder(AgentName::KubeProxy, world, node, log);
     Ok(Box::new(move |scribe| {
         let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
+        let families = families.clone();
         Box::pin(async move {
             // Read once, at the start, as the real one does.
             config.tcp_be_liberal = tcp_be_liberal();
+            let configs = of_families(&config, families);
             let mut sink = |line: LogLine| (scribe.write)(header::klog(&line, Timestamp::now()));
             let ended = match api::client(&url) {
-                Ok(client) => driver::kube_proxy(client, config, exec, &mut sink).await,
+                Ok(client) => driver::kube_proxy(client, configs, exec, &mut sink).await,
                 Err(error) => error.to_string(),
             };
             planned(ended)
@@ -83,7 +86,7 @@ pub(super) fn felix(
         env: BTreeMap::new(),
         // What Calico's manifests set.
         default_endpoint_to_host_action: felix::EndpointToHost::Accept,
-        ipv6: false,
+        ipv6: world.families.has_v6(),
         seed: seed_of(node, seed),
     };
     let interface: Option<driver::InterfaceName> = match spec.pods {
@@ -104,6 +107,31 @@ pub(super) fn felix(
             planned(ended)
         })
     }))
+}
+
+/// The families that a kube-proxy serves, each with its pods. Before 1.21 it knows one only, that of its
+/// `--bind-address` (feature gate `IPv6DualStack`).
+fn served(world: &World, version: &kube_proxy::Version) -> Vec<IpNet> {
+    let mut all = world.families.nets(world.plan.pods());
+    if !version.has_dual_stack() {
+        all.truncate(1);
+    }
+    all
+}
+
+/// The settings of each family's proxier. Chance does not run in step in both.
+fn of_families(config: &kube_proxy::Config, families: Vec<IpNet>) -> Vec<kube_proxy::Config> {
+    let families = families.into_iter().zip(0..);
+    let of = |(pods, number): (IpNet, u64)| kube_proxy::Config {
+        family: match pods {
+            IpNet::V4(_) => kube_proxy::Family::Ipv4,
+            IpNet::V6(_) => kube_proxy::Family::Ipv6,
+        },
+        cluster_cidr: Some(pods),
+        seed: config.seed.wrapping_add(number),
+        ..config.clone()
+    };
+    families.map(of).collect()
 }
 
 fn recorder(agent: AgentName, world: &World, node: &Node, log: &EventLog) -> Recorder {

@@ -88,9 +88,9 @@ impl Real {
         let shims = shims::install(&node.place, recorder, root, &path).await?;
         let seat = Seat {
             node: node.name.clone(),
-            address: node.address,
+            address: world.families.first(node.address),
             api,
-            pods: world.plan.pods(),
+            pods: world.families.nets(world.plan.pods()),
             path: format!("{}:{path}", shims.path_prefix().display()),
             kubeconfig: KUBECONFIG,
         };

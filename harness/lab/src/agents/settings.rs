@@ -21,8 +21,8 @@ pub(super) struct Seat {
     pub(super) address: IpAddr,
     /// The API's, plain HTTP.
     pub(super) api: SocketAddr,
-    /// All pods'.
-    pub(super) pods: IpNet,
+    /// All pods', of each family.
+    pub(super) pods: Vec<IpNet>,
     /// `PATH`.
     pub(super) path: String,
     /// A kubeconfig for that API.
@@ -37,6 +37,8 @@ pub(super) struct Seat {
 ///   object does; the same address is in both;
 /// - from 1.29, UDP timeouts of conntrack can be set too, 0 (leave alone) by default.
 pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
+    let pods = seat.pods.iter().map(IpNet::to_string);
+    let pods = pods.collect::<Vec<_>>().join(",");
     let period = |period: std::time::Duration| format!("{}ms", period.as_millis());
     vec![
         format!("--master=http://{}", seat.api),
@@ -44,7 +46,7 @@ pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
         format!("--bind-address={}", seat.address),
         "--proxy-mode=iptables".to_owned(),
         // Without it there is no "from outside the pods" (`! -s`), and thus no masquerading of it.
-        format!("--cluster-cidr={}", seat.pods),
+        format!("--cluster-cidr={pods}"),
         format!(
             "--iptables-min-sync-period={}",
             period(spec.min_sync_period)
@@ -118,11 +120,12 @@ pub(super) fn felix(seat: &Seat) -> BTreeMap<&'static str, String> {
         ("FELIX_DEBUGDISABLELOGDROPPING", "true"),
         ("FELIX_HEALTHENABLED", "true"),
         ("FELIX_DEFAULTENDPOINTTOHOSTACTION", "ACCEPT"),
-        ("FELIX_IPV6SUPPORT", "false"),
         ("FELIX_USAGEREPORTINGENABLED", "false"),
     ];
     environment.extend(settings.map(|(name, value)| (name, value.to_owned())));
+    let has_v6 = seat.pods.iter().any(|net| net.addr().is_ipv6());
     environment.extend([
+        ("FELIX_IPV6SUPPORT", has_v6.to_string()),
         ("NODENAME", seat.node.to_string()),
         ("FELIX_FELIXHOSTNAME", seat.node.to_string()),
         // In eBPF mode Felix reaches the API by these before it has programmed anything.
@@ -145,7 +148,7 @@ mod tests {
             node: "n2".into(),
             address: [10, 0, 1, 2].into(),
             api: ([10, 0, 0, 1], 6443).into(),
-            pods: "10.20.0.0/16".parse().expect("a network"),
+            pods: vec!["10.20.0.0/16".parse().expect("a network")],
             path: "/shims:/usr/sbin".to_owned(),
             kubeconfig: "/run/kubeconfig",
         }

@@ -1,8 +1,11 @@
 //! What Calico has in a cluster before Felix starts: `calico-node -startup` and the installation make
 //! it (clientv3's `EnsureInitialized`, v3.25 to v3.32), and Felix waits for it.
 
-use chainbreak_model::case::{CalicoSpec, Case, PodOwner};
+use std::net::IpAddr;
+
+use chainbreak_model::case::{CalicoSpec, Case, IpFamily, PodOwner};
 use futures::future::try_join_all;
+use ipnet::IpNet;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
@@ -10,21 +13,35 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::refused;
-use crate::{addresses::Plan, error::LabError};
+use crate::{
+    addresses::Plan,
+    error::LabError,
+    families::{self, Families},
+    world::World,
+};
 
-/// Where Calico looks for a node's address on the underlay.
-pub(super) const NODE_ADDRESS: &str = "projectcalico.org/IPv4Address";
+/// Where Calico looks for a node's addresses on the underlay, as annotations of the Node.
+pub(super) fn node_addresses(world: &World, v4: IpAddr, prefix: u8) -> Value {
+    let net = IpNet::new_assert(v4, prefix);
+    let annotation = |family: IpFamily| {
+        let net = families::net(net.trunc(), family)?;
+        let address = families::address(v4, family);
+        let key = format!("projectcalico.org/{family}Address");
+        Some((key, format!("{address}/{}", net.prefix_len()).into()))
+    };
+    Value::Object(world.families.iter().filter_map(annotation).collect())
+}
 
 /// Kind and plural, name, spec.
 type Object = (&'static str, &'static str, &'static str, Value);
 
 /// Makes what a case's Calico needs; nothing when it has none.
-pub(super) async fn furnish(client: &Client, plan: Plan, case: &Case) -> Result<(), LabError> {
+pub(super) async fn furnish(client: &Client, world: &World, case: &Case) -> Result<(), LabError> {
     let Some(calico) = &case.cluster.calico else {
         return Ok(());
     };
     let felix = json!(case.cluster.felix);
-    let objects = objects(plan, calico, felix, case.seed).into_iter();
+    let objects = objects(world.plan, &world.families, calico, felix, case.seed).into_iter();
     try_join_all(objects.map(|object| add(client, object)))
         .await
         .map(drop)
@@ -41,7 +58,13 @@ async fn add(client: &Client, (kind, plural, name, spec): Object) -> Result<(), 
         .map_err(refused(format!("create {kind} {name}")))
 }
 
-fn objects(plan: Plan, calico: &CalicoSpec, felix: Value, seed: u64) -> Vec<Object> {
+fn objects(
+    plan: Plan,
+    families: &Families,
+    calico: &CalicoSpec,
+    felix: Value,
+    seed: u64,
+) -> Vec<Object> {
     let cluster = json!({
         "calicoVersion": calico.version, "clusterType": "k8s,kdd", "datastoreReady": true,
         "clusterGUID": format!("{seed:032x}"),
@@ -67,11 +90,18 @@ fn objects(plan: Plan, calico: &CalicoSpec, felix: Value, seed: u64) -> Vec<Obje
     }));
     if calico.pods == PodOwner::Calico {
         // The underlay routes to pods, hosts outside too: nothing is encapsulated or masqueraded.
-        let spec = json!({
-            "cidr": plan.pods(), "blockSize": 26, "ipipMode": "Never", "vxlanMode": "Never",
-            "natOutgoing": false, "nodeSelector": "all()", "allowedUses": ["Workload", "Tunnel"],
-        });
-        objects.push(("IPPool", "ippools", "default-ipv4-ippool", spec));
+        objects.extend(families.nets(plan.pods()).into_iter().map(|cidr| {
+            let (name, block) = match cidr {
+                IpNet::V4(_) => ("default-ipv4-ippool", 26),
+                IpNet::V6(_) => ("default-ipv6-ippool", 122),
+            };
+            let spec = json!({
+                "cidr": cidr, "blockSize": block, "ipipMode": "Never", "vxlanMode": "Never",
+                "natOutgoing": false, "nodeSelector": "all()",
+                "allowedUses": ["Workload", "Tunnel"],
+            });
+            ("IPPool", "ippools", name, spec)
+        }));
     }
     objects
 }
@@ -110,12 +140,13 @@ mod tests {
     use super::*;
 
     fn of(version: &str, pods: PodOwner) -> Vec<String> {
+        let families = Families::new(vec![IpFamily::V4, IpFamily::V6]);
         let calico = CalicoSpec {
             version: version.to_owned(),
             source: AgentSource::Model,
             pods,
         };
-        let objects = objects(Plan::ipv4(), &calico, json!({}), 7).into_iter();
+        let objects = objects(Plan::ipv4(), &families, &calico, json!({}), 7).into_iter();
         objects
             .map(|(kind, _, name, spec)| format!("{kind} {name} {spec}"))
             .collect()
@@ -129,9 +160,11 @@ mod tests {
         assert!(theirs[0].contains("\"clusterGUID\":\"00000000000000000000000000000007\""));
         assert_eq!(theirs[1], "FelixConfiguration default {}");
         let ours = of("v3.28.1", PodOwner::Calico);
-        assert_eq!(ours.len(), 3);
+        assert_eq!(ours.len(), 4);
         assert!(ours[2].starts_with("IPPool default-ipv4-ippool"));
         assert!(ours[2].contains("\"cidr\":\"10.20.0.0/16\""));
+        assert!(ours[3].starts_with("IPPool default-ipv6-ippool"));
+        assert!(ours[3].contains("\"cidr\":\"fd00:10:20::/96\""));
     }
 
     #[test]

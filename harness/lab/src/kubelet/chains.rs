@@ -6,7 +6,7 @@ use chainbreak_agents::{
     step::Command,
 };
 use chainbreak_engine::log::EventLog;
-use chainbreak_model::case::ClusterSpec;
+use chainbreak_model::case::{ClusterSpec, IpFamily};
 use futures::future::try_join_all;
 
 use crate::{
@@ -29,9 +29,11 @@ const DROPS: &str = "*nat\n:KUBE-MARK-DROP - [0:0]\n-A KUBE-MARK-DROP -j MARK --
     *filter\n:KUBE-FIREWALL - [0:0]\n\
     -A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked packets\" \
     -m mark --mark 0x00008000/0x00008000 -j DROP\n\
-    -A KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -d 127.0.0.0/8 \
-    ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n\
     -I OUTPUT -j KUBE-FIREWALL\n-I INPUT -j KUBE-FIREWALL\nCOMMIT\n";
+/// The same releases keep others off what listens on the loopback address, in IPv4.
+const LOCALNET: &str = "*filter\n\
+    -A KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -d 127.0.0.0/8 \
+    ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\nCOMMIT\n";
 
 /// Makes the chains on every node, as the kubelet of kube-proxy's release does, or a new one where there
 /// is none; to be called before agents start.
@@ -42,10 +44,17 @@ pub(crate) async fn make(
 ) -> Result<(), LabError> {
     let version = spec.kube_proxy.as_ref();
     let version = version.and_then(|it| numbers(&it.version).parse().ok());
-    let input = input(version.as_ref());
-    try_join_all(world.nodes().map(|node| make_on(node, &input, log)))
-        .await
-        .map(drop)
+    let input = |family| input(version.as_ref(), family);
+    let v6 = world.families.has_v6().then(|| input(IpFamily::V6));
+    let inputs = [Some(input(IpFamily::V4)), v6];
+    let on_each = world.nodes().flat_map(|node| {
+        let inputs = inputs.iter().zip([IpFamily::V4, IpFamily::V6]);
+        inputs.filter_map(move |(input, family)| {
+            let input = input.as_deref()?;
+            Some(make_on(node, family, input, log))
+        })
+    });
+    try_join_all(on_each).await.map(drop)
 }
 
 /// A real one may be a vendor's build: the numbers of `1.24.17-eks-1`, `1.26.5+k3s1` or `1.27.0-beta.1`.
@@ -54,20 +63,28 @@ fn numbers(version: &str) -> &str {
     version.split(rest).next().unwrap_or_default()
 }
 
-fn input(release: Option<&Version>) -> String {
+fn input(release: Option<&Version>, family: IpFamily) -> String {
+    let localnet = match family {
+        IpFamily::V4 => LOCALNET,
+        IpFamily::V6 => "",
+    };
     let parts: &[&str] = match release.map(Version::profile) {
-        Some(Profile::V1_20) => &[CANARIES, DROPS],
-        Some(Profile::V1_26) => &[CANARIES, HINT, DROPS],
+        Some(Profile::V1_20) => &[CANARIES, DROPS, localnet],
+        Some(Profile::V1_26) => &[CANARIES, HINT, DROPS, localnet],
         Some(_) | None => &[CANARIES, HINT],
     };
     parts.concat()
 }
 
-async fn make_on(node: &Node, input: &str, log: &EventLog) -> Result<(), LabError> {
+async fn make_on(
+    node: &Node,
+    family: IpFamily,
+    input: &str,
+    log: &EventLog,
+) -> Result<(), LabError> {
+    let program = format!("{}-restore", family.iptables());
     let command = Command {
-        argv: ["iptables-restore", "--noflush"]
-            .map(str::to_owned)
-            .to_vec(),
+        argv: vec![program.clone(), "--noflush".to_owned()],
         input: input.to_owned(),
     };
     let recorder = Recorder::new("kubelet", node.name.clone(), log.clone());
@@ -75,11 +92,7 @@ async fn make_on(node: &Node, input: &str, log: &EventLog) -> Result<(), LabErro
     if output.exit == 0 {
         return Ok(());
     }
-    let what = format!(
-        "iptables-restore fails on {}: {}",
-        node.name,
-        output.stderr.trim()
-    );
+    let what = format!("{program} fails on {}: {}", node.name, output.stderr.trim());
     Err(LabError::Unable { what })
 }
 
@@ -99,11 +112,13 @@ mod tests {
             ("1.27", false, true),
             ("1.34", false, true),
         ] {
-            let input = input(Some(&numbers(version).parse().unwrap()));
+            let input = input(Some(&numbers(version).parse().unwrap()), IpFamily::V4);
             assert!(input.contains(":KUBE-KUBELET-CANARY"), "{version}");
             assert_eq!(input.contains(":KUBE-MARK-DROP"), drops, "{version}");
             assert_eq!(input.contains(":KUBE-IPTABLES-HINT"), hint, "{version}");
         }
-        assert_eq!(input(None), input(Some(&"1.34".parse().unwrap())));
+        let new = "1.34".parse().unwrap();
+        let v4 = |release| input(release, IpFamily::V4);
+        assert_eq!(v4(None), v4(Some(&new)));
     }
 }

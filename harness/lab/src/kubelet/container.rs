@@ -45,6 +45,8 @@ const WORDS: usize = 4096;
 pub(super) struct Home {
     pub(super) place: Arc<PlaceThread>,
     pub(super) address: IpAddr,
+    /// Whether it has IPv6 beside its IPv4.
+    pub(super) has_v6: bool,
     pub(super) pod: Arc<Pod>,
     pub(super) name: String,
     pub(super) uid: String,
@@ -248,7 +250,7 @@ async fn start(home: &Home, container: &Container, program: &Program) -> io::Res
 /// Writes nginx's configuration where the pod's node keeps such things.
 async fn nginx(home: &Home, ports: &[u16]) -> io::Result<Vec<String>> {
     let folder = format!("/run/chainbreak/pods/{}", home.uid);
-    let config = nginx_config(&home.name, ports, &folder);
+    let config = nginx_config(&home.name, ports, home.has_v6, &folder);
     let file = format!("{folder}/nginx.conf");
     let argv = ["nginx", "-c", &file].map(str::to_owned).to_vec();
     let write = move || {

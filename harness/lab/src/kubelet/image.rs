@@ -68,10 +68,14 @@ fn tcp_ports(container: &Container) -> Vec<u16> {
 
 /// The configuration of a pod's nginx: one process, which names the pod and the client it saw, and
 /// writes nothing outside `folder`.
-pub(super) fn nginx_config(pod: &str, ports: &[u16], folder: &str) -> String {
+pub(super) fn nginx_config(pod: &str, ports: &[u16], has_v6: bool, folder: &str) -> String {
     let mut listens = String::new();
     for port in ports {
         write!(listens, " listen {port} backlog=4096;").expect("a String takes everything");
+        if has_v6 {
+            write!(listens, " listen [::]:{port} backlog=4096;")
+                .expect("a String takes everything");
+        }
     }
     let mut folders = String::new();
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
@@ -84,9 +88,10 @@ pub(super) fn nginx_config(pod: &str, ports: &[u16], folder: &str) -> String {
          http {{\n\
          access_log off; server_tokens off; keepalive_timeout 1h; keepalive_requests 100000000;\n\
          {folders}\n\
+         map $remote_addr $client {{ ~: \"[$remote_addr]\"; default $remote_addr; }}\n\
          server {{{listens}\n\
          add_header {BACKEND_HEADER} \"{pod}\" always;\n\
-         add_header {CLIENT_HEADER} \"$remote_addr:$remote_port\" always;\n\
+         add_header {CLIENT_HEADER} \"$client:$remote_port\" always;\n\
          return 200 \"{pod}\\n\";\n\
          }}\n\
          }}\n"

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     error::LabError,
+    families::Families,
     place::{Own, PlaceThread, set},
     recorder::Recorder,
     shims::{self, Shims},
@@ -90,7 +91,7 @@ async fn run(kubelet: &Kubelet, sandbox: &Sandbox, pod: &Arc<Pod>, end: watch::R
         let image = container.image.as_deref().unwrap_or_default();
         kubelet.say_stand_in(image, &Program::of(container));
     }
-    let home = sandbox.home(pod);
+    let home = sandbox.home(pod, &kubelet.world.families);
     let restart = Restart::of(pod);
     let (report, mut reports) = mpsc::unbounded_channel::<(usize, State, Option<String>)>();
     let all = join_all(containers.iter().enumerate().map(|(index, container)| {
@@ -144,7 +145,9 @@ fn note(kubelet: &Kubelet, pod: &Pod, spec: &Container, state: &State, words: Op
 }
 
 async fn say(kubelet: &Kubelet, sandbox: &Sandbox, pod: &Pod, containers: &[ContainerStatus]) {
-    let status = render(pod, sandbox.node.address, Some(sandbox.address), containers);
+    let families = &kubelet.world.families;
+    let node = families.addresses(sandbox.node.address);
+    let status = render(pod, &node, &families.addresses(sandbox.address), containers);
     let patched = api(kubelet, pod)
         .patch_status(
             &pod.name_any(),
@@ -206,13 +209,13 @@ impl Sandbox {
             let made = shims::install(&node.place, recorder, Path::new("/"), PATH).await?;
             sandbox.shims = Some(made);
         } else {
-            sandbox.wire(interface).await?;
+            sandbox.wire(world, interface).await?;
         }
         world.add_pod(sandbox.key.clone(), Arc::clone(&sandbox.place));
         Ok(sandbox)
     }
 
-    async fn wire(&mut self, interface: String) -> Result<(), LabError> {
+    async fn wire(&mut self, world: &World, interface: String) -> Result<(), LabError> {
         let place = self.key.to_string();
         let node = Arc::clone(&self.node);
         let address = node.take_address().ok_or_else(|| LabError::Unable {
@@ -227,11 +230,14 @@ impl Sandbox {
         (self.address, self.place) = (address, Arc::new(place));
         let batch = wiring::pod_on_node(&interface, self.place.tid(), address);
         self.interface = Some(interface.clone());
+        let families = world.families.clone();
         let wired = async {
-            wiring::apply(&node.place, batch).await?;
+            self.place.run(move || families.enable()).await?;
+            world.families.wire(&node.place, batch).await?;
             let arp = format!("/proc/sys/net/ipv4/conf/{interface}/proxy_arp");
             node.place.run(move || set(&arp, "1")).await?;
-            wiring::apply(&self.place, wiring::pod_itself(address)).await
+            let itself = wiring::pod_itself(address);
+            world.families.wire(&self.place, itself).await
         };
         let wired = wired.await;
         if wired.is_err() {
@@ -240,15 +246,16 @@ impl Sandbox {
         wired
     }
 
-    fn home(&self, pod: &Arc<Pod>) -> Home {
+    fn home(&self, pod: &Arc<Pod>, families: &Families) -> Home {
         Home {
             place: Arc::clone(&self.place),
-            address: self.address,
+            address: families.first(self.address),
+            has_v6: families.has_v6(),
             pod: Arc::clone(pod),
             name: pod.name_any(),
             uid: pod.uid().unwrap_or_default(),
             node: self.node.name.to_string(),
-            node_address: self.node.address,
+            node_address: families.first(self.node.address),
             shims: self
                 .shims
                 .as_ref()

@@ -37,8 +37,8 @@ impl ContainerStatus {
 /// The `status` of a pod, as a merge patch.
 pub(super) fn render(
     pod: &Pod,
-    node: IpAddr,
-    address: Option<IpAddr>,
+    node: &[IpAddr],
+    addresses: &[IpAddr],
     containers: &[ContainerStatus],
 ) -> Value {
     let all = |wanted: fn(&State) -> bool| containers.iter().all(|one| wanted(&one.state));
@@ -58,13 +58,14 @@ pub(super) fn render(
         .map(|(spec, one)| container(spec, one))
         .collect();
     let condition = |kind: &str, holds: bool| json!({ "type": kind, "status": if holds { "True" } else { "False" } });
-    let addresses: Vec<Value> = address.iter().map(|ip| json!({ "ip": ip })).collect();
+    let list =
+        |all: &[IpAddr]| -> Vec<Value> { all.iter().map(|ip| json!({ "ip": ip })).collect() };
     json!({ "status": {
         "phase": phase,
-        "hostIP": node,
-        "hostIPs": [{ "ip": node }],
-        "podIP": address,
-        "podIPs": addresses,
+        "hostIP": node.first(),
+        "hostIPs": list(node),
+        "podIP": addresses.first(),
+        "podIPs": list(addresses),
         "conditions": [
             condition("PodScheduled", true),
             condition("Initialized", true),
@@ -113,8 +114,8 @@ mod tests {
             restarts: 0,
         };
         let containers: Vec<_> = states.iter().map(one).collect();
-        let node = "10.0.1.1".parse().unwrap();
-        render(&pod(states.len()), node, Some(node), &containers)
+        let node = ["10.0.1.1".parse().unwrap()];
+        render(&pod(states.len()), &node, &node, &containers)
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn play(
         let exec = Rc::new(Hands {
             defect: defect.map(Arc::new),
         });
-        Ok(driver::kube_proxy(client, config, exec, &mut sink).await)
+        Ok(driver::kube_proxy(client, vec![config], exec, &mut sink).await)
     })
 }
 
