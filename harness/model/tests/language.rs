@@ -84,10 +84,8 @@ fn parts(yaml: &str) -> Parts {
 fn whole(example: &Parts) -> String {
     let mut scenario = parts(AROUND);
     scenario.extend(example.clone());
-    let promises = scenario["promises"].lines().skip(1);
-    let name = promises
-        .filter_map(|line| line.trim().split_once(": "))
-        .next();
+    let mut promises = scenario["promises"].lines().skip(1);
+    let name = promises.find_map(|line| line.trim().split_once(": "));
     let (name, _) = name.expect("a promise has a name");
     let variants = format!(
         "variants:\n  incident: {{ expect: {{ broken: [{name}] }} }}\n  \
@@ -166,10 +164,10 @@ fn every_step_and_every_promise_is_shown_in_the_documentation() {
         .map(String::as_str)
         .collect();
     // The whole scenario at the top is checked where the shipped ones are.
-    let shown = shown
-        + &text[..text
-            .find("## The fields")
-            .expect("the fields are explained")];
+    let (top, _) = text
+        .split_once("## The fields")
+        .expect("the fields are explained");
+    let shown = shown + top;
     for of in ["A step.", "A promise."] {
         for word in words(of) {
             let is_there = [
