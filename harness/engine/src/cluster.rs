@@ -5,7 +5,7 @@ use std::{fmt, net::IpAddr, process::ExitStatus};
 
 use async_trait::async_trait;
 use chainbreak_model::{
-    case::{Capabilities, Case},
+    case::{self, Capabilities, Case},
     names::{AgentName, NodeName},
 };
 use futures::stream::BoxStream;
@@ -39,6 +39,28 @@ pub trait Cluster: Send + Sync {
     /// Runs a command in that place's namespaces, with standard input, output and error piped.
     async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError>;
 
+    /// As [`Self::exec`], on behalf of somebody: the netfilter commands that it runs on a node become
+    /// events with that name, where the backend can see them.
+    async fn exec_as(
+        &self,
+        _who: &str,
+        at: &Place,
+        command: &Command,
+    ) -> Result<Process, ExecError> {
+        self.exec(at, command).await
+    }
+
+    /// Ends or starts an agent's process, or has it do nothing for a while. It is so when this returns;
+    /// asking for what is so already does nothing.
+    async fn signal(
+        &self,
+        _agent: AgentName,
+        _node: &NodeName,
+        _signal: Signal,
+    ) -> Result<(), SignalError> {
+        Err(SignalError("the backend cannot".to_owned()))
+    }
+
     /// An agent's log so far and from now on, an entry an item. It ends only when the agent will not live
     /// again, with that as the last item.
     fn agent_logs(
@@ -58,6 +80,26 @@ pub trait Cluster: Send + Sync {
 
     /// Takes everything down. Every error, not the first.
     async fn raze(&self) -> Result<(), Leftovers>;
+}
+
+/// A cluster's nodes.
+pub(crate) fn nodes(cluster: &dyn Cluster) -> Vec<NodeName> {
+    let node = |(place, _)| match place {
+        Place::Node(name) => Some(name),
+        Place::Pod { .. } | Place::Host(_) => None,
+    };
+    cluster.places().into_iter().filter_map(node).collect()
+}
+
+/// What is done to an agent's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// It ends, and what it runs with it. It is not started again by itself.
+    Stop,
+    /// It is started if it was stopped, and goes on if it was paused.
+    Run,
+    /// It does nothing, as with SIGSTOP. The commands that it has started go on.
+    Pause,
 }
 
 /// Where a command runs.
@@ -82,6 +124,19 @@ impl fmt::Display for Place {
             Self::Node(name) => write!(f, "node/{name}"),
             Self::Pod { namespace, name } => write!(f, "pod/{namespace}/{name}"),
             Self::Host(name) => write!(f, "host/{name}"),
+        }
+    }
+}
+
+impl From<&case::From> for Place {
+    fn from(written: &case::From) -> Self {
+        match written {
+            case::From::Pod { namespace, name } => Self::Pod {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            },
+            case::From::Node(node) => Self::Node(node.clone()),
+            case::From::Host(host) => Self::Host(host.clone()),
         }
     }
 }
@@ -136,6 +191,11 @@ pub struct ExecError {
     /// Why.
     pub source: std::io::Error,
 }
+
+/// An agent could not be stopped, started or paused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SignalError(pub String);
 
 /// An agent is dead for good: how it ended, and below what it said last.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,6 +2,9 @@
 //! the history.
 
 pub mod cluster;
+#[cfg(test)]
+mod fake;
+mod faults;
 pub mod gate;
 pub mod log;
 mod manifests;

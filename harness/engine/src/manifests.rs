@@ -1,8 +1,12 @@
 //! Applying manifests: the same for every backend, through the API and nothing else.
 
+use chainbreak_model::case::ObjectRef;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+        TypeMeta,
+    },
 };
 use serde_json::Value;
 
@@ -30,15 +34,8 @@ pub(crate) async fn apply(client: &Client, manifests: &[Value]) -> Result<(), Tr
 
 async fn apply_one(client: &Client, object: DynamicObject) -> Result<(), kube::Error> {
     let types = object.types.clone().unwrap_or_default();
-    let kind = GroupVersionKind::try_from(&types)
-        .unwrap_or_else(|_invalid| GroupVersionKind::gvk("", &types.api_version, &types.kind));
-    let resource = ApiResource::from_gvk(&kind);
-    let api: Api<DynamicObject> = if CLUSTER_SCOPED.contains(&kind.kind.as_str()) {
-        Api::all_with(client.clone(), &resource)
-    } else {
-        let namespace = object.namespace().unwrap_or_else(|| "default".to_owned());
-        Api::namespaced_with(client.clone(), &namespace, &resource)
-    };
+    let namespace = object.namespace();
+    let api = api(client, &types, namespace.as_deref());
     match api.create(&PostParams::default(), &object).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             let patch = Patch::Merge(&object);
@@ -47,6 +44,28 @@ async fn apply_one(client: &Client, object: DynamicObject) -> Result<(), kube::E
                 .map(drop)
         }
         other => other.map(drop),
+    }
+}
+
+/// Asks for an object's deletion, and returns when the API has taken note.
+pub(crate) async fn delete(client: &Client, object: &ObjectRef) -> Result<(), kube::Error> {
+    let types = TypeMeta {
+        api_version: object.api_version.clone(),
+        kind: object.kind.clone(),
+    };
+    let api = api(client, &types, object.namespace.as_deref());
+    let deleted = api.delete(&object.name, &DeleteParams::default()).await;
+    deleted.map(drop)
+}
+
+fn api(client: &Client, types: &TypeMeta, namespace: Option<&str>) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::try_from(types)
+        .unwrap_or_else(|_invalid| GroupVersionKind::gvk("", &types.api_version, &types.kind));
+    let resource = ApiResource::from_gvk(&kind);
+    if CLUSTER_SCOPED.contains(&kind.kind.as_str()) {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), namespace.unwrap_or("default"), &resource)
     }
 }
 

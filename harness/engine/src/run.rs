@@ -12,7 +12,8 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    cluster::{Backend, Cluster, Command, Place},
+    cluster::{Backend, Cluster, Command, Place, nodes},
+    faults::Faults,
     log::EventLog,
     manifests, observe,
     output::output,
@@ -103,10 +104,12 @@ async fn on_cluster(
     stop: watch::Receiver<bool>,
     after: After,
 ) -> Vec<Artifact> {
+    let mut faults = Faults::new(cluster, case.seed, log);
     let ended = tokio::select! {
-        ended = exercise(cluster, case, log, deadline) => ended,
+        ended = exercise(cluster, case, log, deadline, &mut faults) => ended,
         () = stopped(stop.clone()) => Err(interrupted()),
     };
+    faults.heal_all().await;
     if let Err(trouble) = ended {
         log.append(What::Trouble {
             text: trouble.to_string(),
@@ -142,6 +145,7 @@ async fn exercise(
     case: &Case,
     log: &EventLog,
     deadline: Instant,
+    faults: &mut Faults,
 ) -> Result<(), Trouble> {
     let mut background = follow(cluster, case, log);
     let foreground = async {
@@ -154,8 +158,7 @@ async fn exercise(
         }
         log.append(What::Phase(Phase::Ready));
         log.append(What::Phase(Phase::Judging));
-        let gate = cluster.gate();
-        timeline::play(&cluster.api(), gate.as_ref(), &case.timeline, log).await?;
+        timeline::play(&api, faults, &case.timeline, log).await?;
         log.append(What::Phase(Phase::Judged));
         for flow in flows {
             flow.stop().await?;
@@ -191,14 +194,6 @@ fn follow(
         }
     }
     background
-}
-
-fn nodes(cluster: &dyn Cluster) -> Vec<NodeName> {
-    let node = |(place, _)| match place {
-        Place::Node(name) => Some(name),
-        Place::Pod { .. } | Place::Host(_) => None,
-    };
-    cluster.places().into_iter().filter_map(node).collect()
 }
 
 /// The agents that the case's cluster has.

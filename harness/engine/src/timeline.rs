@@ -2,33 +2,34 @@
 
 use std::time::Duration;
 
-use chainbreak_model::{case::Step, event::What, names::AgentName};
+use chainbreak_model::{
+    case::{Fault, ObjectRef, Step},
+    event::What,
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
 use serde_json::{Map, Value, json};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::time::Instant;
 
 use crate::{
-    gate::{Delayed, Gate, Matching},
+    faults::{Faults, WITHIN},
     log::EventLog,
+    manifests,
     trouble::Trouble,
 };
 
-/// Plays the steps. Times are kept on an absolute schedule: a slow API call makes no step late. What goes
-/// on beside the steps ends in its time, and with this future when that is dropped.
+/// Plays the steps. Times are kept on an absolute schedule, so that a slow API call makes no step late; but
+/// a fault takes the time that it needs, and counts from when it is there. Faults with an end are over
+/// when this returns, the others still hold.
 pub(crate) async fn play(
     client: &Client,
-    gate: Option<&Gate>,
+    faults: &mut Faults,
     steps: &[Step],
     log: &EventLog,
 ) -> Result<(), Trouble> {
-    let mut beside = JoinSet::new();
     let mut due = Instant::now();
     for step in steps {
         match step {
@@ -46,53 +47,48 @@ pub(crate) async fn play(
                     if due >= end {
                         break;
                     }
-                    sleep_until(due).await;
+                    faults.until(due).await;
                     scale(client, namespace, deployment, *count, log).await?;
                     due += *every;
                 }
                 due = end;
             }
             Step::Felix(spec) => configure_felix(client, spec, log).await?,
-            Step::Slow {
-                agent,
-                command,
-                by,
-                duration,
-            } => {
-                let delayed = slow(gate, *agent, command, *by, log)?;
-                let text = format!("{agent}'s {command} starts in time again");
-                let (end, log) = (due + *duration, log.clone());
-                beside.spawn(async move {
-                    sleep_until(end).await;
-                    drop(delayed);
-                    log.append(What::Step { text });
-                });
+            Step::Apply(objects) => apply(client, objects, log).await?,
+            Step::Delete(object) => delete(client, object, log).await?,
+            Step::Fault { fault, duration } => {
+                faults.inject(fault, *duration).await?;
+                due = due.max(Instant::now());
             }
         }
-        sleep_until(due).await;
+        faults.until(due).await;
     }
-    while beside.join_next().await.is_some() {}
+    faults.outlast().await;
     Ok(())
 }
 
-/// From now on the agent's command starts later, on every node.
-fn slow(
-    gate: Option<&Gate>,
-    agent: AgentName,
-    command: &str,
-    by: Duration,
-    log: &EventLog,
-) -> Result<Delayed, Trouble> {
-    let text = format!("delay {agent}'s {command} by {by:?}");
-    let gate =
-        gate.ok_or_else(|| Trouble::new(text.clone(), "the backend cannot hold commands back"))?;
-    log.append(What::Step { text });
-    let which = Matching {
-        who: Some(agent.to_string()),
-        node: None,
-        program: Some(command.to_owned()),
+async fn apply(client: &Client, objects: &[Value], log: &EventLog) -> Result<(), Trouble> {
+    let name = |object: &Value| {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        let words = [kind, name].map(|word| word.as_str().unwrap_or_default());
+        words.join(" ")
     };
-    Ok(gate.delay(which, by))
+    let names: Vec<String> = objects.iter().map(name).collect();
+    log.append(What::Step {
+        text: format!("apply {}", names.join(", ")),
+    });
+    manifests::apply(client, objects).await
+}
+
+async fn delete(client: &Client, object: &ObjectRef, log: &EventLog) -> Result<(), Trouble> {
+    let (kind, name) = (&object.kind, &object.name);
+    let text = match &object.namespace {
+        Some(namespace) => format!("delete {kind} {namespace}/{name}"),
+        None => format!("delete {kind} {name}"),
+    };
+    log.append(What::Step { text: text.clone() });
+    let deleted = manifests::delete(client, object).await;
+    deleted.map_err(|error| Trouble::new(text, error))
 }
 
 async fn scale(
@@ -127,14 +123,20 @@ async fn configure_felix(
     patched.map(drop).map_err(|error| Trouble::new(text, error))
 }
 
-/// How long the steps take: a case's length from ready to judged.
+/// How long the steps take at most, unless the world fails: a case's length from ready to judged.
 pub fn length(steps: &[Step]) -> Duration {
     let (mut due, mut last) = (Duration::ZERO, Duration::ZERO);
     for step in steps {
         match step {
             Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
-            Step::Felix(_) | Step::Mark(_) => {}
-            Step::Slow { duration, .. } => last = last.max(due + *duration),
+            Step::Felix(_) | Step::Mark(_) | Step::Apply(_) | Step::Delete(_) => {}
+            Step::Fault { fault, duration } => {
+                // Nobody has to do anything for a delay.
+                if !matches!(fault, Fault::Slow { .. }) {
+                    due += 2 * WITHIN;
+                }
+                last = last.max(due + duration.unwrap_or_default());
+            }
         }
     }
     last.max(due)
@@ -142,18 +144,35 @@ pub fn length(steps: &[Step]) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use chainbreak_model::{case::AgentFault, names::AgentName};
+    use tokio::time::sleep_until;
+
     use super::*;
+    use crate::{fake::Fake, gate::Gate};
 
     fn settle(seconds: u64) -> Step {
         Step::Settle(Duration::from_secs(seconds))
     }
 
     fn slow(seconds: u64) -> Step {
-        Step::Slow {
-            agent: AgentName::KubeProxy,
-            command: "iptables-restore".to_owned(),
-            by: Duration::from_millis(500),
-            duration: Duration::from_secs(seconds),
+        Step::Fault {
+            fault: Fault::Slow {
+                agent: AgentName::KubeProxy,
+                command: "iptables-restore".to_owned(),
+                by: Duration::from_millis(500),
+            },
+            duration: Some(Duration::from_secs(seconds)),
+        }
+    }
+
+    fn agent(agent: AgentName, what: AgentFault, seconds: Option<u64>) -> Step {
+        Step::Fault {
+            fault: Fault::Agent {
+                agent,
+                node: None,
+                what,
+            },
+            duration: seconds.map(Duration::from_secs),
         }
     }
 
@@ -163,25 +182,32 @@ mod tests {
         assert_eq!(seconds(&[settle(2), slow(3), settle(1)]), 5);
         assert_eq!(seconds(&[settle(2), slow(3), settle(4)]), 6);
         assert_eq!(seconds(&[slow(9), settle(1), slow(2)]), 9);
+        let pause = agent(AgentName::Felix, AgentFault::Pause, Some(4));
+        let long = 2 * WITHIN.as_secs();
+        assert_eq!(seconds(&[settle(2), pause, settle(1)]), 2 + long + 4);
     }
 
     /// How late a command of the agent starts, after these seconds of the timeline.
     async fn late(steps: &[Step], seconds: u64, who: &str, program: &str) -> Duration {
-        let config = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));
-        let client = Client::try_from(config).expect("a client that nobody asks");
-        let (gate, (log, _events)) = (Gate::default(), EventLog::new());
+        let (fake, cluster) = Fake::default().cluster();
+        let (log, _events) = EventLog::new();
         let command = async {
             sleep_until(Instant::now() + Duration::from_secs(seconds)).await;
-            let wanted = Instant::now();
-            let argv = [program.to_owned()];
-            gate.pass(who, &"n1".into(), &argv).await;
-            wanted.elapsed()
+            passes(&fake.gate, who, program).await
         };
         let begin = Instant::now();
-        let (played, late) = tokio::join!(play(&client, Some(&gate), steps, &log), command);
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let api = cluster.api();
+        let (played, late) = tokio::join!(play(&api, &mut faults, steps, &log), command);
         played.expect("nothing fails");
         assert!(begin.elapsed() >= length(steps));
         late
+    }
+
+    async fn passes(gate: &Gate, who: &str, program: &str) -> Duration {
+        let wanted = Instant::now();
+        gate.pass(who, &"n1".into(), &[program.to_owned()]).await;
+        wanted.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
@@ -200,17 +226,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_fault_without_an_end_holds_when_the_timeline_is_over() {
+        let (fake, cluster) = Fake::default().cluster();
+        let (log, _events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let steps = [
+            agent(AgentName::Felix, AgentFault::Stop, None),
+            agent(AgentName::KubeProxy, AgentFault::Pause, Some(3)),
+            settle(1),
+        ];
+        let begin = Instant::now();
+        play(&cluster.api(), &mut faults, &steps, &log)
+            .await
+            .unwrap();
+        assert_eq!(begin.elapsed(), Duration::from_secs(3));
+        let so_far = ["Stop felix", "Pause kube-proxy", "Run kube-proxy"];
+        assert_eq!(fake.signals(), so_far);
+        faults.heal_all().await;
+        assert_eq!(fake.signals()[3..], ["Run felix"]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_run_that_is_ended_early_leaves_no_command_late() {
-        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let client = Client::try_from(config).unwrap();
-        let (gate, (log, _events)) = (Gate::default(), EventLog::new());
-        let steps = [slow(60)];
-        let playing = play(&client, Some(&gate), &steps, &log);
+        let (fake, cluster) = Fake::default().cluster();
+        let (log, _events) = EventLog::new();
+        let (steps, api) = ([slow(60)], cluster.api());
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let playing = play(&api, &mut faults, &steps, &log);
         let ended = tokio::time::timeout(Duration::from_secs(1), playing).await;
         assert!(ended.is_err());
-        let began = Instant::now();
-        let argv = ["iptables-restore".to_owned()];
-        gate.pass("kube-proxy", &"n1".into(), &argv).await;
-        assert_eq!(began.elapsed(), Duration::ZERO);
+        faults.heal_all().await;
+        let late = passes(&fake.gate, "kube-proxy", "iptables-restore").await;
+        assert_eq!(late, Duration::ZERO);
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{From, IpFamily, To, Traffic},
+    case::{IpFamily, To, Traffic},
     event::What,
     names::{NodeName, TrafficName},
 };
@@ -53,7 +53,7 @@ impl Flow {
             source: None,
         };
         let trouble = |error: &dyn std::fmt::Display| Trouble::new(format!("start {name}"), error);
-        let place = place(&traffic.from);
+        let place = Place::from(&traffic.from);
         let mut process = cluster
             .exec(&place, &Command::Probe)
             .await
@@ -169,17 +169,6 @@ fn case_time(log: &EventLog, monotonic_us: u64) -> u64 {
     Instant::now()
         .checked_sub(Duration::from_micros(ago))
         .map_or(0, |instant| log.at(instant))
-}
-
-fn place(from: &From) -> Place {
-    match from {
-        From::Pod { namespace, name } => Place::Pod {
-            namespace: namespace.clone(),
-            name: name.clone(),
-        },
-        From::Node(node) => Place::Node(node.clone()),
-        From::Host(host) => Place::Host(host.clone()),
-    }
 }
 
 /// Looks the address up in the API: the one of the family that traffic asks for, or the first.

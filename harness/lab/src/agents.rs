@@ -9,6 +9,7 @@ mod model;
 mod process;
 mod program;
 mod real;
+pub(crate) mod reins;
 mod settings;
 
 use std::{
@@ -29,7 +30,12 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::{process::Start, real::Real, settings::Seat};
+use self::{
+    process::Start,
+    real::Real,
+    reins::{AllReins, Bit, Reins, reins},
+    settings::Seat,
+};
 use crate::{
     error::LabError,
     logbook::{Logbook, Writer},
@@ -47,8 +53,9 @@ const EARLY: Duration = Duration::from_secs(5);
 /// is started for ever, whatever becomes of it: that is the product's doing, which is to be judged.
 const STILLBIRTHS: u32 = 3;
 
-/// One life of an agent, from its start to the exit of its process.
-type Life = Box<dyn Fn(Scribe) -> LocalBoxFuture<'static, Death> + Send>;
+/// One life of an agent, from its start to the exit of its process. It pauses when it is told to; dropping
+/// it ends it.
+type Life = Box<dyn Fn(Scribe, Bit) -> LocalBoxFuture<'static, Death> + Send>;
 
 /// Writes down what an agent says in one of its lives.
 #[derive(Clone)]
@@ -82,6 +89,7 @@ pub(crate) struct Agents {
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     logbook: Logbook,
+    reins: AllReins,
     log: EventLog,
     /// Of the real ones. They end last.
     shims: Vec<Shims>,
@@ -98,6 +106,7 @@ impl Agents {
             stop: watch::Sender::new(false),
             threads: Vec::new(),
             logbook: Logbook::default(),
+            reins: AllReins::new(),
             log: log.clone(),
             shims: Vec::new(),
         };
@@ -161,9 +170,14 @@ impl Agents {
         &self.logbook
     }
 
+    /// The reins of all agents.
+    pub(crate) fn reins(&self) -> &AllReins {
+        &self.reins
+    }
+
     /// Ends all agents and their commands and waits for it.
     pub(crate) fn stop(&mut self) -> Vec<String> {
-        self.stop.send_replace(true);
+        self.tell_to_end();
         let ended = self.threads.drain(..).map(JoinHandle::join);
         let left = ended
             .filter_map(Result::err)
@@ -171,6 +185,12 @@ impl Agents {
             .collect();
         self.shims.clear();
         left
+    }
+
+    /// Also those that stand still.
+    fn tell_to_end(&self) {
+        self.stop.send_replace(true);
+        self.reins.values().for_each(Reins::drop_dead);
     }
 
     /// A model never stands in silently.
@@ -192,11 +212,13 @@ impl Agents {
         let write = self.logbook.writer(agent, &name);
         let (log, mut stop) = (self.log.clone(), self.stop.subscribe());
         let place = format!("{agent}@{name}");
+        let (held, bit) = reins();
+        self.reins.insert((agent, name.clone()), held);
         let started = node.place.run(move || {
             thread::Builder::new().name(place).spawn(move || {
                 let lives = async {
                     match settle() {
-                        Ok(life) => live(agent, name, life, write, log).await,
+                        Ok(life) => live(agent, name, life, (write, bit), log).await,
                         Err(error) => write.end(error.to_string()),
                     }
                 };
@@ -218,22 +240,33 @@ impl Agents {
 
 impl Drop for Agents {
     fn drop(&mut self) {
-        self.stop.send_replace(true);
+        self.tell_to_end();
     }
 }
 
-/// One life after the other, until the first ones were too short.
-async fn live(agent: AgentName, node: NodeName, life: Life, write: Writer, log: EventLog) {
+/// One life after the other, until the first ones were too short. A life that was ended from outside counts
+/// for nothing.
+async fn live(
+    agent: AgentName,
+    node: NodeName,
+    life: Life,
+    (write, mut bit): (Writer, Bit),
+    log: EventLog,
+) {
     let write = Rc::new(write);
     let mut stillbirths = Some(0);
     for number in 1.. {
+        bit.may_live().await;
         let born = Instant::now();
         let to = Rc::clone(&write);
         let scribe = Scribe {
             write: Rc::new(move |entry| to.write(entry)),
             life: number,
         };
-        let death = life(scribe).await;
+        let death = tokio::select! {
+            death = life(scribe, bit.clone()) => death,
+            () = bit.stopped() => continue,
+        };
         stillbirths = stillbirths.and_then(|so_far| count(so_far, death.kind, born.elapsed()));
         if stillbirths.is_some_and(|count| count >= STILLBIRTHS) {
             write.end(obituary(&death));

@@ -1,8 +1,9 @@
 //! The backend.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, TcpListener},
-    process::Stdio,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -11,6 +12,7 @@ use chainbreak_apiserver::Server;
 use chainbreak_engine::{
     cluster::{
         AgentDied, Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError,
+        Signal, SignalError,
     },
     gate::Gate,
     log::EventLog,
@@ -22,17 +24,20 @@ use chainbreak_model::{
 };
 use futures::stream::BoxStream;
 use kube::Client;
-use tokio::task::JoinSet;
+use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
-    agents::Agents,
+    agents::{Agents, reins::AllReins},
     api, controllers,
     error::LabError,
     facts,
     kubelet::{self, Kubelet},
     logbook::Logbook,
     parts::{guarded, lasting},
+    recorder::Recorder,
+    shims::{self, Shims},
     survey,
+    worker::PATH,
     world::World,
 };
 
@@ -74,6 +79,9 @@ struct Raised {
     client: ClientHandle,
     world: Arc<World>,
     logbook: Logbook,
+    reins: AllReins,
+    /// Of those on whose behalf something was run on a node.
+    shims: AsyncMutex<BTreeMap<(String, NodeName), Shims>>,
     server: Arc<Server>,
     log: EventLog,
     /// What ends when the world is razed, the agents first.
@@ -112,9 +120,64 @@ impl Raised {
             client: ClientHandle(client),
             world,
             logbook: agents.logbook().clone(),
+            reins: agents.reins().clone(),
+            shims: AsyncMutex::default(),
             running: Mutex::new(Some((agents, tasks))),
             server,
             log: log.clone(),
+        })
+    }
+}
+
+impl Raised {
+    /// A `PATH` on which somebody's netfilter commands are recorded; `None` where there is no such node.
+    async fn recorded_path(&self, who: &str, name: &NodeName) -> Result<Option<String>, LabError> {
+        let Some(node) = self.world.node(name) else {
+            return Ok(None);
+        };
+        let mut all = self.shims.lock().await;
+        let key = (who.to_owned(), name.clone());
+        if !all.contains_key(&key) {
+            let recorder = Recorder::new(who, name.clone(), self.log.clone());
+            let recorder = recorder.behind(self.world.gate.clone());
+            let shims = shims::install(&node.place, recorder, Path::new("/"), PATH).await?;
+            all.insert(key.clone(), shims);
+        }
+        let folder = all.get(&key).map(|shims| shims.path_prefix().display());
+        Ok(folder.map(|folder| format!("{folder}:{PATH}")))
+    }
+
+    /// Starts a command in a place, with another `PATH` if one is given.
+    async fn spawn(
+        &self,
+        at: &Place,
+        command: &Command,
+        path: Option<String>,
+    ) -> Result<Process, ExecError> {
+        let argv = match command {
+            Command::Argv(argv) => argv.clone(),
+            Command::Probe => vec![SELF.to_owned(), PROBE.to_owned()],
+        };
+        let failed = |source| ExecError {
+            place: at.to_string(),
+            command: argv.join(" "),
+            source,
+        };
+        let place = self.world.find(at).ok_or_else(|| {
+            failed(std::io::Error::new(
+                std::io::ErrorKind::NotFound,
+                "there is no such place",
+            ))
+        })?;
+        let spawned = place.spawn(&argv, |command| {
+            command.envs(path.map(|path| ("PATH", path)));
+        });
+        let mut child = spawned.await.map_err(failed)?;
+        Ok(Process {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            child,
         })
     }
 }
@@ -146,31 +209,37 @@ impl Cluster for Raised {
     }
 
     async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError> {
-        let argv = match command {
-            Command::Argv(argv) => argv.clone(),
-            Command::Probe => vec![SELF.to_owned(), PROBE.to_owned()],
+        self.spawn(at, command, None).await
+    }
+
+    async fn exec_as(
+        &self,
+        who: &str,
+        at: &Place,
+        command: &Command,
+    ) -> Result<Process, ExecError> {
+        let path = match at {
+            Place::Node(name) => self.recorded_path(who, name).await,
+            // Rules of pods and hosts are nobody's concern.
+            Place::Pod { .. } | Place::Host(_) => Ok(None),
         };
-        let failed = |source| ExecError {
+        let path = path.map_err(|error| ExecError {
             place: at.to_string(),
-            command: argv.join(" "),
-            source,
-        };
-        let place = self.world.find(at).ok_or_else(|| {
-            failed(std::io::Error::new(
-                std::io::ErrorKind::NotFound,
-                "there is no such place",
-            ))
+            command: format!("{command:?}"),
+            source: std::io::Error::other(error),
         })?;
-        let spawned = place.spawn(&argv, |command| {
-            command.stdin(Stdio::piped());
-        });
-        let mut child = spawned.await.map_err(failed)?;
-        Ok(Process {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            child,
-        })
+        self.spawn(at, command, path).await
+    }
+
+    async fn signal(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        signal: Signal,
+    ) -> Result<(), SignalError> {
+        let reins = self.reins.get(&(agent, node.clone()));
+        let absent = || SignalError(format!("there is no {agent} on {node}"));
+        reins.ok_or_else(absent)?.pull(signal).await
     }
 
     fn agent_logs(

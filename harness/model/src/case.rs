@@ -4,6 +4,7 @@
 
 mod cluster;
 mod family;
+mod fault;
 mod promise;
 mod step;
 mod traffic;
@@ -15,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 pub use cluster::{AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner};
 pub use family::IpFamily;
+pub use fault::{AgentFault, Entries, Family, Fault, RuleBackend, Run, TableRef};
 pub use promise::{Promise, RuleQuery};
-pub use step::Step;
+pub use step::{ObjectRef, Step};
 pub use traffic::{From, To, Traffic};
 
 use crate::names::{PromiseName, ScenarioName, TrafficName, VariantName};

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agents::AgentChoice,
-    case::{AgentSource, Capabilities, Case, KubeProxySpec, Step},
+    case::{AgentSource, Capabilities, Case, Fault, KubeProxySpec, Step},
     matrix::MatrixKey,
     names::{AgentName, VariantName},
     read::words::TAKING_CHANGES,
@@ -174,8 +174,7 @@ fn beyond_a_real_one(case: &Case) -> Option<String> {
     if spec.source == AgentSource::Model {
         return None;
     }
-    let held =
-        |step: &Step| matches!(step, Step::Slow { command, .. } if command == TAKING_CHANGES);
+    let held = |step: &Step| matches!(step, Step::Fault { fault: Fault::Slow { command, .. }, .. } if command == TAKING_CHANGES);
     if case.timeline.iter().any(held) {
         return Some(format!(
             "holds kube-proxy's model at {TAKING_CHANGES}, this is a real one"

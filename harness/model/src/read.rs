@@ -79,9 +79,45 @@ pub(crate) mod words {
         "connections",
         "timeout",
     ];
-    pub(crate) const STEPS: &[&str] = &["settle", "mark", "churn", "felix", "slow"];
+    pub(crate) const STEPS: &[&str] = &[
+        "settle",
+        "mark",
+        "churn",
+        "felix",
+        "apply",
+        "delete",
+        "slow",
+        "stop",
+        "pause",
+        "restart",
+        "sysctl",
+        "fill-conntrack",
+        "link-down",
+        "loss",
+        "route",
+        "lock",
+        "flush",
+        "delete-rule",
+        "run",
+    ];
     pub(crate) const CHURN: &[&str] = &["deployment", "replicas", "every", "for"];
     pub(crate) const SLOW: &[&str] = &["agent", "command", "by", "for"];
+    pub(crate) const DELETE: &[&str] = &["kind", "namespace", "name"];
+    pub(crate) const AGENT_FAULT: &[&str] = &["agent", "node", "for"];
+    pub(crate) const RESTART: &[&str] = &["agent", "node"];
+    pub(crate) const SYSCTL: &[&str] = &["at", "set", "for"];
+    pub(crate) const FILL_CONNTRACK: &[&str] = &["node", "entries", "for"];
+    pub(crate) const LINK_DOWN: &[&str] = &["at", "interface", "for"];
+    pub(crate) const LOSS: &[&str] = &["at", "share", "for"];
+    pub(crate) const ROUTE: &[&str] = &["at", "to", "via", "dev", "for"];
+    pub(crate) const LOCK: &[&str] = &["node", "for"];
+    pub(crate) const FLUSH: &[&str] = &["node", "table", "chain", "backend", "family"];
+    pub(crate) const DELETE_RULE: &[&str] =
+        &["node", "table", "chain", "matches", "backend", "family"];
+    pub(crate) const RUN: &[&str] = &["at", "as", "command", "for"];
+    pub(crate) const TABLES: &[&str] = &["nat", "filter", "mangle", "raw"];
+    pub(crate) const BACKENDS: &[&str] = &["legacy", "nft", "nftables"];
+    pub(crate) const RULE_FAMILIES: &[&str] = &["ip", "ip6", "inet"];
     pub(crate) const COMMANDS: &[&str] = &[
         "iptables",
         "iptables-save",
@@ -255,7 +291,7 @@ impl Reader<'_> {
         let traffic = fields.or("traffic", IndexMap::new(), |node| {
             traffic::read(gathered, node, &world)
         });
-        let timeline = fields.need("timeline", |node| timeline::read(gathered, node, &world));
+        let timeline = fields.need("timeline", |node| self.timeline(node, &world));
         let known = names(fields.get("traffic"));
         let promises = fields.need("promises", |node| promises::read(gathered, node, &known));
         Some(Run {

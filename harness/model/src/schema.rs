@@ -1,6 +1,8 @@
 //! The JSON Schema of scenario files, for editors: completion, descriptions, and most mistakes while
 //! one types. It is laxer than the reader, which also knows what names refer to.
 
+mod step;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -8,6 +10,9 @@ use crate::{
     matrix::MatrixKey,
     read::{NODES, words},
 };
+
+/// A node, a pod or a host.
+const PLACE: &str = "^(pod/[^/]+(/[^/]+)?|node/n[0-9]+|host/[^/]+)$";
 
 /// Whether a mapping stands alone or is laid over another one, as in a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +100,7 @@ fn shared(field: &str, part: Part) -> Value {
         ),
         "timeline" => json!({
             "description": "What happens, one step after the other.",
-            "type": "array", "minItems": 1, "items": step()
+            "type": "array", "minItems": 1, "items": step::step()
         }),
         _ => named(
             "What is judged while the timeline runs.",
@@ -173,7 +178,7 @@ fn traffic(part: Part) -> Value {
         |field| match field {
             "from" => pattern(
                 "Where requests start: pod/NAME, pod/NAMESPACE/NAME, node/n1 or host/NAME.",
-                "^(pod/[^/]+(/[^/]+)?|node/n[0-9]+|host/[^/]+)$",
+                PLACE,
                 "pod/client",
             ),
             "to" => pattern(
@@ -195,44 +200,6 @@ fn traffic(part: Part) -> Value {
             _ => time("When a request counts as timed out; 1s when not given."),
         },
     )
-}
-
-fn step() -> Value {
-    one_of("A step.", words::STEPS, |word| match word {
-        "settle" => time("Let things be for a while."),
-        "mark" => name("Gives this moment a name that promises can refer to."),
-        "churn" => object(
-            "Scale a Deployment through the replica counts, over and over.",
-            words::CHURN,
-            words::CHURN,
-            |field| match field {
-                "deployment" => pattern("NAMESPACE/NAME.", "^[^/]+/[^/]+$", "test/nginx"),
-                "replicas" => json!({
-                    "description": "Replica counts, taken in turn.",
-                    "type": "array", "minItems": 1,
-                    "items": { "type": "integer", "minimum": 0, "maximum": 1000 }
-                }),
-                "every" => time("Distance of two changes."),
-                _ => time("How long."),
-            },
-        ),
-        "slow" => object(
-            "From here on, while the next steps happen, an agent's command starts later.",
-            words::SLOW,
-            words::SLOW,
-            |field| match field {
-                "agent" => words_of("Whose command.", &["kube-proxy", "felix"]),
-                "command" => words_of(
-                    "Which command; iptables-restore is that of both front ends. taking-changes is a point in \
-                     kube-proxy's model.",
-                    words::COMMANDS,
-                ),
-                "by" => time("How much later each of them starts."),
-                _ => time("How long this is so; the timeline is not over before."),
-            },
-        ),
-        _ => felix_spec("Merge this into FelixConfiguration default's spec."),
-    })
 }
 
 fn promise(part: Part) -> Value {

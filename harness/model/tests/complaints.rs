@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chainbreak_model::{Complaints, read, scenario::Scenario};
+use chainbreak_model::{Complaints, case::Step, read, scenario::Scenario};
 use proptest::prelude::*;
 
 const GOOD: &str = "\
@@ -300,6 +300,50 @@ fn steps_that_cannot_be_played() {
         said_of("  - settle: 1s", "  - mark: broken\n  - mark: broken")
     );
     insta::assert_snapshot!("odd_mark", said_of("  - settle: 1s", "  - mark: It breaks"));
+    let faults = [
+        "sysctl: { at: node/n3, set: { vm.swappiness: 1 } }",
+        "fill-conntrack: { entries: all }",
+        "link-down: { at: host/outsid, interface: much-too-long-a-name }",
+        "loss: { at: pod/client, share: 0% }",
+        "route: { at: node/n1, to: 10.20.0.0/33 }",
+        "lock: { node: n1, until: 3s }",
+        "stop: { agent: kubelet, for: 3 }",
+        "restart: { agent: felix, for: 3s }",
+        "flush: { table: KUBE-SVC, family: inet }",
+        "delete-rule: { table: nat, chain: KUBE-SERVICES, matches: '(' }",
+        "run: { as: The Admin, command: [] }",
+        "apply: [{ apiVersion: v1, kind: StatefulSet, metadata: { name: web } }]",
+        "delete: { kind: Service, namespace: test, name: wbe }",
+    ];
+    let faults = faults.map(|fault| format!("  - {fault}\n")).concat();
+    insta::assert_snapshot!("faults", said_of("  - settle: 1s\n", &faults));
+}
+
+#[test]
+fn an_object_can_be_deleted_that_was_declared_or_applied_before() {
+    let steps = "  - apply: [{ apiVersion: v1, kind: ConfigMap, metadata: { name: late } }]
+  - delete: { kind: ConfigMap, name: late }
+  - delete: { kind: Service, namespace: test, name: web }
+";
+    let good = GOOD.replace("  - settle: 1s\n", steps);
+    let scenario =
+        reads(good.as_bytes(), OBJECTS).unwrap_or_else(|error| panic!("{}", error.plain()));
+    let Step::Delete(service) = &scenario.variants[0].run.timeline[2] else {
+        panic!("{:?}", scenario.variants[0].run.timeline);
+    };
+    assert_eq!(
+        (service.api_version.as_str(), service.kind.as_str()),
+        ("v1", "Service")
+    );
+    assert_eq!(
+        (service.namespace.as_deref(), service.name.as_str()),
+        (Some("test"), "web")
+    );
+    let early = GOOD.replace(
+        "  - settle: 1s\n",
+        steps.split_inclusive('\n').nth(1).unwrap(),
+    );
+    insta::assert_snapshot!("deleted_too_early", said(early));
 }
 
 #[test]

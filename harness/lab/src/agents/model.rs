@@ -55,10 +55,10 @@ pub(super) fn kube_proxy(
     };
     let url = api::url(world.plan);
     let recorder = recorder(AgentName::KubeProxy, world, node, log);
-    Ok(Box::new(move |scribe| {
+    Ok(Box::new(move |scribe, bit| {
         let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
         let families = families.clone();
-        Box::pin(async move {
+        Box::pin(bit.ride(async move {
             // Read once, at the start, as the real one does.
             config.tcp_be_liberal = tcp_be_liberal();
             let configs = of_families(&config, families);
@@ -68,7 +68,7 @@ pub(super) fn kube_proxy(
                 Err(error) => error.to_string(),
             };
             planned(ended)
-        })
+        }))
     }))
 }
 
@@ -95,9 +95,9 @@ pub(super) fn felix(
     };
     let url = api::url(world.plan);
     let recorder = recorder(AgentName::Felix, world, node, log);
-    Ok(Box::new(move |scribe| {
+    Ok(Box::new(move |scribe, bit| {
         let (url, config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
-        Box::pin(async move {
+        Box::pin(bit.ride(async move {
             let mut sink =
                 |line: LogLine| (scribe.write)(header::felix(&line, Timestamp::now(), scribe.life));
             let ended = match api::client(&url) {
@@ -105,7 +105,7 @@ pub(super) fn felix(
                 Err(error) => error.to_string(),
             };
             planned(ended)
-        })
+        }))
     }))
 }
 

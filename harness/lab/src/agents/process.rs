@@ -7,13 +7,17 @@ use std::{
     process::{ExitStatus, Stdio},
 };
 
+use chainbreak_engine::cluster as engine;
 use nix::{
-    sys::signal::{Signal, killpg},
+    sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
 use tokio::{net::unix::pipe::Receiver, process::Command};
 
-use super::entries::{Entries, Format};
+use super::{
+    entries::{Entries, Format},
+    reins::Bit,
+};
 use crate::error::tolerate;
 
 /// How much is read at once.
@@ -31,8 +35,13 @@ pub(super) struct Start {
 }
 
 /// Runs the program in the place of the calling thread, until it exits. Dropping this kills it. In either
-/// case what it started dies with it, as far as it stayed in its process group.
-pub(super) async fn live(start: &Start, mut say: impl FnMut(String)) -> io::Result<ExitStatus> {
+/// case what it started dies with it, as far as it stayed in its process group. To pause it stops the
+/// process alone: commands that it has started go on.
+pub(super) async fn live(
+    start: &Start,
+    mut bit: Bit,
+    mut say: impl FnMut(String),
+) -> io::Result<ExitStatus> {
     let (reader, writer) = io::pipe()?;
     let mut command = Command::new(&start.argv[0]);
     command
@@ -47,13 +56,24 @@ pub(super) async fn live(start: &Start, mut say: impl FnMut(String)) -> io::Resu
     let mut child = command.spawn()?;
     // The command still holds the pipe's other end.
     drop(command);
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
-    let group = group.map(|id| Group(Pid::from_raw(id)));
+    let pid = child.id().and_then(|id| i32::try_from(id).ok());
+    let pid = pid.map(Pid::from_raw);
+    let group = pid.map(Group);
     let mut words = Words::new(reader, start.format)?;
     let ended = loop {
         tokio::select! {
             said = words.next() => said.into_iter().for_each(&mut say),
             ended = child.wait() => break ended,
+            wish = bit.next() => {
+                let signal = match wish {
+                    engine::Signal::Pause => Signal::SIGSTOP,
+                    engine::Signal::Run | engine::Signal::Stop => Signal::SIGCONT,
+                };
+                if let Some(pid) = pid {
+                    tolerate("pause an agent or let it go on", kill(pid, signal));
+                }
+                bit.is_so(wish);
+            }
         }
     };
     drop(group);
@@ -157,7 +177,7 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::reins::reins, *};
 
     fn shell(script: &str) -> Start {
         Start {
@@ -171,7 +191,7 @@ mod tests {
     async fn both_streams_are_heard_in_order_and_the_environment_is_what_was_given() {
         let mut said = Vec::new();
         let script = "echo $NAME; echo two >&2; echo ${HOME-none}; printf half; exit 3";
-        let ended = live(&shell(script), |entry| said.push(entry)).await;
+        let ended = live(&shell(script), reins().1, |entry| said.push(entry)).await;
         assert_eq!(said, ["value", "two", "none", "half"]);
         assert_eq!(how(ended.unwrap()), "exit status 3");
     }
@@ -180,7 +200,7 @@ mod tests {
     async fn what_an_agent_left_in_the_background_ends_with_it() {
         let mut said = Vec::new();
         let script = "sleep 1000 & echo $!; kill -9 $$";
-        let ended = live(&shell(script), |entry| said.push(entry)).await;
+        let ended = live(&shell(script), reins().1, |entry| said.push(entry)).await;
         assert_eq!(how(ended.unwrap()), "killed by signal 9");
         let left = Pid::from_raw(said[0].parse().unwrap());
         let begin = std::time::Instant::now();
@@ -199,10 +219,33 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
+    async fn a_paused_process_says_nothing_until_it_may_go_on_and_then_the_rest() {
+        let (reins, bit) = reins();
+        let (told, mut said) = tokio::sync::mpsc::unbounded_channel();
+        let script = "while :; do echo tick; sleep 0.01; done";
+        let start = shell(script);
+        let living = live(&start, bit, |entry| drop(told.send(entry)));
+        let pausing = async {
+            said.recv().await.unwrap();
+            reins.pull(engine::Signal::Pause).await.unwrap();
+            let pause = std::time::Duration::from_millis(200);
+            // What was said before the pause is still heard.
+            while tokio::time::timeout(pause, said.recv()).await.is_ok() {}
+            assert!(said.try_recv().is_err());
+            reins.pull(engine::Signal::Run).await.unwrap();
+            assert_eq!(said.recv().await.unwrap(), "tick");
+        };
+        tokio::select! {
+            ended = living => panic!("{ended:?}"),
+            () = pausing => {}
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
     async fn a_program_that_cannot_be_started_is_an_error() {
         let mut start = shell("");
         start.argv[0] = "/no/such/agent".to_owned();
-        let error = live(&start, |_| ()).await.unwrap_err();
+        let error = live(&start, reins().1, |_| ()).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

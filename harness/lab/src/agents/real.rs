@@ -131,10 +131,10 @@ impl Real {
             if let Some(root) = root {
                 image::enter(&root, agent.as_str())?;
             }
-            Ok(Box::new(move |scribe| {
+            Ok(Box::new(move |scribe, bit| {
                 let start = start.clone();
                 Box::pin(async move {
-                    let ended = process::live(&start, |entry| (scribe.write)(entry)).await;
+                    let ended = process::live(&start, bit, |entry| (scribe.write)(entry)).await;
                     death(agent, ended)
                 })
             }))

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::{AgentName, MarkName};
+use super::Fault;
+use crate::names::MarkName;
 
 /// One step of the timeline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,15 +30,29 @@ pub enum Step {
     },
     /// Merge this into FelixConfiguration `default`'s spec.
     Felix(serde_json::Map<String, serde_json::Value>),
-    /// From here on, while the next steps happen, an agent's command starts later than the agent wants.
-    Slow {
-        /// Whose command.
-        agent: AgentName,
-        /// The command's name: `iptables-restore` is that of both front ends.
-        command: String,
-        /// How much later each of them starts.
-        by: Duration,
-        /// How long this is so; the timeline is not over before.
-        duration: Duration,
+    /// Apply Kubernetes objects, in order.
+    Apply(Vec<serde_json::Value>),
+    /// Delete a Kubernetes object.
+    Delete(ObjectRef),
+    /// Something is done to the cluster. The next steps happen meanwhile.
+    Fault {
+        /// What.
+        fault: Fault,
+        /// How long; without it until the timeline is over. The timeline is not over before.
+        duration: Option<Duration>,
     },
+}
+
+/// A Kubernetes object by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ObjectRef {
+    /// `discovery.k8s.io/v1`.
+    pub api_version: String,
+    /// `EndpointSlice`.
+    pub kind: String,
+    /// `None` for kinds that live outside namespaces.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
 }

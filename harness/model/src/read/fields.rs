@@ -229,6 +229,20 @@ pub(super) fn word<T: Copy>(
     found
 }
 
+/// A regular expression.
+pub(super) fn regex(gathered: &Gathered, node: &Node, what: &str) -> Option<String> {
+    let pattern = text(gathered, node, what)?;
+    let Err(error) = regex::Regex::new(pattern) else {
+        return Some(pattern.to_owned());
+    };
+    let error = error.to_string();
+    let why = error.lines().last().unwrap_or_default();
+    let why = why.trim_start_matches("error: ");
+    let message = format!("not a regular expression: {why}");
+    note(gathered, &node.place, message, None);
+    None
+}
+
 /// A percentage, `99.9%`.
 pub(super) fn percent(gathered: &Gathered, node: &Node, what: &str) -> Option<f64> {
     let written = text(gathered, node, what)?;

@@ -11,7 +11,7 @@ use super::{
     is_name,
 };
 use crate::{
-    case::{ClusterSpec, IpFamily},
+    case::{ClusterSpec, IpFamily, ObjectRef},
     complaint::Gathered,
     nearest::suggest,
     yaml::{self, Node, Value},
@@ -98,6 +98,25 @@ impl Manifests {
         self.of(kind).filter_map(full).collect()
     }
 
+    /// The object of that kind and name, if it is declared; without a namespace it is in `default`.
+    pub(super) fn refer(
+        &self,
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Option<ObjectRef> {
+        let object = self.of(kind).find(|object| {
+            let here = object.namespace.is_none() || object.namespace.as_deref() == namespace;
+            here && object.name == name
+        })?;
+        Some(ObjectRef {
+            api_version: object.json.get("apiVersion")?.as_str()?.to_owned(),
+            kind: object.kind.to_owned(),
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+        })
+    }
+
     /// The namespace in which an object of that kind and name is.
     pub(super) fn elsewhere(&self, kind: &str, name: &str) -> Option<&str> {
         self.objects
@@ -139,6 +158,11 @@ impl Manifests {
 
 /// Namespaces that every cluster has.
 const BUILT_IN: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// The kinds that an object can have.
+pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name)
+}
 
 impl Reader<'_> {
     /// Reads the list of files and objects.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::{
-    fields::{Fields, duration, entries, note, percent, text, truth, word},
+    fields::{Fields, duration, entries, note, percent, regex, text, truth, word},
     is_name,
     timeline::only_entry,
     words,
@@ -113,25 +113,7 @@ fn available(gathered: &Gathered, node: &Node, known: &[&str]) -> Option<Promise
 fn log(gathered: &Gathered, node: &Node) -> Option<(AgentName, String)> {
     let fields = Fields::of(gathered, node, "a log promise", words::LOG)?;
     let agent = fields.need("agent", |node| word(gathered, node, "agent", &AGENTS));
-    let matches = fields.need("matches", |node| {
-        let pattern = text(gathered, node, "matches")?;
-        let Err(error) = regex::Regex::new(pattern) else {
-            return Some(pattern.to_owned());
-        };
-        let error = error.to_string();
-        let why = error
-            .lines()
-            .last()
-            .unwrap_or_default()
-            .trim_start_matches("error: ");
-        note(
-            gathered,
-            &node.place,
-            format!("not a regular expression: {why}"),
-            None,
-        );
-        None
-    });
+    let matches = fields.need("matches", |node| regex(gathered, node, "matches"));
     Some((agent?, matches?))
 }
 

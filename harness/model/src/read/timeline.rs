@@ -2,17 +2,19 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+mod faults;
+
 use super::{
-    cluster,
+    Reader, cluster,
     fields::{Fields, duration, entries, items, note, number, text, word},
+    manifests::{Manifests, kinds},
     name,
     traffic::World,
     words,
 };
 use crate::{
-    case::{AgentSource, ClusterSpec, Step},
+    case::Step,
     complaint::Gathered,
-    names::AgentName,
     nearest::suggest,
     yaml::{Entry, Node},
 };
@@ -22,25 +24,93 @@ const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_sec
 /// As many as a large Deployment has.
 const REPLICAS: (u64, u64) = (0, 1000);
 
-/// Reads `timeline:`.
-pub(super) fn read(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Vec<Step>> {
-    let items = items(gathered, node, "timeline")?;
-    if items.is_empty() {
-        let message = "the timeline needs a step: promises are judged while it runs";
-        note(
-            gathered,
-            &node.place,
-            message,
-            Some("write `- settle: 5s`".into()),
-        );
+impl Reader<'_> {
+    /// Reads `timeline:`.
+    pub(super) fn timeline(&self, node: &Node, world: &World<'_>) -> Option<Vec<Step>> {
+        let gathered = self.gathered;
+        let items = items(gathered, node, "timeline")?;
+        if items.is_empty() {
+            let message = "the timeline needs a step: promises are judged while it runs";
+            note(
+                gathered,
+                &node.place,
+                message,
+                Some("write `- settle: 5s`".into()),
+            );
+        }
+        let mut there = There {
+            world,
+            applied: Vec::new(),
+        };
+        let steps: Vec<Option<Step>> = items
+            .iter()
+            .map(|item| self.step(item, &mut there))
+            .collect();
+        let steps: Option<Vec<Step>> = steps.into_iter().collect();
+        distinct_marks(gathered, items, steps.as_deref()?);
+        steps
     }
-    let steps: Vec<Option<Step>> = items
-        .iter()
-        .map(|item| step(gathered, item, world))
-        .collect();
-    let steps: Option<Vec<Step>> = steps.into_iter().collect();
-    distinct_marks(gathered, items, steps.as_deref()?);
-    steps
+
+    fn step(&self, node: &Node, there: &mut There<'_>) -> Option<Step> {
+        let gathered = self.gathered;
+        let (word, entry) = only_entry(gathered, node, "a step of the timeline", words::STEPS)?;
+        let (node, world) = (&entry.node, there.world);
+        match word {
+            "settle" => duration(gathered, node, "settle", STEP).map(Step::Settle),
+            "mark" => name(gathered, node, "a mark").map(|name| Step::Mark(name.into())),
+            "churn" => churn(gathered, node, world),
+            "felix" => felix(gathered, entry, world),
+            "apply" => {
+                let applied = self.manifests(Some(node));
+                let objects = applied.objects();
+                there.applied.push(applied);
+                Some(Step::Apply(objects))
+            }
+            "delete" => delete(gathered, node, there),
+            fault => faults::read(gathered, fault, node, world),
+        }
+    }
+}
+
+/// What steps can refer to: the declared objects, and those that earlier steps have applied.
+struct There<'a> {
+    world: &'a World<'a>,
+    applied: Vec<Manifests>,
+}
+
+fn felix(gathered: &Gathered, entry: &Entry, world: &World<'_>) -> Option<Step> {
+    if world
+        .cluster
+        .is_some_and(|cluster| cluster.calico.is_none())
+    {
+        let message = "there is no Felix without calico";
+        note(gathered, &entry.key, message, None);
+    }
+    cluster::felix_spec(gathered, &entry.node).map(Step::Felix)
+}
+
+fn delete(gathered: &Gathered, node: &Node, there: &There<'_>) -> Option<Step> {
+    let fields = Fields::of(gathered, node, "delete", words::DELETE)?;
+    let kinds: Vec<_> = kinds().map(|kind| (kind, kind)).collect();
+    let kind = fields.need("kind", |node| word(gathered, node, "kind", &kinds));
+    let namespace = fields.or("namespace", "default", |node| {
+        text(gathered, node, "namespace")
+    });
+    let name = fields.need("name", |node| text(gathered, node, "name"));
+    let (kind, namespace, name) = (kind?, namespace?, name?);
+    let all = || std::iter::once(there.world.manifests).chain(&there.applied);
+    let found = all().find_map(|known| known.refer(kind, Some(namespace), name));
+    if let Some(object) = found {
+        return Some(Step::Delete(object));
+    }
+    if all().all(Manifests::is_complete) {
+        let known: Vec<String> = all().flat_map(|known| known.names(kind)).collect();
+        let written = format!("{namespace}/{name}");
+        let hint = suggest(&written, known.iter().map(String::as_str));
+        let message = format!("unknown {kind} {written:?}");
+        note(gathered, &node.place, message, hint);
+    }
+    None
 }
 
 /// A mark is one moment.
@@ -52,30 +122,6 @@ fn distinct_marks(gathered: &Gathered, items: &[Node], steps: &[Step]) {
         {
             let message = format!("{:?} is marked already", name.as_str());
             note(gathered, &item.place, message, None);
-        }
-    }
-}
-
-fn step(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
-    let (word, entry) = only_entry(gathered, node, "a step of the timeline", words::STEPS)?;
-    match word {
-        "settle" => duration(gathered, &entry.node, "settle", STEP).map(Step::Settle),
-        "mark" => name(gathered, &entry.node, "a mark").map(|name| Step::Mark(name.into())),
-        "churn" => churn(gathered, &entry.node, world),
-        "slow" => slow(gathered, &entry.node, world),
-        _ => {
-            if world
-                .cluster
-                .is_some_and(|cluster| cluster.calico.is_none())
-            {
-                note(
-                    gathered,
-                    &entry.key,
-                    "there is no Felix without calico",
-                    None,
-                );
-            }
-            cluster::felix_spec(gathered, &entry.node).map(Step::Felix)
         }
     }
 }
@@ -133,46 +179,6 @@ fn churn(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
         every: every?,
         duration: length?,
     })
-}
-
-fn slow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
-    let fields = Fields::of(gathered, node, "slow", words::SLOW)?;
-    let agents = AgentName::ALL.map(|agent| (agent.as_str(), agent));
-    let agent = fields.need("agent", |node| {
-        let agent = word(gathered, node, "agent", &agents)?;
-        let absent = |cluster: &ClusterSpec| cluster.version(agent).is_none();
-        if world.cluster.is_some_and(absent) {
-            let message = format!("the cluster has no {agent}");
-            note(gathered, &node.place, message, None);
-        }
-        Some(agent)
-    });
-    let commands: Vec<_> = words::COMMANDS.iter().map(|name| (*name, *name)).collect();
-    let command = fields.need("command", |node| {
-        let command = word(gathered, node, "command", &commands)?;
-        if command == words::TAKING_CHANGES && !has_the_point(world, agent) {
-            let message = "taking-changes is a point in kube-proxy's model, and nowhere else";
-            note(gathered, &node.place, message, None);
-        }
-        Some(command)
-    });
-    let by = fields.need("by", |node| duration(gathered, node, "by", STEP));
-    let length = fields.need("for", |node| duration(gathered, node, "for", STEP));
-    Some(Step::Slow {
-        agent: agent?,
-        command: command?.to_owned(),
-        by: by?,
-        duration: length?,
-    })
-}
-
-/// Whether the agent is the model in which changes are taken over in two steps.
-fn has_the_point(world: &World<'_>, agent: Option<AgentName>) -> bool {
-    let modelled = |cluster: &ClusterSpec| {
-        let kube_proxy = cluster.kube_proxy.as_ref();
-        kube_proxy.is_none_or(|spec| spec.source == AgentSource::Model)
-    };
-    agent.is_none_or(|agent| agent == AgentName::KubeProxy) && world.cluster.is_none_or(modelled)
 }
 
 fn deployment(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<(String, String)> {

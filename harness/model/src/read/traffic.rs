@@ -60,7 +60,9 @@ pub(super) fn read(
 
 fn flow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Traffic> {
     let fields = Fields::of(gathered, node, "traffic", words::TRAFFIC)?;
-    let from = fields.need("from", |node| from(gathered, node, world));
+    let from = fields.need("from", |node| {
+        place(gathered, node, world, "traffic cannot start at")
+    });
     let to = fields.need("to", |node| to(gathered, node, world));
     let port = fields.need("port", |node| number(gathered, node, "port", (1, 65535)));
     let family = fields.maybe("family", |node| family(gathered, node, world));
@@ -103,8 +105,14 @@ fn family(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<IpFamil
     Some(family)
 }
 
-fn from(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<From> {
-    let written = text(gathered, node, "from")?;
+/// A place; `cannot` begins what is said of one that is none.
+pub(super) fn place(
+    gathered: &Gathered,
+    node: &Node,
+    world: &World<'_>,
+    cannot: &str,
+) -> Option<From> {
+    let written = text(gathered, node, "a place")?;
     match written.split('/').collect::<Vec<_>>().as_slice() {
         ["pod", name] => pod(gathered, node, world, "default", name)
             .map(|(namespace, name)| From::Pod { namespace, name }),
@@ -117,7 +125,7 @@ fn from(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<From> {
             note(
                 gathered,
                 &node.place,
-                format!("traffic cannot start at {written:?}"),
+                format!("{cannot} {written:?}"),
                 Some(hint.into()),
             );
             None

@@ -1,0 +1,341 @@
+//! Faults as values: what is injected leaves a receipt of what undoes it.
+//!
+//! Faults are undone in reverse order of injection, also when the run is interrupted. What undoes an act
+//! is noted before the act, so that one that was broken off is undone too. A fault that cannot be undone
+//! is trouble, and the others are undone all the same.
+
+mod agent;
+mod conntrack;
+mod link;
+mod process;
+mod rules;
+mod sysctl;
+mod undo;
+
+use std::{sync::Arc, time::Duration};
+
+use chainbreak_model::{case::Fault, event::What, names::NodeName};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use self::undo::Undo;
+use crate::{
+    cluster::{Cluster, Command, Place, nodes},
+    log::EventLog,
+    output::{ended, output},
+    trouble::Trouble,
+};
+
+/// How long a fault may take to be there, or a third party's commands to end.
+pub(crate) const WITHIN: Duration = Duration::from_secs(30);
+
+/// The faults of a case.
+pub(crate) struct Faults {
+    cluster: Arc<dyn Cluster>,
+    log: EventLog,
+    seed: u64,
+    held: Vec<Held>,
+}
+
+/// What is there at the moment.
+#[derive(Default)]
+struct Held {
+    undo: Vec<Undo>,
+    /// `None` until everything ends.
+    ends: Option<Instant>,
+}
+
+impl Faults {
+    pub(crate) fn new(cluster: &Arc<dyn Cluster>, seed: u64, log: &EventLog) -> Self {
+        Self {
+            cluster: Arc::clone(cluster),
+            log: log.clone(),
+            seed,
+            held: Vec::new(),
+        }
+    }
+
+    /// Injects a fault, which is there when this returns, for so long from then on.
+    pub(crate) async fn inject(
+        &mut self,
+        fault: &Fault,
+        duration: Option<Duration>,
+    ) -> Result<(), Trouble> {
+        self.held.push(Held::default());
+        let held = self.held.last_mut().expect("it was just pushed");
+        let mut injection = Injection {
+            cluster: self.cluster.as_ref(),
+            log: &self.log,
+            seed: self.seed,
+            undo: &mut held.undo,
+        };
+        let injected = timeout(WITHIN, injection.inject(fault, duration)).await;
+        injected.unwrap_or_else(|_elapsed| {
+            let why = format!("it took more than {WITHIN:?}");
+            Err(Trouble::new(format!("do {fault:?}"), why))
+        })?;
+        held.ends = duration.map(|duration| Instant::now() + duration);
+        Ok(())
+    }
+
+    /// Waits until then and undoes meanwhile what is over, in time.
+    pub(crate) async fn until(&mut self, due: Instant) {
+        while let Some((ends, index)) = self.next_end()
+            && ends <= due
+        {
+            sleep_until(ends).await;
+            self.heal(index).await;
+        }
+        sleep_until(due).await;
+    }
+
+    /// Waits until everything is over that has an end of its own.
+    pub(crate) async fn outlast(&mut self) {
+        while let Some((ends, _)) = self.next_end() {
+            self.until(ends).await;
+        }
+    }
+
+    /// Undoes everything, the last first.
+    pub(crate) async fn heal_all(&mut self) {
+        while let Some(last) = self.held.len().checked_sub(1) {
+            self.heal(last).await;
+        }
+    }
+
+    /// What is over first; of what is over at the same time, what was injected last.
+    fn next_end(&self) -> Option<(Instant, usize)> {
+        let ends = self.held.iter().enumerate().rev();
+        let ends = ends.filter_map(|(index, held)| Some((held.ends?, index)));
+        ends.min_by_key(|(ends, _)| *ends)
+    }
+
+    /// Undoes one fault. What is left of it stays with the others if this is broken off.
+    async fn heal(&mut self, index: usize) {
+        let undo = &mut self.held[index].undo;
+        while let Some(last) = undo.last_mut() {
+            let text = last.text.clone();
+            let undone = timeout(WITHIN, last.run(self.cluster.as_ref())).await;
+            undo.pop();
+            self.log.append(match undone {
+                Ok(Ok(())) => What::Step { text },
+                Ok(Err(why)) => trouble(text, why),
+                Err(_elapsed) => trouble(text, format!("it took more than {WITHIN:?}")),
+            });
+        }
+        self.held.remove(index);
+    }
+}
+
+fn trouble(doing: String, why: String) -> What {
+    What::Trouble {
+        text: Trouble::new(doing, why).to_string(),
+    }
+}
+
+/// A fault that is being injected.
+struct Injection<'a> {
+    cluster: &'a dyn Cluster,
+    log: &'a EventLog,
+    seed: u64,
+    undo: &'a mut Vec<Undo>,
+}
+
+impl Injection<'_> {
+    async fn inject(&mut self, fault: &Fault, duration: Option<Duration>) -> Result<(), Trouble> {
+        match fault {
+            Fault::Slow { agent, command, by } => self.slow(*agent, command, *by),
+            Fault::Agent { agent, node, what } => self.agent(*agent, node.as_ref(), *what).await,
+            Fault::Sysctl { at, set } => self.sysctl(at.as_ref(), set).await,
+            Fault::FillConntrack { node, entries } => self.fill(node.as_ref(), *entries).await,
+            Fault::LinkDown { at, interface } => self.link_down(&at.into(), interface).await,
+            Fault::Route { at, to, via, dev } => {
+                self.route(&at.into(), to, *via, dev.as_deref()).await
+            }
+            Fault::Loss { at, share } => self.loss(&at.into(), *share).await,
+            Fault::Lock { node } => self.lock(node.as_ref()).await,
+            Fault::Flush { node, rules, chain } => {
+                self.flush(node.as_ref(), rules, chain.as_deref()).await
+            }
+            Fault::DeleteRule {
+                node,
+                rules,
+                chain,
+                matches,
+            } => self.delete_rule(node.as_ref(), rules, chain, matches).await,
+            Fault::Run(run) => self.third_party(run, duration).await,
+        }
+    }
+
+    /// Says what was done.
+    fn say(&self, text: impl Into<String>) {
+        self.log.append(What::Step { text: text.into() });
+    }
+
+    /// The given node, or every one.
+    fn nodes(&self, node: Option<&NodeName>) -> Vec<NodeName> {
+        node.map_or_else(|| nodes(self.cluster), |node| vec![node.clone()])
+    }
+
+    /// Runs a command that changes no rules and returns its standard output.
+    async fn run(&self, at: &Place, argv: &[&str]) -> Result<String, Trouble> {
+        output(self.cluster, at, &command(argv)).await
+    }
+
+    /// The same with a standard input.
+    async fn feed(&self, at: &Place, argv: &[&str], input: &str) -> Result<String, Trouble> {
+        let doing = || format!("run {} in {at}", argv.join(" "));
+        let process = self.cluster.exec(at, &command(argv)).await;
+        let process = process.map_err(|error| Trouble::new(doing(), error))?;
+        let output = ended(process, input).await;
+        output.map_err(|why| Trouble::new(doing(), why))
+    }
+
+    /// Runs somebody's command, recorded as theirs.
+    async fn run_as(
+        &self,
+        who: &str,
+        at: &Place,
+        argv: &[&str],
+        input: &str,
+    ) -> Result<String, Trouble> {
+        let doing = || format!("run {} in {at}", argv.join(" "));
+        let process = self.cluster.exec_as(who, at, &command(argv)).await;
+        let process = process.map_err(|error| Trouble::new(doing(), error))?;
+        let output = ended(process, input).await;
+        output.map_err(|why| Trouble::new(doing(), why))
+    }
+}
+
+fn command(argv: &[&str]) -> Command {
+    Command::Argv(argv.iter().map(|&word| word.to_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_model::{case::AgentFault, event::Event, names::AgentName};
+    use tokio::sync::mpsc::UnboundedReceiver;
+
+    use super::*;
+    use crate::fake::Fake;
+
+    fn fault(agent: AgentName, what: AgentFault) -> Fault {
+        Fault::Agent {
+            agent,
+            node: None,
+            what,
+        }
+    }
+
+    const STOP_FELIX: (AgentName, AgentFault) = (AgentName::Felix, AgentFault::Stop);
+    const PAUSE_KUBE_PROXY: (AgentName, AgentFault) = (AgentName::KubeProxy, AgentFault::Pause);
+
+    fn said(events: &mut UnboundedReceiver<Event>) -> Vec<String> {
+        let events = std::iter::from_fn(|| events.try_recv().ok());
+        let text = |event: Event| match event.what {
+            What::Step { text } => text,
+            What::Trouble { text } => format!("TROUBLE {text}"),
+            other => format!("{other:?}"),
+        };
+        events.map(text).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn faults_are_undone_in_reverse_order_and_the_history_says_so() {
+        let (fake, cluster) = Fake::default().cluster();
+        let (log, mut events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        for (agent, what) in [STOP_FELIX, PAUSE_KUBE_PROXY] {
+            faults.inject(&fault(agent, what), None).await.unwrap();
+        }
+        faults.heal_all().await;
+        let order = [
+            "Stop felix",
+            "Pause kube-proxy",
+            "Run kube-proxy",
+            "Run felix",
+        ];
+        assert_eq!(fake.signals(), order);
+        assert_eq!(
+            said(&mut events),
+            [
+                "stop felix on n1",
+                "pause kube-proxy on n1",
+                "resume kube-proxy on n1",
+                "start felix on n1"
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_faults_that_end_at_the_same_time_the_last_is_undone_first() {
+        let (fake, cluster) = Fake::default().cluster();
+        let (log, _events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let second = Some(Duration::from_secs(1));
+        for (agent, what) in [STOP_FELIX, PAUSE_KUBE_PROXY] {
+            faults.inject(&fault(agent, what), second).await.unwrap();
+        }
+        faults.until(Instant::now() + Duration::from_secs(1)).await;
+        assert_eq!(fake.signals()[2..], ["Run kube-proxy", "Run felix"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_cannot_be_undone_is_trouble_and_the_others_are_undone() {
+        let refusing = Fake {
+            refuses: Some("Run kube-proxy".to_owned()),
+            ..Fake::default()
+        };
+        let (fake, cluster) = refusing.cluster();
+        let (log, mut events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        for (agent, what) in [STOP_FELIX, PAUSE_KUBE_PROXY] {
+            faults.inject(&fault(agent, what), None).await.unwrap();
+        }
+        faults.heal_all().await;
+        assert_eq!(fake.signals()[2..], ["Run kube-proxy", "Run felix"]);
+        let trouble = "TROUBLE could not resume kube-proxy on n1: it is dead";
+        assert_eq!(said(&mut events)[2..], [trouble, "start felix on n1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_broken_off_while_it_was_injected_is_undone_too() {
+        let deaf = Fake {
+            deaf: true,
+            ..Fake::default()
+        };
+        let (fake, cluster) = deaf.cluster();
+        let (log, _events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let (agent, what) = STOP_FELIX;
+        let fault = fault(agent, what);
+        let injecting = faults.inject(&fault, None);
+        let broken_off = timeout(Duration::from_secs(1), injecting).await;
+        assert!(broken_off.is_err());
+        faults.heal_all().await;
+        assert_eq!(fake.signals(), ["Stop felix", "Run felix"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restart_leaves_nothing_to_undo() {
+        let (fake, cluster) = Fake::default().cluster();
+        let (log, _events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let restart = fault(AgentName::Felix, AgentFault::Restart);
+        faults.inject(&restart, None).await.unwrap();
+        faults.heal_all().await;
+        assert_eq!(fake.signals(), ["Stop felix", "Run felix"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fault_that_cannot_be_injected_is_trouble() {
+        let (_fake, cluster) = Fake::default().cluster();
+        let (log, _events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let failed = faults.inject(&Fault::Lock { node: None }, None).await;
+        let trouble = failed.unwrap_err().to_string();
+        assert!(
+            trouble.starts_with("could not take the lock of iptables on n1: "),
+            "{trouble}"
+        );
+    }
+}

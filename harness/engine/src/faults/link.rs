@@ -1,0 +1,119 @@
+//! Links that go down, and packets that take another way.
+
+use std::net::IpAddr;
+
+use super::{
+    Injection,
+    rules::TOOL,
+    undo::{How, Undo},
+};
+use crate::{cluster::Place, trouble::Trouble};
+
+const BATCH: [&str; 3] = ["ip", "-batch", "-"];
+
+impl Injection<'_> {
+    /// Takes an interface down. With it go its routes and its IPv6 addresses, which come back with it.
+    pub(super) async fn link_down(&mut self, at: &Place, interface: &str) -> Result<(), Trouble> {
+        let routes = self
+            .run(at, &["ip", "route", "show", "dev", interface])
+            .await?;
+        let of_v6 = ["ip", "-6", "route", "show", "dev", interface];
+        let routes_v6 = self.run(at, &of_v6).await?;
+        let addresses = [
+            "ip", "-6", "-o", "addr", "show", "dev", interface, "scope", "global",
+        ];
+        let addresses = self.run(at, &addresses).await?;
+        let up = up(interface, &addresses, &[&routes, &routes_v6]);
+        self.undo_by_ip(at, format!("{interface} of {at} is up again"), up);
+        let down = ["ip", "link", "set", "dev", interface, "down"];
+        self.run(at, &down).await?;
+        self.say(format!("{interface} of {at} goes down"));
+        Ok(())
+    }
+
+    /// Replaces a route, or adds one.
+    pub(super) async fn route(
+        &mut self,
+        at: &Place,
+        to: &str,
+        via: Option<IpAddr>,
+        dev: Option<&str>,
+    ) -> Result<(), Trouble> {
+        let v6 = to.contains(':') || via.is_some_and(|via| via.is_ipv6());
+        let family = if v6 { "-6" } else { "-4" };
+        let before = ["ip", family, "route", "show", "exact", to];
+        let before = self.run(at, &before).await?;
+        let before: Vec<&str> = before.lines().map(str::trim).collect();
+        let mut route = to.to_owned();
+        route.extend(via.map(|via| format!(" via {via}")));
+        route.extend(dev.map(|dev| format!(" dev {dev}")));
+        let (back, was) = match before.as_slice() {
+            [] => (format!("route del {route}\n"), "there was none".to_owned()),
+            lines => {
+                let back = lines.iter().map(|line| format!("route replace {line}\n"));
+                (back.collect(), format!("it was {}", lines.join(", ")))
+            }
+        };
+        self.undo_by_ip(at, format!("the route to {to} of {at} is as before"), back);
+        let words = route.split(' ');
+        let argv: Vec<&str> = ["ip", family, "route", "replace"]
+            .into_iter()
+            .chain(words)
+            .collect();
+        self.run(at, &argv).await?;
+        self.say(format!("route {route} in {at}; {was}"));
+        Ok(())
+    }
+
+    fn undo_by_ip(&mut self, at: &Place, text: String, input: String) {
+        self.undo.push(Undo {
+            text,
+            how: How::Command {
+                who: TOOL,
+                at: at.clone(),
+                argv: BATCH.map(str::to_owned).to_vec(),
+                input,
+            },
+        });
+    }
+}
+
+/// What brings an interface up with all that it had. Ways to neighbours come before ways through them.
+fn up(interface: &str, addresses: &str, routes: &[&str]) -> String {
+    let mut batch = format!("link set dev {interface} up\n");
+    for line in addresses.lines() {
+        let mut words = line.split_whitespace().skip_while(|&word| word != "inet6");
+        if let Some(address) = words.nth(1) {
+            batch += &format!("addr replace {address} dev {interface} nodad\n");
+        }
+    }
+    for routes in routes {
+        let (through, beside): (Vec<&str>, Vec<&str>) = routes
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .partition(|line| line.contains(" via "));
+        for line in beside.into_iter().chain(through) {
+            batch += &format!("route replace {line} dev {interface}\n");
+        }
+    }
+    batch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_gets_back_its_addresses_and_first_the_routes_that_others_need() {
+        let routes = "default via 169.254.1.1 \n169.254.1.1 scope link \n";
+        let addresses = "2: eth0    inet6 fd00:10::5/128 scope global \\ valid_lft forever\n";
+        assert_eq!(
+            up("eth0", addresses, &[routes, ""]),
+            "link set dev eth0 up\n\
+             addr replace fd00:10::5/128 dev eth0 nodad\n\
+             route replace 169.254.1.1 scope link dev eth0\n\
+             route replace default via 169.254.1.1 dev eth0\n"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Processes of others: who holds a lock, and third parties' commands.
+
+use std::time::Duration;
+
+use chainbreak_model::{case, names::NodeName};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::{
+    Injection, command,
+    undo::{How, Undo},
+};
+use crate::{
+    cluster::{Command, Place},
+    output::ended,
+    trouble::Trouble,
+};
+
+/// Takes the lock that legacy iptables take and keeps it as long as it lives. It says when it has it.
+const HOLD: &str = "exec 9>/run/xtables.lock && flock 9 && echo held && exec cat";
+
+impl Injection<'_> {
+    /// Takes the lock of iptables, on one node or on every one.
+    pub(super) async fn lock(&mut self, node: Option<&NodeName>) -> Result<(), Trouble> {
+        for node in self.nodes(node) {
+            let doing = format!("take the lock of iptables on {node}");
+            let trouble = |why: &dyn std::fmt::Display| Trouble::new(doing.clone(), why);
+            let at = Place::Node(node.clone());
+            let holder = self.cluster.exec(&at, &command(&["sh", "-c", HOLD])).await;
+            let mut holder = holder.map_err(|error| trouble(&error))?;
+            let stdout = holder.stdout.take();
+            let stdout = stdout.ok_or_else(|| trouble(&"its output is not piped"))?;
+            let said = BufReader::new(stdout).lines().next_line().await;
+            if said.map_err(|error| trouble(&error))?.as_deref() != Some("held") {
+                let why = ended(holder, "").await.err().unwrap_or_default();
+                return Err(trouble(&why));
+            }
+            self.undo.push(Undo {
+                text: format!("the lock of iptables on {node} is free again"),
+                how: How::End(holder),
+            });
+            self.say(format!("somebody holds the lock of iptables on {node}"));
+        }
+        Ok(())
+    }
+
+    /// Runs a third party's commands: to their end, or, with a duration, beside the next steps.
+    pub(super) async fn third_party(
+        &mut self,
+        run: &case::Run,
+        duration: Option<Duration>,
+    ) -> Result<(), Trouble> {
+        for at in self.places(run.at.as_ref()) {
+            let text = format!("{} runs {} in {at}", run.who, run.argv.join(" "));
+            let trouble = |why: &dyn std::fmt::Display| Trouble::new(text.clone(), why);
+            self.say(text.clone());
+            let argv = Command::Argv(run.argv.clone());
+            let process = self.cluster.exec_as(&run.who, &at, &argv).await;
+            let process = process.map_err(|error| trouble(&error))?;
+            if duration.is_none() {
+                ended(process, "").await.map_err(|why| trouble(&why))?;
+                continue;
+            }
+            let pid = process.child.id();
+            self.undo.push(Undo {
+                text: format!("what {} runs in {at} is over", run.who),
+                how: How::Stop {
+                    following: tokio::spawn(async move { ended(process, "").await }),
+                    pid,
+                },
+            });
+        }
+        Ok(())
+    }
+}

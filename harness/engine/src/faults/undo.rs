@@ -1,0 +1,92 @@
+//! What undoes an act. To undo what has not happened yet does no harm.
+
+use chainbreak_model::names::{AgentName, NodeName};
+use tokio::task::JoinHandle;
+
+use super::command;
+use crate::{
+    cluster::{Cluster, Place, Process, Signal},
+    gate::Delayed,
+    output::ended,
+};
+
+/// One act to undo.
+pub(super) struct Undo {
+    /// What it does, as the history says it.
+    pub(super) text: String,
+    pub(super) how: How,
+}
+
+/// How it is done.
+pub(super) enum How {
+    /// By a command with this standard input.
+    Command {
+        who: &'static str,
+        at: Place,
+        argv: Vec<String>,
+        input: String,
+    },
+    Signal(AgentName, NodeName, Signal),
+    /// Whoever waits goes on.
+    Lift(Option<Delayed>),
+    /// It is killed.
+    End(Process),
+    /// It is killed, unless it is over; then it must have ended well.
+    Stop {
+        following: JoinHandle<Result<String, String>>,
+        pid: Option<u32>,
+    },
+}
+
+impl Undo {
+    pub(super) async fn run(&mut self, cluster: &dyn Cluster) -> Result<(), String> {
+        match &mut self.how {
+            How::Command {
+                who,
+                at,
+                argv,
+                input,
+            } => {
+                let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+                let process = cluster.exec_as(who, at, &command(&argv)).await;
+                let process = process.map_err(|error| error.to_string())?;
+                ended(process, input).await.map(drop)
+            }
+            How::Signal(agent, node, signal) => {
+                let done = cluster.signal(*agent, node, *signal).await;
+                done.map_err(|error| error.to_string())
+            }
+            How::Lift(delayed) => {
+                drop(delayed.take());
+                Ok(())
+            }
+            How::End(process) => {
+                let killed = process.child.kill().await;
+                killed.map_err(|error| error.to_string())
+            }
+            How::Stop { following, pid } => stop(following, *pid).await,
+        }
+    }
+}
+
+/// Ends a process and what it started, as far as that stayed in its process group.
+async fn stop(
+    following: &mut JoinHandle<Result<String, String>>,
+    pid: Option<u32>,
+) -> Result<(), String> {
+    if following.is_finished() {
+        let ended = following.await.map_err(|error| error.to_string())?;
+        return ended.map(drop);
+    }
+    if let Some(pid) = pid {
+        let group = format!("-{pid}");
+        let kill = tokio::process::Command::new("kill")
+            .args(["-KILL", "--", &group])
+            .output();
+        let killed = kill.await.map_err(|error| error.to_string())?;
+        // One that ended just now is no group any more.
+        tracing::debug!(%group, status = %killed.status, "ended what a third party ran");
+    }
+    following.abort();
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! What a scenario does to a cluster: faults, which last and are undone, and deeds of third parties,
+//! which are done once and stay.
+
+use std::{fmt, net::IpAddr, time::Duration};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::From;
+use crate::names::{AgentName, NodeName};
+
+/// What is done. Where a node or a place may be given, `None` is every node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Fault {
+    /// An agent's command starts later than the agent wants.
+    Slow {
+        /// Whose command.
+        agent: AgentName,
+        /// The command's name: `iptables-restore` is that of both front ends.
+        command: String,
+        /// How much later each of them starts.
+        by: Duration,
+    },
+    /// Kernel settings of a network namespace, `net.…`, have these values.
+    Sysctl {
+        /// Where.
+        at: Option<From>,
+        /// Name, with dots, to value.
+        set: IndexMap<String, String>,
+    },
+    /// The conntrack table holds that many more established TCP connections, which nobody has.
+    FillConntrack {
+        /// Where.
+        node: Option<NodeName>,
+        /// How many.
+        entries: Entries,
+    },
+    /// An interface is down.
+    LinkDown {
+        /// Where.
+        at: From,
+        /// Its name.
+        interface: String,
+    },
+    /// A share of the packets that arrive somewhere is lost there.
+    Loss {
+        /// Where.
+        at: From,
+        /// 0–100 (percent).
+        share: f64,
+    },
+    /// Packets to somewhere take this way.
+    Route {
+        /// Where they are sent or forwarded.
+        at: From,
+        /// `default`, an address or a CIDR.
+        to: String,
+        /// The next hop; on the interface's own network when it is not given.
+        via: Option<IpAddr>,
+        /// The interface; where the next hop is when it is not given.
+        dev: Option<String>,
+    },
+    /// Somebody holds the lock that all legacy iptables take.
+    Lock {
+        /// Where.
+        node: Option<NodeName>,
+    },
+    /// An agent's process is gone, or it does nothing (SIGSTOP).
+    Agent {
+        /// Which.
+        agent: AgentName,
+        /// Where.
+        node: Option<NodeName>,
+        /// What is done to it.
+        what: AgentFault,
+    },
+    /// A third party's commands.
+    Run(Run),
+    /// A third party deletes every rule of a chain or of a whole table.
+    Flush {
+        /// Where.
+        node: Option<NodeName>,
+        /// Which.
+        rules: TableRef,
+        /// Only this chain.
+        chain: Option<String>,
+    },
+    /// A third party deletes rules.
+    DeleteRule {
+        /// Where.
+        node: Option<NodeName>,
+        /// Whose.
+        rules: TableRef,
+        /// The chain that holds them.
+        chain: String,
+        /// A regular expression that finds them, as the front end prints them.
+        matches: String,
+    },
+}
+
+/// How many entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Entries {
+    /// So many.
+    Number(u32),
+    /// As many as fit in.
+    Full,
+}
+
+/// What is done to an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentFault {
+    /// Its process ends; undone, it is started.
+    Stop,
+    /// It does nothing until it may go on.
+    Pause,
+    /// Its process ends and is started at once.
+    Restart,
+}
+
+/// A third party's commands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Run {
+    /// Where.
+    pub at: Option<From>,
+    /// Who does this, as reports say.
+    pub who: String,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+}
+
+/// A table of rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TableRef {
+    /// Who keeps it; `None` is the node's own iptables.
+    pub backend: Option<RuleBackend>,
+    /// Of which packets.
+    pub family: Family,
+    /// Its name.
+    pub table: String,
+}
+
+/// Which of the kernel's rule sets, and through which program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuleBackend {
+    /// `iptables-legacy`.
+    Legacy,
+    /// `iptables-nft`.
+    Nft,
+    /// Native tables, through `nft`.
+    Nftables,
+}
+
+/// Of which packets a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// IPv4.
+    #[default]
+    Ip,
+    /// IPv6.
+    Ip6,
+    /// Both, with nftables.
+    Inet,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ip => "ip",
+            Self::Ip6 => "ip6",
+            Self::Inet => "inet",
+        })
+    }
+}
