@@ -4,6 +4,7 @@
 
 mod agents;
 mod codes;
+mod faults;
 mod ground;
 mod input;
 mod interrupt;

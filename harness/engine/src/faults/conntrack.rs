@@ -71,18 +71,10 @@ impl Injection<'_> {
         let written: Vec<Result<(), String>> = futures::future::join_all(writers).await;
         let took = begin.elapsed();
         let after = self.table(at).await?;
-        let doing = || format!("fill conntrack of {at}");
-        let refused = written.iter().filter_map(|written| written.as_ref().err());
-        let full = refused.clone().any(|why| why.contains(FULL));
-        if let Some(other) = refused.clone().find(|why| !why.contains(FULL)) {
-            return Err(Trouble::new(doing(), other));
-        }
-        if entries == Entries::Full && !full {
-            let why = format!(
-                "{} of {} entries, and none was refused",
-                after.count, after.max
-            );
-            return Err(Trouble::new(doing(), why));
+        // A table that is full refuses the rest.
+        let failed = written.into_iter().filter_map(Result::err);
+        if let Some(why) = failed.into_iter().find(|why| !why.contains(FULL)) {
+            return Err(Trouble::new(format!("fill conntrack of {at}"), why));
         }
         self.say(format!(
             "fill conntrack of {at} from {} to {} of {} entries in {took:.1?}, each for {} s",
