@@ -80,24 +80,23 @@ impl Injection<'_> {
 
 /// What brings an interface up with all that it had. Ways to neighbours come before ways through them.
 fn up(interface: &str, addresses: &str, routes: &[&str]) -> String {
-    let mut batch = format!("link set dev {interface} up\n");
-    for line in addresses.lines() {
+    let addresses = addresses.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip_while(|&word| word != "inet6");
-        if let Some(address) = words.nth(1) {
-            batch += &format!("addr replace {address} dev {interface} nodad\n");
-        }
-    }
-    for routes in routes {
-        let (through, beside): (Vec<&str>, Vec<&str>) = routes
+        let address = words.nth(1)?;
+        Some(format!("addr replace {address} dev {interface} nodad\n"))
+    });
+    let routes = routes.iter().flat_map(|routes| {
+        let lines = routes
             .lines()
             .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .partition(|line| line.contains(" via "));
-        for line in beside.into_iter().chain(through) {
-            batch += &format!("route replace {line} dev {interface}\n");
-        }
-    }
-    batch
+            .filter(|line| !line.is_empty());
+        let (through, beside): (Vec<&str>, Vec<&str>) =
+            lines.partition(|line| line.contains(" via "));
+        let lines = beside.into_iter().chain(through);
+        lines.map(|line| format!("route replace {line} dev {interface}\n"))
+    });
+    let up = format!("link set dev {interface} up\n");
+    std::iter::once(up).chain(addresses).chain(routes).collect()
 }
 
 #[cfg(test)]

@@ -60,19 +60,16 @@ impl Injection<'_> {
         let mut deleted = 0;
         for node in self.nodes(node) {
             let at = Place::Node(node);
-            let (argv, input) = match rules.backend {
-                Some(RuleBackend::Nftables) => {
-                    let list = self.list_chain(&at, rules, chain).await?;
-                    let delete = deletions_of_handles(&list, rules, chain, &matches);
-                    (["nft", "-f", "-"].map(str::to_owned).to_vec(), delete)
-                }
-                _ => {
-                    let (save, restore) = (of(rules, "-save"), of(rules, "-restore"));
-                    let saved = self.run(&at, &[&save, "-t", &rules.table]).await?;
-                    let delete = deletions(&saved, rules, chain, &matches);
-                    let argv = [restore.as_str(), "-w", WAIT, "--noflush"];
-                    (argv.map(str::to_owned).to_vec(), delete)
-                }
+            let (argv, input) = if rules.backend == Some(RuleBackend::Nftables) {
+                let list = self.list_chain(&at, rules, chain).await?;
+                let delete = deletions_of_handles(&list, rules, chain, &matches);
+                (["nft", "-f", "-"].map(str::to_owned).to_vec(), delete)
+            } else {
+                let (save, restore) = (of(rules, "-save"), of(rules, "-restore"));
+                let saved = self.run(&at, &[&save, "-t", &rules.table]).await?;
+                let delete = deletions(&saved, rules, chain, &matches);
+                let argv = [restore.as_str(), "-w", WAIT, "--noflush"];
+                (argv.map(str::to_owned).to_vec(), delete)
             };
             let Some((count, input)) = input else {
                 continue;

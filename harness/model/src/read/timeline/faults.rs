@@ -326,12 +326,11 @@ impl Reading<'_> {
             .fields
             .or("as", SOMEBODY, |node| name(gathered, node, "as"));
         let argv = self.fields.need("command", |node| {
-            let argv = match &node.value {
-                Value::Seq(_) => texts(gathered, node, "command")?,
-                _ => {
-                    let script = text(gathered, node, "command")?.to_owned();
-                    vec!["sh".to_owned(), "-c".to_owned(), script]
-                }
+            let argv = if let Value::Seq(_) = &node.value {
+                texts(gathered, node, "command")?
+            } else {
+                let script = text(gathered, node, "command")?.to_owned();
+                vec!["sh".to_owned(), "-c".to_owned(), script]
             };
             if argv.is_empty() {
                 note(gathered, &node.place, "the command is empty", None);
