@@ -69,5 +69,5 @@ pub fn opposites(case: &Case) -> Vec<Mutant> {
 
 /// What is done to the cluster, as against what it does all day.
 fn is_fault(step: &Step) -> bool {
-    !matches!(step, Step::Settle(_) | Step::Mark(_) | Step::Churn { .. })
+    matches!(step, Step::Fault { .. } | Step::Felix(_))
 }
