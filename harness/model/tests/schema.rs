@@ -119,9 +119,16 @@ fn is_of_type(rule: &Value, value: &Value) -> bool {
 }
 
 fn shipped() -> Vec<(PathBuf, String)> {
-    let folder = scenarios().join("kube-proxy");
-    let files = fs::read_dir(folder).expect("scenarios are there");
-    let files = files.map(|entry| entry.expect("a folder can be read").path());
+    let entries = |folder: &Path| {
+        let entries = fs::read_dir(folder).expect("a folder can be read");
+        let paths = entries.map(|entry| entry.expect("an entry can be read").path());
+        paths.collect::<Vec<PathBuf>>()
+    };
+    let areas = entries(&scenarios())
+        .into_iter()
+        .filter(|path| path.is_dir());
+    let files = areas.flat_map(|area| entries(&area));
+    let files = files.filter(|path| path.extension().is_some_and(|it| it == "yaml"));
     let files = files.map(|path| {
         let text = fs::read_to_string(&path).expect("a scenario can be read");
         (path, text)
