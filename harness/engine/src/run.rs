@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chainbreak_model::{
-    case::Case,
+    case::{Case, IpFamily},
     event::{LogEntry, Phase, What},
     names::{AgentName, NodeName},
 };
@@ -115,7 +115,7 @@ async fn on_cluster(
             text: trouble.to_string(),
         });
     }
-    let artifacts = rules(cluster.as_ref()).await;
+    let artifacts = rules(cluster.as_ref(), &case.cluster.ip_families).await;
     if after == After::Keep {
         log.append(kept());
         stopped(stop).await;
@@ -231,23 +231,25 @@ fn follow_log(
     }
 }
 
-/// The rules of every node, best effort: what cannot be had is left out.
-async fn rules(cluster: &dyn Cluster) -> Vec<Artifact> {
+/// The rules of every node in every family, best effort: what cannot be had is left out.
+async fn rules(cluster: &dyn Cluster, families: &[IpFamily]) -> Vec<Artifact> {
     let mut artifacts = Vec::new();
     for node in nodes(cluster) {
-        let mut text = String::new();
-        // Table by table: an ordinary user may not list which there are (legacy).
-        for table in ["raw", "mangle", "nat", "filter"] {
-            let argv = ["iptables-save", "-c", "-t", table]
-                .map(str::to_owned)
-                .to_vec();
-            let saved = output(cluster, &Place::Node(node.clone()), &Command::Argv(argv)).await;
-            text.push_str(&saved.unwrap_or_default());
+        for family in families {
+            let program = format!("{}-save", family.iptables());
+            let mut text = String::new();
+            // Table by table: an ordinary user may not list which there are (legacy).
+            for table in ["raw", "mangle", "nat", "filter"] {
+                let argv = [&program, "-c", "-t", table].map(str::to_owned).to_vec();
+                let (place, command) = (Place::Node(node.clone()), Command::Argv(argv));
+                let saved = output(cluster, &place, &command).await;
+                text.push_str(&saved.unwrap_or_default());
+            }
+            artifacts.push(Artifact {
+                name: format!("{node}.{program}"),
+                text,
+            });
         }
-        artifacts.push(Artifact {
-            name: format!("{node}.iptables-save"),
-            text,
-        });
     }
     artifacts
 }
