@@ -46,7 +46,7 @@ fn case(variant: &str) -> Case {
         Planned::Run(case) => Some(*case),
         Planned::Skip(_) => None,
     });
-    found.find(|it| it.variant.as_str() == variant).unwrap()
+    found.find(|it| it.variant.as_str() == variant).expect("the variant runs")
 }
 
 #[test]

@@ -67,7 +67,9 @@ fn from_the_release_that_mends_it_nothing_told_meanwhile_is_lost() {
         let mut desk = told_meanwhile(version);
         assert_eq!(desk.reached, Vec::<&str>::new(), "{version}");
         let told = std::mem::take(&mut desk.meanwhile);
-        told.into_iter().for_each(|event| desk.tell(event));
+        for event in told {
+            desk.tell(event);
+        }
         desk.pass(5 * SECOND);
         assert!(writes_late(&desk), "{version}");
     }
