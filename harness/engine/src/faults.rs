@@ -71,7 +71,8 @@ impl Faults {
         let injected = timeout(WITHIN, injection.inject(fault, duration)).await;
         injected.unwrap_or_else(|_elapsed| {
             let why = format!("it took more than {WITHIN:?}");
-            Err(Trouble::new(format!("do {fault:?}"), why))
+            let fault = serde_json::to_string(fault).unwrap_or_else(|_| format!("{fault:?}"));
+            Err(Trouble::new(format!("do {fault}"), why))
         })?;
         held.ends = duration.map(|duration| Instant::now() + duration);
         Ok(())

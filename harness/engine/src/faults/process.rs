@@ -50,9 +50,10 @@ impl Injection<'_> {
         duration: Option<Duration>,
     ) -> Result<(), Trouble> {
         for at in self.places(run.at.as_ref()) {
-            let text = format!("{} runs {} in {at}", run.who, run.argv.join(" "));
-            let trouble = |why: &dyn std::fmt::Display| Trouble::new(text.clone(), why);
-            self.say(text.clone());
+            let what = run.argv.join(" ");
+            let doing = format!("run {what} in {at} as {}", run.who);
+            let trouble = |why: &dyn std::fmt::Display| Trouble::new(doing.clone(), why);
+            self.say(format!("{} runs {what} in {at}", run.who));
             let argv = Command::Argv(run.argv.clone());
             let process = self.cluster.exec_as(&run.who, &at, &argv).await;
             let process = process.map_err(|error| trouble(&error))?;
@@ -62,7 +63,7 @@ impl Injection<'_> {
             }
             let pid = process.child.id();
             self.undo.push(Undo {
-                text: format!("what {} runs in {at} is over", run.who),
+                text: format!("end what {} runs in {at}", run.who),
                 how: How::Stop {
                     following: tokio::spawn(async move { ended(process, "").await }),
                     pid,
