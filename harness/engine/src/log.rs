@@ -2,7 +2,10 @@
 
 mod write;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use chainbreak_model::event::{Event, What};
 use tokio::sync::{broadcast, mpsc};
@@ -11,6 +14,12 @@ pub use write::Write;
 
 /// How many writes an observer may lag behind before it is told only that there were some.
 const BACKLOG: usize = 256;
+
+/// How long a moment waits for observers: looks take some milliseconds. After that what they saw before stands.
+const LOOKED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Whoever holds it is waited for: observers drop it when they have looked.
+pub type Moment = mpsc::Sender<()>;
 
 /// Appends events to a case's history. Cheap to clone; never blocks.
 #[derive(Debug, Clone)]
@@ -23,6 +32,7 @@ struct Inner {
     start: Instant,
     sink: mpsc::UnboundedSender<Event>,
     writes: broadcast::Sender<Write>,
+    moments: broadcast::Sender<Moment>,
 }
 
 impl EventLog {
@@ -30,10 +40,12 @@ impl EventLog {
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (sink, events) = mpsc::unbounded_channel();
         let (writes, _) = broadcast::channel(BACKLOG);
+        let (moments, _) = broadcast::channel(BACKLOG);
         let inner = Inner {
             start: Instant::now(),
             sink,
             writes,
+            moments,
         };
         (
             Self {
@@ -71,6 +83,22 @@ impl EventLog {
         drop(self.inner.sink.send(Event { at_us, what }));
     }
 
+    /// Appends something from which, or up to which, promises are judged: every observer looks first, so that
+    /// what they saw last is what was there then.
+    pub async fn moment(&self, what: What) {
+        let (moment, mut looked) = mpsc::channel(1);
+        // Nobody observes: nobody to wait for.
+        drop(self.inner.moments.send(moment));
+        // Nothing is ever sent: it ends when the last observer has dropped its moment, or never looks.
+        drop(tokio::time::timeout(LOOKED_WITHIN, looked.recv()).await);
+        self.append(what);
+    }
+
+    /// What observers are to look before.
+    pub fn moments(&self) -> broadcast::Receiver<Moment> {
+        self.inner.moments.subscribe()
+    }
+
     /// What recorded commands may just have changed. A promise about rules is looked at then: only what
     /// came and went within the few milliseconds of one look is missed.
     pub fn writes(&self) -> broadcast::Receiver<Write> {
@@ -94,6 +122,24 @@ mod tests {
             stderr: String::new(),
             took_us: 1,
         })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_comes_after_the_looks_of_all_observers_or_without_those_that_never_look() {
+        let (log, mut events) = EventLog::new();
+        let mark = |name: &str| What::Mark { name: name.into() };
+        log.moment(mark("alone")).await;
+        let (mut quick, _never) = (log.moments(), log.moments());
+        let observing = async {
+            let moment = quick.recv().await.unwrap();
+            tokio::time::sleep_until(tokio::time::Instant::now() + LOOKED_WITHIN / 2).await;
+            log.append(mark("looked"));
+            drop(moment);
+        };
+        tokio::join!(log.moment(mark("watched")), observing);
+        let names = std::iter::from_fn(|| events.try_recv().ok()).map(|event| event.what);
+        let names: Vec<What> = names.collect();
+        assert_eq!(names, ["alone", "looked", "watched"].map(mark));
     }
 
     #[test]

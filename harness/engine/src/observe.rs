@@ -1,5 +1,9 @@
-//! Watching the rules that promises speak of: a look after every recorded write on the node, and one
-//! from time to time for writes that no recorder sees.
+//! Watching what promises speak of: rules, elements and counters of a place. A look before each moment of the
+//! run (its judged time, its marks), a look at the rules after every recorded write on the node, and one
+//! from time to time for what no recorder sees.
+
+mod source;
+mod watched;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,10 +12,12 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{Case, Promise, RuleQuery},
+    case::{Case, Claim, From, SourceAddress},
     event::{RulesSeen, What},
     names::NodeName,
 };
+use chainbreak_netfilter::Tally;
+use serde::Deserialize;
 use tokio::{
     sync::broadcast::error::{RecvError, TryRecvError},
     time::{MissedTickBehavior, interval},
@@ -23,60 +29,135 @@ use crate::{
     output::output,
     trouble::Trouble,
 };
+use source::{Seen, Source};
+pub(crate) use watched::Watched;
 
 /// Distance of two looks without a recorded write.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The rules that the case's promises ask for.
-pub(crate) fn queries(case: &Case) -> Vec<RuleQuery> {
-    let mut queries: Vec<RuleQuery> = case
-        .promises
-        .values()
-        .filter_map(|promise| match promise {
-            Promise::HasRule { rule, .. } => Some(rule.clone()),
-            _ => None,
-        })
-        .collect();
-    queries.sort();
-    queries.dedup();
-    queries
+/// What each place is watched for. Without promises that ask for it, nobody is watched.
+pub(crate) fn places(case: &Case) -> BTreeMap<From, Watched> {
+    let mut places: BTreeMap<From, Watched> = BTreeMap::new();
+    for promise in case.promises.values() {
+        let node = match &promise.claim {
+            Claim::HasRule { presence, .. } | Claim::HasElement { presence, .. } => {
+                presence.node.clone().map(From::Node)
+            }
+            Claim::Counter { at, .. } => at.clone(),
+            _ => continue,
+        };
+        let all = || case.cluster.node_names().map(From::Node).collect();
+        let asked: Vec<From> = node.map_or_else(all, |place| vec![place]);
+        for at in asked {
+            places.entry(at).or_default().add(&promise.claim);
+        }
+    }
+    places
 }
 
-/// Observes one node until dropped; returns only when looking fails.
-pub(crate) async fn node(
+/// Says the addresses of the places that promises about sources name.
+pub(crate) async fn addresses(
+    cluster: &dyn Cluster,
+    case: &Case,
+    log: &EventLog,
+) -> Result<(), Trouble> {
+    let named = case
+        .promises
+        .values()
+        .filter_map(|promise| match &promise.claim {
+            Claim::Source {
+                is: SourceAddress::Of(place),
+                ..
+            } => Some(place.clone()),
+            _ => None,
+        });
+    for at in named.collect::<BTreeSet<From>>() {
+        let argv = ["ip", "-json", "address"].map(str::to_owned).to_vec();
+        let text = output(cluster, &Place::from(&at), &Command::Argv(argv)).await?;
+        let links: Vec<Link> = serde_json::from_str(&text)
+            .map_err(|error| Trouble::new(format!("read the addresses of {at}"), error))?;
+        let all = links.into_iter().flat_map(|link| link.addr_info);
+        let addresses = all
+            .map(|address| address.local)
+            .filter(|local| !local.is_loopback());
+        let addresses = addresses.collect();
+        log.append(What::Addresses { at, addresses });
+    }
+    Ok(())
+}
+
+/// An interface as `ip -json address` prints it.
+#[derive(Deserialize)]
+struct Link {
+    #[serde(default)]
+    addr_info: Vec<Address>,
+}
+
+#[derive(Deserialize)]
+struct Address {
+    local: std::net::IpAddr,
+}
+
+/// Observes one place until dropped; returns only when looking fails.
+pub(crate) async fn observe(
     cluster: Arc<dyn Cluster>,
-    node: NodeName,
-    queries: Vec<RuleQuery>,
+    at: From,
+    watched: Watched,
     log: EventLog,
 ) -> Trouble {
-    let mut seen = BTreeMap::new();
-    let tables: BTreeSet<&str> = queries.iter().map(|query| query.table.as_str()).collect();
-    let tables: Vec<&str> = tables.into_iter().collect();
-    let mut writes = log.writes();
+    let mut looks = Looks::default();
+    let (mut writes, mut moments) = (log.writes(), log.moments());
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let tables = watched.tables();
+    let mut wanted = Wanted::All;
+    // A pod may not be there before the run's first moment, the beginning of the judged time.
+    let mut moment = match &at {
+        From::Pod { .. } => moments.recv().await.ok(),
+        From::Node(_) | From::Host(_) => None,
+    };
     loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            () = written(&mut writes, &node, &tables) => ticks.reset(),
+        for source in watched.sources(wanted) {
+            match source.look(cluster.as_ref(), &at).await {
+                Ok(seen) => looks.take(&watched, source, &seen),
+                Err(trouble) => return trouble,
+            }
         }
-        if let Err(trouble) =
-            look(cluster.as_ref(), &node, &tables, &queries, &log, &mut seen).await
-        {
-            return trouble;
-        }
+        looks.tell(&at, &log);
+        // Whoever waits for this look goes on.
+        drop(moment.take());
+        wanted = tokio::select! {
+            _ = ticks.tick() => Wanted::All,
+            () = written(&mut writes, &at, &tables) => {
+                ticks.reset();
+                Wanted::Tables
+            }
+            told = moments.recv() => {
+                moment = told.ok();
+                Wanted::All
+            }
+        };
     }
 }
 
+/// What a look is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Everything that the place is watched for.
+    All,
+    /// What a write may have changed.
+    Tables,
+}
+
 /// Returns after a write to these tables on this node, having swallowed those that one look covers.
-async fn written(
-    writes: &mut tokio::sync::broadcast::Receiver<Write>,
-    node: &NodeName,
-    tables: &[&str],
-) {
+async fn written(writes: &mut tokio::sync::broadcast::Receiver<Write>, at: &From, tables: &[&str]) {
+    let node: Option<&NodeName> = match at {
+        From::Node(node) => Some(node),
+        From::Pod { .. } | From::Host(_) => None,
+    };
     loop {
         match writes.recv().await {
-            Ok(write) if !write.concerns(node, tables) => {}
+            Ok(write) if !node.is_some_and(|node| write.concerns(node, tables)) => {}
             Ok(_) | Err(RecvError::Lagged(_)) => break,
             Err(RecvError::Closed) => std::future::pending().await,
         }
@@ -87,34 +168,64 @@ async fn written(
     ) {}
 }
 
-async fn look(
-    cluster: &dyn Cluster,
-    node: &NodeName,
-    tables: &[&str],
-    queries: &[RuleQuery],
-    log: &EventLog,
-    seen: &mut BTreeMap<RuleQuery, usize>,
-) -> Result<(), Trouble> {
-    let place = Place::Node(node.clone());
-    for &table in tables {
-        let argv = ["iptables-save", "-t", table].map(str::to_owned).to_vec();
-        // The rules are as old as the command is young: the time before it started would be too
-        // early for what it found, the time after it a few milliseconds late. Late is honest: a rule
-        // is never said to be missing before it was.
-        let text = output(cluster, &place, &Command::Argv(argv)).await?;
-        let rules = chainbreak_netfilter::Ruleset::parse(&text)
-            .map_err(|error| Trouble::new(format!("read the rules of {place}"), error))?;
-        for query in queries.iter().filter(|query| query.table == table) {
-            let count = rules.count(&query.table, &query.chain, query.jump.as_deref());
-            if seen.insert(query.clone(), count) != Some(count) {
-                let query = query.to_string();
-                log.append(What::Rules(RulesSeen {
-                    node: node.clone(),
-                    query,
-                    count,
-                }));
+/// What the looks at one place came to so far.
+#[derive(Debug, Default)]
+struct Looks {
+    /// What was found of each rule and element.
+    found: BTreeMap<String, usize>,
+    /// What of this was not told yet.
+    untold: Vec<(String, usize)>,
+    counters: Counters,
+    told: Option<Counters>,
+    tallies: BTreeMap<String, Tally>,
+}
+
+/// The values of counters, by their names.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Counters {
+    values: BTreeMap<String, u64>,
+    rewritten: BTreeMap<String, u64>,
+}
+
+impl Looks {
+    fn take(&mut self, watched: &Watched, source: &Source, seen: &Seen) {
+        for (query, count) in watched.found(source, seen) {
+            if self.found.insert(query.clone(), count) != Some(count) {
+                self.untold.push((query, count));
+            }
+        }
+        self.counters.values.extend(watched.numbers(source, seen));
+        for (counter, look) in watched.counted(source, seen) {
+            let tally = self.tallies.entry(counter.clone()).or_default();
+            tally.see(look);
+            self.counters
+                .values
+                .insert(counter.clone(), tally.packets());
+            if tally.rewritten() > 0 {
+                self.counters.rewritten.insert(counter, tally.rewritten());
             }
         }
     }
-    Ok(())
+
+    /// The rules are as old as their command is young: the time before it started would be too early for what
+    /// it found, the time after it a few milliseconds late. Late is honest: a rule is never said to be
+    /// missing before it was.
+    fn tell(&mut self, at: &From, log: &EventLog) {
+        if let From::Node(node) = at {
+            for (query, count) in self.untold.drain(..) {
+                let node = node.clone();
+                log.append(What::Rules(RulesSeen { node, query, count }));
+            }
+        }
+        if self.counters != Counters::default() && self.told.as_ref() != Some(&self.counters) {
+            let Counters { values, rewritten } = self.counters.clone();
+            let at = at.clone();
+            log.append(What::Counters {
+                at,
+                values,
+                rewritten,
+            });
+            self.told = Some(self.counters.clone());
+        }
+    }
 }

@@ -156,10 +156,11 @@ async fn exercise(
         for (name, traffic) in &case.traffic {
             flows.push(Flow::start(cluster.as_ref(), name, traffic, log).await?);
         }
+        observe::addresses(cluster.as_ref(), case, log).await?;
         log.append(What::Phase(Phase::Ready));
-        log.append(What::Phase(Phase::Judging));
+        log.moment(What::Phase(Phase::Judging)).await;
         timeline::play(&api, faults, &case.timeline, log).await?;
-        log.append(What::Phase(Phase::Judged));
+        log.moment(What::Phase(Phase::Judged)).await;
         for flow in flows {
             flow.stop().await?;
         }
@@ -171,24 +172,18 @@ async fn exercise(
     }
 }
 
-/// What runs beside the timeline: the agents' logs and the observed rules. An item is a failure.
+/// What runs beside the timeline: the agents' logs and the observed places. An item is a failure.
 fn follow(
     cluster: &Arc<dyn Cluster>,
     case: &Case,
     log: &EventLog,
 ) -> FuturesUnordered<BoxFuture<'static, Trouble>> {
     let background = FuturesUnordered::new();
-    let queries = observe::queries(case);
+    for (at, watched) in observe::places(case) {
+        let observing = observe::observe(Arc::clone(cluster), at, watched, log.clone());
+        background.push(observing.boxed());
+    }
     for node in nodes(cluster.as_ref()) {
-        if !queries.is_empty() {
-            let observing = observe::node(
-                Arc::clone(cluster),
-                node.clone(),
-                queries.clone(),
-                log.clone(),
-            );
-            background.push(observing.boxed());
-        }
         for agent in agents(case) {
             background.push(follow_log(cluster.as_ref(), agent, &node, log).boxed());
         }

@@ -34,7 +34,7 @@ pub(crate) async fn play(
     for step in steps {
         match step {
             Step::Settle(duration) => due += *duration,
-            Step::Mark(name) => log.append(What::Mark { name: name.clone() }),
+            Step::Mark(name) => log.moment(What::Mark { name: name.clone() }).await,
             Step::Churn {
                 namespace,
                 deployment,

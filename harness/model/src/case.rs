@@ -2,6 +2,7 @@
 //! Everything a backend and the engine need is here, checked and resolved; spans and spelling
 //! mistakes stay behind in the reader.
 
+mod address;
 mod cluster;
 mod family;
 mod fault;
@@ -14,10 +15,13 @@ use std::{collections::BTreeMap, path::PathBuf};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+pub use address::{Network, Ports};
 pub use cluster::{AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner};
 pub use family::IpFamily;
 pub use fault::{AgentFault, Entries, Family, Fault, RuleBackend, Run, TableRef};
-pub use promise::{Promise, RuleQuery};
+pub use promise::{
+    Claim, Counter, ElementQuery, Limits, Presence, Promise, RuleQuery, SourceAddress, Window,
+};
 pub use step::{ObjectRef, Step};
 pub use traffic::{From, To, Traffic};
 

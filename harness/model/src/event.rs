@@ -1,12 +1,15 @@
 //! The history of a case: an append-only list of timestamped events, the only thing judged and
 //! reported.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use chainbreak_probe::wire::Sample;
 use serde::{Deserialize, Serialize};
 
-use crate::names::{AgentName, MarkName, NodeName, TrafficName};
+use crate::{
+    case::From,
+    names::{AgentName, MarkName, NodeName, TrafficName},
+};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,12 +57,24 @@ pub enum What {
     },
     /// The rules of a node, as a promise asked for them, changed, or were seen first.
     Rules(RulesSeen),
-    /// Counters of a node were read.
+    /// Counters of a place, as promises asked for them, rose, or were read first. What they count begins
+    /// somewhere: only differences say something.
     Counters {
-        /// Which node.
-        node: NodeName,
-        /// `conntrack.drop`, `tcp.RetransSegs`, … to value.
+        /// Where.
+        at: From,
+        /// By [`crate::case::Counter`]'s `Display`.
         values: BTreeMap<String, u64>,
+        /// Of packets of rules: how often a rule that had counted was seen to begin anew. What it counted
+        /// just before is missing.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        rewritten: BTreeMap<String, u64>,
+    },
+    /// The addresses of a place, as promises asked for them, when the timeline began.
+    Addresses {
+        /// Where.
+        at: From,
+        /// All of them but the loopback's.
+        addresses: Vec<IpAddr>,
     },
     /// An API request that the server did not know, with who asked.
     UnknownRequest {

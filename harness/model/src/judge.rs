@@ -4,17 +4,26 @@
 //! were due. What was not seen is unknown, never kept: a promise is kept only on the strength of
 //! something that was watched all the time. What was seen broken stays broken, however the run ended.
 
+mod balance;
+mod chi;
+mod counter;
 mod log;
+mod presence;
+mod recovers;
 mod requests;
-mod rule;
+mod resets;
+mod samples;
+mod source;
+
+use std::{collections::BTreeMap, fmt};
 
 use indexmap::IndexMap;
 
 use crate::{
-    case::{Case, Expect, Promise},
+    case::{Case, Claim, Expect, Promise},
     event::{Event, Phase, What},
-    names::PromiseName,
-    verdict::{CaseVerdict, Expected, Judged, PromiseVerdict, Span, Verdict},
+    names::{MarkName, PromiseName},
+    verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Span, Verdict},
 };
 
 /// The verdict of a whole history.
@@ -28,31 +37,46 @@ pub fn judge<'a>(case: &Case, history: impl IntoIterator<Item = &'a Event>) -> V
 #[derive(Debug)]
 pub struct Judge<'a> {
     case: &'a Case,
-    promises: Vec<(&'a PromiseName, Watch<'a>)>,
+    promises: Vec<Watched<'a>>,
     from_us: Option<u64>,
     to_us: Option<u64>,
     last_us: u64,
+    marks: BTreeMap<MarkName, u64>,
     trouble: Vec<String>,
 }
 
-/// What is watched for a promise.
+/// A promise, and what was seen of it.
 #[derive(Debug)]
-enum Watch<'a> {
-    Requests(requests::Seen<'a>),
-    Log(log::Seen<'a>),
-    Rule(rule::Seen),
+struct Watched<'a> {
+    name: &'a PromiseName,
+    promise: &'a Promise,
+    watch: Box<dyn Watch + 'a>,
+}
+
+/// Watches a history for one promise.
+trait Watch: fmt::Debug {
+    /// Takes note of an event.
+    fn see(&mut self, event: &Event);
+
+    /// What the events so far come to within the window.
+    fn verdict(&self, window: Span) -> PromiseVerdict;
 }
 
 impl<'a> Judge<'a> {
     /// A judge who has seen nothing.
     pub fn new(case: &'a Case) -> Self {
-        let watch = |(name, promise)| (name, Watch::of(case, promise));
+        let watched = |(name, promise): (&'a PromiseName, &'a Promise)| Watched {
+            name,
+            promise,
+            watch: watch(case, &promise.claim),
+        };
         Self {
             case,
-            promises: case.promises.iter().map(watch).collect(),
+            promises: case.promises.iter().map(watched).collect(),
             from_us: None,
             to_us: None,
             last_us: 0,
+            marks: BTreeMap::new(),
             trouble: Vec::new(),
         }
     }
@@ -63,15 +87,14 @@ impl<'a> Judge<'a> {
         match &event.what {
             What::Phase(Phase::Judging) => self.from_us = Some(event.at_us),
             What::Phase(Phase::Judged) => self.to_us = Some(event.at_us),
+            What::Mark { name } => {
+                self.marks.entry(name.clone()).or_insert(event.at_us);
+            }
             What::Trouble { text } => self.trouble.push(text.clone()),
             _ => {}
         }
-        for (_, watch) in &mut self.promises {
-            match watch {
-                Watch::Requests(seen) => seen.see(event),
-                Watch::Log(seen) => seen.see(event),
-                Watch::Rule(seen) => seen.see(event),
-            }
+        for watched in &mut self.promises {
+            watched.watch.see(event);
         }
     }
 
@@ -81,20 +104,14 @@ impl<'a> Judge<'a> {
             from_us,
             to_us: self.to_us.unwrap_or(self.last_us),
         });
-        let promises: IndexMap<PromiseName, Judged> = self
-            .promises
-            .iter()
-            .map(|(name, watch)| {
-                let verdict = self.promise(watch, window);
-                (
-                    (*name).clone(),
-                    Judged {
-                        verdict,
-                        expected: self.expected(name),
-                    },
-                )
-            })
-            .collect();
+        let judged = |watched: &Watched<'a>| {
+            let judged = Judged {
+                verdict: self.promise(watched, window),
+                expected: self.expected(watched.name),
+            };
+            (watched.name.clone(), judged)
+        };
+        let promises: IndexMap<PromiseName, Judged> = self.promises.iter().map(judged).collect();
         Verdict {
             case: self.sum(&promises),
             promises,
@@ -103,23 +120,33 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn promise(&self, watch: &Watch<'_>, window: Option<Span>) -> PromiseVerdict {
-        let Some(window) = window else {
-            return PromiseVerdict::Unknown {
-                cause: "the timeline never began".to_owned(),
-            };
+    fn promise(&self, watched: &Watched<'_>, judged: Option<Span>) -> PromiseVerdict {
+        let Some(judged) = judged else {
+            return unknown("the timeline never began");
         };
-        let verdict = match watch {
-            Watch::Requests(seen) => seen.verdict(window),
-            Watch::Log(seen) => seen.verdict(window),
-            Watch::Rule(seen) => seen.verdict(window),
+        let window = match self.window(watched.promise, judged) {
+            Ok(window) => window,
+            Err(cause) => return unknown(cause),
         };
-        match verdict {
-            PromiseVerdict::Kept(_) if self.to_us.is_none() => PromiseVerdict::Unknown {
-                cause: "the run ended before its timeline; until then it was kept".to_owned(),
-            },
+        match watched.watch.verdict(window) {
+            PromiseVerdict::Kept(_) if self.to_us.is_none() => {
+                unknown("the run ended before its timeline; until then it was kept")
+            }
             verdict => verdict,
         }
+    }
+
+    /// The part of the judged time that the promise is about.
+    fn window(&self, promise: &Promise, judged: Span) -> Result<Span, String> {
+        let at = |mark: &MarkName| {
+            let at = self.marks.get(mark).copied();
+            at.ok_or_else(|| format!("the timeline never came to the mark {mark}"))
+        };
+        let (from, until) = (promise.begins(), &promise.window.until);
+        let from_us = from.map_or(Ok(judged.from_us), at)?;
+        let to_us = until.as_ref().map_or(Ok(judged.to_us), at)?;
+        let window = Span { from_us, to_us }.within(judged);
+        window.ok_or_else(|| "its time ended before it began".to_owned())
     }
 
     fn expected(&self, name: &PromiseName) -> Expected {
@@ -150,35 +177,67 @@ impl<'a> Judge<'a> {
     }
 }
 
-impl<'a> Watch<'a> {
-    fn of(case: &'a Case, promise: &'a Promise) -> Self {
-        match promise {
-            Promise::Available {
-                traffic,
-                at_least,
-                longest_gap,
-            } => {
-                let every = case.traffic.get(traffic).map(|traffic| traffic.every);
-                let limits = requests::Limits {
-                    at_least: *at_least,
-                    longest_gap: *longest_gap,
-                };
-                Self::Requests(requests::Seen::new(traffic, every, limits))
-            }
-            Promise::NoLog { agent, matches } => {
-                Self::Log(log::Seen::new(case, *agent, matches, log::Wanted::None))
-            }
-            Promise::HasLog { agent, matches } => {
-                Self::Log(log::Seen::new(case, *agent, matches, log::Wanted::Some))
-            }
-            Promise::HasRule { rule, always } => {
-                let when = if *always {
-                    rule::When::Always
-                } else {
-                    rule::When::AtTheEnd
-                };
-                Self::Rule(rule::Seen::new(case, rule, when))
-            }
+/// What watches for a claim.
+fn watch<'a>(case: &'a Case, claim: &'a Claim) -> Box<dyn Watch + 'a> {
+    let samples = |traffic| samples::Samples::new(case, traffic);
+    match claim {
+        Claim::Available {
+            traffic,
+            at_least,
+            longest_gap,
+        } => {
+            let limits = requests::Limits {
+                at_least: *at_least,
+                longest_gap: *longest_gap,
+            };
+            Box::new(requests::Seen::new(samples(traffic), limits))
         }
+        Claim::NoLog { agent, matches } => {
+            Box::new(log::Seen::new(case, *agent, matches, log::Wanted::None))
+        }
+        Claim::HasLog { agent, matches } => {
+            Box::new(log::Seen::new(case, *agent, matches, log::Wanted::Some))
+        }
+        Claim::HasRule { rule, presence } => {
+            Box::new(presence::Seen::new(case, rule.to_string(), presence))
+        }
+        Claim::HasElement { element, presence } => {
+            Box::new(presence::Seen::new(case, element.to_string(), presence))
+        }
+        Claim::Counter {
+            counter,
+            at,
+            limits,
+        } => Box::new(counter::Seen::new(case, counter, at.as_ref(), *limits)),
+        Claim::Source { traffic, is } => Box::new(source::Addresses::new(samples(traffic), is)),
+        Claim::SourcePorts { traffic, within } => {
+            Box::new(source::PortsUsed::new(samples(traffic), *within))
+        }
+        Claim::Balance {
+            traffic,
+            over,
+            p_at_least,
+        } => Box::new(balance::Seen::new(samples(traffic), *over, *p_at_least)),
+        Claim::Resets { traffic, limits } => Box::new(resets::Seen::new(samples(traffic), *limits)),
+        Claim::Recovers {
+            traffic,
+            after,
+            within,
+        } => Box::new(recovers::Seen::new(samples(traffic), after, *within)),
+    }
+}
+
+/// What was seen does not decide it.
+fn unknown(cause: impl Into<String>) -> PromiseVerdict {
+    let cause = cause.into();
+    PromiseVerdict::Unknown { cause }
+}
+
+/// Kept when it is; what was seen either way.
+fn decided(kept: bool, evidence: Evidence) -> PromiseVerdict {
+    if kept {
+        PromiseVerdict::Kept(evidence)
+    } else {
+        PromiseVerdict::Broken(evidence)
     }
 }

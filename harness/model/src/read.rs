@@ -132,10 +132,56 @@ pub(crate) mod words {
     ];
     /// No command but a point in kube-proxy's model: between its look at what changed and its taking it over.
     pub(crate) const TAKING_CHANGES: &str = "taking-changes";
-    pub(crate) const PROMISES: &[&str] = &["available", "no-log", "has-log", "has-rule"];
-    pub(crate) const AVAILABLE: &[&str] = &["traffic", "at-least", "longest-gap"];
-    pub(crate) const LOG: &[&str] = &["agent", "matches"];
-    pub(crate) const RULE: &[&str] = &["table", "chain", "jump", "always"];
+    pub(crate) const PROMISES: &[&str] = &[
+        "available",
+        "no-log",
+        "has-log",
+        "has-rule",
+        "has-element",
+        "counter",
+        "source",
+        "source-ports",
+        "balance",
+        "resets",
+        "recovers",
+    ];
+    pub(crate) const AVAILABLE: &[&str] = &["traffic", "at-least", "longest-gap", "from", "until"];
+    pub(crate) const LOG: &[&str] = &["agent", "matches", "from", "until"];
+    pub(crate) const RULE: &[&str] = &["table", "chain", "jump", "matches", "family", "backend"];
+    pub(crate) const HAS_RULE: &[&str] = &[
+        "table", "chain", "jump", "matches", "family", "backend", "node", "always", "absent",
+        "from", "until",
+    ];
+    pub(crate) const HAS_ELEMENT: &[&str] = &[
+        "table", "set", "element", "family", "node", "always", "absent", "from", "until",
+    ];
+    pub(crate) const COUNTER: &[&str] = &[
+        "conntrack",
+        "snmp",
+        "rule",
+        "at",
+        "at-least",
+        "at-most",
+        "from",
+        "until",
+    ];
+    pub(crate) const CONNTRACK: &[&str] = &[
+        "found",
+        "invalid",
+        "insert",
+        "insert_failed",
+        "drop",
+        "early_drop",
+        "error",
+        "search_restart",
+        "clash_resolve",
+        "chaintoolong",
+    ];
+    pub(crate) const SOURCE: &[&str] = &["traffic", "is", "from", "until"];
+    pub(crate) const SOURCE_PORTS: &[&str] = &["traffic", "within", "from", "until"];
+    pub(crate) const BALANCE: &[&str] = &["traffic", "over", "p-at-least", "from", "until"];
+    pub(crate) const RESETS: &[&str] = &["traffic", "at-least", "at-most", "from", "until"];
+    pub(crate) const RECOVERS: &[&str] = &["traffic", "after", "within", "until"];
     pub(crate) const VARIANT: &[&str] = &[
         "expect",
         "needs",
@@ -292,7 +338,12 @@ impl Reader<'_> {
             traffic::read(gathered, node, &world)
         });
         let timeline = fields.need("timeline", |node| self.timeline(node, &world));
-        let known = names(fields.get("traffic"));
+        let known = promises::Known {
+            world: &world,
+            names: &names(fields.get("traffic")),
+            traffic: traffic.as_ref(),
+            timeline: timeline.as_deref(),
+        };
         let promises = fields.need("promises", |node| promises::read(gathered, node, &known));
         Some(Run {
             cluster: cluster?,

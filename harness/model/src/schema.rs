@@ -1,6 +1,7 @@
 //! The JSON Schema of scenario files, for editors: completion, descriptions, and most mistakes while
 //! one types. It is laxer than the reader, which also knows what names refer to.
 
+mod promise;
 mod step;
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use crate::{
     matrix::MatrixKey,
     read::{NODES, words},
 };
+use promise::promise;
 
 /// A node, a pod or a host.
 const PLACE: &str = "^(pod/[^/]+(/[^/]+)?|node/n[0-9]+|host/[^/]+)$";
@@ -198,59 +200,6 @@ fn traffic(part: Part) -> Value {
                 &["new", "kept"],
             ),
             _ => time("When a request counts as timed out; 1s when not given."),
-        },
-    )
-}
-
-fn promise(part: Part) -> Value {
-    one_of("A promise.", words::PROMISES, |word| match word {
-        "available" => {
-            let what = "Requests are answered.";
-            object(
-                what,
-                words::AVAILABLE,
-                needs(&["traffic"], part),
-                |field| match field {
-                    "traffic" => text("Which traffic."),
-                    "at-least" => pattern(
-                        "Least share of answered requests; 100% when not given.",
-                        "^[0-9]+(\\.[0-9]+)?\\s*%$",
-                        "99.9%",
-                    ),
-                    _ => time("Longest allowed time without an answer to any request."),
-                },
-            )
-        }
-        "no-log" => log("No entry of an agent's log matches.", part),
-        "has-log" => log("Some entry of an agent's log matches.", part),
-        _ => {
-            let what = "A rule is there, on every node.";
-            object(
-                what,
-                words::RULE,
-                needs(&["table", "chain"], part),
-                |field| match field {
-                    "table" => words_of("Which table.", &["nat", "filter", "mangle", "raw"]),
-                    "chain" => text("The chain that holds it."),
-                    "jump" => text("Its target; without it the chain itself is asked for."),
-                    _ => json!({
-                        "description": "At all times; else when the timeline is over.",
-                        "type": "boolean"
-                    }),
-                },
-            )
-        }
-    })
-}
-
-fn log(what: &str, part: Part) -> Value {
-    object(
-        what,
-        words::LOG,
-        needs(&["agent", "matches"], part),
-        |field| match field {
-            "agent" => words_of("Whose log.", &["kube-proxy", "felix"]),
-            _ => text("A regular expression (Rust's syntax)."),
         },
     )
 }

@@ -1,12 +1,19 @@
 //! What a case came to: for each promise kept, broken or unknown, with the evidence; for the case,
 //! whether that is what its scenario expects.
 
+mod counted;
+mod requests;
+mod seen;
+
 use std::fmt;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::names::{AgentName, NodeName, PromiseName, TrafficName};
+use crate::names::PromiseName;
+pub use counted::Counted;
+pub use requests::{Recovery, Requests, Resets};
+pub use seen::{Entries, FirstEntry, PortsSeen, Presence, Sources, Spread};
 
 /// What a case came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -137,8 +144,36 @@ pub enum Evidence {
     Requests(Requests),
     /// Of `no-log` and `has-log`.
     Log(Entries),
-    /// Of `has-rule`.
+    /// Of `has-rule` and `has-element`.
     Rule(Presence),
+    /// Of `counter`.
+    Counter(Counted),
+    /// Of `source`.
+    Sources(Sources),
+    /// Of `source-ports`.
+    Ports(PortsSeen),
+    /// Of `balance`.
+    Balance(Spread),
+    /// Of `resets`.
+    Resets(Resets),
+    /// Of `recovers`.
+    Recovery(Recovery),
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Requests(requests) => requests.fmt(f),
+            Self::Log(entries) => entries.fmt(f),
+            Self::Rule(presence) => presence.fmt(f),
+            Self::Counter(counted) => counted.fmt(f),
+            Self::Sources(sources) => sources.fmt(f),
+            Self::Ports(ports) => ports.fmt(f),
+            Self::Balance(spread) => spread.fmt(f),
+            Self::Resets(resets) => resets.fmt(f),
+            Self::Recovery(recovery) => recovery.fmt(f),
+        }
+    }
 }
 
 /// A stretch of a case's time.
@@ -191,142 +226,5 @@ impl fmt::Display for Seconds {
         let seconds = self.0 as f64 / 1e6;
         let digits = if self.0 < 1_000_000 { 3 } else { 1 };
         write!(f, "{seconds:.digits$}")
-    }
-}
-
-/// How requests ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Requests {
-    /// Which traffic.
-    pub traffic: TrafficName,
-    /// How many were due in the judged time.
-    pub sent: u64,
-    /// How many of them were answered.
-    pub answered: u64,
-    /// How many ended how, by [`chainbreak_probe::wire::Outcome::word`].
-    pub outcomes: IndexMap<String, u64>,
-    /// The longest stretch in which every request due was unanswered: from the first of them to the
-    /// next answered one, or to the end of the judged time. `None` when every request was answered.
-    pub longest_gap: Option<Span>,
-    /// How many such stretches there were.
-    pub gaps: u64,
-}
-
-impl Requests {
-    /// The share of answered requests in percent; 0 when none was sent.
-    pub fn percent(&self) -> f64 {
-        if self.sent == 0 {
-            return 0.0;
-        }
-        self.answered as f64 * 100.0 / self.sent as f64
-    }
-}
-
-/// Log entries that match.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Entries {
-    /// Whose log.
-    pub agent: AgentName,
-    /// How many entries match.
-    pub count: u64,
-    /// How many of them on each node that had any.
-    pub nodes: IndexMap<NodeName, u64>,
-    /// The first of them.
-    pub first: Option<FirstEntry>,
-}
-
-/// The first log entry that matches.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct FirstEntry {
-    /// When it was written, in microseconds since the case began.
-    pub at_us: u64,
-    /// Where.
-    pub node: NodeName,
-    /// The whole entry.
-    pub text: String,
-}
-
-/// When a rule was not there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Presence {
-    /// The rule, as [`crate::case::RuleQuery`]'s `Display` prints it.
-    pub rule: String,
-    /// When it was absent, node by node, in the order of time; a node that always had it has none.
-    pub absent: IndexMap<NodeName, Vec<Span>>,
-}
-
-impl Presence {
-    /// The first absence and its node.
-    pub fn first(&self) -> Option<(&NodeName, Span)> {
-        let firsts = self
-            .absent
-            .iter()
-            .filter_map(|(node, spans)| Some((node, *spans.first()?)));
-        firsts.min_by_key(|(_, span)| span.from_us)
-    }
-}
-
-impl fmt::Display for Evidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Requests(requests) => requests.fmt(f),
-            Self::Log(entries) => entries.fmt(f),
-            Self::Rule(presence) => presence.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for Requests {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Rounded down: 100.00 % is said only of traffic that lost nothing.
-        let percent = (self.percent() * 100.0).floor() / 100.0;
-        write!(
-            f,
-            "{percent:.2} % answered ({} of {})",
-            self.answered, self.sent
-        )?;
-        self.longest_gap
-            .iter()
-            .try_for_each(|gap| write!(f, ", longest gap {gap}"))
-    }
-}
-
-impl fmt::Display for Entries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(first) = &self.first else {
-            return write!(f, "no entry of {}'s log matches", self.agent);
-        };
-        let noun = if self.count == 1 { "entry" } else { "entries" };
-        write!(
-            f,
-            "{} {noun} of {}'s log, the first on {} at {:.2} s",
-            self.count,
-            self.agent,
-            first.node,
-            first.at_us as f64 / 1e6
-        )
-    }
-}
-
-impl fmt::Display for Presence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((node, span)) = self.first() else {
-            return write!(f, "{} was there on every node", self.rule);
-        };
-        let times: usize = self.absent.values().map(Vec::len).sum();
-        write!(f, "{} absent on {node} for {span}", self.rule)?;
-        if times > 1 {
-            let nodes = self.absent.len();
-            write!(
-                f,
-                "; {times} times on {nodes} node{} in all",
-                if nodes == 1 { "" } else { "s" }
-            )?;
-        }
-        Ok(())
     }
 }

@@ -249,11 +249,11 @@ fn a_rule_is_absent_from_the_look_that_missed_it_to_the_look_that_found_it() {
     };
     let span = |from_us, to_us| Span { from_us, to_us };
     assert_eq!(
-        presence.absent[&NodeName::from("n1")],
+        presence.wrong[&NodeName::from("n1")],
         [span(1_000_000, 1_200_000)]
     );
     assert_eq!(
-        presence.absent[&NodeName::from("n2")],
+        presence.wrong[&NodeName::from("n2")],
         [span(2_000_000, 3_000_000)]
     );
     assert_eq!(presence.first().unwrap().0, &NodeName::from("n1"));

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use chainbreak_model::{
-    case::{Case, From, RuleQuery, To, Traffic},
+    case::{Case, Family, From, RuleQuery, To, Traffic},
     names::NodeName,
     verdict::{FirstEntry, Span},
 };
@@ -196,7 +196,13 @@ pub fn of_absence(
     query: &RuleQuery,
     seen_us: u64,
 ) -> Option<Cause> {
-    let RuleQuery { table, chain, jump } = query.clone();
+    // Which rule of a text was deleted no command says; nor is it known whose front end wrote.
+    if query.matches.is_some() || query.backend.is_some() || query.family != Family::Ip {
+        return None;
+    }
+    let RuleQuery {
+        table, chain, jump, ..
+    } = query.clone();
     let link = match jump {
         Some(target) => Link::Jump {
             table,

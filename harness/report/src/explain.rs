@@ -2,9 +2,12 @@
 //! evidence below it.
 
 use chainbreak_model::{
-    case::{Case, Promise, To, Traffic},
+    case::{Case, Claim, To, Traffic},
     names::PromiseName,
-    verdict::{Entries, Evidence, Expected, Judged, Presence, PromiseVerdict, Requests, Span},
+    verdict::{
+        Counted, Entries, Evidence, Expected, Judged, Presence, PromiseVerdict, Requests, Sources,
+        Span, Spread,
+    },
 };
 
 use crate::{
@@ -35,7 +38,7 @@ pub(crate) struct Material<'a> {
 impl Material<'_> {
     /// The words for one promise.
     pub(crate) fn words(&self, name: &PromiseName, judged: &Judged) -> Words {
-        let promise = self.case.promises.get(name);
+        let claim = self.case.promises.get(name).map(|promise| &promise.claim);
         match &judged.verdict {
             PromiseVerdict::Unknown { cause } => {
                 let headline = format!("{name} could not be judged: {}", one_line(cause));
@@ -56,14 +59,21 @@ impl Material<'_> {
                 }
             }
             PromiseVerdict::Broken(evidence) => match evidence {
-                Evidence::Requests(requests) => self.requests(promise, requests),
-                Evidence::Log(entries) => self.log(promise, entries),
-                Evidence::Rule(presence) => self.rule(promise, presence),
+                Evidence::Requests(requests) => self.requests(claim, requests),
+                Evidence::Log(entries) => self.log(claim, entries),
+                Evidence::Rule(presence) => self.rule(claim, presence),
+                Evidence::Counter(counted) => rose(name, counted),
+                Evidence::Sources(sources) => seen_from(name, sources),
+                Evidence::Balance(spread) => spread_over(name, spread),
+                Evidence::Ports(_) | Evidence::Resets(_) | Evidence::Recovery(_) => Words {
+                    headline: format!("{name} broken: {}", one_line(&evidence.to_string())),
+                    evidence: Vec::new(),
+                },
             },
         }
     }
 
-    fn requests(&self, promise: Option<&Promise>, requests: &Requests) -> Words {
+    fn requests(&self, promise: Option<&Claim>, requests: &Requests) -> Words {
         let (sent, answered) = (requests.sent, requests.answered);
         let mut outcomes: Vec<String> = requests
             .outcomes
@@ -77,7 +87,7 @@ impl Material<'_> {
             if outcomes.is_empty() { "" } else { "; " },
             outcomes.join(", ")
         )];
-        if let Some(Promise::Available {
+        if let Some(Claim::Available {
             at_least,
             longest_gap,
             ..
@@ -171,10 +181,10 @@ impl Material<'_> {
         lines
     }
 
-    fn log(&self, promise: Option<&Promise>, entries: &Entries) -> Words {
+    fn log(&self, promise: Option<&Claim>, entries: &Entries) -> Words {
         let wanted = match promise {
-            Some(Promise::NoLog { matches, .. }) => format!("promised: nothing like /{matches}/"),
-            Some(Promise::HasLog { matches, .. }) => {
+            Some(Claim::NoLog { matches, .. }) => format!("promised: nothing like /{matches}/"),
+            Some(Claim::HasLog { matches, .. }) => {
                 format!("promised: something like /{matches}/")
             }
             _ => String::new(),
@@ -216,27 +226,33 @@ impl Material<'_> {
         Words { headline, evidence }
     }
 
-    fn rule(&self, promise: Option<&Promise>, presence: &Presence) -> Words {
+    fn rule(&self, promise: Option<&Claim>, presence: &Presence) -> Words {
         const TOLD: usize = 5;
-        let (Some((node, span)), Some(Promise::HasRule { rule, .. })) = (presence.first(), promise)
-        else {
+        let Some((node, span)) = presence.first() else {
             return Words {
                 headline: one_line(&presence.to_string()),
                 evidence: Vec::new(),
             };
         };
+        // Of what was not to be there nobody is blamed for a deletion.
+        let rule = match promise {
+            Some(Claim::HasRule { rule, .. }) if !presence.forbidden => Some(rule),
+            _ => None,
+        };
         let cause =
-            |node, span: Span| attribution::of_absence(self.ledger, node, rule, span.from_us);
-        let done = cause(node, span).map_or_else(
-            || "no recorded command explains it".to_owned(),
-            |cause| cause.done(),
-        );
-        let headline = format!("{rule} absent on {node} for {span}: {done}");
+            |node, span: Span| attribution::of_absence(self.ledger, node, rule?, span.from_us);
+        let word = presence.word();
+        let done = match (cause(node, span), presence.forbidden) {
+            (Some(cause), _) => format!(": {}", cause.done()),
+            (None, false) => ": no recorded command explains it".to_owned(),
+            (None, true) => String::new(),
+        };
+        let headline = format!("{} {word} on {node} for {span}{done}", presence.rule);
         let mut evidence = Vec::new();
-        for (node, spans) in presence.absent.iter().take(TOLD) {
+        for (node, spans) in presence.wrong.iter().take(TOLD) {
             let total = length(spans.iter().map(|span| span.len_us()).sum());
             evidence.push(format!(
-                "{node}: absent {}, {total} in all",
+                "{node}: {word} {}, {total} in all",
                 count(spans.len(), "time")
             ));
             evidence.extend(spans.iter().take(TOLD).map(|&span| {
@@ -250,10 +266,45 @@ impl Material<'_> {
                 )
             }));
         }
-        let more = presence.absent.len().saturating_sub(TOLD);
+        let more = presence.wrong.len().saturating_sub(TOLD);
         evidence.extend((more > 0).then(|| format!("and {} more", count(more, "node"))));
         Words { headline, evidence }
     }
+}
+
+/// A counter that rose too little or too much, place by place.
+fn rose(name: &PromiseName, counted: &Counted) -> Words {
+    let places = counted.places.iter();
+    Words {
+        headline: format!("{name} broken: {}", one_line(&counted.to_string())),
+        evidence: places.map(|(at, rose)| format!("{at}: {rose}")).collect(),
+    }
+}
+
+/// Addresses that the server saw.
+fn seen_from(name: &PromiseName, sources: &Sources) -> Words {
+    let seen = sources.seen.iter();
+    Words {
+        headline: format!("{name} broken: {}", one_line(&sources.to_string())),
+        evidence: seen
+            .map(|(address, n)| format!("from {address}: {}", answers(*n)))
+            .collect(),
+    }
+}
+
+/// Endpoints and what each of them answered.
+fn spread_over(name: &PromiseName, spread: &Spread) -> Words {
+    let backends = spread.backends.iter();
+    Words {
+        headline: format!("{name} broken: {}", one_line(&spread.to_string())),
+        evidence: backends
+            .map(|(backend, n)| format!("{}: {}", one_line(backend), answers(*n)))
+            .collect(),
+    }
+}
+
+fn answers(n: u64) -> String {
+    count(usize::try_from(n).unwrap_or(usize::MAX), "answer")
 }
 
 fn subject(traffic: &Traffic) -> String {
@@ -268,11 +319,10 @@ fn share(part: u64, whole: u64) -> String {
     percent(size(part), size(whole))
 }
 
-/// Text that must not break a line.
 /// Whether the longest gap is what there is to tell: it is longer than promised, or half of the loss.
-fn tells(gap: Span, promise: Option<&Promise>, requests: &Requests, traffic: &Traffic) -> bool {
+fn tells(gap: Span, promise: Option<&Claim>, requests: &Requests, traffic: &Traffic) -> bool {
     let too_long = match promise {
-        Some(Promise::Available { longest_gap, .. }) => {
+        Some(Claim::Available { longest_gap, .. }) => {
             longest_gap.is_some_and(|limit| u128::from(gap.len_us()) > limit.as_micros())
         }
         _ => false,

@@ -153,7 +153,7 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
             .values()
             .find_map(|judged| match judged.verdict.evidence()? {
                 Evidence::Requests(requests) => Some(requests.clone()),
-                Evidence::Log(_) | Evidence::Rule(_) => None,
+                _ => None,
             });
     Summary {
         id: id.to_owned(),

@@ -1,6 +1,6 @@
 //! What a case sends.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use chainbreak_probe::wire::Connections;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct Traffic {
 }
 
 /// Where requests start.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum From {
     /// `pod/client` or `pod/test/client`.
@@ -44,6 +44,17 @@ pub enum From {
     Node(NodeName),
     /// `host/outside`.
     Host(String),
+}
+
+impl fmt::Display for From {
+    /// As scenarios write it, a pod with its namespace.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod { namespace, name } => write!(f, "pod/{namespace}/{name}"),
+            Self::Node(name) => write!(f, "node/{name}"),
+            Self::Host(name) => write!(f, "host/{name}"),
+        }
+    }
 }
 
 /// Where requests go.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 use regex::Regex;
 
+use super::Watch;
 use crate::{
     case::Case,
     event::{Event, LogEntry, What},
@@ -45,8 +46,10 @@ impl<'a> Seen<'a> {
             found,
         }
     }
+}
 
-    pub(super) fn see(&mut self, event: &Event) {
+impl Watch for Seen<'_> {
+    fn see(&mut self, event: &Event) {
         let What::Log(LogEntry { agent, node, text }) = &event.what else {
             return;
         };
@@ -70,7 +73,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    pub(super) fn verdict(&self, window: Span) -> PromiseVerdict {
+    fn verdict(&self, window: Span) -> PromiseVerdict {
         if let Err(error) = &self.matches {
             return PromiseVerdict::Unknown {
                 cause: format!("no regular expression: {error}"),
@@ -87,7 +90,9 @@ impl<'a> Seen<'a> {
             },
         }
     }
+}
 
+impl Seen<'_> {
     fn entries(&self, window: Span) -> Entries {
         let found: Vec<&FirstEntry> = self
             .found

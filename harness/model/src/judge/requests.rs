@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
+use super::{Watch, decided, samples::Samples, unknown};
 use crate::{
-    event::{Event, What},
-    names::TrafficName,
+    event::Event,
     verdict::{Evidence, PromiseVerdict, Requests, Span},
 };
 
@@ -22,84 +22,51 @@ pub(super) struct Limits {
 /// The requests of one traffic.
 #[derive(Debug)]
 pub(super) struct Seen<'a> {
-    traffic: &'a TrafficName,
-    every: Option<Duration>,
+    samples: Samples<'a>,
     limits: Limits,
-    /// When each was due, and how it ended.
-    samples: Vec<(u64, &'static str, bool)>,
 }
 
-impl<'a> Seen<'a> {
-    pub(super) fn new(traffic: &'a TrafficName, every: Option<Duration>, limits: Limits) -> Self {
-        Self {
-            traffic,
-            every,
-            limits,
-            samples: Vec::new(),
-        }
+impl Watch for Seen<'_> {
+    fn see(&mut self, event: &Event) {
+        self.samples.see(event);
     }
 
-    pub(super) fn see(&mut self, event: &Event) {
-        if let What::Sample { traffic, sample } = &event.what
-            && traffic == self.traffic
-        {
-            let outcome = &sample.outcome;
-            self.samples
-                .push((event.at_us, outcome.word(), outcome.is_answered()));
-        }
-    }
-
-    pub(super) fn verdict(&self, window: Span) -> PromiseVerdict {
+    fn verdict(&self, window: Span) -> PromiseVerdict {
         let requests = self.requests(window);
-        if requests.sent == 0 {
-            let cause = format!("no request of {} was seen", self.traffic);
-            return PromiseVerdict::Unknown { cause };
-        }
+        let too_few = self
+            .samples
+            .too_few(usize::try_from(requests.sent).unwrap_or(usize::MAX), window);
         let gap = requests.longest_gap.map(Span::len_us).unwrap_or_default();
         let allowed = self
             .limits
             .longest_gap
             .map_or(u128::MAX, |gap| gap.as_micros());
-        if requests.percent() < self.limits.at_least || u128::from(gap) > allowed {
-            return PromiseVerdict::Broken(Evidence::Requests(requests));
-        }
-        match self.too_few(&requests, window) {
-            Some(cause) => PromiseVerdict::Unknown { cause },
-            None => PromiseVerdict::Kept(Evidence::Requests(requests)),
+        let broken = requests.percent() < self.limits.at_least || u128::from(gap) > allowed;
+        match too_few {
+            Some(cause) if requests.sent == 0 || !broken => unknown(cause),
+            _ => decided(!broken, Evidence::Requests(requests)),
         }
     }
+}
 
-    /// Requests that nobody sent were not answered either: a probe that died early proves nothing.
-    /// One in a hundred and two more may be missing: the judged time need not begin and end with a
-    /// due time, and the last ones may not have been sent when the traffic was stopped.
-    fn too_few(&self, requests: &Requests, window: Span) -> Option<String> {
-        let every = u64::try_from(self.every?.as_micros())
-            .ok()
-            .filter(|every| *every > 0)?;
-        let due = window.len_us() / every;
-        (requests.sent + 2 < due - due / 100).then(|| {
-            format!(
-                "{} requests were seen of {due} that were due",
-                requests.sent
-            )
-        })
+impl<'a> Seen<'a> {
+    pub(super) fn new(samples: Samples<'a>, limits: Limits) -> Self {
+        Self { samples, limits }
     }
 
     fn requests(&self, window: Span) -> Requests {
-        let mut samples: Vec<_> = self
-            .samples
-            .iter()
-            .filter(|(due, ..)| window.contains(*due))
-            .copied()
-            .collect();
-        samples.sort_by_key(|(due, ..)| *due);
+        let samples = self.samples.within(window);
         let mut outcomes: IndexMap<String, u64> = IndexMap::new();
-        for (_, word, _) in &samples {
-            *outcomes.entry((*word).to_owned()).or_default() += 1;
+        for (_, outcome) in &samples {
+            *outcomes.entry(outcome.word().to_owned()).or_default() += 1;
         }
         outcomes.sort_by(|_, a, _, b| b.cmp(a));
+        let answered = samples.iter().filter(|(_, outcome)| outcome.is_answered());
+        let answered = answered.count() as u64;
         let gaps = gaps(
-            samples.iter().map(|(due, _, answered)| (*due, *answered)),
+            samples
+                .iter()
+                .map(|(due, outcome)| (*due, outcome.is_answered())),
             window.to_us,
         );
         let longest = |longest: Option<Span>, gap: &Span| match longest {
@@ -107,9 +74,9 @@ impl<'a> Seen<'a> {
             _ => Some(*gap),
         };
         Requests {
-            traffic: self.traffic.clone(),
+            traffic: self.samples.traffic.clone(),
             sent: samples.len() as u64,
-            answered: samples.iter().filter(|(_, _, answered)| *answered).count() as u64,
+            answered,
             outcomes,
             longest_gap: gaps.iter().fold(None, longest),
             gaps: gaps.len() as u64,

@@ -1,19 +1,23 @@
 //! `promises:`.
 
+mod rules;
+mod samples;
+
 use std::time::Duration;
 
 use indexmap::IndexMap;
 
 use super::{
-    fields::{Fields, duration, entries, note, percent, regex, text, truth, word},
+    fields::{Fields, duration, entries, note, number, percent, regex, text, word},
     is_name,
     timeline::only_entry,
+    traffic::World,
     words,
 };
 use crate::{
-    case::{Promise, RuleQuery},
+    case::{Claim, Limits, Promise, Step, Traffic, Window},
     complaint::Gathered,
-    names::{AgentName, PromiseName, TrafficName},
+    names::{AgentName, MarkName, PromiseName, TrafficName},
     nearest::suggest,
     yaml::{Entry, Node},
 };
@@ -23,18 +27,23 @@ const AGENTS: [(&str, AgentName); 2] = [
     ("kube-proxy", AgentName::KubeProxy),
     ("felix", AgentName::Felix),
 ];
-const TABLES: [(&str, &str); 4] = [
-    ("nat", "nat"),
-    ("filter", "filter"),
-    ("mangle", "mangle"),
-    ("raw", "raw"),
-];
+
+/// What promises can refer to.
+pub(super) struct Known<'a> {
+    pub(super) world: &'a World<'a>,
+    /// Names of traffic, also of such that could not be read.
+    pub(super) names: &'a [&'a str],
+    /// `None` when some could not be read.
+    pub(super) traffic: Option<&'a IndexMap<TrafficName, Traffic>>,
+    /// `None` when it could not be read: then no mark is doubted.
+    pub(super) timeline: Option<&'a [Step]>,
+}
 
 /// Reads `promises:`; a promise that a variant sets to `none` is left out.
 pub(super) fn read(
     gathered: &Gathered,
     node: &Node,
-    traffic: &[&str],
+    known: &Known<'_>,
 ) -> Option<IndexMap<PromiseName, Promise>> {
     let entries = entries(gathered, node, "promises")?;
     let mut promises = IndexMap::new();
@@ -52,7 +61,7 @@ pub(super) fn read(
                 hint,
             );
         }
-        match promise(gathered, node, traffic) {
+        match promise(gathered, node, known) {
             Some(promise) => drop(promises.insert(PromiseName::from(name.as_str()), promise)),
             None => complete = false,
         }
@@ -68,84 +77,196 @@ pub(super) fn read(
     complete.then_some(promises)
 }
 
-fn promise(gathered: &Gathered, node: &Node, traffic: &[&str]) -> Option<Promise> {
+fn promise(gathered: &Gathered, node: &Node, known: &Known<'_>) -> Option<Promise> {
     let (word, entry) = only_entry(gathered, node, "a promise", words::PROMISES)?;
+    let node = &entry.node;
+    let reading = Reading { gathered, known };
     match word {
-        "available" => available(gathered, &entry.node, traffic),
-        "no-log" => {
-            log(gathered, &entry.node).map(|(agent, matches)| Promise::NoLog { agent, matches })
-        }
-        "has-log" => {
-            log(gathered, &entry.node).map(|(agent, matches)| Promise::HasLog { agent, matches })
-        }
-        _ => has_rule(gathered, &entry.node),
+        "available" => reading.available(node),
+        "no-log" => reading.log(node, |agent, matches| Claim::NoLog { agent, matches }),
+        "has-log" => reading.log(node, |agent, matches| Claim::HasLog { agent, matches }),
+        "has-rule" => reading.has_rule(node),
+        "has-element" => reading.has_element(node),
+        "counter" => reading.counter(node),
+        "source" => reading.source(node),
+        "source-ports" => reading.source_ports(node),
+        "balance" => reading.balance(node),
+        "resets" => reading.resets(node),
+        _ => reading.recovers(node),
     }
 }
 
-fn available(gathered: &Gathered, node: &Node, known: &[&str]) -> Option<Promise> {
-    let fields = Fields::of(gathered, node, "available", words::AVAILABLE)?;
-    let traffic = fields.need("traffic", |node| {
-        let name = text(gathered, node, "traffic")?;
-        if !known.contains(&name) {
-            let hint = suggest(name, known.iter().copied());
-            note(
-                gathered,
-                &node.place,
-                format!("unknown traffic {name:?}"),
-                hint,
+/// What reading a promise needs at hand.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    gathered: &'a Gathered,
+    known: &'a Known<'a>,
+}
+
+impl Reading<'_> {
+    fn fields<'n>(
+        &'n self,
+        node: &'n Node,
+        what: &'static str,
+        words: &[&str],
+    ) -> Option<Fields<'n>> {
+        Fields::of(self.gathered, node, what, words)
+    }
+
+    /// Notes that nothing could break the promise: it would prove nothing.
+    fn proves_nothing(&self, node: &Node, why: &str, hint: &str) {
+        let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
+        note(
+            self.gathered,
+            &node.place,
+            format!("{why}: nothing can break this"),
+            hint,
+        );
+    }
+
+    fn available(&self, node: &Node) -> Option<Promise> {
+        let gathered = self.gathered;
+        let fields = self.fields(node, "available", words::AVAILABLE)?;
+        let traffic = self.traffic(&fields);
+        let at_least = fields.or("at-least", 100.0, |node| {
+            percent(gathered, node, "at-least")
+        });
+        let longest_gap = fields.maybe("longest-gap", |node| {
+            duration(gathered, node, "longest-gap", GAP)
+        });
+        let window = self.window(&fields);
+        let (at_least, longest_gap) = (at_least?, longest_gap?);
+        if let Some(node) = fields
+            .get("at-least")
+            .filter(|_| at_least <= 0.0 && longest_gap.is_none())
+        {
+            self.proves_nothing(
+                node,
+                "0% is always answered",
+                "promise more, or a longest-gap",
             );
         }
-        Some(TrafficName::from(name))
-    });
-    let at_least = fields.or("at-least", 100.0, |node| {
-        percent(gathered, node, "at-least")
-    });
-    let longest_gap = fields.maybe("longest-gap", |node| {
-        duration(gathered, node, "longest-gap", GAP)
-    });
-    Some(Promise::Available {
-        traffic: traffic?,
-        at_least: at_least?,
-        longest_gap: longest_gap?,
-    })
-}
-
-fn log(gathered: &Gathered, node: &Node) -> Option<(AgentName, String)> {
-    let fields = Fields::of(gathered, node, "a log promise", words::LOG)?;
-    let agent = fields.need("agent", |node| word(gathered, node, "agent", &AGENTS));
-    let matches = fields.need("matches", |node| regex(gathered, node, "matches"));
-    Some((agent?, matches?))
-}
-
-fn has_rule(gathered: &Gathered, node: &Node) -> Option<Promise> {
-    let fields = Fields::of(gathered, node, "has-rule", words::RULE)?;
-    let table = fields.need("table", |node| word(gathered, node, "table", &TABLES));
-    let chain = fields.need("chain", |node| chain_name(gathered, node, "chain"));
-    let jump = fields.maybe("jump", |node| chain_name(gathered, node, "jump"));
-    let always = fields.or("always", false, |node| truth(gathered, node, "always"));
-    let rule = RuleQuery {
-        table: table?.to_owned(),
-        chain: chain?,
-        jump: jump?,
-    };
-    Some(Promise::HasRule {
-        rule,
-        always: always?,
-    })
-}
-
-/// A chain's or a target's name; iptables allows 28 bytes.
-fn chain_name(gathered: &Gathered, node: &Node, what: &str) -> Option<String> {
-    let written = text(gathered, node, what)?;
-    if written.len() > 28 || written.contains(char::is_whitespace) || written.starts_with('-') {
-        let message = format!("{written:?} cannot be the name of a chain");
-        note(
-            gathered,
-            &node.place,
-            message,
-            Some("iptables allows 28 characters".into()),
-        );
-        return None;
+        let claim = Claim::Available {
+            traffic: traffic?,
+            at_least,
+            longest_gap,
+        };
+        let window = window?;
+        Some(Promise { claim, window })
     }
-    Some(written.to_owned())
+
+    fn log(&self, node: &Node, claim: impl Fn(AgentName, String) -> Claim) -> Option<Promise> {
+        let fields = self.fields(node, "a log promise", words::LOG)?;
+        let agent = fields.need("agent", |node| word(self.gathered, node, "agent", &AGENTS));
+        let matches = fields.need("matches", |node| self.pattern(node, "every entry"));
+        let window = self.window(&fields);
+        let claim = claim(agent?, matches?);
+        let window = window?;
+        Some(Promise { claim, window })
+    }
+
+    /// A regular expression; one that the empty text matches is found in everything.
+    fn pattern(&self, node: &Node, everything: &str) -> Option<String> {
+        let pattern = regex(self.gathered, node, "matches")?;
+        if regex::Regex::new(&pattern).is_ok_and(|regex| regex.is_match("")) {
+            let message = format!("{everything} matches {pattern:?}: it says nothing");
+            note(self.gathered, &node.place, message, None);
+            return None;
+        }
+        Some(pattern)
+    }
+
+    fn traffic(&self, fields: &Fields<'_>) -> Option<TrafficName> {
+        let gathered = self.gathered;
+        fields.need("traffic", |node| {
+            let name = text(gathered, node, "traffic")?;
+            if !self.known.names.contains(&name) {
+                let hint = suggest(name, self.known.names.iter().copied());
+                let message = format!("unknown traffic {name:?}");
+                note(gathered, &node.place, message, hint);
+            }
+            Some(TrafficName::from(name))
+        })
+    }
+
+    /// `from` and `until`: marks of the timeline, in this order.
+    fn window(&self, fields: &Fields<'_>) -> Option<Window> {
+        let mark = |name| fields.maybe(name, |node| self.mark(node));
+        let (from, until) = (mark("from")?, mark("until")?);
+        // `recovers` begins with its `after`; a mistake in it is noted where it is read.
+        let begins = match (&from, fields.get("after").and_then(Node::text)) {
+            (None, Some(after)) => Some(MarkName::from(after)),
+            (from, _) => from.clone(),
+        };
+        let places = [begins.as_ref(), until.as_ref()].map(|mark| self.place(mark?));
+        if let ([Some(begin), Some(end)], Some(node)) = (places, fields.get("until"))
+            && end <= begin
+        {
+            let message = "the promise ends before it begins";
+            note(self.gathered, &node.place, message, None);
+        }
+        Some(Window { from, until })
+    }
+
+    fn mark(&self, node: &Node) -> Option<MarkName> {
+        let name = text(self.gathered, node, "a mark")?;
+        let mark = MarkName::from(name);
+        if let Some(steps) = self.known.timeline
+            && self.place(&mark).is_none()
+        {
+            let marks = steps.iter().filter_map(|step| match step {
+                Step::Mark(name) => Some(name.as_str()),
+                _ => None,
+            });
+            let hint = suggest(name, marks).or_else(|| Some(format!("add `- mark: {name}`")));
+            let message = format!("no step of the timeline marks {name:?}");
+            note(self.gathered, &node.place, message, hint);
+        }
+        Some(mark)
+    }
+
+    /// Which step of the timeline the mark is.
+    fn place(&self, mark: &MarkName) -> Option<usize> {
+        let is = |step: &Step| matches!(step, Step::Mark(name) if name == mark);
+        self.known.timeline?.iter().position(is)
+    }
+
+    /// `at-least` and `at-most`: one of them is needed, and something must lie outside.
+    fn limits(&self, fields: &Fields<'_>) -> Option<Limits> {
+        let gathered = self.gathered;
+        let bound = |name: &'static str| {
+            fields.maybe(name, |node| number(gathered, node, name, (0, u64::MAX)))
+        };
+        let (at_least, at_most) = (bound("at-least"), bound("at-most"));
+        let limits = Limits {
+            at_least: at_least?,
+            at_most: at_most?,
+        };
+        match (limits.at_least, limits.at_most) {
+            (None, None) => {
+                let hint = "write at-least, at-most or both".to_owned();
+                note(
+                    gathered,
+                    &fields.node.place,
+                    "how much is promised?",
+                    Some(hint),
+                );
+                return None;
+            }
+            (Some(0), None) => {
+                let node = fields.get("at-least")?;
+                self.proves_nothing(
+                    node,
+                    "no number is below 0",
+                    "promise at least 1, or at-most",
+                );
+            }
+            (Some(least), Some(most)) if least > most => {
+                let node = fields.get("at-least")?;
+                note(gathered, &node.place, "at-least is more than at-most", None);
+            }
+            _ => {}
+        }
+        Some(limits)
+    }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chainbreak_model::{
     case::{
-        AgentSource, CalicoSpec, Case, ClusterSpec, Expect, From, IpFamily, IptablesVariant,
-        KubeProxySpec, PodOwner, Promise, RuleQuery, Step, To, Traffic,
+        AgentSource, CalicoSpec, Case, Claim, ClusterSpec, Expect, From, IpFamily, IptablesVariant,
+        KubeProxySpec, PodOwner, Presence, Promise, RuleQuery, Step, To, Traffic, Window,
     },
     event::{Command, Event, LogEntry, Phase, RulesSeen, What},
     names::{AgentName, NodeName},
@@ -48,18 +48,22 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
         connections: Connections::New,
         timeout: Duration::from_secs(1),
     };
-    let available = Promise::Available {
+    let available = Claim::Available {
         traffic: "shop".into(),
         at_least: 99.9,
         longest_gap: Some(Duration::from_millis(500)),
     };
-    let no_log = Promise::NoLog {
+    let no_log = Claim::NoLog {
         agent: AgentName::KubeProxy,
         matches: "Failed to execute iptables-restore".to_owned(),
     };
-    let has_rule = Promise::HasRule {
+    let has_rule = Claim::HasRule {
         rule: jump(),
-        always: true,
+        presence: Presence {
+            always: true,
+            absent: false,
+            node: None,
+        },
     };
     Case {
         scenario: "calico-bpf-cleanup-fights-kube-proxy".into(),
@@ -77,12 +81,19 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
         traffic: IndexMap::from([("shop".into(), traffic)]),
         timeline: vec![Step::Settle(Duration::from_secs(1))],
         promises: IndexMap::from([
-            ("answers".into(), available),
-            ("no-restore-errors".into(), no_log),
-            ("jump-stays".into(), has_rule),
+            ("answers".into(), all_along(available)),
+            ("no-restore-errors".into(), all_along(no_log)),
+            ("jump-stays".into(), all_along(has_rule)),
         ]),
         expect,
         seed: 7,
+    }
+}
+
+pub(crate) fn all_along(claim: Claim) -> Promise {
+    Promise {
+        claim,
+        window: Window::default(),
     }
 }
 
@@ -114,6 +125,7 @@ pub(crate) fn jump() -> RuleQuery {
         table: "nat".to_owned(),
         chain: "PREROUTING".to_owned(),
         jump: Some("KUBE-SERVICES".to_owned()),
+        ..RuleQuery::default()
     }
 }
 

@@ -1,0 +1,273 @@
+//! What a place is watched for, and how it is found in what was seen.
+
+use std::collections::BTreeSet;
+
+use chainbreak_model::case::{Claim, Counter, ElementQuery, RuleBackend, RuleQuery};
+use chainbreak_netfilter::{Chain, Look, Rule, Table, nft::NftTable};
+use indexmap::IndexMap;
+use regex::Regex;
+
+use super::{
+    Wanted,
+    source::{Seen, Source},
+};
+
+/// What a place is watched for.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    rules: Vec<Rules>,
+    elements: Vec<ElementQuery>,
+    /// Numbers by name: of conntrack and of /proc/net.
+    counters: Vec<Counter>,
+    /// Packets of rules.
+    counted: Vec<Rules>,
+    sources: BTreeSet<Source>,
+}
+
+/// Rules that are asked for.
+#[derive(Debug)]
+struct Rules {
+    query: RuleQuery,
+    /// For the text of one; the reader has seen that it is a regular expression.
+    matches: Option<Regex>,
+}
+
+impl Watched {
+    /// Watches for what the claim speaks of as well.
+    pub(crate) fn add(&mut self, claim: &Claim) {
+        match claim {
+            Claim::HasRule { rule, .. } => {
+                self.sources.insert(Source::of_rule(rule));
+                self.rules.push(Rules::new(rule));
+            }
+            Claim::HasElement { element, .. } => {
+                self.sources.insert(Source::of_element(element));
+                self.elements.push(element.clone());
+            }
+            Claim::Counter { counter, .. } => {
+                self.sources.insert(Source::of_counter(counter));
+                match counter {
+                    Counter::Rule(rule) => self.counted.push(Rules::new(rule)),
+                    Counter::Conntrack(_) | Counter::Snmp(_) => self.counters.push(counter.clone()),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Where to look.
+    pub(crate) fn sources(&self, wanted: Wanted) -> impl Iterator<Item = &Source> {
+        let of_tables = move |source: &&Source| wanted == Wanted::All || source.table().is_some();
+        self.sources.iter().filter(of_tables)
+    }
+
+    /// The tables that are looked at.
+    pub(crate) fn tables(&self) -> Vec<&str> {
+        self.sources.iter().filter_map(Source::table).collect()
+    }
+
+    /// How many of each rule and element there are, where this source shows them.
+    pub(crate) fn found(&self, source: &Source, seen: &Seen) -> Vec<(String, usize)> {
+        let Seen::Table(table) = seen else {
+            return Vec::new();
+        };
+        let rules = self
+            .rules
+            .iter()
+            .filter(|rules| Source::of_rule(&rules.query) == *source);
+        let rules = rules.map(|rules| (rules.query.to_string(), rules.count(table.as_ref())));
+        let elements = self
+            .elements
+            .iter()
+            .filter(|query| Source::of_element(query) == *source);
+        let elements = elements.map(|query| {
+            let has = table
+                .as_ref()
+                .is_some_and(|t| t.has_element(&query.set, &query.element));
+            (query.to_string(), usize::from(has))
+        });
+        rules.chain(elements).collect()
+    }
+
+    /// The numbers of this source that are asked for.
+    pub(crate) fn numbers(&self, source: &Source, seen: &Seen) -> Vec<(String, u64)> {
+        let Seen::Numbers(numbers) = seen else {
+            return Vec::new();
+        };
+        let asked = self
+            .counters
+            .iter()
+            .filter(|counter| Source::of_counter(counter) == *source);
+        let number = |counter: &Counter| {
+            let (Counter::Conntrack(name) | Counter::Snmp(name)) = counter else {
+                return None;
+            };
+            Some((counter.to_string(), *numbers.get(name)?))
+        };
+        asked.filter_map(number).collect()
+    }
+
+    /// The packets of the rules of this source that are asked for, by the counter's name.
+    pub(crate) fn counted(&self, source: &Source, seen: &Seen) -> Vec<(String, Look)> {
+        let Seen::Table(table) = seen else {
+            return Vec::new();
+        };
+        let asked = self
+            .counted
+            .iter()
+            .filter(|rules| Source::of_rule(&rules.query) == *source);
+        let counted = asked.map(|rules| {
+            let name = Counter::Rule(rules.query.clone()).to_string();
+            (name, rules.packets(table.as_ref()))
+        });
+        counted.collect()
+    }
+}
+
+impl Rules {
+    fn new(query: &RuleQuery) -> Self {
+        let regex = |text: &String| Regex::new(text).expect("the reader compiled it");
+        Self {
+            matches: query.matches.as_ref().map(regex),
+            query: query.clone(),
+        }
+    }
+
+    /// How many there are; without a target and an expression, 1 when the chain is there.
+    fn count(&self, table: Option<&NftTable>) -> usize {
+        let Some(chain) = self.chain(table) else {
+            return 0;
+        };
+        match (&self.query.jump, &self.matches) {
+            (None, None) => 1,
+            _ => self.of(chain).count(),
+        }
+    }
+
+    fn packets(&self, table: Option<&NftTable>) -> Look {
+        let chain = self.chain(table).map(|chain| Chain {
+            rules: self.of(chain).cloned().collect(),
+            ..Chain::default()
+        });
+        let name = self.query.chain.clone();
+        let chains: IndexMap<String, Chain> = chain
+            .into_iter()
+            .map(|chain| (name.clone(), chain))
+            .collect();
+        Table { chains }.counted(&self.query.table)
+    }
+
+    fn chain<'t>(&self, table: Option<&'t NftTable>) -> Option<&'t Chain> {
+        table?.table.chains.get(&self.query.chain)
+    }
+
+    fn of<'c>(&self, chain: &'c Chain) -> impl Iterator<Item = &'c Rule> {
+        chain.rules.iter().filter(|rule| self.is(rule))
+    }
+
+    fn is(&self, rule: &Rule) -> bool {
+        let jumps = |jump: &String| match self.query.backend {
+            Some(RuleBackend::Nftables) => {
+                let words: Vec<&str> = rule.text.split_whitespace().collect();
+                words
+                    .windows(2)
+                    .any(|pair| matches!(pair, ["jump" | "goto", to] if to == jump))
+            }
+            _ => rule.target().as_deref() == Some(jump),
+        };
+        self.query.jump.as_ref().is_none_or(jumps)
+            && self
+                .matches
+                .as_ref()
+                .is_none_or(|matches| matches.is_match(&rule.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_model::case::{Limits, Presence};
+    use chainbreak_netfilter::Ruleset;
+
+    use super::*;
+
+    const SAVE: &str = "*nat\n:KUBE-SVC-X - [0:0]\n\
+        [5:300] -A KUBE-SVC-X -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-A\n\
+        [7:420] -A KUBE-SVC-X -j KUBE-SEP-B\nCOMMIT\n";
+
+    fn seen() -> Seen {
+        let table = Ruleset::parse(SAVE)
+            .unwrap()
+            .tables
+            .shift_remove("nat")
+            .unwrap();
+        Seen::Table(Some(NftTable {
+            table,
+            ..NftTable::default()
+        }))
+    }
+
+    fn query(jump: Option<&str>, matches: Option<&str>) -> RuleQuery {
+        RuleQuery {
+            table: "nat".to_owned(),
+            chain: "KUBE-SVC-X".to_owned(),
+            jump: jump.map(str::to_owned),
+            matches: matches.map(str::to_owned),
+            ..RuleQuery::default()
+        }
+    }
+
+    fn count(rule: RuleQuery) -> usize {
+        let mut watched = Watched::default();
+        let source = Source::of_rule(&rule);
+        let presence = Presence {
+            always: false,
+            absent: false,
+            node: None,
+        };
+        watched.add(&Claim::HasRule { rule, presence });
+        watched.found(&source, &seen())[0].1
+    }
+
+    #[test]
+    fn a_rule_is_found_by_its_chain_its_target_and_its_text() {
+        assert_eq!(count(query(None, None)), 1, "the chain");
+        assert_eq!(count(query(Some("KUBE-SEP-B"), None)), 1);
+        assert_eq!(count(query(None, Some("KUBE-SEP"))), 2);
+        assert_eq!(
+            count(query(
+                Some("KUBE-SEP-A"),
+                Some("probability 0\\.50000000000")
+            )),
+            1
+        );
+        assert_eq!(count(query(Some("KUBE-SEP-B"), Some("probability"))), 0);
+        let gone = RuleQuery {
+            chain: "KUBE-SVC-Y".to_owned(),
+            ..query(None, None)
+        };
+        assert_eq!(count(gone), 0);
+    }
+
+    #[test]
+    fn packets_are_those_of_the_rules_that_match() {
+        let mut watched = Watched::default();
+        let rule = query(None, Some("probability"));
+        let source = Source::of_rule(&rule);
+        watched.add(&Claim::Counter {
+            counter: Counter::Rule(rule),
+            at: None,
+            limits: Limits {
+                at_least: Some(1),
+                at_most: None,
+            },
+        });
+        let counted = watched.counted(&source, &seen());
+        let packets: Vec<u64> = counted[0]
+            .1
+            .values()
+            .map(|counters| counters.packets)
+            .collect();
+        assert_eq!((counted.len(), packets), (1, vec![5]));
+        assert_eq!(watched.found(&source, &seen()), []);
+    }
+}

@@ -1,0 +1,115 @@
+//! `has-rule` and `has-element`.
+
+use indexmap::IndexMap;
+
+use super::{Watch, unknown};
+use crate::{
+    case::{self, Case},
+    event::{Event, RulesSeen, What},
+    names::NodeName,
+    verdict::{Evidence, Presence, PromiseVerdict, Span},
+};
+
+/// Observers begin with the cluster, long before the judged time; the first look may end this much into
+/// it, a look's own length on a busy machine. A rule that nobody looked at for longer is unknown.
+const FIRST_LOOK_US: u64 = 100_000;
+
+/// One rule, chain or element on the nodes that were asked.
+#[derive(Debug)]
+pub(super) struct Seen<'a> {
+    query: String,
+    promised: &'a case::Presence,
+    /// When it was seen to be there or not, for each node that was asked.
+    nodes: IndexMap<NodeName, Vec<(u64, bool)>>,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn new(case: &Case, query: String, promised: &'a case::Presence) -> Self {
+        let asked = |node: &NodeName| promised.node.as_ref().is_none_or(|only| only == node);
+        let nodes = case.cluster.node_names().filter(asked);
+        Self {
+            query,
+            promised,
+            nodes: nodes.map(|node| (node, Vec::new())).collect(),
+        }
+    }
+}
+
+impl Watch for Seen<'_> {
+    fn see(&mut self, event: &Event) {
+        if let What::Rules(RulesSeen { node, query, count }) = &event.what
+            && *query == self.query
+            && let Some(looks) = self.nodes.get_mut(node)
+        {
+            looks.push((event.at_us, *count > 0));
+        }
+    }
+
+    fn verdict(&self, window: Span) -> PromiseVerdict {
+        let mut presence = Presence {
+            rule: self.query.clone(),
+            forbidden: self.promised.absent,
+            node: self.promised.node.clone(),
+            wrong: IndexMap::new(),
+        };
+        for (node, looks) in &self.nodes {
+            let mut wrong = times(looks, self.promised.absent, window);
+            if !self.promised.always {
+                wrong.retain(|span| span.to_us == window.to_us);
+            }
+            if !wrong.is_empty() {
+                presence.wrong.insert(node.clone(), wrong);
+            }
+        }
+        if !presence.wrong.is_empty() {
+            return PromiseVerdict::Broken(Evidence::Rule(presence));
+        }
+        let mut unseen = self.nodes.iter();
+        match unseen.find_map(|(node, looks)| self.unseen(node, looks, window)) {
+            Some(cause) => unknown(cause),
+            None => PromiseVerdict::Kept(Evidence::Rule(presence)),
+        }
+    }
+}
+
+impl Seen<'_> {
+    /// Why a node's looks do not prove that all was as promised.
+    fn unseen(&self, node: &NodeName, looks: &[(u64, bool)], window: Span) -> Option<String> {
+        let first = looks.iter().map(|(at_us, _)| *at_us).min();
+        let Some(first) = first.filter(|at_us| *at_us < window.to_us) else {
+            return Some(format!("the rules of {node} were never looked at"));
+        };
+        let late = first.saturating_sub(window.from_us);
+        (self.promised.always && late > FIRST_LOOK_US).then(|| {
+            let seconds = late as f64 / 1e6;
+            format!("the rules of {node} were not looked at for the first {seconds:.1} s")
+        })
+    }
+}
+
+/// When it was seen to be there, or not to be, within the judged time. A look holds until the next one.
+fn times(looks: &[(u64, bool)], there: bool, window: Span) -> Vec<Span> {
+    let mut looks = looks.to_vec();
+    looks.sort_by_key(|(at_us, _)| *at_us);
+    let mut spans = Vec::new();
+    let mut since = None;
+    for (at_us, present) in looks {
+        match since {
+            None if present == there => since = Some(at_us),
+            Some(from_us) if present != there => {
+                spans.push(Span {
+                    from_us,
+                    to_us: at_us,
+                });
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    spans.extend(since.map(|from_us| Span {
+        from_us,
+        to_us: window.to_us,
+    }));
+    let within = spans.into_iter().filter_map(|span| span.within(window));
+    within.collect()
+}

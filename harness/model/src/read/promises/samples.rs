@@ -1,0 +1,173 @@
+//! Promises about what traffic saw: addresses, ports, balance, resets, recovery.
+
+use std::time::Duration;
+
+use chainbreak_probe::wire::Connections;
+
+use super::{
+    super::{
+        fields::{duration, note, number, text},
+        traffic, words,
+    },
+    Reading,
+};
+use crate::{
+    case::{Claim, From, Network, Ports, Promise, SourceAddress},
+    yaml::Node,
+};
+
+/// Recovery takes at most an hour.
+const WITHIN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3600));
+/// How improbable an even spread may look when nothing else is said.
+const IMPROBABLE: f64 = 0.001;
+
+impl Reading<'_> {
+    pub(super) fn source(&self, node: &Node) -> Option<Promise> {
+        let fields = self.fields(node, "source", words::SOURCE)?;
+        let traffic = self.traffic(&fields);
+        let is = fields.need("is", |node| self.source_address(node));
+        let window = self.window(&fields);
+        let claim = Claim::Source {
+            traffic: traffic?,
+            is: is?,
+        };
+        let window = window?;
+        Some(Promise { claim, window })
+    }
+
+    fn source_address(&self, node: &Node) -> Option<SourceAddress> {
+        let written = text(self.gathered, node, "a source")?;
+        if written == "client" {
+            return Some(SourceAddress::Client);
+        }
+        let network = written.parse::<Network>();
+        if let Ok(network) = network {
+            if network.is_everything() {
+                self.proves_nothing(node, "every address is in it", "");
+            }
+            return Some(SourceAddress::Network(network));
+        }
+        let hint = "write client, node/n1, host/NAME, an address or a network as 10.0.1.0/24";
+        let place = written.starts_with("node/") || written.starts_with("host/");
+        if !place {
+            let message = format!("nobody has the address {written:?}");
+            note(self.gathered, &node.place, message, Some(hint.to_owned()));
+            return None;
+        }
+        traffic::place(
+            self.gathered,
+            node,
+            self.known.world,
+            "nobody has the address",
+        )
+        .map(SourceAddress::Of)
+    }
+
+    pub(super) fn source_ports(&self, node: &Node) -> Option<Promise> {
+        let fields = self.fields(node, "source-ports", words::SOURCE_PORTS)?;
+        let traffic = self.traffic(&fields);
+        let within = fields.need("within", |node| self.ports(node));
+        let window = self.window(&fields);
+        let claim = Claim::SourcePorts {
+            traffic: traffic?,
+            within: within?,
+        };
+        let window = window?;
+        Some(Promise { claim, window })
+    }
+
+    fn ports(&self, node: &Node) -> Option<Ports> {
+        let written = text(self.gathered, node, "a range of ports")?;
+        let range = written.split_once('-');
+        let range = range.and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
+        let Some((low, high)) = range.filter(|(low, high)| low <= high) else {
+            let message = format!("{written:?} is no range of ports");
+            let hint = "write it as 32768-60999".to_owned();
+            note(self.gathered, &node.place, message, Some(hint));
+            return None;
+        };
+        if low <= 1 && high == u16::MAX {
+            self.proves_nothing(node, "every port is in it", "");
+        }
+        Some(Ports { low, high })
+    }
+
+    pub(super) fn balance(&self, node: &Node) -> Option<Promise> {
+        let gathered = self.gathered;
+        let fields = self.fields(node, "balance", words::BALANCE)?;
+        let traffic = self.traffic(&fields);
+        let over = fields.need("over", |node| {
+            let over: u16 = number(gathered, node, "over", (1, 1000))?;
+            if over == 1 {
+                self.proves_nothing(node, "one endpoint has nothing to share", "");
+            }
+            Some(over)
+        });
+        let p_at_least = fields.or("p-at-least", IMPROBABLE, |node| self.probability(node));
+        let flows = self.known.traffic;
+        let flow = flows
+            .zip(traffic.as_ref())
+            .and_then(|(flows, name)| flows.get(name));
+        if flow.is_some_and(|flow| flow.connections == Connections::Kept)
+            && let Some(node) = fields.get("traffic")
+        {
+            let message = "a kept connection stays with one endpoint: there is no balance";
+            let hint = Some("traffic with `connections: new` is spread".to_owned());
+            note(gathered, &node.place, message, hint);
+        }
+        let window = self.window(&fields);
+        let claim = Claim::Balance {
+            traffic: traffic?,
+            over: over?,
+            p_at_least: p_at_least?,
+        };
+        let window = window?;
+        Some(Promise { claim, window })
+    }
+
+    fn probability(&self, node: &Node) -> Option<f64> {
+        let written = text(self.gathered, node, "a probability")?;
+        let number = written.parse::<f64>().ok();
+        let number = number.filter(|p| *p > 0.0 && *p < 1.0);
+        if number.is_none() {
+            let message = format!("p-at-least lies between 0 and 1, and is not {written}");
+            let hint = "an even spread fails with this probability by chance: write 0.001";
+            note(self.gathered, &node.place, message, Some(hint.to_owned()));
+        }
+        number
+    }
+
+    pub(super) fn resets(&self, node: &Node) -> Option<Promise> {
+        let fields = self.fields(node, "resets", words::RESETS)?;
+        let traffic = self.traffic(&fields);
+        let limits = self.limits(&fields);
+        let window = self.window(&fields);
+        let claim = Claim::Resets {
+            traffic: traffic?,
+            limits: limits?,
+        };
+        let window = window?;
+        Some(Promise { claim, window })
+    }
+
+    pub(super) fn recovers(&self, node: &Node) -> Option<Promise> {
+        let gathered = self.gathered;
+        let fields = self.fields(node, "recovers", words::RECOVERS)?;
+        let traffic = self.traffic(&fields);
+        let after = fields.need("after", |node| self.mark(node));
+        let within = fields.need("within", |node| duration(gathered, node, "within", WITHIN));
+        let window = self.window(&fields);
+        let claim = Claim::Recovers {
+            traffic: traffic?,
+            after: after?,
+            within: within?,
+        };
+        let window = window?;
+        Some(Promise { claim, window })
+    }
+
+    /// `node/n1`, `pod/NAME`, `host/NAME`.
+    pub(super) fn at(&self, node: &Node) -> Option<From> {
+        traffic::place(self.gathered, node, self.known.world, "no counters are at")
+    }
+}

@@ -1,0 +1,278 @@
+//! Promises about addresses, balance, counters and recovery, and the part of the time that each is about.
+
+use std::{collections::BTreeMap, path::Path};
+
+use chainbreak_model::{
+    case::{Case, From},
+    event::{Event, Phase, RulesSeen, What},
+    judge,
+    names::{NodeName, PromiseName},
+    plan::{Choice, Planned},
+    read,
+    verdict::PromiseVerdict,
+};
+use chainbreak_probe::wire::{Outcome, Sample};
+
+/// Judged from 1 s to 5 s, with a mark at 2 s and one at 4 s; a request due every 10 ms.
+fn case(promise: &str) -> Case {
+    let text = format!(
+        "
+name: judged
+about: what the judge is shown
+cluster: {{ nodes: 2, kube-proxy: {{ version: '1.32' }} }}
+manifests:
+  - {{ apiVersion: v1, kind: Pod, metadata: {{ name: client }}, spec: {{ containers: [{{ name: c }}] }} }}
+traffic:
+  shop: {{ from: node/n1, to: pod/default/client, port: 80, every: 10ms }}
+timeline: [settle: 1s, mark: cut, settle: 2s, mark: healed, settle: 1s]
+promises:
+  it: {promise}
+variants:
+  only: {{ expect: healthy }}
+"
+    );
+    let open = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+    let scenario = read(Path::new("judged.yaml"), text.as_bytes(), &open)
+        .unwrap_or_else(|error| panic!("{}", error.plain()));
+    let choice = Choice {
+        backend: "lab".to_owned(),
+        ..Choice::default()
+    };
+    let here = ["lab", "iptables-legacy", "conntrack"].map(|name| (name.to_owned(), Ok(())));
+    let here = chainbreak_model::case::Capabilities(here.into());
+    match chainbreak_model::plan(&scenario, &choice, &here).pop() {
+        Some(Planned::Run(case)) => *case,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn at(ms: u64, what: What) -> Event {
+    Event {
+        at_us: ms * 1000,
+        what,
+    }
+}
+
+fn mark(ms: u64, name: &str) -> Event {
+    at(ms, What::Mark { name: name.into() })
+}
+
+/// A run whose requests end as told.
+fn run(outcome: impl Fn(u64) -> Outcome) -> Vec<Event> {
+    let mut events = vec![
+        at(1000, What::Phase(Phase::Judging)),
+        mark(2000, "cut"),
+        mark(4000, "healed"),
+        at(5000, What::Phase(Phase::Judged)),
+    ];
+    events.extend((90..520).map(|i| {
+        let sample = Sample {
+            at_us: i * 10_000,
+            took_us: 500,
+            outcome: outcome(i * 10),
+        };
+        let traffic = "shop".into();
+        at(i * 10, What::Sample { traffic, sample })
+    }));
+    events
+}
+
+fn seen_as(client: &str, backend: &str) -> Outcome {
+    Outcome::Answered {
+        backend: backend.to_owned(),
+        seen_as: Some(client.parse().expect("an address")),
+        local: "10.0.0.1:40000".parse().expect("an address"),
+    }
+}
+
+fn answered(_: u64) -> Outcome {
+    seen_as("10.0.0.1:40000", "web")
+}
+
+/// Lost in these milliseconds.
+fn lost(hole: std::ops::Range<u64>) -> impl Fn(u64) -> Outcome {
+    move |ms| {
+        if hole.contains(&ms) {
+            Outcome::Reset
+        } else {
+            answered(ms)
+        }
+    }
+}
+
+fn verdict(promise: &str, events: &[Event]) -> String {
+    let judged = judge(&case(promise), events);
+    let verdict: &PromiseVerdict = &judged.promises[&PromiseName::from("it")].verdict;
+    verdict.to_string()
+}
+
+#[test]
+fn a_promise_is_judged_from_its_mark_to_its_mark() {
+    let available = |window: &str| format!("{{ available: {{ traffic: shop{window} }} }}");
+    let said = |window: &str| verdict(&available(window), &run(lost(2500..2600)));
+    let told = [
+        said(""),
+        said(", from: cut"),
+        said(", until: cut"),
+        said(", from: healed"),
+        said(", from: cut, until: healed"),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn a_mark_that_never_came_leaves_its_promise_unknown() {
+    let mut events = run(answered);
+    events.retain(|event| !matches!(&event.what, What::Mark { name } if name.as_str() == "healed"));
+    let available = "{ available: { traffic: shop, from: healed } }";
+    assert_eq!(
+        verdict(available, &events),
+        "unknown: the timeline never came to the mark healed"
+    );
+}
+
+#[test]
+fn the_server_sees_the_client_or_somebody_else() {
+    let masqueraded = |ms| match ms {
+        3000..3030 => seen_as("10.0.1.1:1025", "web"),
+        ms => answered(ms),
+    };
+    let source = |is: &str| format!("{{ source: {{ traffic: shop, is: {is} }} }}");
+    let mut events = run(masqueraded);
+    let mut told = vec![
+        verdict(&source("client"), &events),
+        verdict(&source("10.0.0.0/23"), &events),
+        verdict(&source("10.0.1.1"), &events),
+        verdict(&source("node/n2"), &events),
+    ];
+    events.push(at(
+        900,
+        What::Addresses {
+            at: From::Node("n2".into()),
+            addresses: vec!["10.0.1.1".parse().unwrap(), "10.0.0.1".parse().unwrap()],
+        },
+    ));
+    told.push(verdict(&source("node/n2"), &events));
+    told.push(verdict(&source("client"), &run(|_| Outcome::TimedOut)));
+    let ports = "{ source-ports: { traffic: shop, within: 32768-60999 } }";
+    told.push(verdict(ports, &events));
+    told.push(verdict(ports, &run(answered)));
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn an_even_spread_is_told_from_an_uneven_one_and_from_too_little() {
+    let balance = |over: u16| format!("{{ balance: {{ traffic: shop, over: {over} }} }}");
+    let of = |backends: &'static [&'static str]| {
+        move |ms: u64| {
+            let i = usize::try_from(ms / 10).unwrap();
+            seen_as("10.0.0.1:40000", backends[i % backends.len()])
+        }
+    };
+    let told = [
+        verdict(&balance(2), &run(of(&["a", "b"]))),
+        verdict(&balance(2), &run(of(&["a", "a", "b"]))),
+        verdict(&balance(3), &run(of(&["a", "b"]))),
+        verdict(&balance(2), &run(of(&["a", "b", "c"]))),
+        verdict(&balance(100), &run(of(&["a", "b"]))),
+        verdict(&balance(2), &run(of(&[""]))),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn recovery_and_resets_are_told_with_their_times() {
+    let recovers = "{ recovers: { traffic: shop, after: cut, within: 1s } }";
+    let told = [
+        verdict(recovers, &run(answered)),
+        verdict(recovers, &run(lost(2000..2990))),
+        verdict(recovers, &run(lost(2000..3010))),
+        verdict(recovers, &run(lost(4900..5200))),
+        verdict("{ resets: { traffic: shop, at-most: 0 } }", &run(answered)),
+        verdict(
+            "{ resets: { traffic: shop, at-most: 0 } }",
+            &run(lost(2500..2550)),
+        ),
+        verdict(
+            "{ resets: { traffic: shop, at-least: 6 } }",
+            &run(lost(2500..2550)),
+        ),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+/// A look at the counter of a promise, on both nodes.
+fn looks(ms: u64, counter: &str, value: u64, rewritten: u64) -> [Event; 2] {
+    ["n1", "n2"].map(|node| {
+        let of = |n: u64| BTreeMap::from([(counter.to_owned(), n)]);
+        let what = What::Counters {
+            at: From::Node(node.into()),
+            values: of(value),
+            rewritten: of(rewritten),
+        };
+        at(ms, what)
+    })
+}
+
+#[test]
+fn a_counter_is_the_difference_over_the_promises_time() {
+    let counter = |rest: &str| format!("{{ counter: {{ conntrack: drop, {rest} }} }}");
+    let mut events = run(answered);
+    for (ms, value) in [(500, 7), (1500, 9), (3000, 12), (4500, 20), (6000, 99)] {
+        events.extend(looks(ms, "conntrack drop", value, 0));
+    }
+    let told = [
+        verdict(&counter("at-most: 25"), &events),
+        verdict(&counter("at-least: 27"), &events),
+        verdict(&counter("at: node/n2, at-least: 13"), &events),
+        verdict(
+            &counter("from: cut, until: healed, at-least: 6, at-most: 6"),
+            &events,
+        ),
+        verdict(
+            &counter("at: node/n1, from: cut, until: healed, at-most: 2"),
+            &events,
+        ),
+        verdict(&counter("at-most: 0"), &run(answered)),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn what_a_rewritten_rule_may_have_counted_is_not_taken_for_nothing() {
+    let rule = "{ table: filter, chain: KUBE-FORWARD, matches: INVALID }";
+    let counter = |rest: &str| format!("{{ counter: {{ rule: {rule}, {rest} }} }}");
+    let mut events = run(answered);
+    let name = "packets of filter KUBE-FORWARD /INVALID/";
+    events.extend(looks(500, name, 0, 0));
+    events.extend(looks(3000, name, 4, 1));
+    let told = [
+        verdict(&counter("at-most: 0"), &events),
+        verdict(&counter("at-most: 8"), &events),
+        verdict(&counter("at-least: 8"), &events),
+        verdict(&counter("at-least: 9"), &events),
+        verdict(&counter("from: healed, at-most: 0"), &events),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn what_was_promised_absent_is_wrong_while_it_is_there() {
+    let promise = |rest: &str| {
+        format!("{{ has-rule: {{ table: nat, chain: X, absent: true, backend: legacy{rest} }} }}")
+    };
+    let rules = |ms, node: &str, count| {
+        let node = NodeName::from(node);
+        let query = "nat X (legacy)".to_owned();
+        at(ms, What::Rules(RulesSeen { node, query, count }))
+    };
+    let mut events = run(answered);
+    events.extend([rules(500, "n1", 0), rules(500, "n2", 0)]);
+    let mut told = vec![verdict(&promise(", always: true"), &events)];
+    events.extend([rules(2500, "n2", 1), rules(2700, "n2", 0)]);
+    told.push(verdict(&promise(", always: true"), &events));
+    told.push(verdict(&promise(", always: true, node: n1"), &events));
+    told.push(verdict(&promise(""), &events));
+    told.push(verdict(&promise(", always: true, from: healed"), &events));
+    insta::assert_snapshot!(told.join("\n"));
+}
