@@ -396,6 +396,14 @@ fn promises_that_nothing_can_break_prove_nothing() {
             "no_recovery",
             "{ recovers: { traffic: shop, after: healed, within: 1s, until: healed } }",
         ),
+        (
+            "late_recovery",
+            "{ recovers: { traffic: shop, after: healed, within: 4s } }",
+        ),
+        (
+            "long_gap",
+            "{ available: { traffic: shop, at-least: 0%, longest-gap: 1m, from: broken } }",
+        ),
     ];
     for (name, promise) in promises {
         insta::assert_snapshot!(name, said_of_promise(promise));

@@ -146,6 +146,11 @@ impl Reading<'_> {
                 "promise more, or a longest-gap",
             );
         }
+        // Of a share something is promised as well.
+        if let Some(gap) = longest_gap.filter(|_| at_least <= 0.0) {
+            let mark = window.as_ref().and_then(|window| window.from.as_ref());
+            self.too_long(fields.get("longest-gap"), gap, mark);
+        }
         let claim = Claim::Available {
             traffic: traffic?,
             at_least,
@@ -229,6 +234,31 @@ impl Reading<'_> {
     fn place(&self, mark: &MarkName) -> Option<usize> {
         let is = |step: &Step| matches!(step, Step::Mark(name) if name == mark);
         self.known.timeline?.iter().position(is)
+    }
+
+    /// How long the timeline goes on from the mark, or from its beginning, if every step takes only the time that it
+    /// is given.
+    fn left(&self, mark: Option<&MarkName>) -> Option<Duration> {
+        let (mut due, mut last, mut begin) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        for step in self.known.timeline? {
+            match step {
+                Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
+                Step::Fault { duration, .. } => last = last.max(due + duration.unwrap_or_default()),
+                Step::Mark(name) if Some(name) == mark => begin = due,
+                Step::Mark(_) | Step::Felix(_) | Step::Apply(_) | Step::Delete(_) => {}
+            }
+        }
+        Some(last.max(due).saturating_sub(begin))
+    }
+
+    /// Notes a time that is as long as all that is judged.
+    fn too_long(&self, node: Option<&Node>, time: Duration, mark: Option<&MarkName>) {
+        if let (Some(node), Some(left)) = (node, self.left(mark))
+            && time >= left
+        {
+            let why = format!("only {left:?} are left to the end of the timeline");
+            self.proves_nothing(node, &why, "");
+        }
     }
 
     /// `at-least` and `at-most`: one of them is needed, and something must lie outside.

@@ -157,6 +157,9 @@ impl Reading<'_> {
         let after = fields.need("after", |node| self.mark(node));
         let within = fields.need("within", |node| duration(gathered, node, "within", WITHIN));
         let window = self.window(&fields);
+        if let (Some(after), Some(within)) = (&after, within) {
+            self.too_long(fields.get("within"), within, Some(after));
+        }
         let claim = Claim::Recovers {
             traffic: traffic?,
             after: after?,
