@@ -58,7 +58,7 @@ impl Table {
 }
 
 impl Counters {
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.packets += other.packets;
         self.bytes += other.bytes;
     }
@@ -86,8 +86,9 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes in a look. The first one is where counting begins.
-    pub fn see(&mut self, look: Look) {
+    /// Takes in a look, and says what grew since the one before. The first one is where counting begins.
+    pub fn see(&mut self, look: Look) -> Look {
+        let mut news = Look::new();
         if let Some(last) = &self.last {
             for (site, now) in &look {
                 let before = last.get(site).copied().unwrap_or_default();
@@ -95,6 +96,7 @@ impl Tally {
                 self.rewritten += u64::from(now.packets < before.packets);
                 if grown != Counters::default() {
                     self.grown.entry(site.clone()).or_default().add(grown);
+                    news.insert(site.clone(), grown);
                 }
             }
             let gone = |(site, before): &(&Site, &Counters)| {
@@ -103,6 +105,7 @@ impl Tally {
             self.rewritten += last.iter().filter(gone).count() as u64;
         }
         self.last = Some(look);
+        news
     }
 
     /// What each rule counted since the first look; a rule that counted nothing is not named.
@@ -138,7 +141,11 @@ mod tests {
 
     fn packets(looks: impl IntoIterator<Item = Look>) -> (u64, u64) {
         let mut tally = Tally::default();
-        looks.into_iter().for_each(|look| tally.see(look));
+        for look in looks {
+            let before = tally.packets();
+            let news: u64 = tally.see(look).values().map(|c| c.packets).sum();
+            assert_eq!(tally.packets(), before + news);
+        }
         (tally.packets(), tally.rewritten())
     }
 

@@ -14,6 +14,7 @@ mod command;
 pub mod conntrack;
 mod counters;
 mod diff;
+mod drops;
 mod error;
 pub mod nft;
 mod normal;
