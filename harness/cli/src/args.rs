@@ -48,6 +48,11 @@ pub(crate) enum Verb {
     /// Write the reports of a run again, from its run.jsonl alone
     #[command(after_help = "Example:\n  chainbreak report reports/out/latest")]
     Report(Report),
+    /// Rank the rules of a run that drop or reject by the packets that ended in them
+    #[command(after_help = "Examples:\n  chainbreak drops\n  \
+                            chainbreak drops reports/out/latest --node n1 --top 10\n  \
+                            chainbreak drops --format jsonl | jq .drops.packets")]
+    Drops(Drops),
     /// Say what this machine can run, and the command that mends what is missing
     #[command(after_help = "Example:\n  chainbreak doctor")]
     Doctor,
@@ -188,7 +193,7 @@ pub(crate) enum BackendName {
 pub(crate) enum Format {
     /// Progress, table and findings
     Human,
-    /// The history, a JSON value a line
+    /// A JSON value a line: the history, or what was asked for
     Jsonl,
 }
 
@@ -197,6 +202,22 @@ pub(crate) struct Report {
     /// The run's folder, or its run.jsonl
     #[arg(value_name = "RUN", default_value = "reports/out/latest")]
     pub(crate) run: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Drops {
+    /// The run's folder, or its run.jsonl
+    #[arg(value_name = "RUN", default_value = "reports/out/latest")]
+    pub(crate) run: PathBuf,
+    /// Only the first rules of each case
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Only this node's rules
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// What goes to standard output
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]

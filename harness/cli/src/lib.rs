@@ -6,6 +6,7 @@ mod cases;
 mod choice;
 mod clean;
 mod doctor;
+mod drops;
 mod live;
 mod mutate;
 mod reports;
@@ -71,6 +72,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Run(args) => run::run(args).await,
             Verb::Mutate(args) => mutate::mutate(args).await,
             Verb::Report(args) => reports::again(&args),
+            Verb::Drops(args) => drops::rank(&args),
             Verb::Doctor => doctor::doctor().await,
             Verb::Shell(args) => Ok(chainbreak_lab::keep::shell(
                 args.place.as_deref(),

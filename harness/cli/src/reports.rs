@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{BufReader, IsTerminal},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -45,18 +45,24 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Vec
     Ok(summaries)
 }
 
-/// `chainbreak report`.
-pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
-    let file = if args.run.is_dir() {
-        args.run.join("run.jsonl")
+/// A run read back, and its file: that of a folder is its `run.jsonl`.
+pub(crate) fn read(run: &Path) -> anyhow::Result<(Run, PathBuf)> {
+    let file = if run.is_dir() {
+        run.join("run.jsonl")
     } else {
-        args.run.clone()
+        run.to_owned()
     };
     let cannot = |what, why: &dyn std::fmt::Display| {
         cases::invalid(format!("could not {what} {}: {why}", file.display()))
     };
     let source = File::open(&file).map_err(|why| cannot("open", &why))?;
     let run = Run::read(BufReader::new(source)).map_err(|why| cannot("read", &why))?;
+    Ok((run, file))
+}
+
+/// `chainbreak report`.
+pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
+    let (run, file) = read(&args.run)?;
     let folder = file.parent().unwrap_or(Path::new("."));
     let summaries = write(&run, folder, true)?;
     Ok(ExitCode::from(exit_code(&summaries)))

@@ -12,6 +12,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    census::Census,
     cluster::{Backend, Cluster, Command, Place, nodes},
     faults::Faults,
     log::EventLog,
@@ -159,7 +160,12 @@ async fn exercise(
         observe::addresses(cluster.as_ref(), case, log).await?;
         log.append(What::Phase(Phase::Ready));
         log.moment(What::Phase(Phase::Judging)).await;
-        timeline::play(&api, faults, &case.timeline, log).await?;
+        let mut census = Census::new(cluster.as_ref(), nodes(cluster.as_ref()), case);
+        tokio::select! {
+            played = timeline::play(&api, faults, &case.timeline, log) => played?,
+            () = census.watch(log) => {}
+        }
+        census.end(log).await;
         log.moment(What::Phase(Phase::Judged)).await;
         for flow in flows {
             flow.stop().await?;

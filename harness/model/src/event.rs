@@ -57,6 +57,8 @@ pub enum What {
     },
     /// The rules of a node, as a promise asked for them, changed, or were seen first.
     Rules(RulesSeen),
+    /// Packets ended in rules that drop or reject.
+    Drops(DropsSeen),
     /// Counters of a place, as promises asked for them, rose, or were read first. What they count begins
     /// somewhere: only differences say something.
     Counters {
@@ -148,4 +150,36 @@ pub struct RulesSeen {
     pub query: String,
     /// How many rules (or chains) match.
     pub count: usize,
+}
+
+/// Packets that ended in rules of a node since it was looked at before. At least: what a rule counted before
+/// it was written anew is lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct DropsSeen {
+    /// Where.
+    pub node: NodeName,
+    /// What listed the rules: `iptables` is the node's own front end, `iptables-legacy` or `iptables-nft` the
+    /// other one, then `ip6tables` and `nft`.
+    pub front: String,
+    /// Each rule in which some ended.
+    pub grown: Vec<Dropped>,
+}
+
+/// Packets that ended in one rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Dropped {
+    /// Whose rule: `kube-proxy`, `kubelet`, `felix`, `other`.
+    pub owner: String,
+    /// Its table; an nft table with its family, `inet mine`.
+    pub table: String,
+    /// Its chain.
+    pub chain: String,
+    /// Its text, or `policy DROP` for the chain's policy.
+    pub rule: String,
+    /// How many packets.
+    pub packets: u64,
+    /// How many bytes.
+    pub bytes: u64,
 }

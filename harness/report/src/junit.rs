@@ -11,7 +11,7 @@ use junit_report::{
 };
 
 use crate::{
-    Ended, ReportError, Run,
+    Ended, ReportError, Run, drops,
     explain::one_line,
     summary::{Outcome, PromiseSummary, State, Summary},
     text::clean,
@@ -150,6 +150,11 @@ fn whole_out(run: &Run, summary: &Summary, head: &str) -> String {
         text.push_str(&property(name, value));
     }
     text.push_str(&property("outcome", summary.outcome.words()));
+    if !summary.drops.is_empty() {
+        text.push_str("\nDropped and rejected packets:\n");
+        text.push_str(&drops::lines(&summary.drops).join("\n"));
+        text.push('\n');
+    }
     if !summary.story.is_empty() {
         text.push_str("\nWhat happened (seconds since the case began):\n");
         text.push_str(&summary.story.join("\n"));

@@ -2,6 +2,7 @@
 //!
 //! - [`Recorder`] writes `run.jsonl` as the run goes on, [`Run::read`] reads it back.
 //! - [`attribution`] says who did it, [`timeline`] tells the story.
+//! - [`drops`] ranks the rules in which packets ended.
 //! - [`summary`] puts both beside the verdict, [`head`] what stands around them; [`term`] and [`junit`]
 //!   (later: HTML) only lay that out.
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
@@ -9,6 +10,7 @@
 pub mod attribution;
 mod complaint;
 pub mod deeds;
+pub mod drops;
 mod error;
 mod exit;
 mod explain;

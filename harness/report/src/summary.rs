@@ -12,6 +12,7 @@ use chainbreak_model::{
 use crate::{
     Recorded, Run,
     deeds::Ledger,
+    drops::{Drops, drops},
     explain::{Material, Words, one_line},
     gaps::gaps,
     head::unknown_requests,
@@ -73,6 +74,8 @@ pub struct Summary {
     pub facts: Vec<(String, String)>,
     /// What the API server was asked for and does not know.
     pub unknown: Vec<String>,
+    /// The rules in which packets ended while it was judged, most packets first.
+    pub drops: Vec<Drops>,
     /// The story, in lines.
     pub story: Vec<String>,
     /// Files kept, relative to the folder of the run.
@@ -168,6 +171,7 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
         took_us: events.iter().map(|event| event.at_us).max().unwrap_or(0),
         facts: facts(events),
         unknown: unknown_requests(events),
+        drops: drops(events),
         story: timeline::story(case, events, &ledger, verdict.window),
         artifacts: artifacts.clone(),
     }
@@ -204,6 +208,7 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         took_us: 0,
         facts: Vec::new(),
         unknown: Vec::new(),
+        drops: Vec::new(),
         story: Vec::new(),
         artifacts: Vec::new(),
     }

@@ -4,7 +4,7 @@
 use indexmap::IndexMap;
 
 use crate::{
-    head,
+    drops, head,
     summary::{Outcome, PromiseSummary, State, Summary},
     text::{count, cut, cut_within, length, percent, wrap},
 };
@@ -220,6 +220,7 @@ pub fn detail(summary: &Summary, look: Look) -> Option<String> {
                     .iter()
                     .flat_map(|promise| told(promise, headline)),
             );
+            lines.extend(dropped(summary));
             lines.extend(story(summary));
             lines.extend(
                 summary
@@ -261,6 +262,21 @@ fn told(promise: &PromiseSummary, headline: &str) -> Vec<String> {
     lines
 }
 
+/// The first rules of the drop census; `chainbreak drops` tells all.
+fn dropped(summary: &Summary) -> Vec<String> {
+    const TOP: usize = 5;
+    let Summary { drops, .. } = summary;
+    let lines = drops::lines(drops.get(..TOP).unwrap_or(drops));
+    if lines.is_empty() {
+        return lines;
+    }
+    let head = "    dropped and rejected packets:".to_owned();
+    let more = drops.len().checked_sub(TOP + 1);
+    let more = more.map(|more| format!("      … and {}", count(more + 1, "more rule")));
+    let lines = lines.iter().map(|line| format!("      {line}"));
+    std::iter::once(head).chain(lines).chain(more).collect()
+}
+
 /// What happened in a case, for a terminal.
 pub fn story(summary: &Summary) -> Vec<String> {
     if summary.story.is_empty() {
@@ -281,6 +297,7 @@ pub fn stories(summaries: &[Summary], look: Look) -> String {
             .map(|headline| format!("  {headline}"));
         let lines = std::iter::once(summary.id.clone())
             .chain(headline)
+            .chain(dropped(summary))
             .chain(story(summary));
         out.push('\n');
         out.extend(lines.map(|line| wrap(&line, look.width) + "\n"));

@@ -5,6 +5,7 @@
 mod agents;
 mod codes;
 mod faults;
+mod drops;
 mod ground;
 mod input;
 mod interrupt;

@@ -1,0 +1,182 @@
+//! The drop census: how many packets ended in each rule that drops or rejects, on every node, while the
+//! case was judged. A rule that is written anew begins at nothing, so counters are read from time to time,
+//! and a sum says *at least*. Best effort: what cannot be read is said as a fact and fails no case.
+
+use std::time::Duration;
+
+use chainbreak_model::{
+    case::{Case, IpFamily, IptablesVariant},
+    event::{Dropped, DropsSeen, What},
+    names::NodeName,
+};
+use chainbreak_netfilter::{Look, NetfilterError, Ruleset, Tally, nft::listing};
+use futures::future::join_all;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::{
+    cluster::{Cluster, Command, Place},
+    log::EventLog,
+    output::output,
+    trouble::Trouble,
+};
+
+/// Distance of two looks.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long the last look may take; a machine that is busier than that has no last look.
+const LAST: Duration = Duration::from_secs(2);
+/// Tables of iptables-nft, which the `nft` tool lists as well.
+const SHARED: [&str; 5] = ["filter", "mangle", "nat", "raw", "security"];
+
+/// The census of a case.
+pub(crate) struct Census<'a> {
+    cluster: &'a dyn Cluster,
+    nodes: Vec<Node>,
+}
+
+struct Node {
+    name: NodeName,
+    sources: Vec<Source>,
+}
+
+/// Something that lists rules with their counters.
+struct Source {
+    front: &'static str,
+    argv: Vec<String>,
+    tally: Tally,
+    /// Whether it lists a rule that drops; `None` before the first look.
+    drops: Option<bool>,
+    failed: bool,
+}
+
+impl<'a> Census<'a> {
+    /// A census that has not looked yet.
+    pub(crate) fn new(cluster: &'a dyn Cluster, nodes: Vec<NodeName>, case: &Case) -> Self {
+        let node = |name| Node {
+            name,
+            sources: sources(case),
+        };
+        Self {
+            cluster,
+            nodes: nodes.into_iter().map(node).collect(),
+        }
+    }
+
+    /// Looks again and again, until dropped. Counting begins at the first look.
+    pub(crate) async fn watch(&mut self, log: &EventLog) {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.look(log, |source| source.drops != Some(false)).await;
+        }
+    }
+
+    /// The last look.
+    pub(crate) async fn end(&mut self, log: &EventLog) {
+        let looked = tokio::time::timeout(LAST, self.look(log, |_| true)).await;
+        if looked.is_err() {
+            log.append(What::Fact {
+                name: "drop census".to_owned(),
+                value: format!("the last look was not over in {LAST:?}"),
+            });
+        }
+    }
+
+    async fn look(&mut self, log: &EventLog, wanted: impl Fn(&Source) -> bool) {
+        let (cluster, wanted) = (self.cluster, &wanted);
+        join_all(self.nodes.iter_mut().map(|node| async move {
+            let place = Place::Node(node.name.clone());
+            let sources = node.sources.iter_mut();
+            for source in sources.filter(|source| !source.failed && wanted(source)) {
+                match source.read(cluster, &place).await {
+                    Ok(look) => source.tell(look, &node.name, log),
+                    Err(trouble) => source.give_up(&trouble, log),
+                }
+            }
+        }))
+        .await;
+    }
+}
+
+impl Source {
+    fn new(front: &'static str, command: &str) -> Self {
+        Self {
+            front,
+            argv: command.split(' ').map(str::to_owned).collect(),
+            tally: Tally::default(),
+            drops: None,
+            failed: false,
+        }
+    }
+
+    async fn read(&self, cluster: &dyn Cluster, place: &Place) -> Result<Look, Trouble> {
+        let text = output(cluster, place, &Command::Argv(self.argv.clone())).await?;
+        let look = if self.front == "nft" {
+            tables(&text)
+        } else {
+            Ruleset::parse(&text).map(|rules| rules.dropping())
+        };
+        look.map_err(|error| Trouble::new(format!("read the rules of {place}"), error))
+    }
+
+    fn tell(&mut self, look: Look, node: &NodeName, log: &EventLog) {
+        self.drops = Some(!look.is_empty());
+        let grown = self.tally.see(look).into_iter();
+        let grown = grown.map(|(site, counters)| Dropped {
+            owner: site.owner().to_string(),
+            table: site.table,
+            chain: site.chain,
+            rule: site.rule,
+            packets: counters.packets,
+            bytes: counters.bytes,
+        });
+        let grown: Vec<Dropped> = grown.collect();
+        if !grown.is_empty() {
+            log.append(What::Drops(DropsSeen {
+                node: node.clone(),
+                front: self.front.to_owned(),
+                grown,
+            }));
+        }
+    }
+
+    /// A second front end that is not installed, or that an ordinary user may not ask, counts nothing.
+    fn give_up(&mut self, trouble: &Trouble, log: &EventLog) {
+        self.failed = true;
+        log.append(What::Fact {
+            name: "drop census".to_owned(),
+            value: format!("without {}: {trouble}", self.argv.join(" ")),
+        });
+    }
+}
+
+/// What lists the rules of a node: its own front end, table by table, since an ordinary user may not ask
+/// legacy which there are; then the other front end and nft, for what somebody else wrote there. Asked
+/// without a table, neither makes one.
+fn sources(case: &Case) -> Vec<Source> {
+    let mut sources = vec![Source::new("iptables", "iptables-save -c -t filter")];
+    if case.cluster.calico.is_some() {
+        sources.push(Source::new("iptables", "iptables-save -c -t raw"));
+    }
+    if case.cluster.ip_families.contains(&IpFamily::V6) {
+        sources.push(Source::new("ip6tables", "ip6tables-save -c -t filter"));
+    }
+    sources.push(match case.cluster.iptables {
+        IptablesVariant::Legacy => Source::new("iptables-nft", "iptables-nft-save -c"),
+        IptablesVariant::Nft => Source::new("iptables-legacy", "iptables-legacy-save -c"),
+    });
+    sources.push(Source::new("nft", "nft list ruleset"));
+    sources
+}
+
+/// The tables that only the nft tool knows.
+fn tables(text: &str) -> Result<Look, NetfilterError> {
+    let mut look = Look::new();
+    for table in listing(text)? {
+        let shared = ["ip", "ip6"].contains(&table.family.as_str());
+        if !(shared && SHARED.contains(&table.name.as_str())) {
+            look.extend(table.dropping());
+        }
+    }
+    Ok(look)
+}
