@@ -6,6 +6,7 @@
 
 mod agent;
 mod conntrack;
+mod craft;
 mod link;
 mod process;
 mod rules;
@@ -163,6 +164,7 @@ impl Injection<'_> {
                 chain,
                 matches,
             } => self.delete_rule(node.as_ref(), rules, chain, matches).await,
+            Fault::Craft(craft) => self.craft(craft).await,
             Fault::Run(run) => self.third_party(run, duration).await,
         }
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use address::{Network, Ports};
 pub use cluster::{AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner};
 pub use family::IpFamily;
-pub use fault::{AgentFault, Entries, Family, Fault, RuleBackend, Run, TableRef};
+pub use fault::{AgentFault, Craft, Entries, Family, Fault, RuleBackend, Run, TableRef};
 pub use promise::{
     Claim, Counter, ElementQuery, Limits, Presence, Promise, RuleQuery, SourceAddress, Window,
 };

@@ -94,6 +94,7 @@ pub(crate) mod words {
         "fill-conntrack",
         "link-down",
         "loss",
+        "craft",
         "route",
         "lock",
         "flush",
@@ -108,6 +109,7 @@ pub(crate) mod words {
     pub(crate) const SYSCTL: &[&str] = &["at", "set", "for"];
     pub(crate) const FILL_CONNTRACK: &[&str] = &["node", "entries", "for"];
     pub(crate) const LINK_DOWN: &[&str] = &["at", "interface", "for"];
+    pub(crate) const CRAFT: &[&str] = &["traffic", "segment", "from", "every", "for"];
     pub(crate) const LOSS: &[&str] = &["at", "share", "for"];
     pub(crate) const ROUTE: &[&str] = &["at", "to", "via", "dev", "for"];
     pub(crate) const LOCK: &[&str] = &["node", "for"];
@@ -329,6 +331,7 @@ impl Reader<'_> {
         let world = traffic::World {
             manifests,
             cluster: cluster.as_ref(),
+            traffic: None,
         };
         for pin in manifests.pins() {
             let name = text(gathered, pin, "nodeName");
@@ -337,6 +340,10 @@ impl Reader<'_> {
         let traffic = fields.or("traffic", IndexMap::new(), |node| {
             traffic::read(gathered, node, &world)
         });
+        let world = traffic::World {
+            traffic: traffic.as_ref(),
+            ..world
+        };
         let timeline = fields.need("timeline", |node| self.timeline(node, &world));
         let known = promises::Known {
             world: &world,

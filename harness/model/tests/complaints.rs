@@ -305,6 +305,8 @@ fn steps_that_cannot_be_played() {
         "fill-conntrack: { entries: all }",
         "link-down: { at: host/outsid, interface: much-too-long-a-name }",
         "loss: { at: pod/client, share: 0% }",
+        "craft: { traffic: shpo, segment: out-of-windw, from: node/n1 }",
+        "craft: { traffic: shop, segment: stray-handshake, from: pod/client }",
         "route: { at: node/n1, to: 10.20.0.0/33 }",
         "lock: { node: n1, until: 3s }",
         "stop: { agent: kubelet, for: 3 }",

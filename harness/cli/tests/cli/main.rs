@@ -4,8 +4,8 @@
 
 mod agents;
 mod codes;
-mod faults;
 mod drops;
+mod faults;
 mod ground;
 mod input;
 mod interrupt;

@@ -3,7 +3,7 @@
 use chainbreak_model::names::{AgentName, NodeName};
 use tokio::task::JoinHandle;
 
-use super::command;
+use super::{command, craft::Crafters};
 use crate::{
     cluster::{Cluster, Place, Process, Signal},
     gate::Delayed,
@@ -31,6 +31,8 @@ pub(super) enum How {
     Lift(Option<Delayed>),
     /// It is killed.
     End(Process),
+    /// They are told to end.
+    Craft(Crafters),
     /// It is killed, unless it is over; then it must have ended well.
     Stop {
         following: JoinHandle<Result<String, String>>,
@@ -64,6 +66,7 @@ impl Undo {
                 let killed = process.child.kill().await;
                 killed.map_err(|error| error.to_string())
             }
+            How::Craft(crafters) => crafters.end().await,
             How::Stop { following, pid } => stop(following, *pid).await,
         }
     }

@@ -3,11 +3,12 @@
 
 use std::{fmt, net::IpAddr, time::Duration};
 
+use chainbreak_probe::wire::craft::Segment;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::From;
-use crate::names::{AgentName, NodeName};
+use super::{From, To};
+use crate::names::{AgentName, NodeName, TrafficName};
 
 /// What is done. Where a node or a place may be given, `None` is every node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -75,6 +76,8 @@ pub enum Fault {
         /// What is done to it.
         what: AgentFault,
     },
+    /// Segments that nobody sent pass among those of some traffic.
+    Craft(Craft),
     /// A third party's commands.
     Run(Run),
     /// A third party deletes every rule of a chain or of a whole table.
@@ -119,6 +122,24 @@ pub enum AgentFault {
     Pause,
     /// Its process ends and is started at once.
     Restart,
+}
+
+/// Segments that nobody sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Craft {
+    /// The traffic into whose connections they are sent.
+    pub traffic: TrafficName,
+    /// Where its requests go.
+    pub to: To,
+    /// The port of that.
+    pub port: u16,
+    /// What is sent.
+    pub segment: Segment,
+    /// Where they are sent; without it from the backends' pods, a stray handshake from their nodes.
+    pub from: Option<From>,
+    /// Distance of two turns; in each, every live connection gets its segments.
+    pub every: Duration,
 }
 
 /// A third party's commands.

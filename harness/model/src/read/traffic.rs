@@ -28,6 +28,8 @@ pub(super) struct World<'a> {
     pub(super) manifests: &'a Manifests,
     /// `None` when it could not be read: then no name of a node or host is doubted.
     pub(super) cluster: Option<&'a ClusterSpec>,
+    /// `None` where it may not be referred to, or could not be read.
+    pub(super) traffic: Option<&'a IndexMap<TrafficName, Traffic>>,
 }
 
 /// Reads `traffic:`; an entry that a variant sets to `none` is left out.

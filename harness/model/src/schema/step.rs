@@ -1,5 +1,6 @@
 //! The steps of the timeline.
 
+use chainbreak_probe::wire::craft::Segment;
 use serde_json::{Value, json};
 
 use super::{PLACE, felix_spec, integer, name, object, one_of, pattern, text, time, words_of};
@@ -82,6 +83,11 @@ fn fault(word: &str) -> Value {
             words::LOSS,
             &["at", "share"],
         ),
+        "craft" => (
+            "Segments that nobody sent pass among those of some traffic.",
+            words::CRAFT,
+            &["traffic", "segment"],
+        ),
         "route" => ("Packets take this way.", words::ROUTE, &["at", "to"]),
         "lock" => ("Somebody holds the lock of iptables.", words::LOCK, &[]),
         "flush" => (
@@ -116,6 +122,19 @@ fn field(field: &str) -> Value {
             PLACE,
             "node/n1",
         ),
+        "traffic" => name("Into whose connections they are sent."),
+        "segment" => words_of(
+            "What: data that no window reaches to, a reset that is believed, or a handshake in other \
+             sequence numbers that only conntrack believes.",
+            &Segment::ALL.map(Segment::as_str),
+        ),
+        "from" => pattern(
+            "Where they are sent: pod/NAME, pod/NAMESPACE/NAME, node/n1 or host/NAME; from the backends' pods \
+             when not given, a stray handshake from their nodes.",
+            PLACE,
+            "node/n1",
+        ),
+        "every" => time("Distance of two turns; 200ms when not given."),
         "by" => time("How much later each of them starts."),
         "for" => time("How long; until the timeline is over when not given."),
         "set" => json!({

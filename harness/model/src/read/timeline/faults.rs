@@ -1,7 +1,8 @@
 //! Steps that do something to the cluster.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
+use chainbreak_probe::wire::craft::Segment;
 use indexmap::IndexMap;
 
 use super::{
@@ -15,14 +16,17 @@ use super::{
 };
 use crate::{
     case::{
-        AgentFault, AgentSource, ClusterSpec, Entries, Family, Fault, From, RuleBackend, Run, Step,
-        TableRef,
+        AgentFault, AgentSource, ClusterSpec, Craft, Entries, Family, Fault, From, RuleBackend,
+        Run, Step, TableRef, Traffic,
     },
     complaint::Gathered,
-    names::{AgentName, NodeName},
+    names::{AgentName, NodeName, TrafficName},
+    nearest::suggest,
     yaml::{Node, Value},
 };
 
+/// Distance of two turns of a crafter.
+const CRAFT: Duration = Duration::from_millis(200);
 /// No kernel has room for more.
 const ENTRIES: (u64, u64) = (1, 100_000_000);
 /// Who runs what a step does not say who runs.
@@ -47,6 +51,7 @@ pub(super) fn read(
         "sysctl" => of("sysctl", words::SYSCTL)?.sysctl(),
         "fill-conntrack" => of("fill-conntrack", words::FILL_CONNTRACK)?.fill(),
         "link-down" => of("link-down", words::LINK_DOWN)?.link_down(),
+        "craft" => of("craft", words::CRAFT)?.craft(),
         "loss" => of("loss", words::LOSS)?.loss(),
         "route" => of("route", words::ROUTE)?.route(),
         "lock" => of("lock", words::LOCK)?.lock(),
@@ -214,6 +219,53 @@ impl Reading<'_> {
             })
         };
         self.lasting(fault())
+    }
+
+    fn craft(&self) -> Option<Step> {
+        let gathered = self.fields.gathered;
+        let traffic = self.fields.need("traffic", |node| self.traffic(node));
+        let segment = self.fields.need("segment", |node| {
+            let segments = Segment::ALL.map(|segment| (segment.as_str(), segment));
+            word(gathered, node, "segment", &segments)
+        });
+        let from = self.fields.maybe("from", |node| {
+            let from = self.place(node)?;
+            if segment == Some(Segment::StrayHandshake) && !matches!(from, From::Node(_)) {
+                let message =
+                    "a stray handshake is sent by a node: its SYN has the client's address";
+                note(gathered, &node.place, message, Some("as node/n1".into()));
+            }
+            Some(from)
+        });
+        let every = self.fields.or("every", CRAFT, |node| {
+            duration(gathered, node, "every", STEP)
+        });
+        let fault = || {
+            let (name, traffic) = traffic?;
+            Some(Fault::Craft(Craft {
+                traffic: name,
+                to: traffic.to.clone(),
+                port: traffic.port,
+                segment: segment?,
+                from: from?,
+                every: every?,
+            }))
+        };
+        self.lasting(fault())
+    }
+
+    /// A traffic of the scenario.
+    fn traffic(&self, node: &Node) -> Option<(TrafficName, &Traffic)> {
+        let gathered = self.fields.gathered;
+        let written = text(gathered, node, "traffic")?;
+        let known = self.world.traffic?;
+        let found = known.get_key_value(&TrafficName::from(written));
+        if found.is_none() {
+            let hint = suggest(written, known.keys().map(TrafficName::as_str));
+            let message = format!("unknown traffic {written:?}");
+            note(gathered, &node.place, message, hint);
+        }
+        found.map(|(name, traffic)| (name.clone(), traffic))
     }
 
     fn route(&self) -> Option<Step> {
