@@ -1,10 +1,6 @@
 //! The catalogue: `README.md` lists every scenario, under its area, and nothing else.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs, path::Path};
 
 /// Every scenario as `AREA/NAME.yaml`: the YAML files of the areas that have variants, as no manifest does.
 fn shipped() -> BTreeSet<String> {
@@ -25,7 +21,7 @@ fn shipped() -> BTreeSet<String> {
     scenarios
 }
 
-fn is_scenario(path: &PathBuf) -> bool {
+fn is_scenario(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "yaml")
         && fs::read_to_string(path)
             .expect("a text")

@@ -120,10 +120,7 @@ async fn attempt(
             CaseVerdict::Inconclusive => Outcome::Inconclusive,
             CaseVerdict::NotAsExpected => Outcome::Bad,
         };
-        let as_it_is = (
-            outcome,
-            format!("{:<17}{id} as it is", verdict.case.to_string()),
-        );
+        let as_it_is = (outcome, format!("{:<17}{id} as it is", verdict.case));
         let opposites = opposites(case).into_iter();
         let survivors =
             opposites.filter(|it| judge(&it.case, &history).case == CaseVerdict::AsExpected);

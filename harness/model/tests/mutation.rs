@@ -46,7 +46,9 @@ fn case(variant: &str) -> Case {
         Planned::Run(case) => Some(*case),
         Planned::Skip(_) => None,
     });
-    found.find(|it| it.variant.as_str() == variant).expect("the variant runs")
+    found
+        .find(|it| it.variant.as_str() == variant)
+        .expect("the variant runs")
 }
 
 #[test]
