@@ -9,7 +9,8 @@
 //! - **BPF programs.** In BPF mode only the iptables rules around them are there. With nobody to set
 //!   the "Seen" mark, `-i cali+` not Seen → DROP drops what comes from every pod whose interface
 //!   Calico owns; pods of a third-party CNI (`eni…`) are not touched. Service NAT by BPF is missing too.
-//! - **Policies, host endpoints, floating IPs, IPIP, `WireGuard`, IPVS, the native nftables dataplane.**
+//! - **Policies, host endpoints, floating IPs, IPIP, `WireGuard`, IPVS, the native nftables dataplane.** Where a
+//!   real Felix would use nftables, because kube-proxy does, the model says so and writes through iptables all the same.
 //!   A pod has the profiles of its namespace and its service account, which allow everything.
 //! - Routes, interfaces and sysctls are the lab's.
 //!
@@ -31,6 +32,7 @@ mod log;
 mod params;
 mod patterns;
 mod plan;
+mod proxy_mode;
 mod renderer;
 mod rule;
 mod sets;
@@ -155,6 +157,14 @@ impl Family {
         match self {
             Self::V4 => 4,
             Self::V6 => 6,
+        }
+    }
+
+    /// As nft writes it.
+    fn nft(self) -> &'static str {
+        match self {
+            Self::V4 => "ip",
+            Self::V6 => "ip6",
         }
     }
 

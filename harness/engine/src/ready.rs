@@ -5,7 +5,7 @@
 use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
 use chainbreak_model::{
-    case::{Case, IpFamily},
+    case::{Case, ProxyMode},
     names::NodeName,
 };
 use futures::future::try_join_all;
@@ -26,7 +26,7 @@ use crate::{
 
 mod wanted;
 
-use wanted::{telling, wanted};
+use wanted::{tellings, wanted};
 
 /// Distance of two looks at a node's rules.
 const LOOK: Duration = Duration::from_millis(500);
@@ -56,16 +56,13 @@ pub(crate) async fn wait(
     let nodes = nodes.filter_map(|place| match place {
         Place::Node(node) => Some(Written {
             node,
+            looks: looks(case),
             seen: RefCell::default(),
         }),
         Place::Pod { .. } | Place::Host(_) => None,
     });
     let nodes: Vec<Written> = nodes.collect();
-    let families = &case.cluster.ip_families;
-    let collecting = nodes
-        .iter()
-        .map(|node| node.collect(cluster, families, log));
-    let collecting = try_join_all(collecting);
+    let collecting = try_join_all(nodes.iter().map(|node| node.collect(cluster, log)));
     let ready = async {
         let wanted = settled.await?;
         for node in &nodes {
@@ -81,26 +78,31 @@ pub(crate) async fn wait(
     }
 }
 
-/// What was ever in a node's nat table. Once is enough: somebody may be deleting what kube-proxy
+/// What shows the rules of a node's agents. The ruleset is there also while kube-proxy's table is not.
+fn looks(case: &Case) -> Vec<Command> {
+    let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
+    let words = |words: &[&str]| Command::Argv(words.iter().map(|&it| it.to_owned()).collect());
+    let families = case.cluster.ip_families.iter();
+    let mut looks: Vec<Command> = families
+        .map(|family| words(&[&format!("{}-save", family.iptables()), "-t", "nat"]))
+        .collect();
+    if mode == Some(ProxyMode::Nftables) {
+        looks.push(words(&["nft", "list", "ruleset"]));
+    }
+    looks
+}
+
+/// What was ever in a node's nat table, or in kube-proxy's own. Once is enough: somebody may be deleting what kube-proxy
 /// writes, which is what the case is about.
 struct Written {
     node: NodeName,
+    looks: Vec<Command>,
     seen: RefCell<BTreeSet<String>>,
 }
 
 impl Written {
     /// Takes in every recorded write, and looks from time to time for writes that no recorder sees.
-    async fn collect(
-        &self,
-        cluster: &dyn Cluster,
-        families: &[IpFamily],
-        log: &EventLog,
-    ) -> Result<(), Trouble> {
-        let save = |family: &IpFamily| {
-            let program = format!("{}-save", family.iptables());
-            Command::Argv(vec![program, "-t".into(), "nat".into()])
-        };
-        let saves: Vec<Command> = families.iter().map(save).collect();
+    async fn collect(&self, cluster: &dyn Cluster, log: &EventLog) -> Result<(), Trouble> {
         let place = Place::Node(self.node.clone());
         let mut writes = log.writes();
         let mut ticks = interval(LOOK);
@@ -113,8 +115,8 @@ impl Written {
                         self.take(write.committed());
                     }
                 }
-                _ = ticks.tick() => for save in &saves {
-                    self.take(&output(cluster, &place, save).await?);
+                _ = ticks.tick() => for look in &self.looks {
+                    self.take(&output(cluster, &place, look).await?);
                 },
             }
         }
@@ -123,7 +125,7 @@ impl Written {
     fn take(&self, rules: &str) {
         self.seen
             .borrow_mut()
-            .extend(rules.lines().filter_map(telling));
+            .extend(rules.lines().flat_map(tellings));
     }
 
     fn lacks_none_of(&self, wanted: &BTreeSet<String>) -> Result<(), String> {

@@ -21,7 +21,7 @@ use chainbreak_engine::{
 use chainbreak_model::{
     case::{
         AgentSource, Capabilities, Case, ClusterSpec, Expect, IpFamily, IptablesVariant,
-        KubeProxySpec,
+        KubeProxySpec, ProxyMode,
     },
     event::{Event, Phase, What},
     names::{AgentName, NodeName},
@@ -266,6 +266,7 @@ async fn an_agent_that_is_dead_for_good_ends_the_run_with_its_last_words() {
     };
     let mut case = case();
     case.cluster.kube_proxy = Some(KubeProxySpec {
+        mode: ProxyMode::Iptables,
         iptables: IptablesVariant::Legacy,
         version: "1.32".to_owned(),
         source: AgentSource::Path("/opt/kube-proxy".into()),

@@ -16,7 +16,9 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 pub use address::{Network, Ports};
-pub use cluster::{AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner};
+pub use cluster::{
+    AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner, ProxyMode,
+};
 pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Entries, Family, Fault, RuleBackend, Run, TableRef};
 pub use promise::{

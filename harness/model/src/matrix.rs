@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    case::{ClusterSpec, IpFamily, IptablesVariant},
+    case::{ClusterSpec, IpFamily, IptablesVariant, ProxyMode},
     names::AgentName,
     version,
 };
@@ -11,6 +11,8 @@ use crate::{
 /// A setting that a matrix can vary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MatrixKey {
+    /// What kube-proxy programs services with.
+    Mode,
     /// Which iptables the nodes have.
     Iptables,
     /// Which IP family comes first.
@@ -23,7 +25,8 @@ pub enum MatrixKey {
 
 impl MatrixKey {
     /// All of them, by the word that a scenario or `--matrix` uses.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("mode", Self::Mode),
         ("iptables", Self::Iptables),
         ("ip-family", Self::IpFamily),
         ("kube-proxy", Self::KubeProxy),
@@ -59,7 +62,7 @@ impl MatrixKey {
     /// The agent whose version it is.
     pub(crate) fn agent(self) -> Option<AgentName> {
         match self {
-            Self::Iptables | Self::IpFamily => None,
+            Self::Mode | Self::Iptables | Self::IpFamily => None,
             Self::KubeProxy => Some(AgentName::KubeProxy),
             Self::Calico => Some(AgentName::Felix),
         }
@@ -68,6 +71,7 @@ impl MatrixKey {
     /// Whether the setting can have the value; if not, why not.
     pub fn check(self, value: &str) -> Result<(), String> {
         match self {
+            Self::Mode => mode(value).map(|_| ()),
             Self::Iptables => iptables(value).map(|_| ()),
             Self::IpFamily => ip_family(value).map(|_| ()),
             Self::KubeProxy => version::kube_proxy(value),
@@ -79,6 +83,12 @@ impl MatrixKey {
     /// version to set.
     pub(crate) fn apply(self, value: &str, cluster: &mut ClusterSpec) -> Result<(), String> {
         match self {
+            Self::Mode => {
+                let mode = mode(value)?;
+                if let Some(kube_proxy) = &mut cluster.kube_proxy {
+                    kube_proxy.mode = mode;
+                }
+            }
             Self::Iptables => {
                 cluster.iptables = iptables(value)?;
                 if let Some(kube_proxy) = &mut cluster.kube_proxy {
@@ -110,6 +120,14 @@ impl fmt::Display for MatrixKey {
             .find(|(_, key)| key == self)
             .map_or("", |(word, _)| word);
         f.pad(word)
+    }
+}
+
+fn mode(value: &str) -> Result<ProxyMode, String> {
+    match value {
+        "iptables" => Ok(ProxyMode::Iptables),
+        "nftables" => Ok(ProxyMode::Nftables),
+        _ => Err(format!("mode is iptables or nftables, not {value:?}")),
     }
 }
 

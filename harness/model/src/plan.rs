@@ -159,13 +159,16 @@ pub fn real_agents(scenario: &Scenario, choice: &Choice) -> BTreeSet<Real> {
     cases.flat_map(real).flatten().collect()
 }
 
-/// How a case's versions lie outside what its variant is about.
+/// How a case's versions lie outside what its variant is about, or outside what anybody can play.
 fn outside(case: &Case, variant: &Variant) -> Vec<String> {
     let outside = variant.only.iter().filter_map(|(key, range)| {
         let version = case.cluster.version(key.agent()?)?;
         (!range.contains(version)).then(|| format!("is about {key} {range}, this is {version}"))
     });
-    outside.collect()
+    let unknown = case.cluster.kube_proxy.as_ref();
+    outside
+        .chain(unknown.and_then(KubeProxySpec::unknown_mode))
+        .collect()
 }
 
 /// What a case asks of kube-proxy that only its model can do, if a real one plays it.

@@ -134,12 +134,16 @@ fn kube_proxy(part: Part) -> Value {
         words::KUBE_PROXY,
         needs(&["version"], part),
         |field| match field {
-            "mode" => words_of("How it programs services.", &["iptables"]),
+            "mode" => words_of("What it programs services with.", &["iptables", "nftables"]),
             "iptables" => words_of("Which iptables the nodes have.", &["legacy", "nft"]),
             "version" => version("kube-proxy's version.", "^1\\.[0-9]+(\\.[0-9]+)?$", "1.32"),
             "source" => source(),
-            "min-sync-period" => time("--iptables-min-sync-period; 1s when not given."),
-            "sync-period" => time("--iptables-sync-period; 30s when not given."),
+            "min-sync-period" => {
+                time("--iptables-min-sync-period or --nftables-min-sync-period; 1s when not given.")
+            }
+            "sync-period" => {
+                time("--iptables-sync-period or --nftables-sync-period; 30s when not given.")
+            }
             _ => time(
                 "The model's: the age of the last full sync at which 1.33 and later make another; 1h when not \
                  given, as always in a real one.",

@@ -11,6 +11,11 @@ pub(crate) fn kube_proxy(text: &str) -> Result<(), String> {
     })
 }
 
+/// Whether kube-proxy of that version has the nftables mode that is known: 1.29 and 1.30 have another.
+pub(crate) fn has_nftables(version: &str) -> bool {
+    compare(version, &[1, 31]).is_ge()
+}
+
 /// Accepts Calico versions, `v3.28` or `v3.28.1`.
 pub(crate) fn calico(text: &str) -> Result<(), String> {
     let known = text.strip_prefix('v').and_then(exact);

@@ -180,6 +180,10 @@ fn values_out_of_range() {
     insta::assert_snapshot!("regex", said_of("'Failed'", "'Failed ('"));
     insta::assert_snapshot!("old_version", said_of("'1.32'", "'1.19'"));
     insta::assert_snapshot!("port", said_of("port: 80,", "port: 80000,"));
+    insta::assert_snapshot!(
+        "old_mode",
+        said_of("version: '1.32'", "version: '1.30', mode: nftables")
+    );
     insta::assert_snapshot!("periods", said_of("sync-period: 5s", "min-sync-period: 1m"));
     insta::assert_snapshot!(
         "real_full_sync_period",

@@ -1,6 +1,7 @@
 //! From v3.32 the cleanup deletes the nftables tables of a kube-proxy in nftables mode too
 //! (`felix/nftables/table.go`, a table that is disabled). A table that comes back is noticed by the
-//! refresh timer only.
+//! refresh timer only. The real one takes out every element, chain and map in the transaction that deletes
+//! the table.
 
 use std::time::Duration;
 
@@ -41,10 +42,7 @@ impl KubeNft {
     }
 
     async fn delete(&self, io: &Io<Event>) {
-        let family = match self.family {
-            Family::V4 => "ip",
-            Family::V6 => "ip6",
-        };
+        let family = self.family.nft();
         let listing = io
             .run(
                 &["nft", "list", "table", family, "kube-proxy"],

@@ -12,6 +12,7 @@ use super::{
     kube_nft::KubeNft,
     log::Line,
     params::Params,
+    proxy_mode::ProxyMode,
     stack::Stack,
     throttle::Throttle,
     world::World,
@@ -71,6 +72,7 @@ struct Life {
     world: World,
     stacks: Vec<Stack>,
     kube_nft: Vec<KubeNft>,
+    proxy_mode: ProxyMode,
     throttle: Throttle,
     throttled: bool,
     /// Whether something was told since the last pass, or a timer ran out.
@@ -88,6 +90,7 @@ impl Life {
         world: World,
     ) -> Result<Self, Panicked> {
         let ipv6 = params.is("Ipv6Support");
+        let proxy_mode = ProxyMode::detect(io, &params, config.version).await;
         let iptables = Iptables::detect(io, &params, ipv6).await?;
         let mut families = vec![Family::V4];
         families.extend(ipv6.then_some(Family::V6));
@@ -101,13 +104,17 @@ impl Life {
         }
         let stack = |&family| Stack::new(io, config, &params, &iptables, family, world.vxlan());
         let stacks: Result<Vec<Stack>, Panicked> = families.iter().map(stack).collect();
-        let refresh = params.time("NftablesRefreshInterval");
+        let refresh = match params.word("NFTablesMode") {
+            "Enabled" => params.time("NftablesRefreshInterval"),
+            _ => params.time("IptablesRefreshInterval"),
+        };
         let nft = cleanup && config.version.deletes_nft_tables();
         let nft = families.iter().filter(|_| nft);
         let mut life = Self {
             io: io.clone(),
             config: config.clone(),
             kube_nft: nft.map(|&family| KubeNft::new(family, refresh)).collect(),
+            proxy_mode,
             params,
             world,
             stacks: stacks?,
@@ -149,6 +156,9 @@ impl Life {
                 self.resched = None;
                 self.needs_sync = true;
             }
+            if let Some(line) = self.proxy_mode.look(&self.io).await {
+                self.shut_down(Some(line), "config changed");
+            }
             if self.may_apply(now) {
                 self.apply().await?;
                 continue;
@@ -156,7 +166,8 @@ impl Life {
             let waiting = self.needs_sync && self.world.in_sync;
             let pass = waiting.then(|| self.throttle.next());
             let exit = self.exit.map(|(at, _)| at);
-            let wake = [self.resched, pass, exit].into_iter().flatten().min();
+            let look = self.proxy_mode.due();
+            let wake = [self.resched, pass, exit, look].into_iter().flatten().min();
             if let Some(event) = next_event(&self.io, wake).await {
                 self.take(event);
             }

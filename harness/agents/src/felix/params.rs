@@ -96,6 +96,10 @@ const PARAMS: &[Param] = &[
     param("AllowVXLANPacketsFromWorkloads", Kind::Bool),
     param("AllowIPIPPacketsFromWorkloads", Kind::Bool),
     param("VXLANPort", Kind::Number),
+    param(
+        "NFTablesMode",
+        Kind::OneOf(&["Enabled", "Disabled", "Auto"]),
+    ),
     param("NftablesRefreshInterval", Kind::Seconds),
 ];
 
@@ -120,6 +124,8 @@ fn default_of(name: &str, config: &Config) -> Value {
         "IptablesMarkMask" => Value::Number(0xffff_0000),
         "Ipv6Support" => Value::Bool(config.ipv6),
         "VXLANPort" => Value::Number(4789),
+        "NFTablesMode" if version.follows_kube_proxys_mode() => word("Auto"),
+        "NFTablesMode" => word("Disabled"),
         "NftablesRefreshInterval" => Value::Time(Duration::from_secs(180)),
         _ => Value::Bool(false),
     }

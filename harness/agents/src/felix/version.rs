@@ -125,6 +125,11 @@ impl Version {
         }
     }
 
+    /// `NFTablesMode` may be `Auto`, and is by default: as kube-proxy has it.
+    pub(super) fn follows_kube_proxys_mode(self) -> bool {
+        self.since(32)
+    }
+
     /// The nftables tables `ip kube-proxy` and `ip6 kube-proxy` are deleted by the cleanup too.
     pub(super) fn deletes_nft_tables(self) -> bool {
         self.since(32)

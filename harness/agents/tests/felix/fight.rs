@@ -29,13 +29,13 @@ struct Fight {
     jump: Vec<bool>,
 }
 
-fn service(name: &str, ip: &str) -> Told {
+pub(crate) fn service(name: &str, ip: &str) -> Told {
     let spec = json!({"clusterIP": ip, "ports": [{"name": "http", "port": 80}]});
     let service = json!({"metadata": {"namespace": "test", "name": name}, "spec": spec});
     Told::Service(Box::new(serde_json::from_value(service).unwrap()))
 }
 
-fn endpoints(name: &str, ip: &str) -> Told {
+pub(crate) fn endpoints(name: &str, ip: &str) -> Told {
     let slice = json!({
         "metadata": {
             "namespace": "test",

@@ -10,4 +10,5 @@ mod life;
 mod netns;
 mod node;
 mod property;
+mod proxy_mode;
 mod timing;

@@ -15,7 +15,7 @@ pub struct Write {
     node: NodeName,
     /// Empty when the command does not say which.
     tables: Vec<String>,
-    /// What a restore that succeeded was given.
+    /// What a restore, or an `nft -f -`, that succeeded was given.
     committed: Arc<str>,
 }
 
@@ -23,7 +23,7 @@ impl Write {
     /// What the command may have done; `None` when it only looked, or failed as a whole.
     pub(super) fn of(command: &event::Command) -> Option<Self> {
         let tables = tables(command)?;
-        let whole = restores(command) && command.exit == 0;
+        let whole = (restores(command) || reads_transaction(command)) && command.exit == 0;
         Some(Self {
             node: command.node.clone(),
             tables,
@@ -31,7 +31,7 @@ impl Write {
         })
     }
 
-    /// The input of a restore that succeeded; empty for any other command.
+    /// The input of a restore, or of an `nft -f -`, that succeeded; empty for any other command.
     pub fn committed(&self) -> &str {
         &self.committed
     }
@@ -87,6 +87,18 @@ fn named(input: &str) -> impl Iterator<Item = &str> {
 fn restores(command: &event::Command) -> bool {
     let invocation = Invocation::parse(&command.argv);
     matches!(invocation, Ok(Invocation::Restore { test: false, .. }))
+}
+
+/// Whether it is an `nft` that is told by its input what to do.
+fn reads_transaction(command: &event::Command) -> bool {
+    let Some((program, arguments)) = command.argv.split_first() else {
+        return false;
+    };
+    let file = arguments
+        .iter()
+        .position(|word| word == "-f" || word == "--file");
+    let input = file.and_then(|at| arguments.get(at + 1));
+    base_name(program) == "nft" && input.is_some_and(|input| input == "-")
 }
 
 /// Whether an `nft` with these arguments changes nothing: it checks, or its command is one that looks.
@@ -233,7 +245,9 @@ mod tests {
             "nft add table ip list",
         ] {
             assert_eq!(written(line, 0), Some(Vec::new()), "{line}");
-            assert_eq!(write(line, 0).unwrap().committed(), "", "{line}");
+            let transaction = matches!(line, "nft -f -" | "nft --file -" | "nft -I list -f -");
+            let committed = if transaction { INPUT } else { "" };
+            assert_eq!(write(line, 0).unwrap().committed(), committed, "{line}");
             assert_eq!(written(line, 1), None, "{line}");
         }
     }

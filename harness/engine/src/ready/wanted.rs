@@ -1,4 +1,5 @@
-//! What a node's nat table shows when its agents have synced with what the API holds.
+//! What a node's nat table, or kube-proxy's own of nftables mode, shows when its agents have synced with
+//! what the API holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +15,34 @@ use super::list;
 /// Felix writes this jump in every mode.
 const FELIX: &str = "-j cali-POSTROUTING";
 
-/// The part of a rule, saved or written, that says that an agent knows a cluster IP or an endpoint, or
-/// that Felix has begun.
-pub(super) fn telling(rule: &str) -> Option<String> {
+/// The parts of a line, saved, listed or written, that say that an agent knows a cluster IP or an endpoint,
+/// or that Felix has begun.
+pub(super) fn tellings(line: &str) -> impl Iterator<Item = String> + '_ {
+    telling(line).into_iter().chain(tellings_of_nft(line))
+}
+
+/// Of elements and rules as nft writes them: in the words of iptables.
+fn tellings_of_nft(line: &str) -> impl Iterator<Item = String> + '_ {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let positions = 0..words.len();
+    positions.filter_map(move |at| match words.get(at..)? {
+        [
+            ip,
+            ".",
+            "tcp" | "udp" | "sctp",
+            ".",
+            _,
+            ":",
+            "goto",
+            chain,
+            ..,
+        ] if chain.contains('/') => Some(format!("-d {ip}")),
+        ["dnat", "to", target, ..] => Some(format!("--to-destination {target}")),
+        _ => None,
+    })
+}
+
+fn telling(rule: &str) -> Option<String> {
     if rule.ends_with("cali-POSTROUTING") && rule.starts_with('-') {
         return Some(FELIX.to_owned());
     }
@@ -181,5 +207,24 @@ mod tests {
             assert_eq!(telling(&rule).as_deref(), Some(FELIX));
         }
         assert_eq!(telling(":cali-POSTROUTING - [0:0]"), None);
+    }
+
+    #[test]
+    fn a_table_of_nftables_mode_tells_the_same() {
+        let all = |line: &str| tellings(line).collect::<Vec<_>>();
+        let chain = "goto service-3DQLO4TQ-test/nginx/tcp/http";
+        for line in [
+            format!("add element ip kube-proxy service-ips {{ 10.96.10.10 . tcp . 80 : {chain} }}"),
+            format!("elements = {{ 10.96.10.10 . tcp . 80 : {chain},"),
+            format!("\t      10.96.10.10 . tcp . 80 : {chain} }}"),
+        ] {
+            assert_eq!(all(&line), ["-d 10.96.10.10"], "{line}");
+        }
+        let refused = "{ 10.96.10.10 . tcp . 80 comment \"test/nginx\" : goto reject-chain }";
+        assert_eq!(all(refused), [""; 0], "it leads nowhere");
+        assert_eq!(
+            all("\t\tmeta l4proto tcp dnat to 10.20.10.127:80"),
+            ["--to-destination 10.20.10.127:80"]
+        );
     }
 }

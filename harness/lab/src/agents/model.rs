@@ -9,7 +9,7 @@ use chainbreak_agents::{
 };
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::{CalicoSpec, KubeProxySpec, PodOwner},
+    case::{CalicoSpec, KubeProxySpec, PodOwner, ProxyMode},
     names::AgentName,
 };
 use ipnet::IpNet;
@@ -47,6 +47,10 @@ pub(super) fn kube_proxy(
     let version: kube_proxy::Version = version(AgentName::KubeProxy, &spec.version)?;
     let families = served(world, &version);
     let config = kube_proxy::Config {
+        mode: match spec.mode {
+            ProxyMode::Iptables => kube_proxy::Mode::Iptables,
+            ProxyMode::Nftables => kube_proxy::Mode::Nftables,
+        },
         min_sync_period: spec.min_sync_period,
         sync_period: spec.sync_period,
         full_sync_period: spec.full_sync_period,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::KubeProxySpec,
+    case::{KubeProxySpec, ProxyMode},
     names::{AgentName, NodeName},
 };
 use ipnet::IpNet;
@@ -35,23 +35,25 @@ pub(super) struct Seat {
 ///
 /// - up to 1.25, `--bind-address` decides the family and the source of node addresses, later the Node
 ///   object does; the same address is in both;
+/// - the periods of nftables mode have flags of their own from 1.30;
 /// - from 1.29, UDP timeouts of conntrack can be set too, 0 (leave alone) by default.
 pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
     let pods = seat.pods.iter().map(IpNet::to_string);
     let pods = pods.collect::<Vec<_>>().join(",");
     let period = |period: std::time::Duration| format!("{}ms", period.as_millis());
+    let mode = match spec.mode {
+        ProxyMode::Iptables => "iptables",
+        ProxyMode::Nftables => "nftables",
+    };
     vec![
         format!("--master=http://{}", seat.api),
         format!("--hostname-override={}", seat.node),
         format!("--bind-address={}", seat.address),
-        "--proxy-mode=iptables".to_owned(),
+        format!("--proxy-mode={mode}"),
         // Without it there is no "from outside the pods" (`! -s`), and thus no masquerading of it.
         format!("--cluster-cidr={pods}"),
-        format!(
-            "--iptables-min-sync-period={}",
-            period(spec.min_sync_period)
-        ),
-        format!("--iptables-sync-period={}", period(spec.sync_period)),
+        format!("--{mode}-min-sync-period={}", period(spec.min_sync_period)),
+        format!("--{mode}-sync-period={}", period(spec.sync_period)),
         // Limits of conntrack are the machine's, and not being able to write them is fatal.
         "--conntrack-max-per-core=0".to_owned(),
         "--conntrack-tcp-timeout-established=0s".to_owned(),
@@ -157,6 +159,7 @@ mod tests {
     #[test]
     fn kube_proxys_flags_carry_the_cases_periods_and_leave_the_machine_alone() {
         let spec = KubeProxySpec {
+            mode: ProxyMode::Iptables,
             iptables: IptablesVariant::Legacy,
             version: "1.32".to_owned(),
             source: AgentSource::default(),

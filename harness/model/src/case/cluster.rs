@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::IpFamily;
-use crate::names::NodeName;
+use crate::{names::NodeName, version};
 
 /// The cluster that a backend raises.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -75,10 +75,24 @@ pub enum AgentSource {
     Path(PathBuf),
 }
 
+/// What kube-proxy programs services with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProxyMode {
+    /// iptables.
+    #[default]
+    Iptables,
+    /// nft, in a table of its own.
+    Nftables,
+}
+
 /// kube-proxy's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct KubeProxySpec {
+    /// `--proxy-mode`.
+    #[serde(default)]
+    pub mode: ProxyMode,
     /// Which iptables the node has.
     pub iptables: IptablesVariant,
     /// `1.32` or `1.32.4`; of a real one, what it says itself.
@@ -86,9 +100,9 @@ pub struct KubeProxySpec {
     /// Who plays it.
     #[serde(default)]
     pub source: AgentSource,
-    /// `--iptables-min-sync-period`.
+    /// `--iptables-min-sync-period` or `--nftables-min-sync-period`.
     pub min_sync_period: Duration,
-    /// `--iptables-sync-period`.
+    /// `--iptables-sync-period` or `--nftables-sync-period`.
     pub sync_period: Duration,
     /// The age of the last full sync at which 1.33 and later make another: an hour, for which the real one
     /// has no flag.
@@ -100,6 +114,19 @@ impl KubeProxySpec {
     /// What [`Self::full_sync_period`] is unless said.
     pub fn hour() -> Duration {
         Duration::from_secs(3600)
+    }
+}
+
+impl KubeProxySpec {
+    /// Why nobody can play this mode in this version; `None` when somebody can.
+    pub(crate) fn unknown_mode(&self) -> Option<String> {
+        let known = self.mode == ProxyMode::Iptables
+            || self.source != AgentSource::Model
+            || version::has_nftables(&self.version);
+        let version = &self.version;
+        (!known).then(|| {
+            format!("kube-proxy {version} has no nftables mode here: it is known from 1.31 on")
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use super::Choice;
 use crate::{
     agents,
-    case::{AgentSource, Case, ClusterSpec},
+    case::{AgentSource, Case, ClusterSpec, ProxyMode},
     matrix::MatrixKey,
     names::{AgentName, VariantName},
     scenario::{Run, Scenario, Variant},
@@ -63,10 +63,18 @@ fn tell_apart(case: &mut Case, written: &Cell) {
     }
 }
 
-/// Whether a setting makes a difference to a cluster.
+/// Whether a setting makes a difference to a cluster whose kube-proxy has its mode already: one that writes
+/// through nft leaves nobody but Felix to write through iptables.
 fn varies(key: MatrixKey, cluster: &ClusterSpec) -> bool {
-    key.agent()
-        .is_none_or(|agent| cluster.version(agent).is_some())
+    let mode = cluster.kube_proxy.as_ref().map(|it| it.mode);
+    match key {
+        MatrixKey::Mode => mode.is_some(),
+        MatrixKey::IpFamily => true,
+        MatrixKey::Iptables => mode != Some(ProxyMode::Nftables) || cluster.calico.is_some(),
+        MatrixKey::KubeProxy | MatrixKey::Calico => key
+            .agent()
+            .is_some_and(|agent| cluster.version(agent).is_some()),
+    }
 }
 
 /// Every combination of the values; of no keys there is one, the empty one.
@@ -101,10 +109,16 @@ fn case(
         timeline,
         promises,
     } = variant.run.clone();
+    let set = |key: MatrixKey, value: &str, cluster: &mut ClusterSpec| {
+        key.apply(value, cluster)
+            .expect("the matrix holds values that were checked");
+    };
+    if let Some(mode) = cell.get(&MatrixKey::Mode) {
+        set(MatrixKey::Mode, mode, &mut cluster);
+    }
     cell.retain(|key, _| varies(*key, &cluster));
     for (key, value) in &cell {
-        key.apply(value, &mut cluster)
-            .expect("the matrix holds values that were checked");
+        set(*key, value, &mut cluster);
     }
     agents::choose(&mut cluster, &choice.agents);
     identify(&mut cluster, choice);

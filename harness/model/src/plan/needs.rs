@@ -1,6 +1,6 @@
 //! What a case needs of the machine.
 
-use crate::case::{Case, ClusterSpec, IpFamily, IptablesVariant};
+use crate::case::{Case, ClusterSpec, IpFamily, IptablesVariant, ProxyMode};
 
 /// Every capability that a case needs, in one place: the backend, what its manifests and agents run,
 /// and what the scenario says beyond that.
@@ -9,6 +9,10 @@ pub(super) fn of(case: &Case, backend: &str, own: &[String]) -> Vec<String> {
     needs.extend(iptables(&case.cluster));
     if case.cluster.kube_proxy.is_some() {
         needs.push("conntrack".to_owned());
+    }
+    let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
+    if mode == Some(ProxyMode::Nftables) {
+        needs.push("nft".to_owned());
     }
     if case.manifests.iter().any(runs_nginx) {
         needs.push("nginx".to_owned());

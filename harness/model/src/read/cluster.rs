@@ -11,6 +11,7 @@ use super::{
 use crate::{
     case::{
         AgentSource, CalicoSpec, ClusterSpec, IpFamily, IptablesVariant, KubeProxySpec, PodOwner,
+        ProxyMode,
     },
     complaint::{Complaint, Gathered},
     felix,
@@ -122,8 +123,12 @@ fn kube_proxy(
     folder: &Path,
 ) -> Option<(KubeProxySpec, Option<IptablesVariant>)> {
     let fields = Fields::of(gathered, node, "kube-proxy", words::KUBE_PROXY)?;
-    let mode = fields.or("mode", (), |node| {
-        word(gathered, node, "mode", &[("iptables", ())])
+    let modes = [
+        ("iptables", ProxyMode::Iptables),
+        ("nftables", ProxyMode::Nftables),
+    ];
+    let mode = fields.or("mode", ProxyMode::Iptables, |node| {
+        word(gathered, node, "mode", &modes)
     });
     let iptables = fields.maybe("iptables", |node| iptables(gathered, node));
     let version = fields.need("version", |node| known(gathered, node, version::kube_proxy));
@@ -138,9 +143,9 @@ fn kube_proxy(
     // kube-proxy's own defaults.
     let (min_sync_period, sync_period) = (period("min-sync-period", 1), period("sync-period", 30));
     let full_sync_period = period("full-sync-period", 3600);
-    mode?;
     let iptables = iptables?;
     let spec = KubeProxySpec {
+        mode: mode?,
         iptables: iptables.unwrap_or(IptablesVariant::Legacy),
         version: version?,
         source: source?,
@@ -151,6 +156,9 @@ fn kube_proxy(
     if spec.source != AgentSource::Model && fields.get("full-sync-period").is_some() {
         let message = "a real kube-proxy's full-sync-period is an hour, and cannot be set";
         gathered.add(Complaint::new(fields.key("full-sync-period"), message));
+    }
+    if let Some(message) = spec.unknown_mode() {
+        gathered.add(Complaint::new(fields.key("mode"), message));
     }
     if spec.min_sync_period > spec.sync_period {
         let message = "min-sync-period is longer than sync-period: kube-proxy refuses to start";

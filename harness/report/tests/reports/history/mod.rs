@@ -6,7 +6,7 @@ use std::time::Duration;
 use chainbreak_model::{
     case::{
         AgentSource, CalicoSpec, Case, Claim, ClusterSpec, Expect, From, IpFamily, IptablesVariant,
-        KubeProxySpec, PodOwner, Presence, Promise, RuleQuery, Step, To, Traffic, Window,
+        KubeProxySpec, PodOwner, Presence, Promise, ProxyMode, RuleQuery, Step, To, Traffic, Window,
     },
     event::{Command, Event, LogEntry, Phase, RulesSeen, What},
     names::{AgentName, NodeName},
@@ -103,6 +103,7 @@ fn cluster() -> ClusterSpec {
         ip_families: vec![IpFamily::V4],
         iptables: IptablesVariant::Legacy,
         kube_proxy: Some(KubeProxySpec {
+            mode: ProxyMode::Iptables,
             iptables: IptablesVariant::Legacy,
             version: "1.32".to_owned(),
             source: AgentSource::Model,
