@@ -7,6 +7,7 @@ use crate::{
     error::NetfilterError,
     restore::{Section, sections},
     rule::Rule,
+    transaction,
 };
 
 /// One change of a ruleset that a command was told to make.
@@ -106,12 +107,15 @@ impl Change {
 /// What the command was told to change, in order, whether or not it succeeded. Commands that only look
 /// change nothing. Parts of a restore input without `COMMIT` change nothing.
 pub fn changes<S: AsRef<str>>(argv: &[S], input: &str) -> Result<Vec<Change>, NetfilterError> {
+    if let Some(changes) = transaction::changes(argv, input) {
+        return Ok(changes);
+    }
     collect(argv, input, |section| section.commit.is_some())
 }
 
 /// What the command did change, given how it ended. A failed restore keeps the tables committed before
 /// the failing line, which its standard error names (legacy: the line itself, nft: its table's `COMMIT`);
-/// when it names none, nothing is claimed.
+/// when it names none, nothing is claimed. A failed `nft` changed nothing.
 pub fn committed<S: AsRef<str>>(
     argv: &[S],
     input: &str,
@@ -120,6 +124,9 @@ pub fn committed<S: AsRef<str>>(
 ) -> Result<Vec<Change>, NetfilterError> {
     if exit == 0 {
         return changes(argv, input);
+    }
+    if transaction::changes(argv, input).is_some() {
+        return Ok(Vec::new());
     }
     let failed = failed_line(stderr).unwrap_or(0);
     match Invocation::parse(argv)? {

@@ -1,4 +1,4 @@
-//! iptables as text: what `iptables-save` prints, what `iptables-restore` and `iptables` are told, and
+//! iptables and nftables as text: what `iptables-save` prints, what `iptables-restore` and `iptables` are told, and
 //! what such a command changes. Pure: nothing here runs a program or reads a clock.
 //!
 //! - [`Ruleset`] is a parsed `iptables-save`; [`Ruleset::count`] and [`Ruleset::drops`] ask it.
@@ -22,6 +22,7 @@ mod owner;
 mod restore;
 mod rule;
 mod save;
+mod transaction;
 mod words;
 
 pub use apply::{Refusal, apply};

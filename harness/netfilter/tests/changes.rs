@@ -166,3 +166,63 @@ proptest! {
         drop(committed(&NOFLUSH, &input, 1, &argv.join("line ")));
     }
 }
+
+#[test]
+fn nft_deletes_a_table_empties_a_map_and_adds_what_leads_to_a_service() {
+    let deleted = changes(&["nft", "delete", "table", "ip", "kube-proxy"], "").unwrap();
+    assert_eq!(deleted.len(), 1);
+    assert!(deleted[0].empties("kube-proxy", "services"), "{deleted:?}");
+    assert!(!deleted[0].empties("nat", "services"));
+    let flushed = changes(&["nft", "flush map ip kube-proxy service-ips"], "").unwrap();
+    assert!(
+        flushed[0].empties("kube-proxy", "service-ips"),
+        "{flushed:?}"
+    );
+    assert!(!flushed[0].empties("kube-proxy", "services"));
+
+    let input = "flush chain ip kube-proxy service-X-a/b/tcp/\n\
+         add rule ip kube-proxy services ip daddr . meta l4proto . th dport vmap @service-ips\n\
+         add element ip kube-proxy service-ips { 10.96.0.1 . tcp . 80 : goto service-X-a/b/tcp/ }\n\
+         delete element ip kube-proxy service-ips { 10.96.0.2 . tcp . 80 }\n\
+         add map ip6 kube-proxy service-ips { type ipv6_addr : verdict ; }\n\
+         add table ip kube-proxy { comment \"rules for kube-proxy\" ; }\n\
+         table inet other { chain x { } }\n";
+    let told = changes(&["/usr/sbin/nft", "-f", "-"], input).unwrap();
+    let kinds: Vec<&ChangeKind> = told.iter().map(|it| &it.kind).collect();
+    assert_eq!(kinds[0], &ChangeKind::ChainFlushed);
+    assert!(matches!(
+        kinds[1],
+        ChangeKind::RuleAdded { target: None, .. }
+    ));
+    let goto = "service-X-a/b/tcp/";
+    assert!(matches!(kinds[2], ChangeKind::RuleAdded { target: Some(to), .. } if to == goto));
+    assert!(matches!(kinds[3], ChangeKind::RuleDeleted { .. }));
+    assert_eq!(kinds[4], &ChangeKind::ChainCreated);
+    assert_eq!((told[4].family, told.len()), (Family::V6, 5), "{told:#?}");
+}
+
+#[test]
+fn an_nft_that_only_looks_or_failed_changed_nothing() {
+    for argv in [
+        &["nft", "--json", "list", "table", "ip", "kube-proxy"][..],
+        &["nft", "--check", "-f", "-"],
+        &["nft", "-f", "/etc/nftables.conf"],
+    ] {
+        let told = changes(argv, "delete table ip kube-proxy\n").unwrap();
+        assert_eq!(told, [], "{argv:?}");
+    }
+    let argv = ["nft", "-f", "-"];
+    let failed = committed(&argv, "delete table ip kube-proxy\n", 1, "Error: …").unwrap();
+    assert_eq!(failed, []);
+}
+
+#[test]
+fn a_flush_of_the_ruleset_empties_the_tables_of_both() {
+    let told = changes(&["nft", "flush", "ruleset"], "").unwrap();
+    for table in ["nat", "filter", "kube-proxy"] {
+        assert!(
+            told.iter().any(|it| it.empties(table, "PREROUTING")),
+            "{table}"
+        );
+    }
+}

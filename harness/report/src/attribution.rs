@@ -271,8 +271,12 @@ fn cut<'l, 'a>(
     None
 }
 
+/// kube-proxy's table in nftables mode, and what every packet to a Service passes in it: a map is told as a chain.
+const NFTABLES: (&str, [&str; 2]) = ("kube-proxy", ["services", "service-ips"]);
+
 /// What the traffic's packets need on a node, the most telling first: the jump that catches them, the chain
-/// it leads to, and the chains of the Service as kube-proxy named them in this history.
+/// it leads to, and the chains of the Service as kube-proxy named them in this history. In nftables mode the
+/// chain that looks them up, what it looks them up in, and the Service's chains.
 fn links(ledger: &Ledger<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
     let (To::Service { namespace, name }
     | To::NodePort {
@@ -299,13 +303,32 @@ fn links(ledger: &Ledger<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
             chain: services(),
         },
     ];
-    for chain in service_chains(ledger, node, &format!("{namespace}/{name}")) {
-        links.push(Link::Filled {
-            table: nat(),
-            chain,
-        });
-    }
+    let service = format!("{namespace}/{name}");
+    let filled = |table: &str, chain: String| Link::Filled {
+        table: table.to_owned(),
+        chain,
+    };
+    let chains = service_chains(ledger, node, &service).into_iter();
+    links.extend(chains.map(|chain| filled("nat", chain)));
+    let (table, common) = NFTABLES;
+    links.extend(common.map(|chain| filled(table, chain.to_owned())));
+    let chains = service_chains_of_nftables(ledger, node, &service).into_iter();
+    links.extend(chains.map(|chain| filled(table, chain)));
     links
+}
+
+/// kube-proxy's chains of a Service in nftables mode: their names have it in clear text.
+fn service_chains_of_nftables(
+    ledger: &Ledger<'_>,
+    node: &NodeName,
+    service: &str,
+) -> BTreeSet<String> {
+    let changes = ledger.on(node).flat_map(|deed| &deed.changes);
+    let ours = changes.filter(|change| change.table == NFTABLES.0);
+    let part = format!("-{service}/");
+    ours.filter(|change| change.chain.starts_with("service-") && change.chain.contains(&part))
+        .map(|change| change.chain.clone())
+        .collect()
 }
 
 /// kube-proxy's chains of a Service: it comments each jump to them with the Service's port name,

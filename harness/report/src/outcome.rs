@@ -168,8 +168,13 @@ impl<'a> Outcome<'a> {
                 .iter()
                 .filter(|(n, _)| *n > 0)
                 .map(|(n, what)| count(*n, what));
-            let counted = counted.collect::<Vec<_>>().join(" and ");
-            let names = if verb == "wrote" || (other && !alone) {
+            let mut counted = counted.collect::<Vec<_>>().join(" and ");
+            // A change without a chain is one of the whole table.
+            let whole = chains.contains(&"");
+            if whole {
+                "everything".clone_into(&mut counted);
+            }
+            let names = if whole || verb == "wrote" || (other && !alone) {
                 Vec::new()
             } else {
                 condensed(&chains, &jumps)
