@@ -246,7 +246,7 @@ fn a_matrix_key_of_a_command_line_has_values_and_each_once() {
         ("kube-proxy", "gives no values"),
         (
             "kubeproxy=1.30",
-            "it can vary iptables, ip-family, kube-proxy, calico",
+            "it can vary mode, iptables, ip-family, kube-proxy, calico",
         ),
         ("calico=3.28", "is no version of Calico"),
     ] {
@@ -285,4 +285,42 @@ fn two_players_of_one_version_are_two_cases() {
             )
         ]
     );
+}
+
+#[test]
+fn a_mode_is_varied_and_leaves_iptables_to_felix_alone() {
+    let text = SCENARIO.replace(
+        "timeline:",
+        "matrix: { iptables: [legacy, nft] }\ntimeline:",
+    );
+    let ids = |agents: &str, matrix: &[&str]| {
+        let text = text.replace("  calico: { version: v3.28.1 }\n", agents);
+        let text = text.replace(", calico: '<v3.30'", "");
+        let text = text.replace("  alone: { kube-proxy: none, expect: healthy }\n", "");
+        let choice = Choice {
+            variants: vec!["partial".into()],
+            ..choice(&[], matrix)
+        };
+        list(&scenario(&text), &choice)
+    };
+    let modes = ["mode=iptables,nftables"];
+    assert_eq!(
+        ids("", &modes),
+        [
+            "s/partial[iptables=legacy,mode=iptables]",
+            "s/partial[mode=nftables]",
+            "s/partial[iptables=nft,mode=iptables]",
+        ]
+    );
+    let felix = "  calico: { version: v3.28.1 }\n";
+    assert_eq!(ids(felix, &modes).len(), 4);
+}
+
+#[test]
+fn a_version_without_the_mode_is_skipped_with_the_reason() {
+    let choice = choice(&[], &["mode=nftables", "kube-proxy=1.28,1.30"]);
+    for (id, reason) in skips(&scenario(SCENARIO), &choice) {
+        let known = reason.contains("has no nftables mode here: it is known from 1.31 on");
+        assert!(known || id.contains("alone"), "{id}: {reason}");
+    }
 }

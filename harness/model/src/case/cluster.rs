@@ -115,9 +115,7 @@ impl KubeProxySpec {
     pub fn hour() -> Duration {
         Duration::from_secs(3600)
     }
-}
 
-impl KubeProxySpec {
     /// Why nobody can play this mode in this version; `None` when somebody can.
     pub(crate) fn unknown_mode(&self) -> Option<String> {
         let known = self.mode == ProxyMode::Iptables
