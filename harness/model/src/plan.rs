@@ -1,6 +1,7 @@
 //! From a scenario to its cases: variants × matrix cells, each to run or to skip with the reason.
 
 mod cells;
+mod follow;
 mod needs;
 
 use std::{

@@ -240,6 +240,34 @@ fn a_family_of_the_matrix_comes_first_or_alone() {
 }
 
 #[test]
+fn what_is_said_of_the_default_family_holds_of_the_cells() {
+    let text = SCENARIO
+        .replace(
+            "promises:\n",
+            "matrix: { ip-family: [IPv4, IPv6] }\npromises:\n  \
+             jump: { has-rule: { table: nat, chain: OUTPUT, jump: KUBE-SERVICES } }\n",
+        )
+        .replace("[settle: 1s]", "[settle: 1s, flush: { table: nat }]");
+    let scenario = scenario(&text);
+    let mut choice = choice(&[], &[]);
+    choice.variants = vec!["partial".into()];
+    let all = ["lab", "iptables-legacy", "ip6tables-legacy", "conntrack"];
+    let all = Capabilities(all.map(|it| (it.to_owned(), Ok(()))).into());
+    let told = plan(&scenario, &choice, &all).into_iter().map(|planned| {
+        let Planned::Run(case) = planned else {
+            panic!("{} runs", planned.id());
+        };
+        let json = serde_json::to_value(&*case).expect("a case is JSON");
+        let json = json.to_string();
+        [
+            json.matches("\"ip\"").count(),
+            json.matches("\"ip6\"").count(),
+        ]
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [[2, 0], [0, 2]]);
+}
+
+#[test]
 fn a_matrix_key_of_a_command_line_has_values_and_each_once() {
     for (text, why) in [
         ("kube-proxy=1.30,1.30", "\"1.30\" is given twice"),

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use super::Choice;
+use super::{Choice, follow::follow};
 use crate::{
     agents,
     case::{AgentSource, Case, ClusterSpec, ProxyMode},
@@ -106,9 +106,10 @@ fn case(
         mut cluster,
         manifests,
         traffic,
-        timeline,
-        promises,
+        mut timeline,
+        mut promises,
     } = variant.run.clone();
+    let before = cluster.default_family();
     let set = |key: MatrixKey, value: &str, cluster: &mut ClusterSpec| {
         key.apply(value, cluster)
             .expect("the matrix holds values that were checked");
@@ -120,6 +121,8 @@ fn case(
     for (key, value) in &cell {
         set(*key, value, &mut cluster);
     }
+    let families = (before, cluster.default_family());
+    follow(families, promises.values_mut(), &mut timeline);
     agents::choose(&mut cluster, &choice.agents);
     identify(&mut cluster, choice);
     for (key, value) in &mut cell {
