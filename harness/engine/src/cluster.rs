@@ -33,7 +33,7 @@ pub trait Cluster: Send + Sync {
     /// The Kubernetes API.
     fn api(&self) -> kube::Client;
 
-    /// Nodes and off-cluster hosts; pods are looked up in the API.
+    /// Nodes and off-cluster hosts, each with the address by which it is meant; pods are looked up in the API.
     fn places(&self) -> Vec<(Place, IpAddr)>;
 
     /// Runs a command in that place's namespaces, with standard input, output and error piped.

@@ -185,6 +185,14 @@ async fn target(cluster: &dyn Cluster, traffic: &Traffic) -> Result<SocketAddr, 
             let all = pod_ips(client, namespace, name).await?;
             (all, format!("pod {namespace}/{name}"), traffic.port)
         }
+        To::Host(host) => {
+            let address = address_of(cluster, Place::Host(host.clone()))?;
+            (
+                vec![address.to_string()],
+                format!("host {host}"),
+                traffic.port,
+            )
+        }
         To::NodePort {
             node,
             namespace,
@@ -207,6 +215,14 @@ async fn target(cluster: &dyn Cluster, traffic: &Traffic) -> Result<SocketAddr, 
         }
     };
     address(&all, traffic.family, &what).map(|ip| SocketAddr::new(ip, port))
+}
+
+/// The address by which a host is meant.
+fn address_of(cluster: &dyn Cluster, place: Place) -> Result<IpAddr, Trouble> {
+    let found = cluster.places().into_iter().find(|(at, _)| *at == place);
+    found
+        .map(|(_, address)| address)
+        .ok_or_else(|| Trouble::new("find the target", place))
 }
 
 async fn pod_ips(client: Client, namespace: &str, name: &str) -> Result<Vec<String>, Trouble> {

@@ -20,8 +20,8 @@ use chainbreak_engine::{
 };
 use chainbreak_model::{
     case::{
-        AgentSource, Capabilities, Case, ClusterSpec, Expect, IpFamily, IptablesVariant,
-        KubeProxySpec, ProxyMode,
+        AgentSource, Capabilities, Case, ClusterSpec, Expect, IptablesVariant, KubeProxySpec,
+        ProxyMode,
     },
     event::{Event, Phase, What},
     names::{AgentName, NodeName},
@@ -142,15 +142,7 @@ fn case() -> Case {
         about: String::new(),
         incident: Vec::new(),
         file: "scenario.yaml".into(),
-        cluster: ClusterSpec {
-            nodes: 1,
-            ip_families: vec![IpFamily::V4],
-            iptables: IptablesVariant::Legacy,
-            kube_proxy: None,
-            calico: None,
-            felix: Default::default(),
-            hosts: Vec::new(),
-        },
+        cluster: ClusterSpec::new(1, IptablesVariant::Legacy),
         manifests: Vec::new(),
         traffic: Default::default(),
         timeline: Vec::new(),

@@ -1,14 +1,16 @@
 //! Which address is whose. The only place that knows a number.
 //!
 //! ```text
-//! 10.0.0.0/16   underlay: 10.0.0.1 the API, 10.0.1.N node nN, 10.0.2.K the K-th off-cluster host
-//! 10.20.0.0/16  pods: node nN owns 10.20.N.0/24
+//! 10.0.0.0/16   underlay: 10.0.0.1 the API, 10.0.1.N node nN, 10.0.2.K the K-th off-cluster host, from
+//!               10.0.3.0 on what pods' further interfaces ask for
+//! 10.20.0.0/16  pods, unless the scenario has pools of its own. Of each pool, node nN owns the N-th /24:
+//!               .1 is its tunnel's, .2 to .254 are pods'
 //! 10.96.0.0/16  cluster IPs, given out by the API server
 //! ```
 //!
 //! A second family means a second [`Plan`]: whoever needs an address asks a plan for it.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -18,7 +20,7 @@ use crate::error::LabError;
 pub const POD_GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 /// Where the API server listens, on the underlay.
 pub const API_PORT: u16 = 6443;
-/// As many nodes as have a /24 each, which is also what fits the third octet of a node's pods.
+/// As many nodes as have a /24 each.
 pub const MAX_NODES: u16 = 250;
 /// Off-cluster hosts share one octet.
 pub const MAX_HOSTS: usize = 250;
@@ -56,36 +58,26 @@ impl Plan {
 
     /// The API's address.
     pub fn api(self) -> IpAddr {
-        self.nth(self.underlay, 1)
+        nth(self.underlay(), 1)
     }
 
     /// Node `nN`, N from 1.
     pub fn node(self, number: u16) -> IpAddr {
-        self.nth(self.underlay, 0x100 + u32::from(number))
+        nth(self.underlay(), 0x100 + u32::from(number))
     }
 
     /// The off-cluster host with that index, from 0.
     pub fn host(self, index: usize) -> IpAddr {
         let index = u32::try_from(index).expect("hosts were checked");
-        self.nth(self.underlay, 0x200 + index + 1)
+        nth(self.underlay(), 0x200 + index + 1)
     }
 
-    /// The pods of node `nN`.
-    pub fn node_pods(self, number: u16) -> IpNet {
-        let base = u32::from(self.pods.addr()) + (u32::from(number) << 8);
-        IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::from(base), 24))
+    /// All nodes and hosts.
+    pub fn underlay(self) -> IpNet {
+        IpNet::V4(self.underlay)
     }
 
-    /// The K-th pod address of node `nN`, K from 0; `None` when the /24 is used up.
-    pub fn pod(self, node: u16, k: u8) -> Option<IpAddr> {
-        let IpNet::V4(net) = self.node_pods(node) else {
-            return None;
-        };
-        // .0 is the network and .1 a bridge's in other CNIs: readers expect pods from .2 on.
-        (k < POD_SLOTS).then(|| self.nth(net, u32::from(k) + 2))
-    }
-
-    /// All pods.
+    /// All pods of a scenario without pools of its own.
     pub fn pods(self) -> IpNet {
         IpNet::V4(self.pods)
     }
@@ -95,36 +87,65 @@ impl Plan {
         IpNet::V4(self.services)
     }
 
+    /// Whether the address is one that the lab gives to somebody.
+    pub fn gives(self, address: IpAddr) -> bool {
+        let nets = [self.underlay, self.pods, self.services].map(IpNet::V4);
+        nets.iter().any(|net| net.contains(&address))
+    }
+
+    /// Whether the lab gives this address of the underlay to nobody.
+    pub fn is_spare(self, address: IpAddr) -> bool {
+        let given = nth(self.underlay(), 0x300);
+        self.underlay().contains(&address) && address >= given
+    }
+
     /// Length of the underlay's prefix.
     pub fn underlay_prefix(self) -> u8 {
         self.underlay.prefix_len()
     }
+}
 
-    #[expect(clippy::unused_self, reason = "the family decides the arithmetic")]
-    fn nth(self, net: Ipv4Net, n: u32) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::from(u32::from(net.addr()) + n))
+/// The n-th address of a network, from 0.
+fn nth(net: IpNet, n: u32) -> IpAddr {
+    match net.addr() {
+        IpAddr::V4(base) => Ipv4Addr::from(u32::from(base) + n).into(),
+        IpAddr::V6(base) => Ipv6Addr::from(u128::from(base) + u128::from(n)).into(),
     }
 }
 
-/// Pod addresses of a node: .2 to .254.
+/// The addresses of node `nN` in a pool.
+pub fn block(pool: IpNet, number: u16) -> IpNet {
+    IpNet::new_assert(nth(pool, u32::from(number) << 8), 24)
+}
+
+/// The address of a node's tunnel, in its block of the pool.
+pub fn tunnel(block: IpNet) -> IpAddr {
+    nth(block, 1)
+}
+
+/// Pod addresses of a block: .2 to .254.
 pub const POD_SLOTS: u8 = 253;
 
-/// Gives out a node's pod addresses. A freed one comes back last, so that an address seen in a
+/// The K-th pod address of a block, K from 0. .0 is the network and .1 a bridge's in other CNIs: readers expect pods
+/// from .2 on.
+fn pod(block: IpNet, k: u8) -> IpAddr {
+    nth(block, u32::from(k) + 2)
+}
+
+/// Gives out a block's pod addresses. A freed one comes back last, so that an address seen in a
 /// history names one pod for long.
 #[derive(Debug)]
 pub struct PodSlots {
-    plan: Plan,
-    node: u16,
+    block: IpNet,
     taken: Vec<bool>,
     next: u8,
 }
 
 impl PodSlots {
-    /// Every address of the node is free.
-    pub fn new(plan: Plan, node: u16) -> Self {
+    /// Every address of the block is free.
+    pub fn new(block: IpNet) -> Self {
         Self {
-            plan,
-            node,
+            block,
             taken: vec![false; usize::from(POD_SLOTS)],
             next: 0,
         }
@@ -136,18 +157,28 @@ impl PodSlots {
             let slot = self.next;
             self.next = (self.next + 1) % POD_SLOTS;
             if !std::mem::replace(&mut self.taken[usize::from(slot)], true) {
-                return self.plan.pod(self.node, slot);
+                return Some(pod(self.block, slot));
             }
         }
         None
     }
 
-    /// Gives an address back.
+    /// This address, if it is one of the block's and free.
+    pub fn take_this(&mut self, address: IpAddr) -> bool {
+        let slot = self.slot(address);
+        slot.is_some_and(|slot| !std::mem::replace(&mut self.taken[slot], true))
+    }
+
+    /// Gives an address back, if it is one of the block's.
     pub fn free(&mut self, address: IpAddr) {
-        let slot = (0..POD_SLOTS).find(|&k| self.plan.pod(self.node, k) == Some(address));
-        if let Some(slot) = slot {
-            self.taken[usize::from(slot)] = false;
+        if let Some(slot) = self.slot(address) {
+            self.taken[slot] = false;
         }
+    }
+
+    fn slot(&self, address: IpAddr) -> Option<usize> {
+        let slot = (0..POD_SLOTS).find(|&k| pod(self.block, k) == address);
+        slot.map(usize::from)
     }
 }
 
@@ -161,31 +192,41 @@ mod tests {
         let mut all = vec![plan.api()];
         all.extend((1..=MAX_NODES).map(|n| plan.node(n)));
         all.extend((0..MAX_HOSTS).map(|k| plan.host(k)));
-        all.extend(
-            (1..=MAX_NODES).flat_map(|n| (0..POD_SLOTS).filter_map(move |k| plan.pod(n, k))),
-        );
+        let blocks = (1..=MAX_NODES).map(|n| block(plan.pods(), n));
+        let blocks: Vec<IpNet> = blocks.collect();
+        all.extend(blocks.iter().map(|block| tunnel(*block)));
+        let pods = |block: &IpNet| (0..POD_SLOTS).map(|k| pod(*block, k)).collect::<Vec<_>>();
+        all.extend(blocks.iter().flat_map(pods));
         let count = all.len();
         all.sort();
         all.dedup();
         assert_eq!(all.len(), count);
         assert_eq!(plan.node(2).to_string(), "10.0.1.2");
         assert_eq!(plan.host(0).to_string(), "10.0.2.1");
-        assert_eq!(
-            plan.pod(3, 0).map(|a| a.to_string()).as_deref(),
-            Some("10.20.3.2")
-        );
+        assert_eq!(pod(blocks[2], 0).to_string(), "10.20.3.2");
         assert!(all.iter().all(|a| !plan.services().contains(a)));
     }
 
     #[test]
     fn a_freed_pod_address_comes_back_last() {
-        let mut slots = PodSlots::new(Plan::ipv4(), 1);
+        let mut slots = PodSlots::new("10.20.1.0/24".parse().unwrap());
         let first = slots.take().unwrap();
         slots.free(first);
         let rest: Vec<IpAddr> = (1..POD_SLOTS).map(|_| slots.take().unwrap()).collect();
         assert!(!rest.contains(&first));
         assert_eq!(slots.take(), Some(first));
         assert_eq!(slots.take(), None);
+    }
+
+    #[test]
+    fn an_address_that_was_asked_for_is_nobody_elses() {
+        let mut slots = PodSlots::new("10.20.1.0/24".parse().unwrap());
+        let wanted = [10, 20, 1, 3].into();
+        assert!(slots.take_this(wanted));
+        assert!(!slots.take_this(wanted));
+        assert!(!slots.take_this([10, 20, 2, 3].into()));
+        let others: Vec<_> = std::iter::from_fn(|| slots.take()).collect();
+        assert!(!others.contains(&wanted));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
 use crate::{
-    addresses::{API_PORT, Plan},
+    addresses::{API_PORT, Plan, block},
     error::LabError,
     world::{Node, World},
 };
@@ -139,7 +139,7 @@ async fn register(
 }
 
 fn node_object(world: &World, node: &Node) -> (Value, Value) {
-    let pods = world.families.nets(world.plan.node_pods(node.number));
+    let pods = world.families.nets(block(world.pools.main(), node.number));
     let internal = world.families.addresses(node.address).into_iter();
     let mut addresses: Vec<Value> = internal
         .map(|address| json!({ "type": "InternalIP", "address": address }))

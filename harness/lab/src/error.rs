@@ -63,7 +63,7 @@ pub enum LabError {
         /// Which one.
         path: PathBuf,
         /// The wanted value.
-        value: &'static str,
+        value: String,
         /// Why not.
         source: io::Error,
     },

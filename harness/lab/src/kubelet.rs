@@ -29,6 +29,7 @@ use kube::{
 };
 use tokio::{sync::watch, task::JoinSet};
 
+pub(crate) use self::{container::accepts, image::nginx_config};
 use self::{image::Program, pod::Ending};
 use crate::{parts::guarded, world::World};
 

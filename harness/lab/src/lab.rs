@@ -28,9 +28,9 @@ use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
     agents::{Agents, reins::AllReins},
-    api, controllers,
+    api, cni, controllers,
     error::LabError,
-    facts,
+    facts, hosts,
     kubelet::{self, Kubelet},
     logbook::Logbook,
     parts::{guarded, lasting},
@@ -102,6 +102,9 @@ impl Raised {
         let world = Arc::new(World::raise(&case.cluster).await?);
         let mut tasks = JoinSet::new();
         kubelet::chains::make(&world, &case.cluster, log).await?;
+        if let Some(cni) = &case.cluster.cni {
+            cni::write(&world, cni, log).await?;
+        }
         let server = api::server(&world, case.seed, log.clone());
         let served = serve(Arc::clone(&server), api::listen(world.plan)?, log.clone());
         tasks.spawn(lasting("API server", log.clone(), served));
@@ -111,6 +114,7 @@ impl Raised {
         tasks.spawn(lasting("controllers", log.clone(), controllers));
         let kubelet = Kubelet::new(client.clone(), Arc::clone(&world), log.clone());
         tasks.spawn(lasting("kubelet", log.clone(), kubelet.run()));
+        hosts::serve(&world, log, &mut tasks).await?;
         let (facts, told) = (facts::say(Arc::clone(&world), log.clone()), log.clone());
         tasks.spawn(async move {
             guarded("survey of programs", &told, facts).await;
@@ -204,7 +208,7 @@ impl Cluster for Raised {
             .map(|node| (Place::Node(node.name.clone()), node.address));
         let hosts = self.world.hosts().iter();
         nodes
-            .chain(hosts.map(|host| (Place::Host(host.name.clone()), host.address)))
+            .chain(hosts.map(|host| (Place::Host(host.name.clone()), host.main_address())))
             .collect()
     }
 

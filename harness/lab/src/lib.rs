@@ -8,11 +8,14 @@
 
 mod agents;
 mod api;
+mod cni;
 mod controllers;
 mod facts;
 pub mod families;
+mod hosts;
 mod lab;
 mod logbook;
+mod neighbours;
 mod parts;
 mod survey;
 
@@ -21,6 +24,7 @@ pub mod error;
 pub mod keep;
 pub mod kubelet;
 pub mod place;
+pub mod pools;
 pub mod recorder;
 pub mod shims;
 pub mod wiring;

@@ -176,10 +176,10 @@ fn settings() -> Result<(), LabError> {
 }
 
 /// Writes a kernel setting of the calling thread's network namespace.
-pub(crate) fn set(path: &str, value: &'static str) -> Result<(), LabError> {
+pub(crate) fn set(path: &str, value: &str) -> Result<(), LabError> {
     fs::write(path, value).map_err(|source| LabError::Sysctl {
         path: path.into(),
-        value,
+        value: value.to_owned(),
         source,
     })
 }

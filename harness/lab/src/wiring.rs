@@ -2,14 +2,16 @@
 //! `ip -batch -` for each place.
 //!
 //! ```text
-//! worker's own namespace     bridge "underlay" 10.0.0.1, a port for each node and host
-//! node                       eth0 on the underlay, a route for each other node's pods, cali… or eni… for each pod
+//! worker's own namespace     bridge "underlay" 10.0.0.1, a port for each node and host, and for pods' further interfaces
+//! node                       eth0 on the underlay, a route for each other node's pods, cali… or eni… for each pod,
+//!                            vxlan.calico where some pool is carried by it
 //! pod                        eth0 with a /32, everything goes to 169.254.1.1, whom proxy ARP answers for
 //! ```
 
 use std::{fmt::Write, net::IpAddr, process::Stdio};
 
-use chainbreak_model::case::PodOwner;
+use chainbreak_model::{case::PodOwner, pod_network::Attachment};
+use ipnet::IpNet;
 use sha1::{Digest, Sha1};
 use tokio::{io::AsyncWriteExt, process::Child};
 
@@ -17,6 +19,7 @@ use crate::{
     addresses::{POD_GATEWAY, Plan},
     error::LabError,
     place::PlaceThread,
+    pools::DEVICE,
 };
 
 /// The bridge of the underlay, in the worker's own namespace.
@@ -57,8 +60,17 @@ pub fn underlay(plan: Plan, ports: &[Port]) -> String {
     batch
 }
 
-/// A node's or host's end. `pods` are the other nodes' pod ranges and who has them.
-pub fn end(plan: Plan, address: IpAddr, pods: impl Iterator<Item = (String, IpAddr)>) -> String {
+/// A node's or host's end of the underlay.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct End {
+    /// Beside the one on the underlay.
+    pub addresses: Vec<IpAddr>,
+    /// What is reached through whom: other nodes' pods, hosts' further addresses, a host's own routes.
+    pub routes: Vec<(IpNet, IpAddr)>,
+}
+
+/// A node's or host's end. Of two routes to the same the later one holds.
+pub fn end(plan: Plan, address: IpAddr, end: &End) -> String {
     let mut batch = format!(
         "link set lo up\n\
          addr add {address}/{} dev eth0\n\
@@ -67,10 +79,81 @@ pub fn end(plan: Plan, address: IpAddr, pods: impl Iterator<Item = (String, IpAd
         plan.underlay_prefix(),
         plan.api()
     );
-    for (range, via) in pods {
-        line(&mut batch, format_args!("route add {range} via {via}"));
+    for further in &end.addresses {
+        line(
+            &mut batch,
+            format_args!("addr add {} dev eth0", IpNet::from(*further)),
+        );
+    }
+    for (range, via) in &end.routes {
+        line(&mut batch, format_args!("route replace {range} via {via}"));
     }
     batch
+}
+
+/// Another node's end of the tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FarEnd {
+    /// The node's address on the underlay.
+    pub node: IpAddr,
+    /// In the tunnel.
+    pub tunnel: IpAddr,
+    /// In the tunnel.
+    pub mac: String,
+    /// What is reached through it.
+    pub blocks: Vec<IpNet>,
+}
+
+/// A node's end of the VXLAN tunnel: input of `ip`, and what `bridge` is told after that.
+pub fn tunnel(node: IpAddr, own: IpAddr, mac: &str, others: &[FarEnd]) -> (String, String) {
+    let mut batch = format!(
+        "link add {DEVICE} address {mac} type vxlan id 4096 local {node} dev eth0 dstport 4789 nolearning\n\
+         addr add {} dev {DEVICE}\n\
+         link set {DEVICE} up\n",
+        IpNet::from(own)
+    );
+    let mut forwarding = String::new();
+    for FarEnd {
+        node,
+        tunnel,
+        mac,
+        blocks,
+    } in others
+    {
+        let permanent = format_args!("neigh add {tunnel} lladdr {mac} dev {DEVICE} nud permanent");
+        line(&mut batch, permanent);
+        for block in blocks {
+            let route = format_args!("route add {block} via {tunnel} dev {DEVICE} onlink");
+            line(&mut batch, route);
+        }
+        let entry = format_args!("fdb append {mac} dev {DEVICE} dst {node}");
+        line(&mut forwarding, entry);
+    }
+    (batch, forwarding)
+}
+
+/// A further interface of a pod, on the underlay's bridge: input in the worker's namespace, then in the pod's.
+pub fn attachment(port: &str, tid: i32, attachment: &Attachment) -> (String, String) {
+    let Attachment {
+        interface,
+        addresses,
+    } = attachment;
+    let bridge = format!(
+        "link add {port} type veth peer name {interface} netns {tid}\n\
+         link set {port} master {BRIDGE} up\n"
+    );
+    let mut pod = String::new();
+    for address in addresses {
+        let add = format_args!("addr add {address} dev {interface}");
+        line(&mut pod, add);
+    }
+    line(&mut pod, format_args!("link set {interface} up"));
+    (bridge, pod)
+}
+
+/// The name of the bridge's port for a pod's further interface.
+pub fn attachment_port(namespace: &str, name: &str, interface: &str) -> String {
+    self::interface("port", namespace, &format!("{name}.{interface}"))
 }
 
 /// A pod's link as its node sees it. Proxy ARP answers at once instead of after a random delay; this
@@ -85,11 +168,12 @@ pub fn pod_on_node(interface: &str, tid: i32, address: IpAddr) -> String {
 }
 
 /// A pod's link as the pod sees it.
-pub fn pod_itself(address: IpAddr) -> String {
+pub fn pod_itself(address: IpAddr, mtu: Option<u16>) -> String {
+    let mtu = mtu.map_or(String::new(), |mtu| format!("mtu {mtu} "));
     format!(
         "link set lo up\n\
          addr add {address}/32 dev eth0\n\
-         link set eth0 up\n\
+         link set eth0 {mtu}up\n\
          route add {POD_GATEWAY} dev eth0 scope link\n\
          route add default via {POD_GATEWAY} dev eth0\n"
     )
@@ -123,9 +207,19 @@ fn interface(prefix: &str, namespace: &str, name: &str) -> String {
         })
 }
 
-/// Runs a batch in a place.
+/// Runs a batch of `ip` in a place.
 pub async fn apply(place: &PlaceThread, batch: String) -> Result<(), LabError> {
-    let started = place.spawn(&["ip", "-batch", "-"], |command| {
+    apply_by(place, "ip", batch).await
+}
+
+/// Runs a batch of `ip` or `bridge` in a place.
+pub async fn apply_by(
+    place: &PlaceThread,
+    program: &'static str,
+    batch: String,
+) -> Result<(), LabError> {
+    let argv = [program, "-batch", "-"];
+    let started = place.spawn(&argv, |command| {
         command.stdout(Stdio::null());
     });
     let child = started.await;
@@ -177,6 +271,7 @@ fn line_free(text: &mut String, more: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addresses::block;
 
     #[test]
     fn a_pods_interface_is_named_as_calico_names_it() {
@@ -188,17 +283,43 @@ mod tests {
     }
 
     #[test]
+    fn a_tunnel_knows_every_other_node_as_felix_tells_it() {
+        let plan = Plan::ipv4();
+        let pool = "10.30.0.0/16".parse().unwrap();
+        let other = FarEnd {
+            node: plan.node(2),
+            tunnel: [10, 30, 2, 1].into(),
+            mac: "66:00:00:00:00:02".to_owned(),
+            blocks: vec![block(pool, 2)],
+        };
+        let own = [10, 30, 1, 1].into();
+        let (ip, bridge) = tunnel(plan.node(1), own, "66:00:00:00:00:01", &[other]);
+        insta::assert_snapshot!(format!("{ip}{bridge}"), @r"
+        link add vxlan.calico address 66:00:00:00:00:01 type vxlan id 4096 local 10.0.1.1 dev eth0 dstport 4789 nolearning
+        addr add 10.30.1.1/32 dev vxlan.calico
+        link set vxlan.calico up
+        neigh add 10.30.2.1 lladdr 66:00:00:00:00:02 dev vxlan.calico nud permanent
+        route add 10.30.2.0/24 via 10.30.2.1 dev vxlan.calico onlink
+        fdb append 66:00:00:00:00:02 dev vxlan.calico dst 10.0.1.2
+        ");
+    }
+
+    #[test]
     fn a_node_routes_to_each_other_nodes_pods() {
         let plan = Plan::ipv4();
-        let others = [(plan.node_pods(2).to_string(), plan.node(2))];
-        let batch = end(plan, plan.node(1), others.into_iter());
+        let one = End {
+            addresses: vec![[192, 0, 2, 7].into()],
+            routes: vec![(block(plan.pods(), 2), plan.node(2))],
+        };
+        let batch = end(plan, plan.node(1), &one);
         assert_eq!(
             batch,
             "link set lo up\n\
              addr add 10.0.1.1/16 dev eth0\n\
              link set eth0 up\n\
              route add default via 10.0.0.1\n\
-             route add 10.20.2.0/24 via 10.0.1.2\n"
+             addr add 192.0.2.7/32 dev eth0\n\
+             route replace 10.20.2.0/24 via 10.0.1.2\n"
         );
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use chainbreak_engine::{cluster::Place, gate::Gate};
 use chainbreak_model::{
-    case::{ClusterSpec, IptablesVariant, PodOwner},
+    case::{ClusterSpec, HostSpec, IptablesVariant, PodOwner},
     names::NodeName,
 };
 use futures::future::try_join_all;
@@ -19,7 +19,9 @@ use crate::{
     error::{LabError, tolerate},
     families::Families,
     keep,
-    place::{Own, PlaceThread},
+    neighbours::Neighbours,
+    place::{Own, PlaceThread, set},
+    pools::{Pools, tunnel_mac},
     wiring::{self, Port},
 };
 /// Where a node's own commands are. The first entry of every world's `PATH`.
@@ -38,24 +40,31 @@ pub struct Node {
     pub address: IpAddr,
     /// Its namespaces.
     pub place: Arc<PlaceThread>,
-    slots: Mutex<PodSlots>,
+    /// Of each pool.
+    slots: Mutex<Vec<PodSlots>>,
 }
 
 impl Node {
-    /// A free pod address, unless all are taken.
-    pub fn take_address(&self) -> Option<IpAddr> {
-        self.slots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+    /// A free pod address of the pool with that number, unless all are taken.
+    pub fn take_address(&self, pool: usize) -> Option<IpAddr> {
+        self.slots().get_mut(pool)?.take()
+    }
+
+    /// This pod address, if it is one of the node's and free.
+    pub fn take_this_address(&self, address: IpAddr) -> bool {
+        let mut slots = self.slots();
+        slots.iter_mut().any(|slots| slots.take_this(address))
     }
 
     /// Gives a pod address back.
     pub fn free_address(&self, address: IpAddr) {
-        self.slots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .free(address);
+        for slots in self.slots().iter_mut() {
+            slots.free(address);
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<PodSlots>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,7 +75,17 @@ pub struct Host {
     pub name: String,
     /// On the underlay.
     pub address: IpAddr,
-    place: Arc<PlaceThread>,
+    /// What it has beside that.
+    pub spec: HostSpec,
+    /// Its namespace.
+    pub place: Arc<PlaceThread>,
+}
+
+impl Host {
+    /// The address by which a scenario means it: the first that it gives the host, else the underlay's.
+    pub fn main_address(&self) -> IpAddr {
+        *self.spec.addresses.first().unwrap_or(&self.address)
+    }
 }
 
 /// All places of a case. Pods come and go, the others stay.
@@ -74,6 +93,8 @@ pub struct Host {
 pub struct World {
     /// Which address is whose.
     pub plan: Plan,
+    /// Of pods' addresses.
+    pub pools: Arc<Pools>,
     /// Which of them Kubernetes knows.
     pub families: Families,
     /// Who owns the pods' interfaces.
@@ -90,15 +111,21 @@ impl World {
     pub async fn raise(spec: &ClusterSpec) -> Result<Self, LabError> {
         let plan = Plan::ipv4();
         plan.check(spec.nodes, spec.hosts.len())?;
+        let pools = Arc::new(Pools::of(spec, plan));
         let families = Families::new(spec.ip_families.clone());
+        if families.has_v6() && pools.tunnel(1).is_some() {
+            let what = "the lab's VXLAN carries IPv4 only".to_owned();
+            return Err(LabError::Unable { what });
+        }
         families.enable()?;
         let nodes = (1..=spec.nodes)
-            .map(|number| raise_node(plan, number))
+            .map(|number| raise_node(plan, &pools, number))
             .collect::<Result<Vec<_>, _>>()?;
         let hosts = spec.hosts.iter().enumerate();
         let hosts = hosts
-            .map(|(index, name)| raise_host(plan, index, name))
+            .map(|(index, (name, spec))| raise_host(plan, index, name, spec))
             .collect::<Result<Vec<_>, _>>()?;
+        let neighbours = Neighbours::new(plan, &pools, &nodes, &hosts)?;
         let port = |place: &PlaceThread, address| Port {
             tid: place.tid(),
             address,
@@ -110,11 +137,11 @@ impl World {
         try_join_all(
             nodes
                 .iter()
-                .map(|node| furnish(plan, node, &families, spec)),
+                .map(|node| furnish(node, &neighbours, &pools, &families, spec)),
         )
         .await?;
         try_join_all(hosts.iter().map(|host| {
-            let batch = wiring::end(plan, host.address, std::iter::empty());
+            let batch = wiring::end(plan, host.address, &neighbours.of_host(host));
             enter(&host.place, &families, batch)
         }))
         .await?;
@@ -128,6 +155,7 @@ impl World {
             .collect();
         let world = Self {
             plan,
+            pools,
             families,
             pod_owner,
             gate: Gate::default(),
@@ -209,7 +237,7 @@ impl World {
     }
 }
 
-fn raise_node(plan: Plan, number: u16) -> Result<Node, LabError> {
+fn raise_node(plan: Plan, pools: &Pools, number: u16) -> Result<Node, LabError> {
     let name = NodeName::from(format!("n{number}"));
     let place = PlaceThread::start(&format!("node/{name}"), Own::NetworkAndFiles)?;
     Ok(Node {
@@ -217,15 +245,16 @@ fn raise_node(plan: Plan, number: u16) -> Result<Node, LabError> {
         number,
         address: plan.node(number),
         place: Arc::new(place),
-        slots: Mutex::new(PodSlots::new(plan, number)),
+        slots: Mutex::new(pools.blocks(number).map(PodSlots::new).collect()),
     })
 }
 
-fn raise_host(plan: Plan, index: usize, name: &str) -> Result<Host, LabError> {
+fn raise_host(plan: Plan, index: usize, name: &str, spec: &HostSpec) -> Result<Host, LabError> {
     let place = PlaceThread::start(&format!("host/{name}"), Own::Network)?;
     Ok(Host {
         name: name.to_owned(),
         address: plan.host(index),
+        spec: spec.clone(),
         place: Arc::new(place),
     })
 }
@@ -237,21 +266,31 @@ async fn enter(place: &PlaceThread, families: &Families, batch: String) -> Resul
     families.wire(place, batch).await
 }
 
-/// Routes, forwarding and commands of a node.
+/// Routes, forwarding, settings and commands of a node.
 async fn furnish(
-    plan: Plan,
     node: &Node,
+    neighbours: &Neighbours,
+    pools: &Pools,
     families: &Families,
     spec: &ClusterSpec,
 ) -> Result<(), LabError> {
-    let (iptables, forwarding) = (spec.iptables, families.clone());
-    let others = (1..=spec.nodes).filter(|&other| other != node.number);
-    let pods = others.map(|other| (plan.node_pods(other).to_string(), plan.node(other)));
-    enter(&node.place, families, wiring::end(plan, node.address, pods)).await?;
+    let end = wiring::end(neighbours.plan, node.address, &neighbours.of_node(node));
+    enter(&node.place, families, end).await?;
+    if let Some(tunnel) = pools.tunnel(node.number) {
+        let (mac, others) = (tunnel_mac(node.name.as_str()), neighbours.far_ends(node));
+        let (ip, bridge) = wiring::tunnel(node.address, tunnel, &mac, &others);
+        wiring::apply(&node.place, ip).await?;
+        wiring::apply_by(&node.place, "bridge", bridge).await?;
+    }
+    let forwarding = families.clone();
     let name = node.name.to_string();
+    let (settings, iptables) = (spec.sysctls.clone(), spec.iptables);
     node.place
         .run(move || {
             forwarding.forward()?;
+            for (setting, value) in &settings {
+                set(&format!("/proc/sys/{}", setting.replace('.', "/")), value)?;
+            }
             install(iptables).map_err(|source| LabError::Place {
                 place: name,
                 what: "install its commands",

@@ -6,6 +6,7 @@ mod address;
 mod cluster;
 mod family;
 mod fault;
+mod network;
 mod promise;
 mod step;
 mod traffic;
@@ -21,6 +22,7 @@ pub use cluster::{
 };
 pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Entries, Family, Fault, RuleBackend, Run, TableRef};
+pub use network::{CniSpec, HostSpec, PoolSpec, RandomizeSnat, Route, Via, Vxlan};
 pub use promise::{
     Claim, Counter, ElementQuery, Limits, Presence, Promise, RuleQuery, SourceAddress, Window,
 };

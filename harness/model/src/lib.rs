@@ -12,6 +12,7 @@ pub mod matrix;
 pub mod mutation;
 pub mod names;
 pub mod plan;
+pub mod pod_network;
 pub mod scenario;
 pub mod verdict;
 pub mod version;

@@ -6,6 +6,7 @@
 mod cluster;
 mod fields;
 mod manifests;
+mod network;
 mod promises;
 mod strict;
 mod timeline;
@@ -21,7 +22,7 @@ use std::{
 use indexmap::IndexMap;
 
 use crate::{
-    case::IptablesVariant,
+    case::{ClusterSpec, IptablesVariant},
     complaint::{Complaint, Complaints, Gathered, Place, Source},
     matrix::MatrixKey,
     names::ScenarioName,
@@ -58,7 +59,12 @@ pub(crate) mod words {
         "calico",
         "felix",
         "hosts",
+        "sysctls",
+        "cni",
     ];
+    pub(crate) const HOST: &[&str] = &["addresses", "routes", "nginx"];
+    pub(crate) const HOST_ROUTE: &[&str] = &["to", "via"];
+    pub(crate) const CNI: &[&str] = &["profile", "external-snat", "randomize-snat", "vpc-cidrs"];
     pub(crate) const KUBE_PROXY: &[&str] = &[
         "mode",
         "iptables",
@@ -327,6 +333,10 @@ impl Reader<'_> {
         let folder = self.folder();
         let cluster = fields.need("cluster", |node| {
             cluster::read(gathered, node, &folder, inherited)
+        });
+        let cluster = cluster.map(|cluster| ClusterSpec {
+            pools: manifests.pools(gathered, &cluster),
+            ..cluster
         });
         let world = traffic::World {
             manifests,

@@ -1,6 +1,7 @@
 //! The JSON Schema of scenario files, for editors: completion, descriptions, and most mistakes while
 //! one types. It is laxer than the reader, which also knows what names refer to.
 
+mod network;
 mod promise;
 mod step;
 
@@ -123,7 +124,9 @@ fn cluster_field(field: &str, part: Part) -> Value {
         "kube-proxy" => or_none(&kube_proxy(part)),
         "calico" => or_none(&calico(part)),
         "felix" => felix_spec("The spec of FelixConfiguration default."),
-        _ => list(&name("A host outside the cluster, on the nodes' network.")),
+        "sysctls" => network::sysctls(),
+        "cni" => or_none(&network::cni(part)),
+        _ => network::hosts(),
     }
 }
 
@@ -188,9 +191,9 @@ fn traffic(part: Part) -> Value {
                 "pod/client",
             ),
             "to" => pattern(
-                "Where they go: service/NAMESPACE/NAME, pod/NAMESPACE/NAME or \
-             node-port/n1/NAMESPACE/NAME.",
-                "^((service|pod)/[^/]+/[^/]+|node-port/n[0-9]+/[^/]+/[^/]+)$",
+                "Where they go: service/NAMESPACE/NAME, pod/NAMESPACE/NAME, \
+             node-port/n1/NAMESPACE/NAME or host/NAME.",
+                "^((service|pod)/[^/]+/[^/]+|node-port/n[0-9]+/[^/]+/[^/]+|host/[^/]+)$",
                 "service/test/web",
             ),
             "port" => integer("The Service's port, or the pod's.", (1, 65535)),

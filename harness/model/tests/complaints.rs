@@ -298,6 +298,41 @@ fn commands_that_nobody_runs_are_not_slowed() {
 }
 
 #[test]
+fn networks_that_cannot_be() {
+    let hosts = |hosts: &str| said_of("hosts: [outside]", &format!("hosts: {{ {hosts} }}"));
+    insta::assert_snapshot!(
+        "host",
+        hosts(
+            "n1: {}, outside: { address: [], nginx: 0, addresses: [10.1], routes: [\
+             { to: 10.1.2.3/16, via: n2 }, { to: 10.1.0.0/16, via: node/n3 }, \
+             { to: 10.1.0.0/16, via: 'fd00::1' }, { to: all, via: host/outsid }, { to: 10.1.0.0/16 }] }"
+        )
+    );
+    insta::assert_snapshot!(
+        "silent_host",
+        said_of("to: service/test/web", "to: host/outside")
+    );
+    insta::assert_snapshot!(
+        "sysctls",
+        said_of(
+            "  nodes: 2",
+            "  nodes: 2\n  sysctls: { kernel.panic: 1, net.ipv4.ip_forward: [1] }"
+        )
+    );
+    insta::assert_snapshot!(
+        "cni",
+        said_of(
+            "  nodes: 2",
+            "  nodes: 2\n  cni: { profile: aws, randomize-snat: random, external-snat: maybe, vpc-cidrs: [10.1.2.3/16] }"
+        )
+    );
+    insta::assert_snapshot!(
+        "cni_beside_calico",
+        said_of("  nodes: 2", "  nodes: 2\n  cni: { profile: aws-vpc }")
+    );
+}
+
+#[test]
 fn steps_that_cannot_be_played() {
     insta::assert_snapshot!(
         "marked_twice",
@@ -515,9 +550,30 @@ fn manifests_that_kubernetes_would_refuse() {
     let pool = reads(GOOD.as_bytes(), &format!("{pool}{OBJECTS}")).expect_err("it is bad");
     insta::assert_snapshot!("no_cidr", pool.plain());
     let overlay = "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: { name: p }\n\
-                   spec: { cidr: 10.9.0.0/16, vxlanMode: Always, ipipMode: Never }\n---\n";
+                   spec: { cidr: 10.9.1.0/16, vxlanMode: Alway, ipipMode: Always, natOutgoing: 1, nodeselector: all() }\n---\n";
     let overlay = reads(GOOD.as_bytes(), &format!("{overlay}{OBJECTS}")).expect_err("it is bad");
     insta::assert_snapshot!("overlay", overlay.plain());
+    let overlapping = "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: { name: p }\n\
+                       spec: { cidr: 10.9.0.0/20 }\n---\n";
+    let second = overlapping.replace("name: p", "name: q");
+    let overlapping = reads(GOOD.as_bytes(), &format!("{overlapping}{second}{OBJECTS}"));
+    insta::assert_snapshot!(
+        "overlapping_pools",
+        overlapping.expect_err("it is bad").plain()
+    );
+    let annotated = |annotations: &str| {
+        let good = "metadata: { name: client }";
+        let bad = format!("metadata:\n  name: client\n  annotations:\n{annotations}");
+        said_of_objects(good, &bad)
+    };
+    insta::assert_snapshot!(
+        "pod_network",
+        annotated("    k8s.v1.cni.cncf.io/networks: underlay")
+    );
+    insta::assert_snapshot!(
+        "unknown_pool",
+        annotated("    cni.projectcalico.org/ipv4pools: '[\"overlay\"]'")
+    );
     insta::assert_snapshot!(
         "unable",
         said_of_objects("[{ name: nginx, image: nginx }]", UNABLE)

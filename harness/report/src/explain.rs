@@ -311,6 +311,7 @@ fn subject(traffic: &Traffic) -> String {
     match &traffic.to {
         To::Service { .. } | To::NodePort { .. } => "services".to_owned(),
         To::Pod { namespace, name } => format!("pod {namespace}/{name}"),
+        To::Host(name) => format!("host {name}"),
     }
 }
 

@@ -1,17 +1,18 @@
 //! The model Felix, live.
 
-use std::{net::IpAddr, rc::Rc};
+use std::{collections::BTreeMap, net::IpAddr, rc::Rc};
 
 use futures::{
     FutureExt, StreamExt,
     stream::{LocalBoxStream, select_all},
 };
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind},
     runtime::watcher,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
     feed::{Change, feed},
 };
 use crate::{
-    felix::{Config, Event, Workload, run},
+    felix::{Config, Event, Pool, Workload, run},
     step::Stepper,
 };
 
@@ -45,25 +46,32 @@ fn events(
     node: &str,
     pods: Option<InterfaceName>,
 ) -> LocalBoxStream<'static, Event> {
-    let mut feeds = vec![configuration(client)];
+    let mut pools = pools(client);
+    let mut feeds = vec![configuration(client), nodes(client)];
     if let Some(interface) = pods {
         feeds.push(workloads(client, node, interface));
     }
-    let expected = feeds.len();
+    let expected = feeds.len() + 1;
     let mut listed = 0;
+    // Felix lists the pools before it starts: by them it decides once whether it has a tunnel (daemon.go,
+    // `NewEncapsulationCalculator`).
+    let first = async move { (pools.next().await, pools) }.into_stream();
+    let told = first.flat_map(move |(first, pools)| {
+        feeds.push(pools);
+        futures::stream::iter(first).chain(select_all(std::mem::take(&mut feeds)))
+    });
     // Felix is in sync when everything that it watches has been listed.
-    select_all(feeds)
-        .filter_map(move |told| {
-            let event = match told {
-                Told::Event(event) => Some(event),
-                Told::Listed => {
-                    listed += 1;
-                    (listed == expected).then_some(Event::InSync)
-                }
-            };
-            async move { event }
-        })
-        .boxed_local()
+    told.filter_map(move |told| {
+        let event = match told {
+            Told::Event(event) => Some(event),
+            Told::Listed => {
+                listed += 1;
+                (listed == expected).then_some(Event::InSync)
+            }
+        };
+        async move { event }
+    })
+    .boxed_local()
 }
 
 #[derive(Debug, PartialEq)]
@@ -104,6 +112,66 @@ fn spec(object: &DynamicObject) -> Map<String, Value> {
         .and_then(Value::as_object)
         .cloned()
         .unwrap_or_default()
+}
+
+/// All pools at once, and again whenever one changes.
+fn pools(client: &Client) -> LocalBoxStream<'static, Told> {
+    let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "IPPool");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let read = |object: &DynamicObject| pool(object.data.get("spec")?);
+    all(api, read, Event::Pools)
+}
+
+fn pool(spec: &Value) -> Option<Pool> {
+    let is = |field: &str, word: &str| spec.get(field).and_then(Value::as_str) == Some(word);
+    Some(Pool {
+        cidr: spec.get("cidr")?.as_str()?.parse().ok()?,
+        nat_outgoing: spec.get("natOutgoing") == Some(&Value::Bool(true)),
+        vxlan: is("vxlanMode", "Always") || is("vxlanMode", "CrossSubnet"),
+    })
+}
+
+/// The addresses of all nodes at once, and again whenever a node changes.
+fn nodes(client: &Client) -> LocalBoxStream<'static, Told> {
+    let internal = |node: &Node| {
+        let addresses = node.status.as_ref()?.addresses.iter().flatten();
+        let mut internal = addresses.filter(|address| address.type_ == "InternalIP");
+        internal.next()?.address.parse().ok()
+    };
+    all(Api::all(client.clone()), internal, Event::Nodes)
+}
+
+/// What is read from all objects of a kind, when they are listed and whenever it changes after that.
+fn all<K, T>(
+    api: Api<K>,
+    read: impl Fn(&K) -> Option<T> + 'static,
+    tell: impl Fn(Vec<T>) -> Event + 'static,
+) -> LocalBoxStream<'static, Told>
+where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    T: Clone + PartialEq + 'static,
+{
+    let mut known: BTreeMap<(String, String), Option<T>> = BTreeMap::new();
+    let mut is_listed = false;
+    let mut told: Option<Vec<T>> = None;
+    feed(api, watcher::Config::default())
+        .flat_map(move |change| {
+            let listed = matches!(change, Change::Listed);
+            match change {
+                Change::Present(object) => {
+                    let key = (object.namespace().unwrap_or_default(), object.name_any());
+                    known.insert(key, read(&object));
+                }
+                Change::Gone(namespace, name) => drop(known.remove(&(namespace, name))),
+                Change::Listed => is_listed = true,
+            }
+            let now: Vec<T> = known.values().flatten().cloned().collect();
+            let news = is_listed && told.as_ref() != Some(&now);
+            let event = news.then(|| Told::Event(tell(now.clone())));
+            told = is_listed.then_some(now);
+            futures::stream::iter(event.into_iter().chain(listed.then_some(Told::Listed)))
+        })
+        .boxed_local()
 }
 
 /// The pods of the node that have an address and a network of their own.
@@ -185,6 +253,17 @@ mod tests {
         assert_eq!(told([Change::Listed]), [config(json!({})), Told::Listed]);
         let there = told([Change::Present(object()), Change::Listed]);
         assert_eq!(there, [config(json!({ "bpfEnabled": true })), Told::Listed]);
+    }
+
+    #[test]
+    fn pools_are_read_as_felix_reads_them() {
+        let vxlan = |mode: &str| {
+            let spec = json!({ "cidr": "10.30.0.0/16", "vxlanMode": mode, "natOutgoing": true });
+            pool(&spec).expect("it has a cidr")
+        };
+        assert!(vxlan("Always").vxlan && vxlan("CrossSubnet").vxlan);
+        assert!(!vxlan("Never").vxlan && vxlan("Never").nat_outgoing);
+        assert_eq!(pool(&json!({ "vxlanMode": "Always" })), None);
     }
 
     #[test]

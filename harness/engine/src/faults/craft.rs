@@ -167,6 +167,17 @@ async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<Option<Report
     report.transpose().map_err(|error| error.to_string())
 }
 
+/// A host that answers itself.
+fn of_host(cluster: &dyn Cluster, name: &str, port: u16) -> Result<Backends, String> {
+    let host = Place::Host(name.to_owned());
+    let found = cluster.places().into_iter().find(|(at, _)| *at == host);
+    let (_, address) = found.ok_or_else(|| format!("there is no {host}"))?;
+    let mut backends = Backends::default();
+    backends.servers.extend([SocketAddr::new(address, port)]);
+    backends.pods.extend([host]);
+    Ok(backends)
+}
+
 /// The endpoints of the traffic's Service, or its pod.
 async fn backends(cluster: &dyn Cluster, craft: &case::Craft) -> Result<Backends, String> {
     let (namespace, selector, pod) = match &craft.to {
@@ -179,6 +190,7 @@ async fn backends(cluster: &dyn Cluster, craft: &case::Craft) -> Result<Backends
             None,
         ),
         To::Pod { namespace, name } => (namespace, String::new(), Some(name)),
+        To::Host(name) => return of_host(cluster, name, craft.port),
     };
     if let Some(name) = pod {
         return of_pod(cluster, namespace, name, craft.port).await;

@@ -116,7 +116,7 @@ pub(super) fn felix(
 /// The families that a kube-proxy serves, each with its pods. Before 1.21 it knows one only, that of its
 /// `--bind-address` (feature gate `IPv6DualStack`).
 fn served(world: &World, version: &kube_proxy::Version) -> Vec<IpNet> {
-    let mut all = world.families.nets(world.plan.pods());
+    let mut all = world.families.nets(world.pools.main());
     if !version.has_dual_stack() {
         all.truncate(1);
     }

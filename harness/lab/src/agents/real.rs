@@ -90,7 +90,7 @@ impl Real {
             node: node.name.clone(),
             address: world.families.first(node.address),
             api,
-            pods: world.families.nets(world.plan.pods()),
+            pods: world.families.nets(world.pools.main()),
             path: format!("{}:{path}", shims.path_prefix().display()),
             kubeconfig: KUBECONFIG,
         };

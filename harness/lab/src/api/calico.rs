@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use chainbreak_model::case::{CalicoSpec, Case, IpFamily, PodOwner};
+use chainbreak_model::case::{CalicoSpec, Case, IpFamily, PodOwner, PoolSpec, Vxlan};
 use futures::future::try_join_all;
 use ipnet::IpNet;
 use kube::{
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::refused;
 use crate::{
-    addresses::Plan,
     error::LabError,
     families::{self, Families},
+    pools::Pools,
     world::World,
 };
 
@@ -33,7 +33,7 @@ pub(super) fn node_addresses(world: &World, v4: IpAddr, prefix: u8) -> Value {
 }
 
 /// Kind and plural, name, spec.
-type Object = (&'static str, &'static str, &'static str, Value);
+type Object = (&'static str, &'static str, String, Value);
 
 /// Makes what a case's Calico needs; nothing when it has none.
 pub(super) async fn furnish(client: &Client, world: &World, case: &Case) -> Result<(), LabError> {
@@ -41,7 +41,7 @@ pub(super) async fn furnish(client: &Client, world: &World, case: &Case) -> Resu
         return Ok(());
     };
     let felix = json!(case.cluster.felix);
-    let objects = objects(world.plan, &world.families, calico, felix, case.seed).into_iter();
+    let objects = objects(&world.pools, &world.families, calico, felix, case.seed).into_iter();
     try_join_all(objects.map(|object| add(client, object)))
         .await
         .map(drop)
@@ -50,7 +50,7 @@ pub(super) async fn furnish(client: &Client, world: &World, case: &Case) -> Resu
 async fn add(client: &Client, (kind, plural, name, spec): Object) -> Result<(), LabError> {
     let group = GroupVersionKind::gvk("crd.projectcalico.org", "v1", kind);
     let resource = ApiResource::from_gvk_with_plural(&group, plural);
-    let object = DynamicObject::new(name, &resource).data(json!({ "spec": spec }));
+    let object = DynamicObject::new(&name, &resource).data(json!({ "spec": spec }));
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let created = api.create(&PostParams::default(), &object).await;
     created
@@ -59,7 +59,7 @@ async fn add(client: &Client, (kind, plural, name, spec): Object) -> Result<(), 
 }
 
 fn objects(
-    plan: Plan,
+    pools: &Pools,
     families: &Families,
     calico: &CalicoSpec,
     felix: Value,
@@ -73,37 +73,51 @@ fn objects(
         (
             "ClusterInformation",
             "clusterinformations",
-            "default",
+            "default".to_owned(),
             cluster,
         ),
         (
             "FelixConfiguration",
             "felixconfigurations",
-            "default",
+            "default".to_owned(),
             felix,
         ),
     ];
     let tiers = tiers(&calico.version).iter();
     objects.extend(tiers.map(|(name, order, action)| {
         let spec = json!({ "order": order, "defaultAction": action });
-        ("Tier", "tiers", *name, spec)
+        ("Tier", "tiers", (*name).to_owned(), spec)
     }));
     if calico.pods == PodOwner::Calico {
-        // The underlay routes to pods, hosts outside too: nothing is encapsulated or masqueraded.
-        objects.extend(families.nets(plan.pods()).into_iter().map(|cidr| {
-            let (name, block) = match cidr {
-                IpNet::V4(_) => ("default-ipv4-ippool", 26),
-                IpNet::V6(_) => ("default-ipv6-ippool", 122),
-            };
-            let spec = json!({
-                "cidr": cidr, "blockSize": block, "ipipMode": "Never", "vxlanMode": "Never",
-                "natOutgoing": false, "nodeSelector": "all()",
-                "allowedUses": ["Workload", "Tunnel"],
-            });
-            ("IPPool", "ippools", name, spec)
-        }));
+        // They are there before Felix is: what a scenario says of them more, it says when it applies them.
+        let pools = pools.iter();
+        objects.extend(pools.flat_map(|pool| ip_pools(pool, families)));
     }
     objects
+}
+
+/// A pool as each family knows it.
+fn ip_pools(pool: &PoolSpec, families: &Families) -> Vec<Object> {
+    let vxlan = match pool.vxlan {
+        Vxlan::Never => "Never",
+        Vxlan::CrossSubnet => "CrossSubnet",
+        Vxlan::Always => "Always",
+    };
+    let cidrs = families.nets(pool.cidr).into_iter();
+    let object = |cidr: IpNet| {
+        let (name, block) = match cidr {
+            IpNet::V4(_) => (pool.name.clone(), 26),
+            IpNet::V6(_) if pool.name.contains("ipv4") => (pool.name.replace("ipv4", "ipv6"), 122),
+            IpNet::V6(_) => (format!("{}-ipv6", pool.name), 122),
+        };
+        let spec = json!({
+            "cidr": cidr, "blockSize": block, "ipipMode": "Never", "vxlanMode": vxlan,
+            "natOutgoing": pool.nat_outgoing, "nodeSelector": "all()",
+            "allowedUses": ["Workload", "Tunnel"],
+        });
+        ("IPPool", "ippools", name, spec)
+    };
+    cidrs.map(object).collect()
 }
 
 /// Name, order and default action of the tiers that a version makes.
@@ -135,9 +149,10 @@ fn minor(version: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::AgentSource;
+    use chainbreak_model::case::{AgentSource, ClusterSpec, IptablesVariant};
 
     use super::*;
+    use crate::addresses::Plan;
 
     fn of(version: &str, pods: PodOwner) -> Vec<String> {
         let families = Families::new(vec![IpFamily::V4, IpFamily::V6]);
@@ -146,7 +161,9 @@ mod tests {
             source: AgentSource::Model,
             pods,
         };
-        let objects = objects(Plan::ipv4(), &families, &calico, json!({}), 7).into_iter();
+        let bare = ClusterSpec::new(1, IptablesVariant::Legacy);
+        let pools = Pools::of(&bare, Plan::ipv4());
+        let objects = objects(&pools, &families, &calico, json!({}), 7).into_iter();
         objects
             .map(|(kind, _, name, spec)| format!("{kind} {name} {spec}"))
             .collect()

@@ -150,7 +150,7 @@ async fn run(
     let words = tokio::spawn(async move { last_words(&mut stderr).await });
     let ready = async {
         for &port in ports {
-            accepts(home, port).await;
+            accepts(&home.place, SocketAddr::new(home.address, port)).await;
         }
         say(State::Ready, None);
         std::future::pending::<()>().await;
@@ -288,13 +288,12 @@ fn environment(home: &Home, container: &Container) -> BTreeMap<String, String> {
     variables
 }
 
-/// Returns when the pod accepts a connection, seen from inside: what the node's rules do to
+/// Returns when a place accepts a connection, seen from inside: what the node's rules do to
 /// connections is what the lab is there to find out, not a matter of readiness.
-async fn accepts(home: &Home, port: u16) {
-    let target = SocketAddr::new(home.address, port);
+pub(crate) async fn accepts(place: &PlaceThread, target: SocketAddr) {
     let mut pause = FIRST_LOOK;
     loop {
-        let socket = home.place.run(move || match target {
+        let socket = place.run(move || match target {
             SocketAddr::V4(_) => TcpSocket::new_v4(),
             SocketAddr::V6(_) => TcpSocket::new_v6(),
         });

@@ -66,9 +66,9 @@ fn tcp_ports(container: &Container) -> Vec<u16> {
         .collect()
 }
 
-/// The configuration of a pod's nginx: one process, which names the pod and the client it saw, and
+/// The configuration of a pod's or a host's nginx: one process, which names the pod and the client it saw, and
 /// writes nothing outside `folder`.
-pub(super) fn nginx_config(pod: &str, ports: &[u16], has_v6: bool, folder: &str) -> String {
+pub(crate) fn nginx_config(pod: &str, ports: &[u16], has_v6: bool, folder: &str) -> String {
     let mut listens = String::new();
     for port in ports {
         write!(listens, " listen {port} backlog=4096;").expect("a String takes everything");

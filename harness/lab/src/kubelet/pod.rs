@@ -3,8 +3,12 @@
 use std::{net::IpAddr, path::Path, sync::Arc};
 
 use chainbreak_engine::{cluster::Place, log::EventLog};
-use chainbreak_model::event::What;
+use chainbreak_model::{
+    event::What,
+    pod_network::{Attachment, PodNetwork},
+};
 use futures::future::join_all;
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::{
     Api, ResourceExt,
@@ -172,6 +176,38 @@ fn api(kubelet: &Kubelet, pod: &Pod) -> Api<Pod> {
     Api::namespaced(kubelet.client.clone(), &pod.namespace().unwrap_or_default())
 }
 
+/// What its annotations ask for. Those of a scenario's manifests were read with it.
+fn wanted(pod: &Pod) -> Result<PodNetwork, LabError> {
+    let annotations = pod.annotations();
+    let read = PodNetwork::read(|key| annotations.get(key).map(String::as_str));
+    read.map_err(|(key, wrong)| LabError::Unable {
+        what: format!("annotation {key} of pod {}: {wrong}", pod.name_any()),
+    })
+}
+
+fn take_address(world: &World, node: &Node, wanted: &PodNetwork) -> Result<IpAddr, LabError> {
+    if let Some(address) = wanted.address {
+        return node
+            .take_this_address(address)
+            .then_some(address)
+            .ok_or_else(|| {
+                let what = format!("{address} is not a free address of node {}", node.name);
+                LabError::Unable { what }
+            });
+    }
+    let chosen = |name: &str| wanted.pools.is_empty() || wanted.pools.iter().any(|it| it == name);
+    let mut pools = world.pools.iter().enumerate();
+    let found = pools.find_map(|(index, pool)| {
+        chosen(&pool.name)
+            .then(|| node.take_address(index))
+            .flatten()
+    });
+    found.ok_or_else(|| {
+        let what = format!("node {} has no pod address left", node.name);
+        LabError::Unable { what }
+    })
+}
+
 /// A pod's place and its link to its node.
 #[derive(Debug)]
 struct Sandbox {
@@ -181,6 +217,8 @@ struct Sandbox {
     address: IpAddr,
     /// On the node; a pod on the host's network has none.
     interface: Option<String>,
+    /// On the underlay's bridge, of its further interfaces.
+    ports: Vec<String>,
     /// Of a pod on the host's network, whose scripts can change the node's rules.
     shims: Option<Shims>,
 }
@@ -201,6 +239,7 @@ impl Sandbox {
             node: Arc::clone(node),
             address: node.address,
             interface: None,
+            ports: Vec::new(),
             shims: None,
         };
         if on_host {
@@ -209,18 +248,21 @@ impl Sandbox {
             let made = shims::install(&node.place, recorder, Path::new("/"), PATH).await?;
             sandbox.shims = Some(made);
         } else {
-            sandbox.wire(world, interface).await?;
+            sandbox.wire(world, interface, &wanted(pod)?).await?;
         }
         world.add_pod(sandbox.key.clone(), Arc::clone(&sandbox.place));
         Ok(sandbox)
     }
 
-    async fn wire(&mut self, world: &World, interface: String) -> Result<(), LabError> {
+    async fn wire(
+        &mut self,
+        world: &World,
+        interface: String,
+        wanted: &PodNetwork,
+    ) -> Result<(), LabError> {
         let place = self.key.to_string();
         let node = Arc::clone(&self.node);
-        let address = node.take_address().ok_or_else(|| LabError::Unable {
-            what: format!("node {} has no pod address left", node.name),
-        })?;
+        let address = take_address(world, &node, wanted)?;
         // Started from the node's thread, a pod sees its node's files.
         let started = node
             .place
@@ -236,14 +278,35 @@ impl Sandbox {
             world.families.wire(&node.place, batch).await?;
             let arp = format!("/proc/sys/net/ipv4/conf/{interface}/proxy_arp");
             node.place.run(move || set(&arp, "1")).await?;
-            let itself = wiring::pod_itself(address);
-            world.families.wire(&self.place, itself).await
+            let itself = wiring::pod_itself(address, world.pools.mtu());
+            world.families.wire(&self.place, itself).await?;
+            self.attach(world, &wanted.attachments).await
         };
         let wired = wired.await;
         if wired.is_err() {
             node.free_address(address);
         }
         wired
+    }
+
+    /// Interfaces beside `eth0`.
+    async fn attach(&mut self, world: &World, attachments: &[Attachment]) -> Result<(), LabError> {
+        let Place::Pod { namespace, name } = self.key.clone() else {
+            return Ok(());
+        };
+        for attachment in attachments {
+            let mut addresses = attachment.addresses.iter().map(IpNet::addr);
+            if let Some(taken) = addresses.find(|address| !world.plan.is_spare(*address)) {
+                let what = format!("{}: {taken} is not free on the nodes' network", self.key);
+                return Err(LabError::Unable { what });
+            }
+            let port = wiring::attachment_port(&namespace, &name, &attachment.interface);
+            let (bridge, pod) = wiring::attachment(&port, self.place.tid(), attachment);
+            wiring::apply_here(bridge).await?;
+            self.ports.push(port);
+            wiring::apply(&self.place, pod).await?;
+        }
+        Ok(())
     }
 
     fn home(&self, pod: &Arc<Pod>, families: &Families) -> Home {
@@ -272,6 +335,9 @@ impl Sandbox {
         };
         let cut = wiring::apply(&self.node.place, format!("link del {interface}\n")).await;
         self.node.free_address(self.address);
-        cut
+        let ports = self.ports.iter();
+        let ports: Vec<String> = ports.map(|port| format!("link del {port}\n")).collect();
+        let detached = wiring::apply_here(ports.concat()).await;
+        cut.and(detached)
     }
 }

@@ -199,7 +199,7 @@ pub(crate) fn case(nodes: u16) -> Value {
             },
             "calico": { "version": "v3.28.1", "pods": "calico" },
             "felix": {},
-            "hosts": ["outside"],
+            "hosts": { "outside": {} },
         },
     })
 }

@@ -1,10 +1,18 @@
 //! The cluster that a case raises.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::IpFamily;
+use super::{
+    IpFamily,
+    network::{CniSpec, HostSpec, PoolSpec},
+};
 use crate::{names::NodeName, version};
 
 /// The cluster that a backend raises.
@@ -25,10 +33,36 @@ pub struct ClusterSpec {
     /// The `spec` of FelixConfiguration `default`, as written, applied through the API before agents start.
     pub felix: serde_json::Map<String, serde_json::Value>,
     /// Off-cluster hosts on the underlay, by name.
-    pub hosts: Vec<String>,
+    pub hosts: IndexMap<String, HostSpec>,
+    /// Kernel settings of every node, by their names with dots, set before agents start.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
+    /// What a third-party CNI does beside giving pods their interfaces.
+    #[serde(default)]
+    pub cni: Option<CniSpec>,
+    /// The `IPPool`s of the manifests, the first one that of pods that choose none. Empty where the backend's own is
+    /// all there is.
+    #[serde(default)]
+    pub pools: Vec<PoolSpec>,
 }
 
 impl ClusterSpec {
+    /// So many bare nodes.
+    pub fn new(nodes: u16, iptables: IptablesVariant) -> Self {
+        Self {
+            nodes,
+            ip_families: IpFamily::default_list(),
+            iptables,
+            kube_proxy: None,
+            calico: None,
+            felix: serde_json::Map::new(),
+            hosts: IndexMap::new(),
+            sysctls: BTreeMap::new(),
+            cni: None,
+            pools: Vec::new(),
+        }
+    }
+
     /// `n1` … `nN`.
     pub fn node_names(&self) -> impl Iterator<Item = NodeName> + use<> {
         (1..=self.nodes).map(|number| NodeName::from(format!("n{number}")))

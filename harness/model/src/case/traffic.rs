@@ -84,4 +84,6 @@ pub enum To {
         /// The Service's name.
         name: String,
     },
+    /// `host/db`: the first of the addresses that the scenario gives the host, else the one that the lab gives it.
+    Host(String),
 }

@@ -14,7 +14,8 @@ pub(super) fn of(case: &Case, backend: &str, own: &[String]) -> Vec<String> {
     if mode == Some(ProxyMode::Nftables) {
         needs.push("nft".to_owned());
     }
-    if case.manifests.iter().any(runs_nginx) {
+    let hosts = case.cluster.hosts.values();
+    if case.manifests.iter().any(runs_nginx) || hosts.into_iter().any(|host| host.nginx.is_some()) {
         needs.push("nginx".to_owned());
     }
     needs.extend(

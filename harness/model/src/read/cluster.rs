@@ -1,12 +1,13 @@
 //! `cluster:`.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
+use indexmap::IndexMap;
 use serde_json::Map;
 
 use super::{
     fields::{Fields, duration, entries, items, note, number, text, word},
-    is_name, words,
+    network, words,
 };
 use crate::{
     case::{
@@ -47,13 +48,23 @@ pub(super) fn read(
         agent(node, |node| calico(gathered, node, folder))
     });
     let felix = fields.or("felix", Map::new(), |node| felix_spec(gathered, node));
-    let hosts = fields.or("hosts", Vec::new(), |node| hosts(gathered, node));
+    let hosts = fields.or("hosts", IndexMap::new(), |node| {
+        network::hosts(gathered, node, nodes)
+    });
+    let sysctls = fields.or("sysctls", BTreeMap::new(), |node| {
+        network::sysctls(gathered, node)
+    });
+    let cni = fields.maybe("cni", |node| {
+        agent(node, |node| network::cni(gathered, node))
+    });
     let (own, kube_proxy, calico) = (own?, kube_proxy?.flatten(), calico?.flatten());
     let kube_proxys = kube_proxy.as_ref().and_then(|(_, iptables)| *iptables);
     if own.is_some() && kube_proxys.is_some() && own != kube_proxys {
         let message = "the nodes and their kube-proxy have the same iptables";
         gathered.add(Complaint::new(fields.key("iptables"), message));
     }
+    let cni = cni?.flatten();
+    has_one_owner(&fields, cni.is_some(), calico.as_ref());
     if calico.is_none() && fields.get("felix").is_some() {
         let message = "there is no Felix without calico";
         note(
@@ -76,6 +87,9 @@ pub(super) fn read(
         calico,
         felix: felix?,
         hosts: hosts?,
+        sysctls: sysctls?,
+        cni,
+        pools: Vec::new(),
     })
 }
 
@@ -97,6 +111,20 @@ fn ip_families(gathered: &Gathered, node: &Node) -> Option<Vec<IpFamily>> {
         note(gathered, &node.place, message, Some(hint));
     }
     (!families.is_empty()).then_some(families)
+}
+
+/// Pods' interfaces are Calico's or the other CNI's.
+fn has_one_owner(fields: &Fields<'_>, has_cni: bool, calico: Option<&CalicoSpec>) {
+    if has_cni && calico.is_some_and(|calico| calico.pods == PodOwner::Calico) {
+        let message = "Calico owns the pods' interfaces: there is no other CNI";
+        let hint = "say whose they are: `calico: { pods: third-party }`";
+        note(
+            fields.gathered,
+            &fields.key("cni"),
+            message,
+            Some(hint.into()),
+        );
+    }
 }
 
 /// An agent's settings, or `none` where it does not run.
@@ -229,25 +257,4 @@ pub(super) fn felix_spec(
             .map(|(field, entry)| (field.clone(), entry.node.to_json()))
             .collect(),
     )
-}
-
-fn hosts(gathered: &Gathered, node: &Node) -> Option<Vec<String>> {
-    let mut hosts: Vec<String> = Vec::new();
-    for item in items(gathered, node, "hosts")? {
-        let host = super::name(gathered, item, "a host's name")?;
-        let is_node = host
-            .strip_prefix('n')
-            .is_some_and(|n| n.parse::<u16>().is_ok());
-        if is_node || hosts.iter().any(|known| known == host) || !is_name(host) {
-            note(
-                gathered,
-                &item.place,
-                format!("the name {host:?} is taken"),
-                None,
-            );
-            continue;
-        }
-        hosts.push(host.to_owned());
-    }
-    Some(hosts)
 }

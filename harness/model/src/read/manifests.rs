@@ -1,6 +1,7 @@
 //! `manifests:`: ordinary Kubernetes YAML, in files beside the scenario or written into it.
 
 mod kinds;
+mod pools;
 mod unable;
 
 use std::{collections::BTreeSet, path::Path};
@@ -11,9 +12,10 @@ use super::{
     is_name,
 };
 use crate::{
-    case::{ClusterSpec, IpFamily, ObjectRef},
-    complaint::Gathered,
+    case::{ClusterSpec, IpFamily, ObjectRef, PoolSpec},
+    complaint::{Gathered, Place},
     nearest::suggest,
+    pod_network::PodNetwork,
     yaml::{self, Node, Value},
 };
 use kinds::{KINDS, Kind, ports};
@@ -34,6 +36,9 @@ struct Object {
     service: Option<ServicePorts>,
     /// `nodeName` of its pods.
     pin: Option<Node>,
+    pool: Option<(PoolSpec, Place)>,
+    /// What its pods ask of their network.
+    network: Option<(PodNetwork, Place)>,
     json: serde_json::Value,
 }
 
@@ -65,6 +70,24 @@ impl Manifests {
     /// The `nodeName`s that pods ask for.
     pub(super) fn pins(&self) -> impl Iterator<Item = &Node> {
         self.objects.iter().filter_map(|object| object.pin.as_ref())
+    }
+
+    /// The pools, of which the first is the default; notes what does not fit the cluster.
+    pub(super) fn pools(&self, gathered: &Gathered, cluster: &ClusterSpec) -> Vec<PoolSpec> {
+        let pools = self
+            .objects
+            .iter()
+            .filter_map(|object| object.pool.as_ref());
+        let pools: Vec<_> = pools.map(|(pool, place)| (pool, place)).collect();
+        let pods = self
+            .objects
+            .iter()
+            .filter_map(|object| object.network.as_ref());
+        let pods: Vec<_> = pods.collect();
+        if self.is_complete() {
+            pools::check(gathered, cluster, &pools, &pods);
+        }
+        pools.into_iter().map(|(pool, _)| pool.clone()).collect()
     }
 
     fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Object> {
@@ -265,7 +288,16 @@ impl Reader<'_> {
             .get("namespace")
             .and_then(Node::text)
             .unwrap_or("default");
+        let pool = match (kind.name, node.get("spec")) {
+            ("IPPool", Some(spec)) => {
+                let pool = pools::pool(gathered, name, spec);
+                pool.map(|pool| (pool, spec.place.clone()))
+            }
+            _ => None,
+        };
         Some(Object {
+            pool,
+            network: pools::pod_network(gathered, pod_metadata(node)),
             kind: kind.name,
             namespace: kind.namespaced.then(|| namespace.to_owned()),
             name: name.to_owned(),
@@ -274,6 +306,13 @@ impl Reader<'_> {
             json: node.to_json(),
         })
     }
+}
+
+/// The metadata of a pod, or of a template's pods.
+fn pod_metadata(node: &Node) -> &Node {
+    let template = node.get("spec").and_then(|spec| spec.get("template"));
+    let owner = template.unwrap_or(node);
+    owner.get("metadata").unwrap_or(owner)
 }
 
 /// `nodeName` of a pod or of a template.

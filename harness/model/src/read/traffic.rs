@@ -152,9 +152,9 @@ fn to(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<To> {
                 name,
             })
         }
+        ["host", name] => host(gathered, node, world, name).map(To::Host),
         _ => {
-            let hint =
-                "write service/NAMESPACE/NAME, pod/NAMESPACE/NAME or node-port/n1/NAMESPACE/NAME";
+            let hint = "write service/NAMESPACE/NAME, pod/NAMESPACE/NAME, node-port/n1/NAMESPACE/NAME or host/NAME";
             note(
                 gathered,
                 &node.place,
@@ -250,10 +250,10 @@ fn host(gathered: &Gathered, at: &Node, world: &World<'_>, name: &str) -> Option
     let Some(cluster) = world.cluster else {
         return Some(name.to_owned());
     };
-    if cluster.hosts.iter().any(|host| host == name) {
+    if cluster.hosts.contains_key(name) {
         return Some(name.to_owned());
     }
-    let hint = suggest(name, cluster.hosts.iter().map(String::as_str))
+    let hint = suggest(name, cluster.hosts.keys().map(String::as_str))
         .unwrap_or_else(|| format!("name it in the cluster: `hosts: [{name}]`"));
     note(
         gathered,
@@ -290,8 +290,18 @@ fn has_family(gathered: &Gathered, at: &Node, to: &To, family: IpFamily, world: 
     }
 }
 
-/// A Service answers only at the ports that it has, at a node only when it has node ports.
+/// A Service answers only at the ports that it has, at a node only when it has node ports; a host where
+/// its nginx listens.
 fn has_port(gathered: &Gathered, at: &Node, to: &To, port: u16, world: &World<'_>) {
+    if let (To::Host(host), Some(cluster)) = (to, world.cluster) {
+        let nginx = cluster.hosts.get(host).and_then(|host| host.nginx);
+        if nginx != Some(port) {
+            let message = format!("nothing answers at port {port} of host {host:?}");
+            let hint = format!("give it an nginx: `{host}: {{ nginx: {port} }}`");
+            note(gathered, &at.place, message, Some(hint));
+        }
+        return;
+    }
     let Some((name, service)) = service_of(to, world) else {
         return;
     };

@@ -22,7 +22,7 @@ use chainbreak_lab::{
     worker::{Lifeline, VERB, enter},
     world::World,
 };
-use chainbreak_model::case::{ClusterSpec, IpFamily, IptablesVariant};
+use chainbreak_model::case::{ClusterSpec, IptablesVariant};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -98,7 +98,10 @@ fn main() -> ExitCode {
 
 async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> {
     let setup: Setup = serde_json::from_str(&life.first).map_err(text)?;
-    let world = World::raise(&cluster(setup.iptables)).await.map_err(text)?;
+    // Nothing runs on them.
+    let world = World::raise(&ClusterSpec::new(2, setup.iptables))
+        .await
+        .map_err(text)?;
     let address = SocketAddr::new(world.plan.api(), API_PORT);
     let server = listen(world.plan, address)?;
     tokio::spawn(server);
@@ -107,7 +110,7 @@ async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> 
         sides: world.nodes().map(|node| Side::new(&node.place)).collect(),
         settings: Settings {
             api: format!("http://{address}"),
-            cluster_cidr: world.plan.pods(),
+            cluster_cidr: world.pools.main(),
             sync_period: Duration::from_millis(setup.sync_period_ms),
             seed: setup.seed,
             real,
@@ -126,19 +129,6 @@ async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> 
         say(&answered.unwrap_or_else(|error| json!({ "error": error })));
     }
     Ok(())
-}
-
-/// Two nodes with nothing on them.
-fn cluster(iptables: IptablesVariant) -> ClusterSpec {
-    ClusterSpec {
-        nodes: 2,
-        ip_families: vec![IpFamily::V4],
-        iptables,
-        kube_proxy: None,
-        calico: None,
-        felix: serde_json::Map::new(),
-        hosts: Vec::new(),
-    }
 }
 
 fn listen(

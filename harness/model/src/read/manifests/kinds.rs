@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::{
     super::{
         cluster,
-        fields::{note, text},
+        fields::{entries, note},
         strict,
     },
     ServicePorts, unable,
@@ -207,12 +207,11 @@ fn felix(gathered: &Gathered, node: &Node) -> Option<()> {
     cluster::felix_spec(gathered, node.get("spec")?).map(drop)
 }
 
+/// Its spec is read where its name is known.
 fn ip_pool(gathered: &Gathered, node: &Node) -> Option<()> {
-    let spec = node.get("spec").unwrap_or(node);
-    unable::pool(gathered, spec);
-    if let Some(cidr) = spec.get("cidr") {
-        return text(gathered, cidr, "cidr").map(drop);
+    if let Some(spec) = node.get("spec") {
+        return entries(gathered, spec, "an IPPool").map(drop);
     }
-    note(gathered, &spec.place, "an IPPool needs a cidr", None);
+    note(gathered, &node.place, "an IPPool needs a spec", None);
     None
 }

@@ -109,21 +109,6 @@ fn is_there(spec: &Node, mount: &Node) -> bool {
     path.is_some() && path == text(mount, "mountPath") && mount.get("subPath").is_none()
 }
 
-/// Looks through the spec of an `IPPool`.
-pub(super) fn pool(gathered: &Gathered, spec: &Node) {
-    for field in ["vxlanMode", "ipipMode"] {
-        let mode = spec.get(field);
-        if let Some(mode) = mode.filter(|mode| mode.text() != Some("Never")) {
-            unable(
-                gathered,
-                mode,
-                field,
-                "pods are routed between nodes: write Never",
-            );
-        }
-    }
-}
-
 fn list<'a>(node: &'a Node, key: &str) -> &'a [Node] {
     match node.get(key).map(|node| &node.value) {
         Some(Value::Seq(items)) => items,
@@ -131,7 +116,7 @@ fn list<'a>(node: &'a Node, key: &str) -> &'a [Node] {
     }
 }
 
-fn unable(gathered: &Gathered, node: &Node, field: &str, hint: &str) {
+pub(super) fn unable(gathered: &Gathered, node: &Node, field: &str, hint: &str) {
     let message = format!("the lab cannot do {field} yet");
     note(gathered, &node.place, message, Some(hint.to_owned()));
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use chainbreak_model::{
     case::{
-        AgentSource, CalicoSpec, Case, Claim, ClusterSpec, Expect, From, IpFamily, IptablesVariant,
-        KubeProxySpec, PodOwner, Presence, Promise, ProxyMode, RuleQuery, Step, To, Traffic, Window,
+        AgentSource, CalicoSpec, Case, Claim, ClusterSpec, Expect, From, IptablesVariant,
+        KubeProxySpec, PodOwner, Presence, Promise, ProxyMode, RuleQuery, Step, To, Traffic,
+        Window,
     },
     event::{Command, Event, LogEntry, Phase, RulesSeen, What},
     names::{AgentName, NodeName},
@@ -99,9 +100,6 @@ pub(crate) fn all_along(claim: Claim) -> Promise {
 
 fn cluster() -> ClusterSpec {
     ClusterSpec {
-        nodes: 2,
-        ip_families: vec![IpFamily::V4],
-        iptables: IptablesVariant::Legacy,
         kube_proxy: Some(KubeProxySpec {
             mode: ProxyMode::Iptables,
             iptables: IptablesVariant::Legacy,
@@ -116,8 +114,7 @@ fn cluster() -> ClusterSpec {
             source: AgentSource::Model,
             pods: PodOwner::ThirdParty,
         }),
-        felix: serde_json::Map::new(),
-        hosts: Vec::new(),
+        ..ClusterSpec::new(2, IptablesVariant::Legacy)
     }
 }
 

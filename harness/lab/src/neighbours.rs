@@ -1,0 +1,139 @@
+//! Who reaches whom over the underlay, and by which route: nodes each other's pods, everybody the further
+//! addresses of hosts, and a host what its scenario says.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use chainbreak_model::{case::Via, names::NodeName};
+use ipnet::IpNet;
+
+use crate::{
+    addresses::Plan,
+    error::LabError,
+    pools::{Pools, Way, tunnel_mac},
+    wiring::{End, FarEnd},
+    world::{Host, Node},
+};
+
+/// The nodes and hosts of a world.
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    pub(crate) plan: Plan,
+    pools: Arc<Pools>,
+    nodes: BTreeMap<NodeName, (u16, IpAddr)>,
+    hosts: BTreeMap<String, IpAddr>,
+    /// Further addresses and whose they are.
+    further: Vec<(IpAddr, IpAddr)>,
+}
+
+impl Neighbours {
+    /// Refuses an address that somebody else has or may get.
+    pub(crate) fn new(
+        plan: Plan,
+        pools: &Arc<Pools>,
+        nodes: &[Node],
+        hosts: &[Host],
+    ) -> Result<Self, LabError> {
+        for pool in pools.iter() {
+            let others = [plan.underlay(), plan.services()];
+            let overlaps = |other: &IpNet| other.contains(&pool.cidr) || pool.cidr.contains(other);
+            if let Some(other) = others.iter().find(|other| overlaps(other)) {
+                let what = format!("pool {} overlaps with the lab's {other}", pool.name);
+                return Err(LabError::Unable { what });
+            }
+        }
+        let further = hosts.iter().flat_map(|host| {
+            let all = host.spec.addresses.iter();
+            all.map(move |further| (host, *further))
+        });
+        let further: Vec<(&Host, IpAddr)> = further.collect();
+        for (index, (host, address)) in further.iter().enumerate() {
+            let earlier = further
+                .iter()
+                .take(index)
+                .any(|(_, other)| other == address);
+            if earlier || plan.gives(*address) {
+                let what = format!("{address} cannot be host {}'s: it is taken", host.name);
+                return Err(LabError::Unable { what });
+            }
+        }
+        Ok(Self {
+            plan,
+            pools: Arc::clone(pools),
+            nodes: nodes
+                .iter()
+                .map(|node| (node.name.clone(), (node.number, node.address)))
+                .collect(),
+            further: further
+                .into_iter()
+                .map(|(host, address)| (address, host.address))
+                .collect(),
+            hosts: hosts
+                .iter()
+                .map(|host| (host.name.clone(), host.address))
+                .collect(),
+        })
+    }
+
+    /// A node's end of the underlay.
+    pub(crate) fn of_node(&self, node: &Node) -> End {
+        let pods = self.others(node).flat_map(|(_, number, address)| {
+            let ways = self.pools.ways(number);
+            ways.filter_map(move |way| match way {
+                Way::Direct(block) => Some((block, address)),
+                Way::Tunnel(_) => None,
+            })
+        });
+        End {
+            addresses: Vec::new(),
+            routes: pods.chain(self.further_of_others(node.address)).collect(),
+        }
+    }
+
+    /// The other ends of a node's tunnel; empty where no pool uses one.
+    pub(crate) fn far_ends(&self, node: &Node) -> Vec<FarEnd> {
+        let far = self.others(node).filter_map(|(name, number, address)| {
+            let blocks = self.pools.ways(number).filter_map(|way| match way {
+                Way::Tunnel(block) => Some(block),
+                Way::Direct(_) => None,
+            });
+            Some(FarEnd {
+                node: address,
+                tunnel: self.pools.tunnel(number)?,
+                mac: tunnel_mac(name.as_str()),
+                blocks: blocks.collect(),
+            })
+        });
+        far.collect()
+    }
+
+    fn others(&self, node: &Node) -> impl Iterator<Item = (&NodeName, u16, IpAddr)> {
+        let own = node.number;
+        let others = self
+            .nodes
+            .iter()
+            .filter(move |(_, (number, _))| *number != own);
+        others.map(|(name, (number, address))| (name, *number, *address))
+    }
+
+    /// A host's end of the underlay.
+    pub(crate) fn of_host(&self, host: &Host) -> End {
+        let own = host.spec.routes.iter().filter_map(|route| {
+            let hop = match &route.via {
+                Via::Address(address) => Some(*address),
+                Via::Node(name) => self.nodes.get(name).map(|(_, address)| *address),
+                Via::Host(name) => self.hosts.get(name).copied(),
+            };
+            // Which nodes and hosts there are was checked with the scenario.
+            Some((route.to, hop?))
+        });
+        End {
+            addresses: host.spec.addresses.clone(),
+            routes: self.further_of_others(host.address).chain(own).collect(),
+        }
+    }
+
+    fn further_of_others(&self, own: IpAddr) -> impl Iterator<Item = (IpNet, IpAddr)> {
+        let others = self.further.iter().filter(move |(_, whose)| *whose != own);
+        others.map(|(address, whose)| (IpNet::from(*address), *whose))
+    }
+}

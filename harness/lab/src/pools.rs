@@ -1,0 +1,90 @@
+//! Pools of pod addresses and the tunnels that carry some of them, set up on nodes as Felix does
+//! (`felix/dataplane/linux/vxlan_mgr.go`): every other node is a permanent neighbour of `vxlan.calico`, and a route to
+//! its block leads through it. Nodes share one subnet: `CrossSubnet` routes directly.
+
+use std::net::IpAddr;
+
+use chainbreak_model::case::{ClusterSpec, PoolSpec, Vxlan};
+use ipnet::IpNet;
+use sha1::{Digest, Sha1};
+
+use crate::addresses::{Plan, block, tunnel};
+
+/// Calico's device for VXLAN.
+pub(crate) const DEVICE: &str = "vxlan.calico";
+/// What VXLAN leaves of 1500 bytes; Calico gives it to all pods where some pool is carried by it.
+const MTU: u16 = 1450;
+
+/// A cluster's pools; the first one is that of pods that choose none.
+#[derive(Debug)]
+pub struct Pools(Vec<PoolSpec>);
+
+/// The route to another node's block of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Over the underlay.
+    Direct(IpNet),
+    /// Through the tunnel.
+    Tunnel(IpNet),
+}
+
+impl Pools {
+    /// The scenario's, or the lab's own one.
+    pub fn of(spec: &ClusterSpec, plan: Plan) -> Self {
+        if !spec.pools.is_empty() {
+            return Self(spec.pools.clone());
+        }
+        Self(vec![PoolSpec {
+            name: "default-ipv4-ippool".to_owned(),
+            cidr: plan.pods(),
+            vxlan: Vxlan::Never,
+            nat_outgoing: false,
+        }])
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &PoolSpec> {
+        self.0.iter()
+    }
+
+    /// The network of pods that choose no pool, which kube-proxy is told as the cluster's.
+    pub fn main(&self) -> IpNet {
+        self.0.first().expect("there is a pool").cidr
+    }
+
+    /// The blocks of a node, pool by pool.
+    pub fn blocks(&self, node: u16) -> impl Iterator<Item = IpNet> {
+        self.0.iter().map(move |pool| block(pool.cidr, node))
+    }
+
+    /// How pods of a node are reached from other nodes.
+    pub(crate) fn ways(&self, node: u16) -> impl Iterator<Item = Way> {
+        self.0.iter().map(move |pool| {
+            let block = block(pool.cidr, node);
+            match pool.vxlan {
+                Vxlan::Always => Way::Tunnel(block),
+                Vxlan::CrossSubnet | Vxlan::Never => Way::Direct(block),
+            }
+        })
+    }
+
+    /// The address of a node's tunnel, of the first pool that uses it; none where no pool does.
+    pub(crate) fn tunnel(&self, node: u16) -> Option<IpAddr> {
+        let mut pools = self.0.iter();
+        let first = pools.find(|pool| pool.vxlan != Vxlan::Never)?;
+        Some(tunnel(block(first.cidr, node)))
+    }
+
+    /// What fits into a pod's packets, where it is not what an interface takes by itself.
+    pub(crate) fn mtu(&self) -> Option<u16> {
+        self.tunnel(1).map(|_| MTU)
+    }
+}
+
+/// The MAC address of a node's tunnel: locally administered, and the same in every run, as Felix derives it from the
+/// node's name.
+pub(crate) fn tunnel_mac(node: &str) -> String {
+    let digest = Sha1::digest(node);
+    let bytes = digest.iter().take(5).map(|byte| format!(":{byte:02x}"));
+    format!("66{}", bytes.collect::<String>())
+}

@@ -1,0 +1,215 @@
+//! The parts of `cluster:` that lie around the agents: hosts, kernel settings, a third party's CNI.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use indexmap::IndexMap;
+use ipnet::IpNet;
+
+use super::{
+    fields::{Fields, entries, items, note, number, text, truth, word},
+    name, words,
+};
+use crate::{
+    case::{CniSpec, HostSpec, RandomizeSnat, Route, Via},
+    complaint::Gathered,
+    names::NodeName,
+    nearest::suggest,
+    yaml::{Node, Value},
+};
+
+/// Kernel settings by name. Which ones a kernel has is seen when they are set.
+pub(super) fn sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<String, String>> {
+    let mut settings = BTreeMap::new();
+    for (name, entry) in entries(gathered, node, "sysctls")? {
+        let inner = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        if !name.starts_with("net.") || !name.chars().all(inner) || name.contains("..") {
+            let message = format!("{name:?} is not a setting of a network namespace");
+            let hint = "these begin with net., as net.ipv4.ip_forward";
+            note(gathered, &entry.key, message, Some(hint.to_owned()));
+            continue;
+        }
+        let value = text(gathered, &entry.node, "a setting's value")?;
+        settings.insert(name.clone(), value.to_owned());
+    }
+    Some(settings)
+}
+
+/// Hosts outside the cluster: a list of names, or a mapping with what each has. `nodes` is `None` when
+/// it could not be read.
+pub(super) fn hosts(
+    gathered: &Gathered,
+    node: &Node,
+    nodes: Option<u16>,
+) -> Option<IndexMap<String, HostSpec>> {
+    let mut hosts: IndexMap<String, HostSpec> = IndexMap::new();
+    if let Value::Map(entries) = &node.value {
+        let names: Vec<&str> = entries.keys().map(String::as_str).collect();
+        for (host, entry) in entries {
+            if !is_free(host) || !super::is_name(host) {
+                note(gathered, &entry.key, taken(host), None);
+            }
+            let spec = host_spec(gathered, &entry.node, &names, nodes)?;
+            hosts.insert(host.clone(), spec);
+        }
+        return Some(hosts);
+    }
+    for item in items(gathered, node, "hosts")? {
+        let host = name(gathered, item, "a host's name")?;
+        if !is_free(host) || hosts.contains_key(host) {
+            note(gathered, &item.place, taken(host), None);
+            continue;
+        }
+        hosts.insert(host.to_owned(), HostSpec::default());
+    }
+    Some(hosts)
+}
+
+fn taken(name: &str) -> String {
+    format!("the name {name:?} is taken")
+}
+
+/// Nodes are called so.
+fn is_free(name: &str) -> bool {
+    let number = name.strip_prefix('n');
+    number.is_none_or(|number| number.parse::<u16>().is_err())
+}
+
+fn host_spec(
+    gathered: &Gathered,
+    node: &Node,
+    hosts: &[&str],
+    nodes: Option<u16>,
+) -> Option<HostSpec> {
+    if node.is_null() {
+        return Some(HostSpec::default());
+    }
+    let fields = Fields::of(gathered, node, "a host", words::HOST)?;
+    let addresses = fields.or("addresses", Vec::new(), |node| {
+        each(items(gathered, node, "addresses")?, |item| {
+            address(gathered, item)
+        })
+    });
+    let routes = fields.or("routes", Vec::new(), |node| {
+        each(items(gathered, node, "routes")?, |item| {
+            route(gathered, item, hosts, nodes)
+        })
+    });
+    let nginx = fields.maybe("nginx", |node| number(gathered, node, "nginx", (1, 65535)));
+    Some(HostSpec {
+        addresses: addresses?,
+        routes: routes?,
+        nginx: nginx?,
+    })
+}
+
+/// Reads all, also behind a wrong one: every mistake is said.
+fn each<T>(items: &[Node], read: impl Fn(&Node) -> Option<T>) -> Option<Vec<T>> {
+    let all: Vec<Option<T>> = items.iter().map(read).collect();
+    all.into_iter().collect()
+}
+
+fn route(gathered: &Gathered, node: &Node, hosts: &[&str], nodes: Option<u16>) -> Option<Route> {
+    let fields = Fields::of(gathered, node, "a route", words::HOST_ROUTE)?;
+    let to = fields.need("to", |node| network(gathered, node));
+    let via = fields.need("via", |node| via(gathered, node, hosts, nodes));
+    let (to, via) = (to?, via?);
+    if let Via::Address(hop) = via
+        && hop.is_ipv4() != to.addr().is_ipv4()
+    {
+        let message = format!("a route to {to} cannot lead via {hop}");
+        note(gathered, &fields.key("via"), message, None);
+    }
+    Some(Route { to, via })
+}
+
+fn via(gathered: &Gathered, node: &Node, hosts: &[&str], nodes: Option<u16>) -> Option<Via> {
+    let written = text(gathered, node, "via")?;
+    if let Some(host) = written.strip_prefix("host/") {
+        if !hosts.contains(&host) {
+            let hint = suggest(host, hosts.iter().copied());
+            note(
+                gathered,
+                &node.place,
+                format!("unknown host {host:?}"),
+                hint,
+            );
+        }
+        return Some(Via::Host(host.to_owned()));
+    }
+    if let Some(name) = written.strip_prefix("node/") {
+        let number = name.strip_prefix('n').and_then(|n| n.parse::<u16>().ok());
+        let most = nodes.unwrap_or(u16::MAX);
+        if !number.is_some_and(|n| (1..=most).contains(&n) && format!("n{n}") == name) {
+            let hint = format!("there are n1 to n{most}");
+            let message = format!("unknown node {name:?}");
+            note(gathered, &node.place, message, Some(hint));
+        }
+        return Some(Via::Node(NodeName::from(name)));
+    }
+    if let Ok(address) = written.parse() {
+        return Some(Via::Address(address));
+    }
+    let hint = "write node/n1, host/NAME or an address";
+    let message = format!("a route cannot lead via {written:?}");
+    note(gathered, &node.place, message, Some(hint.to_owned()));
+    None
+}
+
+fn address(gathered: &Gathered, node: &Node) -> Option<IpAddr> {
+    let written = text(gathered, node, "an address")?;
+    let address = written.parse().ok();
+    if address.is_none() {
+        let message = format!("{written:?} is not an address");
+        note(gathered, &node.place, message, None);
+    }
+    address
+}
+
+/// A network, `10.30.0.0/16`, or one address.
+pub(super) fn network(gathered: &Gathered, node: &Node) -> Option<IpNet> {
+    let written = text(gathered, node, "a network")?;
+    let network = written.parse::<IpNet>().ok();
+    let network = network.or_else(|| written.parse::<IpAddr>().ok().map(IpNet::from));
+    let Some(network) = network else {
+        let message = format!("{written:?} is not a network");
+        let hint = "write it as 10.30.0.0/16".to_owned();
+        note(gathered, &node.place, message, Some(hint));
+        return None;
+    };
+    if network.trunc() != network {
+        let message = format!("{written} is an address within a network");
+        let hint = format!("the network is {}", network.trunc());
+        note(gathered, &node.place, message, Some(hint));
+    }
+    Some(network.trunc())
+}
+
+/// The CNI that owns the pods' interfaces.
+pub(super) fn cni(gathered: &Gathered, node: &Node) -> Option<CniSpec> {
+    let fields = Fields::of(gathered, node, "cni", words::CNI)?;
+    let profile = fields.need("profile", |node| {
+        word(gathered, node, "profile", &[("aws-vpc", ())])
+    });
+    let external = fields.or("external-snat", false, |node| {
+        truth(gathered, node, "external-snat")
+    });
+    let randomize = fields.or("randomize-snat", RandomizeSnat::Prng, |node| {
+        let kinds = [
+            ("prng", RandomizeSnat::Prng),
+            ("hashrandom", RandomizeSnat::Hashrandom),
+            ("none", RandomizeSnat::None),
+        ];
+        word(gathered, node, "randomize-snat", &kinds)
+    });
+    let cidrs = fields.or("vpc-cidrs", Vec::new(), |node| {
+        each(items(gathered, node, "vpc-cidrs")?, |item| {
+            network(gathered, item)
+        })
+    });
+    profile?;
+    Some(CniSpec {
+        external_snat: external?,
+        randomize_snat: randomize?,
+        vpc_cidrs: cidrs?,
+    })
+}
