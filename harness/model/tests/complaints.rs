@@ -545,6 +545,18 @@ fn manifests_that_kubernetes_would_refuse() {
             "namespace: test, name: web }\nspec:\n  ports: [{ port: 80 }]\n---\napiVersion: v1\nkind: Service\nmetadata: { namespace: test, name: web }\nspec:\n"
         )
     );
+    insta::assert_snapshot!(
+        "unable",
+        said_of_objects("[{ name: nginx, image: nginx }]", UNABLE)
+    );
+    insta::assert_snapshot!(
+        "no_object",
+        reads(GOOD.as_bytes(), "").expect_err("it is bad").plain()
+    );
+}
+
+#[test]
+fn networks_that_nobody_could_wire() {
     let pool =
         "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: { name: p }\nspec: {}\n---\n";
     let pool = reads(GOOD.as_bytes(), &format!("{pool}{OBJECTS}")).expect_err("it is bad");
@@ -573,14 +585,6 @@ fn manifests_that_kubernetes_would_refuse() {
     insta::assert_snapshot!(
         "unknown_pool",
         annotated("    cni.projectcalico.org/ipv4pools: '[\"overlay\"]'")
-    );
-    insta::assert_snapshot!(
-        "unable",
-        said_of_objects("[{ name: nginx, image: nginx }]", UNABLE)
-    );
-    insta::assert_snapshot!(
-        "no_object",
-        reads(GOOD.as_bytes(), "").expect_err("it is bad").plain()
     );
 }
 

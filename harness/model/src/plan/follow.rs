@@ -18,9 +18,9 @@ pub(super) fn follow<'a>(
     timeline: &mut [Step],
 ) {
     let of_promises = promises.filter_map(|promise| match &mut promise.claim {
-        Claim::HasRule { rule, .. } => Some(&mut rule.family),
         Claim::HasElement { element, .. } => Some(&mut element.family),
-        Claim::Counter {
+        Claim::HasRule { rule, .. }
+        | Claim::Counter {
             counter: Counter::Rule(rule),
             ..
         } => Some(&mut rule.family),
