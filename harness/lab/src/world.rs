@@ -133,6 +133,14 @@ impl World {
         let node_ports = nodes.iter().map(|node| port(&node.place, node.address));
         let host_ports = hosts.iter().map(|host| port(&host.place, host.address));
         let ports: Vec<Port> = node_ports.chain(host_ports).collect();
+        // What a link is by default is copied when it is made, and the underlay makes everybody's first one.
+        let places = nodes.iter().map(|node| &node.place);
+        let places = places.chain(hosts.iter().map(|host| &host.place));
+        try_join_all(places.map(|place| {
+            let ours = families.clone();
+            place.run(move || ours.enable())
+        }))
+        .await?;
         families.wire_here(wiring::underlay(plan, &ports)).await?;
         try_join_all(
             nodes
@@ -142,7 +150,7 @@ impl World {
         .await?;
         try_join_all(hosts.iter().map(|host| {
             let batch = wiring::end(plan, host.address, &neighbours.of_host(host));
-            enter(&host.place, &families, batch)
+            families.wire(&host.place, batch)
         }))
         .await?;
         let pod_owner = spec
@@ -259,13 +267,6 @@ fn raise_host(plan: Plan, index: usize, name: &str, spec: &HostSpec) -> Result<H
     })
 }
 
-/// Wires a place that has no link up yet.
-async fn enter(place: &PlaceThread, families: &Families, batch: String) -> Result<(), LabError> {
-    let ours = families.clone();
-    place.run(move || ours.enable()).await?;
-    families.wire(place, batch).await
-}
-
 /// Routes, forwarding, settings and commands of a node.
 async fn furnish(
     node: &Node,
@@ -275,7 +276,7 @@ async fn furnish(
     spec: &ClusterSpec,
 ) -> Result<(), LabError> {
     let end = wiring::end(neighbours.plan, node.address, &neighbours.of_node(node));
-    enter(&node.place, families, end).await?;
+    families.wire(&node.place, end).await?;
     if let Some(tunnel) = pools.tunnel(node.number) {
         let (mac, others) = (tunnel_mac(node.name.as_str()), neighbours.far_ends(node));
         let (ip, bridge) = wiring::tunnel(node.address, tunnel, &mac, &others);
