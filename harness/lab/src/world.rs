@@ -126,22 +126,7 @@ impl World {
             .map(|(index, (name, spec))| raise_host(plan, index, name, spec))
             .collect::<Result<Vec<_>, _>>()?;
         let neighbours = Neighbours::new(plan, &pools, &nodes, &hosts)?;
-        let port = |place: &PlaceThread, address| Port {
-            tid: place.tid(),
-            address,
-        };
-        let node_ports = nodes.iter().map(|node| port(&node.place, node.address));
-        let host_ports = hosts.iter().map(|host| port(&host.place, host.address));
-        let ports: Vec<Port> = node_ports.chain(host_ports).collect();
-        // What a link is by default is copied when it is made, and the underlay makes everybody's first one.
-        let places = nodes.iter().map(|node| &node.place);
-        let places = places.chain(hosts.iter().map(|host| &host.place));
-        try_join_all(places.map(|place| {
-            let ours = families.clone();
-            place.run(move || ours.enable())
-        }))
-        .await?;
-        families.wire_here(wiring::underlay(plan, &ports)).await?;
+        connect(plan, &families, &nodes, &hosts).await?;
         try_join_all(
             nodes
                 .iter()
@@ -265,6 +250,30 @@ fn raise_host(plan: Plan, index: usize, name: &str, spec: &HostSpec) -> Result<H
         spec: spec.clone(),
         place: Arc::new(place),
     })
+}
+
+/// Gives every node and host a port of the underlay.
+async fn connect(
+    plan: Plan,
+    families: &Families,
+    nodes: &[Node],
+    hosts: &[Host],
+) -> Result<(), LabError> {
+    let ends = nodes.iter().map(|node| (&node.place, node.address));
+    let ends = ends.chain(hosts.iter().map(|host| (&host.place, host.address)));
+    // What a link is by default is copied when it is made, and the underlay makes everybody's first one.
+    try_join_all(ends.clone().map(|(place, _)| {
+        let ours = families.clone();
+        place.run(move || ours.enable())
+    }))
+    .await?;
+    let ports: Vec<Port> = ends
+        .map(|(place, address)| Port {
+            tid: place.tid(),
+            address,
+        })
+        .collect();
+    families.wire_here(wiring::underlay(plan, &ports)).await
 }
 
 /// Routes, forwarding, settings and commands of a node.
