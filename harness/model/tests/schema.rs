@@ -79,6 +79,16 @@ fn allows(keyword: &str, rule: &Value, value: &Value) -> bool {
         "minimum" => value.as_f64().is_none_or(|number| number >= bound()),
         "maximum" => value.as_f64().is_none_or(|number| number <= bound()),
         "minItems" => value.as_array().is_none_or(|items| !items.is_empty()),
+        "maxItems" => {
+            let longest = rule.as_u64().expect(WELL_FORMED);
+            value
+                .as_array()
+                .is_none_or(|items| items.len() as u64 <= longest)
+        }
+        "uniqueItems" => value.as_array().is_none_or(|items| {
+            let mut others = items.iter().enumerate();
+            others.all(|(number, item)| !items.iter().skip(number + 1).any(|other| other == item))
+        }),
         "minProperties" => value.as_object().is_none_or(|entries| !entries.is_empty()),
         "maxProperties" => value.as_object().is_none_or(|entries| entries.len() <= 1),
         "required" => value.as_object().is_none_or(|entries| {
