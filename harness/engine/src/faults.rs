@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use self::undo::Undo;
 use crate::{
-    cluster::{Cluster, Command, Place, nodes},
+    cluster::{Cluster, Command, ExecError, Place, Process, nodes},
     log::EventLog,
     output::{ended, output},
     trouble::Trouble,
@@ -186,11 +186,8 @@ impl Injection<'_> {
 
     /// The same with a standard input.
     async fn feed(&self, at: &Place, argv: &[&str], input: &str) -> Result<String, Trouble> {
-        let doing = || format!("run {} in {at}", argv.join(" "));
-        let process = self.cluster.exec(at, &command(argv)).await;
-        let process = process.map_err(|error| Trouble::new(doing(), error))?;
-        let output = ended(process, input).await;
-        output.map_err(|why| Trouble::new(doing(), why))
+        let started = self.cluster.exec(at, &command(argv)).await;
+        finish(at, argv, started, input).await
     }
 
     /// Runs somebody's command, recorded as theirs.
@@ -201,12 +198,22 @@ impl Injection<'_> {
         argv: &[&str],
         input: &str,
     ) -> Result<String, Trouble> {
-        let doing = || format!("run {} in {at}", argv.join(" "));
-        let process = self.cluster.exec_as(who, at, &command(argv)).await;
-        let process = process.map_err(|error| Trouble::new(doing(), error))?;
-        let output = ended(process, input).await;
-        output.map_err(|why| Trouble::new(doing(), why))
+        let started = self.cluster.exec_as(who, at, &command(argv)).await;
+        finish(at, argv, started, input).await
     }
+}
+
+/// Feeds a command that was started and waits for its end.
+async fn finish(
+    at: &Place,
+    argv: &[&str],
+    started: Result<Process, ExecError>,
+    input: &str,
+) -> Result<String, Trouble> {
+    let doing = || format!("run {} in {at}", argv.join(" "));
+    let process = started.map_err(|error| Trouble::new(doing(), error))?;
+    let output = ended(process, input).await;
+    output.map_err(|why| Trouble::new(doing(), why))
 }
 
 fn command(argv: &[&str]) -> Command {

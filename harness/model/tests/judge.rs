@@ -1,17 +1,16 @@
 //! The judge: what was not seen is unknown, what was seen decides.
 
-use std::path::Path;
+mod judged;
 
 use chainbreak_model::{
     case::Case,
     event::{Event, LogEntry, Phase, RulesSeen, What},
     judge,
     names::{AgentName, NodeName, PromiseName, TrafficName},
-    plan::{Choice, Planned},
-    read,
     verdict::{CaseVerdict, Evidence, PromiseVerdict, Requests, Span, Verdict},
 };
 use chainbreak_probe::wire::{Outcome, Sample};
+use judged::at;
 use proptest::prelude::*;
 
 /// Judged from 1 s to 3 s, a request due every 10 ms: 200 requests.
@@ -34,30 +33,7 @@ variants:
 ";
 
 fn case(variant: &str) -> Case {
-    let open = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
-    let scenario = read(Path::new("judged.yaml"), SCENARIO.as_bytes(), &open)
-        .unwrap_or_else(|error| panic!("{}", error.plain()));
-    let choice = Choice {
-        backend: "lab".to_owned(),
-        ..Choice::default()
-    };
-    let here = ["lab", "iptables-legacy", "conntrack"].map(|name| (name.to_owned(), Ok(())));
-    let here = chainbreak_model::case::Capabilities(here.into());
-    let planned = chainbreak_model::plan(&scenario, &choice, &here);
-    let found = planned
-        .into_iter()
-        .find(|planned| planned.id().ends_with(variant));
-    match found {
-        Some(Planned::Run(case)) => *case,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn at(ms: u64, what: What) -> Event {
-    Event {
-        at_us: ms * 1000,
-        what,
-    }
+    judged::case(SCENARIO, variant)
 }
 
 fn answered() -> Outcome {

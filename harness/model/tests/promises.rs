@@ -1,17 +1,18 @@
 //! Promises about addresses, balance, counters and recovery, and the part of the time that each is about.
 
-use std::{collections::BTreeMap, path::Path};
+mod judged;
+
+use std::collections::BTreeMap;
 
 use chainbreak_model::{
     case::{Case, From},
     event::{Event, Phase, RulesSeen, What},
     judge,
     names::{NodeName, PromiseName},
-    plan::{Choice, Planned},
-    read,
     verdict::PromiseVerdict,
 };
 use chainbreak_probe::wire::{Outcome, Sample};
+use judged::at;
 
 /// Judged from 1 s to 5 s, with a mark at 2 s and one at 4 s; a request due every 10 ms.
 fn case(promise: &str) -> Case {
@@ -31,26 +32,7 @@ variants:
   only: {{ expect: healthy }}
 "
     );
-    let open = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
-    let scenario = read(Path::new("judged.yaml"), text.as_bytes(), &open)
-        .unwrap_or_else(|error| panic!("{}", error.plain()));
-    let choice = Choice {
-        backend: "lab".to_owned(),
-        ..Choice::default()
-    };
-    let here = ["lab", "iptables-legacy", "conntrack"].map(|name| (name.to_owned(), Ok(())));
-    let here = chainbreak_model::case::Capabilities(here.into());
-    match chainbreak_model::plan(&scenario, &choice, &here).pop() {
-        Some(Planned::Run(case)) => *case,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn at(ms: u64, what: What) -> Event {
-    Event {
-        at_us: ms * 1000,
-        what,
-    }
+    judged::case(&text, "only")
 }
 
 fn mark(ms: u64, name: &str) -> Event {

@@ -3,19 +3,14 @@
 mod world;
 
 use std::{
-    collections::BTreeSet,
-    io::{BufRead, BufReader, Write},
-    net::SocketAddr,
-    process::{ChildStdin, Stdio},
-    sync::mpsc,
-    time::Duration,
+    collections::BTreeSet, net::SocketAddr, process::ChildStdin, sync::mpsc, time::Duration,
 };
 
 use chainbreak_probe::wire::{
     Connections, Errand, Order, Outcome,
     craft::{Craft, Report, Segment},
 };
-use world::{ANSWERS, Probe, Running, World, order};
+use world::{ANSWERS, Probe, Running, World, order, send};
 
 const INVALID: &str = "-m conntrack --ctstate INVALID";
 
@@ -27,32 +22,15 @@ struct Crafter {
 
 impl Crafter {
     fn start(world: &World, segment: Segment) -> Self {
-        let mut child = world
-            .command(env!("CARGO_BIN_EXE_chainbreak-probe"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the probe runs");
-        let mut stdin = child.stdin.take().expect("piped");
-        let out = BufReader::new(child.stdout.take().expect("piped"));
         let errand = Errand::Craft(Craft {
             servers: vec![server()],
             segment,
             every_us: 50_000,
         });
-        let errand = serde_json::to_string(&errand).expect("errands are plain JSON");
-        writeln!(stdin, "{errand}").expect("the probe reads its errand");
-        let (sender, reports) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in out.lines().map(|line| line.expect("text")) {
-                let report = serde_json::from_str(&line).expect("a report");
-                if sender.send(report).is_err() {
-                    return;
-                }
-            }
-        });
+        let mut command = world.command(env!("CARGO_BIN_EXE_chainbreak-probe"));
+        let (child, stdin, reports) = send(&mut command, &errand);
         Self {
-            child: Running(child),
+            child,
             stdin,
             reports,
         }

@@ -20,6 +20,7 @@ use std::{
 };
 
 use chainbreak_probe::wire::{Connections, Errand, Order, Report, Sample};
+use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 /// Ports of the nginx in a world, and what is served there.
@@ -153,33 +154,42 @@ impl World {
 
     /// As [`World::probe`], with a command that ends in the probe.
     pub fn probe_after(mut command: Command, order: &Order) -> Probe {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the probe runs");
-        let mut stdin = child.stdin.take().expect("piped");
-        let out = BufReader::new(child.stdout.take().expect("piped"));
         let errand = Errand::Requests(order.clone());
-        let errand = serde_json::to_string(&errand).expect("errands are plain JSON");
-        writeln!(stdin, "{errand}").expect("the probe reads its errand");
-        let (sender, reports) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in out.lines().map(|line| line.expect("text")) {
-                let report = serde_json::from_str(&line).expect("a report");
-                // Whoever gave the probe up hears no more.
-                if sender.send(report).is_err() {
-                    return;
-                }
-            }
-        });
+        let (child, stdin, reports) = send(&mut command, &errand);
         Probe {
-            child: Running(child),
+            child,
             stdin: Some(stdin),
             reports,
             heard: Vec::new(),
         }
     }
+}
+
+/// Starts a command that ends in the probe, with an errand: its reports as they come.
+pub fn send<R: DeserializeOwned + Send + 'static>(
+    command: &mut Command,
+    errand: &Errand,
+) -> (Running, ChildStdin, mpsc::Receiver<R>) {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the probe runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let out = BufReader::new(child.stdout.take().expect("piped"));
+    let errand = serde_json::to_string(errand).expect("errands are plain JSON");
+    writeln!(stdin, "{errand}").expect("the probe reads its errand");
+    let (sender, reports) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in out.lines().map(|line| line.expect("text")) {
+            let report = serde_json::from_str(&line).expect("a report");
+            // Whoever gave the probe up hears no more.
+            if sender.send(report).is_err() {
+                return;
+            }
+        }
+    });
+    (Running(child), stdin, reports)
 }
 
 /// A running probe.
