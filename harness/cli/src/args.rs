@@ -114,7 +114,7 @@ pub(crate) struct Run {
     /// What raises the clusters
     #[arg(long, value_enum, default_value_t = BackendName::Lab)]
     pub(crate) backend: BackendName,
-    /// How many cases run side by side [default: three for each core]
+    /// How many cases run side by side [default: six for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
     /// Where the run's folder goes
@@ -138,7 +138,7 @@ pub(crate) struct Run {
 pub(crate) struct Mutate {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// How many cases run side by side [default: three for each core]
+    /// How many cases run side by side [default: six for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
     /// How long a world may take until it is ready, from nothing

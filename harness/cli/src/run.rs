@@ -3,6 +3,7 @@
 
 use std::{
     cell::RefCell,
+    cmp::Reverse,
     fs::File,
     io::BufWriter,
     path::{Path, PathBuf},
@@ -37,7 +38,7 @@ use crate::{
 };
 
 /// Cases for each core: they mostly wait.
-const JOBS_PER_CORE: usize = 3;
+const JOBS_PER_CORE: usize = 6;
 
 /// Runs, records, reports.
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
@@ -58,10 +59,13 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         .collect();
     let jobs = args.jobs.map_or_else(default_jobs, usize::from);
     let last = cases.len().saturating_sub(1);
-    futures::stream::iter(cases.iter().enumerate())
+    let mut cases: Vec<(usize, Case)> = cases.into_iter().enumerate().collect();
+    // One that takes long and begins last has the others wait for it.
+    cases.sort_by_key(|(_, case)| Reverse(case.lasts()));
+    futures::stream::iter(&cases)
         .map(|(index, case)| {
             let terms = Terms {
-                keep: args.keep && index == last,
+                keep: args.keep && *index == last,
                 ready_within: args.ready_within,
             };
             one(case, terms, &live, &record, stopped.clone())

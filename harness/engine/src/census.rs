@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Distance of two looks.
-const LOOK: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_secs(1);
 /// How long the last look may take; a machine that is busier than that has no last look.
 const LAST: Duration = Duration::from_secs(2);
 /// Tables of iptables-nft, which the `nft` tool lists as well.

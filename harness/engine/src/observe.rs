@@ -1,6 +1,7 @@
 //! Watching what promises speak of: rules, elements and counters of a place. A look before each moment of the
 //! run (its judged time, its marks), a look at the rules after every recorded write on the node, and one
-//! from time to time for what no recorder sees.
+//! from time to time for what no recorder sees. A look costs a process or more: numbers that only grow
+//! (conntrack's, those of /proc/net) are read at moments alone.
 
 mod source;
 mod watched;
@@ -20,7 +21,7 @@ use chainbreak_netfilter::Tally;
 use serde::Deserialize;
 use tokio::{
     sync::broadcast::error::{RecvError, TryRecvError},
-    time::{MissedTickBehavior, interval},
+    time::interval,
 };
 
 use crate::{
@@ -32,8 +33,10 @@ use crate::{
 use source::{Seen, Source};
 pub(crate) use watched::Watched;
 
-/// Distance of two looks without a recorded write.
-const LOOK: Duration = Duration::from_millis(250);
+/// Distance of two looks at rules without a recorded write, where a backend records writes.
+const LOOK: Duration = Duration::from_secs(1);
+/// Distance of two looks at rules where nobody records who writes.
+const LOOK_UNTOLD: Duration = Duration::from_millis(250);
 
 /// What each place is watched for. Without promises that ask for it, nobody is watched.
 pub(crate) fn places(case: &Case) -> BTreeMap<From, Watched> {
@@ -107,8 +110,8 @@ pub(crate) async fn observe(
 ) -> Trouble {
     let mut looks = Looks::default();
     let (mut writes, mut moments) = (log.writes(), log.moments());
-    let mut ticks = interval(LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let recorded = cluster.gate().is_some();
+    let mut ticks = interval(if recorded { LOOK } else { LOOK_UNTOLD });
     let tables = watched.tables();
     let mut wanted = Wanted::All;
     // A pod may not be there before the run's first moment, the beginning of the judged time.
@@ -124,14 +127,12 @@ pub(crate) async fn observe(
             }
         }
         looks.tell(&at, &log);
+        ticks.reset();
         // Whoever waits for this look goes on.
         drop(moment.take());
         wanted = tokio::select! {
-            _ = ticks.tick() => Wanted::All,
-            () = written(&mut writes, &at, &tables) => {
-                ticks.reset();
-                Wanted::Tables
-            }
+            _ = ticks.tick() => Wanted::Tables,
+            () = written(&mut writes, &at, &tables) => Wanted::Tables,
             told = moments.recv() => {
                 moment = told.ok();
                 Wanted::All
@@ -145,7 +146,7 @@ pub(crate) async fn observe(
 pub(crate) enum Wanted {
     /// Everything that the place is watched for.
     All,
-    /// What a write may have changed.
+    /// Its tables: what a write may have changed.
     Tables,
 }
 

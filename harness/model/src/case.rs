@@ -11,7 +11,7 @@ mod promise;
 mod step;
 mod traffic;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -71,6 +71,19 @@ impl Case {
         }
         let cell: Vec<String> = self.cell.iter().map(|(k, v)| format!("{k}={v}")).collect();
         format!("{}/{}[{}]", self.scenario, self.variant, cell.join(","))
+    }
+
+    /// How long its timeline takes at least, without what the steps' own work takes.
+    pub fn lasts(&self) -> Duration {
+        let (mut now, mut end) = (Duration::ZERO, Duration::ZERO);
+        for step in &self.timeline {
+            match step {
+                Step::Settle(time) | Step::Churn { duration: time, .. } => now += *time,
+                Step::Fault { duration, .. } => end = end.max(now + duration.unwrap_or_default()),
+                Step::Mark(_) | Step::Felix(_) | Step::Apply(_) | Step::Delete(_) => {}
+            }
+        }
+        end.max(now)
     }
 }
 

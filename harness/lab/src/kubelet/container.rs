@@ -21,7 +21,7 @@ use tokio::{
     net::TcpSocket,
     process::Child,
     sync::watch,
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep_until, timeout, timeout_at},
 };
 
 use super::{
@@ -297,8 +297,10 @@ pub(crate) async fn accepts(place: &PlaceThread, target: SocketAddr) {
             SocketAddr::V4(_) => TcpSocket::new_v4(),
             SocketAddr::V6(_) => TcpSocket::new_v6(),
         });
+        // An IPv6 address of a moment ago may be nobody's yet: the first segment leaves by the default route and is
+        // lost, and so is the one a second later.
         if let Ok(socket) = socket.await
-            && socket.connect(target).await.is_ok()
+            && let Ok(Ok(_)) = timeout(LONGEST_LOOK, socket.connect(target)).await
         {
             return;
         }
