@@ -19,7 +19,7 @@ test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if
 	legacy=$$($(REAL)/build-root legacy) && nft=$$($(REAL)/build-root nft) && \
 	CHAINBREAK_REAL_KUBE_PROXY=$$kube_proxy \
 	CHAINBREAK_REAL_ROOT_LEGACY=$$legacy CHAINBREAK_REAL_ROOT_NFT=$$nft \
-	$(CARGO) test -p chainbreak-lab -p chainbreak-cli --test differential --test real --quiet \
+	$(CARGO) test --workspace --test differential --test real --quiet \
 		-- --ignored --test-threads=1
 
 mutate: build packages ## that every scenario notices when its fault is missing or a promise comes out otherwise
