@@ -1,0 +1,41 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# What the scripts here share: places, words, and the daemon's life. Read after `here` is set.
+#
+# Docker runs in namespaces of its own: its bridges, its rules and kind's networks are in a network
+# namespace that only it and the nodes are in, its mounts and its /run are its own, and its processes are
+# in a PID namespace that ends with the one process whose id is in `$state/daemon`.
+
+real=$here/../../clusters/lab/real
+# shellcheck source-path=SCRIPTDIR source=../../clusters/lab/real/debian.sh
+. "$real/debian.sh"
+
+state=${XDG_CACHE_HOME:-$HOME/.cache}/chainbreak/offline-kind
+# A socket's path is 107 bytes at most; inside $state the longest is this one.
+export DOCKER_HOST=unix://$state/docker.sock
+[ ${#DOCKER_HOST} -lt 110 ] || die "$state is too long a path for a socket: set XDG_CACHE_HOME to a shorter one"
+image_name=chainbreak/node
+
+# tools_path TOOLS: what PATH begins with.
+tools_path() { echo "$1/usr/bin:$1/usr/sbin"; }
+
+# A process's id can come back; with the time it was started at it cannot.
+started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+
+# daemon: prints the process id of the running daemon's namespaces, or fails.
+daemon() {
+    local pid start
+    read -r pid start 2>/dev/null <"$state/daemon" || return 1
+    [ -n "$pid" ] && [ "$(started "$pid")" = "$start" ] && echo "$pid"
+}
+
+# until_true SECONDS WHAT COMMAND…: waits for the command to succeed; false after so many seconds.
+until_true() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.2
+    done
+}
+
+as_root() { [ "$(id -u)" = 0 ] || die "${0##*/} needs root: it makes namespaces and runs Docker"; }
