@@ -14,12 +14,15 @@ state=${XDG_CACHE_HOME:-$HOME/.cache}/chainbreak/offline-kind
 export DOCKER_HOST=unix://$state/docker.sock
 [ ${#DOCKER_HOST} -lt 110 ] || die "$state is too long a path for a socket: set XDG_CACHE_HOME to a shorter one"
 image_name=chainbreak/node
+# What the kernel's settings were before the first daemon since it booted.
+sysctls=$state/sysctl-$(cut -c1-8 /proc/sys/kernel/random/boot_id).conf
 
 # tools_path TOOLS: what PATH begins with.
 tools_path() { echo "$1/usr/bin:$1/usr/sbin"; }
 
-# A process's id can come back; with the time it was started at it cannot.
-started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+# started PID: when it was started, in ticks since the machine was: an id can come back, with its time it
+# cannot. Nothing for a process that has ended, be it waited for or not.
+started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | awk '$1 != "Z" { print $20 }'; }
 
 # daemon: prints the process id of the running daemon's namespaces, or fails.
 daemon() {
