@@ -3,7 +3,7 @@ CARGO ?= cargo
 REAL = clusters/lab/real
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-real real bench mutate packages build check
+.PHONY: demo test test-real test-kind real bench mutate packages build check
 
 demo: build ## the outage of calico#10538 on this machine's kernel, and its fixes
 	target/debug/chainbreak run $(SCENARIO)
@@ -21,6 +21,11 @@ test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if
 	CHAINBREAK_REAL_ROOT_LEGACY=$$legacy CHAINBREAK_REAL_ROOT_NFT=$$nft \
 	$(CARGO) test --workspace --test differential --test real --quiet \
 		-- --ignored --test-threads=1
+
+# About ten minutes the first time, and about one and a half later.
+test-kind: packages ## what needs a kind cluster: one of Kubernetes v1.20.2, made from Debian's packages first
+	@.ci/offline-kind/up >/dev/null
+	@.ci/offline-kind/smoke
 
 mutate: build packages ## that every scenario notices when its fault is missing or a promise comes out otherwise
 	target/debug/chainbreak mutate scenarios
