@@ -1,18 +1,25 @@
 //! Whoever of a world's processes is killed, at whatever moment, nothing of the world is left.
+//!
+//! Other runs may go on beside this one. So root's worlds start from a network and from mounts that nobody else
+//! has, and the namespaces of a world are held until they were looked for: the kernel gives the number of a
+//! namespace that is gone to the next one, whoever makes it.
 
 #![expect(clippy::unwrap_used, reason = "tests may")]
 
 mod support;
 
 use std::{
-    collections::BTreeSet,
-    fs,
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
 use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -32,28 +39,35 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// By this variable in its environment every process of a world is known.
 const MARK: &str = "CHAINBREAK_TEST_MARK";
 
-/// What a world could leave on a machine, beside namespaces.
+/// Gives this thread, and what it starts, a network and mounts of its own.
+fn be_alone() {
+    // Only root's worlds could change the machine's network, its rules or its mounts.
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).unwrap();
+    let none: Option<&str> = None;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+}
+
+/// What a world could leave on a machine, beside namespaces. A namespace with a name is a mount.
 #[derive(Debug, PartialEq, Eq)]
 struct Fingerprint {
     mounts: String,
     links: String,
     rules: Vec<String>,
-    names: BTreeSet<PathBuf>,
     processes: BTreeSet<i32>,
 }
 
 impl Fingerprint {
     fn take() -> Self {
-        // Only root may read rules, and only root's worlds could change the machine's.
         let root = nix::unistd::geteuid().is_root();
         let saves = ["iptables-legacy-save", "iptables-nft-save"];
         let rules = saves.iter().filter(|_| root).map(|save| said(save, &[]));
-        let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
         Self {
-            mounts: fs::read_to_string("/proc/self/mountinfo").unwrap(),
+            mounts: fs::read_to_string("/proc/thread-self/mountinfo").unwrap(),
             links: said("ip", &["-o", "link"]),
             rules: rules.map(|save| without_change(&save)).collect(),
-            names: names.map(|entry| entry.path()).collect(),
             processes: marked(&format!("{}-", std::process::id())),
         }
     }
@@ -86,8 +100,8 @@ fn marked(mark: &str) -> BTreeSet<i32> {
     .collect()
 }
 
-/// The namespaces of all threads of these processes, or of every process.
-fn namespaces(of: Option<&BTreeSet<i32>>) -> BTreeSet<PathBuf> {
+/// The namespaces of all threads of these processes, or of every process, by their names, each with a path.
+fn namespaces(of: Option<&BTreeSet<i32>>) -> BTreeMap<PathBuf, PathBuf> {
     let processes: Vec<PathBuf> = match of {
         Some(ids) => ids.iter().map(|id| format!("/proc/{id}").into()).collect(),
         None => fs::read_dir("/proc")
@@ -106,8 +120,36 @@ fn namespaces(of: Option<&BTreeSet<i32>>) -> BTreeSet<PathBuf> {
     links
         .flatten()
         .flatten()
-        .filter_map(|link| fs::read_link(link.path()).ok())
+        .filter_map(|link| Some((fs::read_link(link.path()).ok()?, link.path())))
         .collect()
+}
+
+/// Namespaces that are held: nobody else gets their numbers.
+struct Made(BTreeMap<PathBuf, File>);
+
+impl Made {
+    /// The namespaces of these processes that are not this thread's own.
+    fn by(processes: &BTreeSet<i32>) -> Self {
+        let own = fs::read_dir("/proc/thread-self/ns").unwrap().flatten();
+        let mut made = namespaces(Some(processes));
+        for link in own {
+            made.remove(&fs::read_link(link.path()).unwrap());
+        }
+        let open = |path: PathBuf| File::open(path).ok();
+        let held = made.into_values().filter_map(open).map(|file| {
+            // What was opened, if its thread went elsewhere meanwhile.
+            let name = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+            (name.unwrap(), file)
+        });
+        Self(held.collect())
+    }
+
+    /// Whether no process is in any of them.
+    fn are_empty(&self) -> bool {
+        namespaces(None)
+            .keys()
+            .all(|name| !self.0.contains_key(name))
+    }
 }
 
 fn children(of: i32) -> Vec<i32> {
@@ -148,19 +190,17 @@ fn begin(mark: &str) -> Child {
 /// Kills one process of a new world after that time and waits until nothing is left. Whether an nginx
 /// of the world lived then.
 async fn die(mark: &str, after: Duration, generation: usize) -> bool {
-    let own = namespaces(Some(&BTreeSet::from([std::process::id().cast_signed()])));
     let mut parent = begin(mark);
     let id = parent.id().unwrap().cast_signed();
     sleep_until(Instant::now() + after).await;
     let alive = marked(mark);
     let nginx = alive.iter().any(|&id| is_nginx(id));
-    let mut made = namespaces(Some(&alive));
-    made.retain(|namespace| !own.contains(namespace));
+    let made = Made::by(&alive);
     kill(Pid::from_raw(victim(id, generation)), Signal::SIGKILL).unwrap();
     let gone = async {
         parent.wait().await.unwrap();
         let mut looks = interval(Duration::from_millis(2));
-        while !marked(mark).is_empty() || !namespaces(None).is_disjoint(&made) {
+        while !marked(mark).is_empty() || !made.are_empty() {
             looks.tick().await;
         }
     };
@@ -188,6 +228,7 @@ async fn lifetime(mark: &str) -> Duration {
 #[tokio::test]
 async fn a_kill_at_any_moment_of_a_run_leaves_no_process_namespace_mount_link_or_rule() {
     support::require_packages();
+    be_alone();
     let before = Fingerprint::take();
     let own = std::process::id();
     let life = lifetime(&format!("{own}-life.")).await;
