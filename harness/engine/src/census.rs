@@ -17,6 +17,7 @@ use crate::{
     cluster::{Cluster, Command, Place},
     log::EventLog,
     output::output,
+    tables,
     trouble::Trouble,
 };
 
@@ -100,9 +101,18 @@ impl<'a> Census<'a> {
 
 impl Source {
     fn new(front: &'static str, command: &str) -> Self {
+        Self::of(front, command.split(' ').map(str::to_owned).collect())
+    }
+
+    /// A table of the node's own front end.
+    fn own(front: &'static str, table: &str) -> Self {
+        Self::of(front, tables::save(&format!("{front}-save"), table))
+    }
+
+    fn of(front: &'static str, argv: Vec<String>) -> Self {
         Self {
             front,
-            argv: command.split(' ').map(str::to_owned).collect(),
+            argv,
             tally: Tally::default(),
             drops: None,
             failed: false,
@@ -145,21 +155,21 @@ impl Source {
         self.failed = true;
         log.append(What::Fact {
             name: "drop census".to_owned(),
-            value: format!("without {}: {trouble}", self.argv.join(" ")),
+            value: format!("without {}: {trouble}", self.front),
         });
     }
 }
 
-/// What lists the rules of a node: its own front end, table by table, since an ordinary user may not ask
-/// legacy which there are; then the other front end and nft, for what somebody else wrote there. Asked
+/// What lists the rules of a node: its own front end, table by table, since an ordinary user's legacy does
+/// not know which there are; then the other front end and nft, for what somebody else wrote there. Asked
 /// without a table, neither makes one.
 fn sources(case: &Case) -> Vec<Source> {
-    let mut sources = vec![Source::new("iptables", "iptables-save -c -t filter")];
+    let mut sources = vec![Source::own("iptables", "filter")];
     if case.cluster.calico.is_some() {
-        sources.push(Source::new("iptables", "iptables-save -c -t raw"));
+        sources.push(Source::own("iptables", "raw"));
     }
     if case.cluster.ip_families.contains(&IpFamily::V6) {
-        sources.push(Source::new("ip6tables", "ip6tables-save -c -t filter"));
+        sources.push(Source::own("ip6tables", "filter"));
     }
     sources.push(match case.cluster.iptables {
         IptablesVariant::Legacy => Source::new("iptables-nft", "iptables-nft-save -c"),

@@ -13,6 +13,7 @@ mod observe;
 mod output;
 mod ready;
 pub mod run;
+mod tables;
 pub mod timeline;
 mod traffic;
 mod trouble;

@@ -8,6 +8,7 @@ use chainbreak_netfilter::{Ruleset, Table, conntrack, nft};
 use crate::{
     cluster::{Cluster, Command, Place},
     output::{ended, output},
+    tables,
     trouble::Trouble,
 };
 
@@ -83,7 +84,8 @@ impl Source {
         let unread = |error| Trouble::new(format!("read the rules of {at}"), error);
         match self {
             Self::Save { program, table } => {
-                let text = output(cluster, &at, &command(&[program, "-c", "-t", table])).await?;
+                let save = Command::Argv(tables::save(program, table));
+                let text = output(cluster, &at, &save).await?;
                 let mut rules = Ruleset::parse(&text).map_err(unread)?;
                 Ok(Seen::Table(rules.tables.shift_remove(table).map(saved)))
             }
