@@ -1,17 +1,18 @@
 //! `chainbreak mutate`: whether scenarios can fail. Every variant runs, in one cell of its matrix, as it
-//! is and without each of its faults; what came of it is also judged by each opposite expectation.
+//! is and without each of its faults, or, where what breaks it is no step, on the ground of each healthy variant;
+//! what came of it is also judged by each opposite expectation.
 
 use std::{collections::BTreeSet, process::ExitCode};
 
 use chainbreak_engine::cluster::Backend;
 use chainbreak_lab::Lab;
 use chainbreak_model::{
-    case::Case,
+    case::{Case, Expect},
     event::Event,
     judge,
-    mutation::{Mutant, opposites, without_faults},
+    mutation::{Mutant, on_healthy_ground, opposites, without_faults},
     plan::Planned,
-    verdict::CaseVerdict,
+    verdict::{CaseVerdict, PromiseVerdict, Verdict},
 };
 use futures::StreamExt;
 use tokio::sync::watch;
@@ -32,6 +33,8 @@ const INCONCLUSIVE: u8 = 11;
 struct Trial {
     case: Case,
     change: Option<String>,
+    /// Whether anything can be changed that may be what breaks it.
+    blamed: bool,
 }
 
 /// What became of what is tried.
@@ -82,23 +85,33 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The first cell of each variant, as it is and without each fault.
+/// The first cell of each variant, as it is and without what breaks it.
 fn trials(planned: Vec<Planned>) -> Vec<Trial> {
     let mut seen = BTreeSet::new();
     let cases = planned.into_iter().filter_map(|planned| match planned {
         Planned::Run(case) => Some(*case),
         Planned::Skip(_) => None,
     });
-    let first = cases.filter(|it| seen.insert((it.scenario.clone(), it.variant.clone())));
+    let cases: Vec<Case> = cases.collect();
+    let first = cases
+        .iter()
+        .filter(|it| seen.insert((it.scenario.clone(), it.variant.clone())));
     first
         .flat_map(|case| {
-            let mutants = without_faults(&case).into_iter();
-            let mutants = mutants.map(|Mutant { what, case }| Trial {
+            let mut mutants = without_faults(case);
+            if mutants.is_empty() {
+                mutants = on_healthy_ground(case, &cases);
+            }
+            let as_it_is = Trial {
+                case: case.clone(),
+                change: None,
+                blamed: !mutants.is_empty(),
+            };
+            let mutants = mutants.into_iter().map(|Mutant { what, case }| Trial {
                 case,
                 change: Some(what),
+                blamed: true,
             });
-            let mutants: Vec<Trial> = mutants.collect();
-            let as_it_is = Trial { case, change: None };
             std::iter::once(as_it_is).chain(mutants)
         })
         .collect()
@@ -125,17 +138,37 @@ async fn attempt(
         let survivors =
             opposites.filter(|it| judge(&it.case, &history).case == CaseVerdict::AsExpected);
         let survivors = survivors.map(|it| (Outcome::Bad, survived(&id, &it.what)));
-        return std::iter::once(as_it_is).chain(survivors).collect();
+        let unproven = (case.expect != Expect::Healthy && !trial.blamed).then(|| {
+            let why = "no fault to take away, no healthy variant that runs here";
+            (Outcome::Bad, format!("UNPROVEN         {id}: {why}"))
+        });
+        return std::iter::once(as_it_is)
+            .chain(survivors)
+            .chain(unproven)
+            .collect();
     };
     vec![match verdict.case {
         CaseVerdict::AsExpected => (Outcome::Bad, survived(&id, change)),
         CaseVerdict::NotAsExpected => (Outcome::Well, format!("noticed          {id} {change}")),
         CaseVerdict::Inconclusive => {
-            let why = verdict.trouble.join("; ");
+            let why = doubts(&verdict);
             let text = format!("inconclusive     {id} {change}: {why}");
             (Outcome::Inconclusive, text)
         }
     }]
+}
+
+/// Why a verdict says nothing.
+fn doubts(verdict: &Verdict) -> String {
+    let unknown = verdict
+        .promises
+        .iter()
+        .filter_map(|(name, judged)| match &judged.verdict {
+            PromiseVerdict::Unknown { cause } => Some(format!("{name}: {cause}")),
+            PromiseVerdict::Kept(_) | PromiseVerdict::Broken(_) => None,
+        });
+    let all: Vec<String> = verdict.trouble.iter().cloned().chain(unknown).collect();
+    all.join("; ")
 }
 
 fn survived(id: &str, change: &str) -> String {

@@ -1,7 +1,12 @@
 //! Changes to a case that must change its verdict. One that does not says that the scenario proves
 //! nothing: its incident happens without the fault, or nobody looks at what a promise says.
 
-use crate::case::{Case, Expect, Step};
+use indexmap::IndexMap;
+
+use crate::{
+    case::{Case, Expect, Step},
+    names::VariantName,
+};
 
 /// A case with one change.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +36,44 @@ pub fn without_faults(case: &Case) -> Vec<Mutant> {
             }
         })
         .collect()
+}
+
+/// The case on the ground of each healthy variant of its scenario in turn: its cluster, manifests, traffic and
+/// timeline, so that the knob is flipped back whatever it is. What is promised and expected stays. A variant in
+/// the same cell of the matrix goes before one in another. None for a case that is expected to be healthy.
+pub fn on_healthy_ground(case: &Case, others: &[Case]) -> Vec<Mutant> {
+    if case.expect == Expect::Healthy {
+        return Vec::new();
+    }
+    let healthy = others
+        .iter()
+        .filter(|it| it.scenario == case.scenario && it.expect == Expect::Healthy);
+    let mut grounds: IndexMap<&VariantName, &Case> = IndexMap::new();
+    for other in healthy {
+        let ground = grounds.entry(&other.variant).or_insert(other);
+        if ground.cell != case.cell && other.cell == case.cell {
+            *ground = other;
+        }
+    }
+    let mutants = grounds.into_iter().map(|(name, ground)| Mutant {
+        what: format!("on the ground of {name}"),
+        case: on_ground(case, ground),
+    });
+    // A variant may flip nothing but promises.
+    mutants.filter(|mutant| mutant.case != *case).collect()
+}
+
+/// Traffic that only the case has is kept: a promise may be about it.
+fn on_ground(case: &Case, ground: &Case) -> Case {
+    let mut traffic = case.traffic.clone();
+    traffic.extend(ground.traffic.clone());
+    Case {
+        cluster: ground.cluster.clone(),
+        manifests: ground.manifests.clone(),
+        timeline: ground.timeline.clone(),
+        traffic,
+        ..case.clone()
+    }
 }
 
 /// The case with the opposite expected of each promise in turn. A history that is as the case expects

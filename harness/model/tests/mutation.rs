@@ -6,7 +6,7 @@ use chainbreak_model::{
     case::{Capabilities, Case, Expect, Step},
     event::{Event, LogEntry, Phase, What},
     judge,
-    mutation::{opposites, without_faults},
+    mutation::{on_healthy_ground, opposites, without_faults},
     names::{AgentName, NodeName},
     plan::{Choice, Planned},
     read,
@@ -72,6 +72,53 @@ fn an_incident_is_tried_without_each_of_its_faults_and_with_all_else() {
         );
     }
     assert!(without_faults(&case("fixed")).is_empty());
+}
+
+#[test]
+fn an_incident_is_tried_on_the_ground_of_each_healthy_variant_with_its_own_promises() {
+    let (incident, fixed) = (case("incident"), case("fixed"));
+    let promises = Case {
+        variant: "promises-only".into(),
+        expect: Expect::Healthy,
+        ..incident.clone()
+    };
+    let elsewhere = Case {
+        scenario: "another".into(),
+        ..fixed.clone()
+    };
+    let all = [incident.clone(), elsewhere, promises, fixed.clone()];
+    let mutants = on_healthy_ground(&incident, &all);
+    let what: Vec<&str> = mutants.iter().map(|it| it.what.as_str()).collect();
+    assert_eq!(what, ["on the ground of fixed"]);
+    let mutant = &mutants[0].case;
+    assert_eq!(mutant.cluster, fixed.cluster);
+    assert_ne!(mutant.cluster, incident.cluster);
+    assert_eq!(mutant.promises, incident.promises);
+    assert_eq!(mutant.expect, incident.expect);
+    assert!(on_healthy_ground(&fixed, &all).is_empty());
+}
+
+#[test]
+fn of_a_variants_cells_the_one_like_the_cases_is_its_ground() {
+    let cell = |case: Case, variant: &str, value: &str, nodes| {
+        let cell = [("iptables".to_owned(), value.to_owned())].into();
+        let mut case = Case {
+            cell,
+            variant: variant.into(),
+            ..case
+        };
+        case.cluster.nodes = nodes;
+        case
+    };
+    let incident = cell(case("incident"), "incident", "nft", 1);
+    let legacy = cell(case("fixed"), "fixed", "legacy", 2);
+    let nft = cell(case("fixed"), "fixed", "nft", 3);
+    for cells in [[legacy.clone(), nft.clone()], [nft, legacy.clone()]] {
+        let mutants = on_healthy_ground(&incident, &cells);
+        assert_eq!((mutants.len(), mutants[0].case.cluster.nodes), (1, 3));
+    }
+    let mutants = on_healthy_ground(&incident, &[legacy]);
+    assert_eq!(mutants[0].case.cluster.nodes, 2, "another cell is as well");
 }
 
 #[test]
