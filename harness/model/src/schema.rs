@@ -79,8 +79,8 @@ fn variant() -> Value {
                 &[],
                 |_| text("Comparators joined by commas, as >=1.27 or >=1.26,<1.33."),
             ),
-            "kube-proxy" | "calico" | "felix" => cluster_field(field, Part::Override),
-            _ => shared(field, Part::Override),
+            "kube-proxy" | "calico" | "felix" => or_null(cluster_field(field, Part::Override)),
+            _ => or_null(shared(field, Part::Override)),
         },
     )
 }
@@ -265,6 +265,37 @@ fn removable(schema: Value, part: Part) -> Value {
         Part::Whole => schema,
         Part::Override => or_none(&schema),
     }
+}
+
+/// With nothing (`null`) allowed for it and for each of its keys, which takes the key away. A list is replaced as
+/// a whole, so its items are as ever.
+fn or_null(mut schema: Value) -> Value {
+    let take = |slot: &mut Value| *slot = or_null(slot.take());
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.values_mut().for_each(take);
+    }
+    if let Some(named) = schema
+        .get_mut("additionalProperties")
+        .filter(|it| it.is_object())
+    {
+        take(named);
+    }
+    if let Some(choices) = schema.get_mut("anyOf").and_then(Value::as_array_mut) {
+        let typed = choices
+            .iter_mut()
+            .filter(|choice| choice.get("type").is_some());
+        typed.for_each(take);
+    } else if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        words.push(Value::Null);
+    } else if let Some(of_type) = schema.get_mut("type") {
+        *of_type = match of_type.take() {
+            Value::Array(types) => types.into_iter().chain(["null".into()]).collect(),
+            one => json!([one, "null"]),
+        };
+    } else {
+        schema = json!({ "anyOf": [schema, { "type": "null" }] });
+    }
+    schema
 }
 
 fn list(item: &Value) -> Value {

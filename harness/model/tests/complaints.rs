@@ -550,6 +550,13 @@ fn manifests_that_kubernetes_would_refuse() {
         said_of_objects("[{ name: nginx, image: nginx }]", UNABLE)
     );
     insta::assert_snapshot!(
+        "status",
+        said_of_objects(
+            "  ports: [{ name: http, port: 80 }]\n",
+            "  ports: [{ name: http, port: 80 }]\nstatus:\n  loadBalancer: { ingress: [{ ip: 192.0.2.1 }] }\n"
+        )
+    );
+    insta::assert_snapshot!(
         "no_object",
         reads(GOOD.as_bytes(), "").expect_err("it is bad").plain()
     );

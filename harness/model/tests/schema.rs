@@ -122,6 +122,7 @@ fn is_of_type(rule: &Value, value: &Value) -> bool {
         "integer" => value.is_i64() || value.is_u64(),
         "number" => value.is_number(),
         "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
         other => panic!("type {other}"),
     };
     rule.as_array()
@@ -161,6 +162,45 @@ fn every_shipped_scenario_fits_the_schema() {
             path.display()
         );
     }
+}
+
+#[test]
+fn what_a_variant_takes_away_with_null_the_schema_lets_it_take() {
+    let text = r"
+name: taken-away
+about: keys that a variant takes away
+cluster:
+  nodes: 1
+  kube-proxy: { version: '1.32', sync-period: 5s }
+  calico: { version: v3.28.1 }
+  hosts: { outside: { nginx: 80 } }
+manifests: [{ apiVersion: v1, kind: Pod, metadata: { name: client }, spec: { containers: [{ name: c, image: nginx }] } }]
+traffic:
+  shop: { from: node/n1, to: pod/default/client, port: 80, every: 5ms, timeout: 1s }
+  other: { from: node/n1, to: pod/default/client, port: 80, every: 5ms }
+timeline: [settle: 1s, mark: later]
+promises:
+  answers: { available: { traffic: shop, at-least: 99%, longest-gap: 500ms, from: later } }
+  few: { resets: { traffic: shop, at-least: 0, at-most: 3 } }
+variants:
+  all: { expect: { broken: [answers] } }
+  less:
+    calico: null
+    kube-proxy: { sync-period: null }
+    cluster: { hosts: { outside: { nginx: null } } }
+    traffic: { shop: { timeout: null }, other: null }
+    promises: { answers: { available: { longest-gap: null, from: null } }, few: { resets: { at-least: null } } }
+    expect: healthy
+";
+    let open = |path: &Path| fs::read(path);
+    let read = chainbreak_model::read(Path::new("taken-away.yaml"), text.as_bytes(), &open);
+    assert!(read.is_ok(), "{}", read.unwrap_err().plain());
+    let value: Value = serde_saphyr::from_str(text).unwrap();
+    assert_eq!(against(&schema(), &value, "scenario"), [""; 0]);
+    // Only what lies over something can be nothing.
+    let bare = text.replacen("timeout: 1s", "timeout: null", 1);
+    let value: Value = serde_saphyr::from_str(&bare).unwrap();
+    assert_ne!(against(&schema(), &value, "scenario"), [""; 0]);
 }
 
 #[test]

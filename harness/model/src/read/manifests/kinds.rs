@@ -177,6 +177,18 @@ fn has_template(gathered: &Gathered, node: &Node) -> Option<()> {
 fn service(gathered: &Gathered, node: &Node) -> Option<()> {
     typed::<Service>(gathered, node)?;
     let spec = node.get("spec").unwrap_or(node);
+    // Kubernetes takes no status from who applies an object; a pasted one that says nothing does no harm.
+    let balancer = node
+        .get("status")
+        .and_then(|status| status.get("loadBalancer"));
+    if let Some(ingress) = balancer
+        .and_then(|balancer| balancer.get("ingress"))
+        .filter(|it| it.len() > 0)
+    {
+        let message = "the status of a Service is the cluster's to write";
+        let hint = "write the address as spec.loadBalancerIP";
+        note(gathered, &ingress.place, message, Some(hint.to_owned()));
+    }
     if !ports(node).ports.is_empty() {
         return Some(());
     }
