@@ -31,6 +31,7 @@ use crate::{
     trouble::Trouble,
 };
 use source::{Seen, Source};
+use watched::Packets;
 pub(crate) use watched::Watched;
 
 /// Distance of two looks at rules without a recorded write, where a backend records writes.
@@ -186,6 +187,7 @@ struct Looks {
 struct Counters {
     values: BTreeMap<String, u64>,
     rewritten: BTreeMap<String, u64>,
+    unmatched: BTreeMap<String, String>,
 }
 
 impl Looks {
@@ -196,7 +198,15 @@ impl Looks {
             }
         }
         self.counters.values.extend(watched.numbers(source, seen));
-        for (counter, look) in watched.counted(source, seen) {
+        for Packets {
+            counter,
+            look,
+            unmatched,
+        } in watched.counted(source, seen)
+        {
+            self.counters.unmatched.remove(&counter);
+            let unmatched = unmatched.map(|text| (counter.clone(), text));
+            self.counters.unmatched.extend(unmatched);
             let tally = self.tallies.entry(counter.clone()).or_default();
             tally.see(look);
             self.counters
@@ -219,12 +229,17 @@ impl Looks {
             }
         }
         if self.counters != Counters::default() && self.told.as_ref() != Some(&self.counters) {
-            let Counters { values, rewritten } = self.counters.clone();
+            let Counters {
+                values,
+                rewritten,
+                unmatched,
+            } = self.counters.clone();
             let at = at.clone();
             log.append(What::Counters {
                 at,
                 values,
                 rewritten,
+                unmatched,
             });
             self.told = Some(self.counters.clone());
         }

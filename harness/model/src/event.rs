@@ -70,6 +70,9 @@ pub enum What {
         /// just before is missing.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         rewritten: BTreeMap<String, u64>,
+        /// Of packets of rules: what was there instead, where no rule that counts matched.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        unmatched: BTreeMap<String, String>,
     },
     /// The addresses of a place, as promises asked for them, when the timeline began.
     Addresses {

@@ -27,6 +27,7 @@ mod yaml;
 
 pub use complaint::{Complaint, Complaints};
 pub use judge::{Judge, judge};
+pub use nearest::suggest;
 pub use plan::{list, plan};
 pub use read::{load, parse_duration, read};
 pub use schema::schema;

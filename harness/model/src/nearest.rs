@@ -45,10 +45,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// A hint for a word that is none of the candidates: the nearest one, or all of them when they are few.
-pub(crate) fn suggest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
+pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let candidates: Vec<&str> = candidates.into_iter().collect();
     if let Some(name) = nearest(word, candidates.iter().copied()) {
         return Some(format!("did you mean {name:?}?"));

@@ -191,6 +191,7 @@ fn looks(ms: u64, counter: &str, value: u64, rewritten: u64) -> [Event; 2] {
             at: From::Node(node.into()),
             values: of(value),
             rewritten: of(rewritten),
+            unmatched: BTreeMap::new(),
         };
         at(ms, what)
     })
@@ -235,6 +236,40 @@ fn what_a_rewritten_rule_may_have_counted_is_not_taken_for_nothing() {
         verdict(&counter("at-least: 9"), &events),
         verdict(&counter("from: healed, at-most: 0"), &events),
     ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+/// Looks that found something else than a rule that counts.
+fn vain_looks(ms: u64, counter: &str, instead: &str) -> [Event; 2] {
+    looks(ms, counter, 0, 0).map(|mut event| {
+        if let What::Counters { unmatched, .. } = &mut event.what {
+            unmatched.insert(counter.to_owned(), instead.to_owned());
+        }
+        event
+    })
+}
+
+#[test]
+fn a_rule_that_was_never_there_did_not_keep_from_dropping() {
+    let rule = "{ table: filter, chain: FORWRAD, jump: DROP }";
+    let counter = |rest: &str| format!("{{ counter: {{ rule: {rule}, {rest} }} }}");
+    let name = "packets of filter FORWRAD → DROP";
+    let mut events = run(answered);
+    events.extend(vain_looks(500, name, "there is no chain FORWRAD"));
+    let mut told = vec![
+        verdict(&counter("at-most: 0"), &events),
+        verdict(&counter("at: node/n2, at-most: 0"), &events),
+        verdict(&counter("at-least: 1"), &events),
+    ];
+    // In the second half of the judged time there was one, on one node.
+    let [_, n2] = looks(3000, name, 0, 0);
+    events.push(n2);
+    told.extend([
+        verdict(&counter("at-most: 0"), &events),
+        verdict(&counter("at: node/n1, at-most: 0"), &events),
+        verdict(&counter("until: cut, at-most: 0"), &events),
+        verdict(&counter("from: healed, at-most: 0"), &events),
+    ]);
     insta::assert_snapshot!(told.join("\n"));
 }
 

@@ -10,6 +10,7 @@ mod ground;
 mod input;
 mod interrupt;
 mod kept;
+mod observing;
 mod output;
 mod rerender;
 mod user;

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use chainbreak_model::case::{Claim, Counter, ElementQuery, RuleBackend, RuleQuery};
+use chainbreak_model::{
+    case::{Claim, Counter, ElementQuery, RuleBackend, RuleQuery},
+    suggest,
+};
 use chainbreak_netfilter::{Chain, Look, Rule, Table, nft::NftTable};
 use indexmap::IndexMap;
 use regex::Regex;
@@ -11,6 +14,9 @@ use super::{
     Wanted,
     source::{Seen, Source},
 };
+
+/// So many rules of a chain are told where none of them is the one that is looked for.
+const SHOWN: usize = 4;
 
 /// What a place is watched for.
 #[derive(Debug, Default)]
@@ -107,8 +113,8 @@ impl Watched {
         asked.filter_map(number).collect()
     }
 
-    /// The packets of the rules of this source that are asked for, by the counter's name.
-    pub(crate) fn counted(&self, source: &Source, seen: &Seen) -> Vec<(String, Look)> {
+    /// The packets of the rules of this source that are asked for.
+    pub(crate) fn counted(&self, source: &Source, seen: &Seen) -> Vec<Packets> {
         let Seen::Table(table) = seen else {
             return Vec::new();
         };
@@ -117,11 +123,26 @@ impl Watched {
             .iter()
             .filter(|rules| Source::of_rule(&rules.query) == *source);
         let counted = asked.map(|rules| {
-            let name = Counter::Rule(rules.query.clone()).to_string();
-            (name, rules.packets(table.as_ref()))
+            let look = rules.packets(table.as_ref());
+            let unmatched = look.is_empty().then(|| rules.instead(table.as_ref()));
+            Packets {
+                counter: Counter::Rule(rules.query.clone()).to_string(),
+                look,
+                unmatched,
+            }
         });
         counted.collect()
     }
+}
+
+/// What a counter's rules counted so far.
+#[derive(Debug)]
+pub(crate) struct Packets {
+    /// The counter's name.
+    pub(crate) counter: String,
+    pub(crate) look: Look,
+    /// What was there instead of a rule that counts.
+    pub(crate) unmatched: Option<String>,
 }
 
 impl Rules {
@@ -155,6 +176,34 @@ impl Rules {
             .map(|chain| (name.clone(), chain))
             .collect();
         Table { chains }.counted(&self.query.table)
+    }
+
+    /// What is there instead of a rule that counts, for whoever has to find out why none was.
+    fn instead(&self, table: Option<&NftTable>) -> String {
+        let RuleQuery {
+            table: name, chain, ..
+        } = &self.query;
+        let Some(table) = table else {
+            return format!("there is no table {name}");
+        };
+        let Some(rules) = table.table.chains.get(chain).map(|chain| &chain.rules) else {
+            let hint = suggest(chain, table.table.chains.keys().map(String::as_str));
+            let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
+            return format!("there is no chain {chain}{hint}");
+        };
+        if rules.iter().any(|rule| self.is(rule)) {
+            return "the rules that match have no counter".to_owned();
+        }
+        let some: Vec<&str> = rules
+            .iter()
+            .take(SHOWN)
+            .map(|rule| rule.text.as_str())
+            .collect();
+        match rules.len() {
+            0 => format!("{chain} has no rules"),
+            n if n > SHOWN => format!("{chain} has {n} rules, among them {}", some.join("; ")),
+            _ => format!("{chain} has only {}", some.join("; ")),
+        }
     }
 
     fn chain<'t>(&self, table: Option<&'t NftTable>) -> Option<&'t Chain> {
@@ -248,10 +297,8 @@ mod tests {
         assert_eq!(count(gone), 0);
     }
 
-    #[test]
-    fn packets_are_those_of_the_rules_that_match() {
+    fn packets(rule: RuleQuery, seen: &Seen) -> Packets {
         let mut watched = Watched::default();
-        let rule = query(None, Some("probability"));
         let source = Source::of_rule(&rule);
         watched.add(&Claim::Counter {
             counter: Counter::Rule(rule),
@@ -261,13 +308,49 @@ mod tests {
                 at_most: None,
             },
         });
-        let counted = watched.counted(&source, &seen());
-        let packets: Vec<u64> = counted[0]
-            .1
-            .values()
-            .map(|counters| counters.packets)
-            .collect();
-        assert_eq!((counted.len(), packets), (1, vec![5]));
-        assert_eq!(watched.found(&source, &seen()), []);
+        assert_eq!(watched.found(&source, seen), []);
+        let mut counted = watched.counted(&source, seen);
+        assert_eq!(counted.len(), 1);
+        counted.remove(0)
+    }
+
+    #[test]
+    fn packets_are_those_of_the_rules_that_match() {
+        let counted = packets(query(None, Some("probability")), &seen());
+        let packets: Vec<u64> = counted.look.values().map(|n| n.packets).collect();
+        assert_eq!((packets, counted.unmatched), (vec![5], None));
+    }
+
+    #[test]
+    fn where_no_rule_counts_it_is_told_what_is_there_instead() {
+        let instead = |rule, seen| packets(rule, seen).unmatched.unwrap();
+        let misspelt = RuleQuery {
+            chain: "KUBE-SCV-X".to_owned(),
+            ..query(None, None)
+        };
+        let uncounted = Seen::Table(
+            Ruleset::parse("*nat\n:KUBE-SVC-X - [0:0]\n-A KUBE-SVC-X -j KUBE-SEP-A\nCOMMIT\n")
+                .unwrap()
+                .tables
+                .shift_remove("nat")
+                .map(|table| NftTable {
+                    table,
+                    ..NftTable::default()
+                }),
+        );
+        let told = [
+            instead(query(Some("DROP"), None), &seen()),
+            instead(misspelt, &seen()),
+            instead(query(None, None), &Seen::Table(None)),
+            instead(query(None, None), &uncounted),
+        ];
+        let expected = [
+            "KUBE-SVC-X has only -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-A; \
+             -j KUBE-SEP-B",
+            "there is no chain KUBE-SCV-X: did you mean \"KUBE-SVC-X\"?",
+            "there is no table nat",
+            "the rules that match have no counter",
+        ];
+        assert_eq!(told, expected);
     }
 }

@@ -1,4 +1,5 @@
-//! `counter`.
+//! `counter`. That rules counted nothing is known only where there was a rule to count: a chain that nobody
+//! has, or an expression that finds nothing in it, would keep every `at-most`.
 
 use indexmap::IndexMap;
 
@@ -22,11 +23,13 @@ pub(super) struct Seen {
 }
 
 /// A look at a counter.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Reading {
     at_us: u64,
     value: u64,
     rewritten: u64,
+    /// What was there instead of a rule that counts.
+    unmatched: Option<String>,
 }
 
 impl Seen {
@@ -52,6 +55,7 @@ impl Watch for Seen {
             at,
             values,
             rewritten,
+            unmatched,
         } = &event.what
             && let Some(readings) = self.places.get_mut(at)
             && let Some(value) = values.get(&self.counter)
@@ -60,6 +64,7 @@ impl Watch for Seen {
                 at_us: event.at_us,
                 value: *value,
                 rewritten: rewritten.get(&self.counter).copied().unwrap_or_default(),
+                unmatched: unmatched.get(&self.counter).cloned(),
             });
         }
     }
@@ -82,7 +87,13 @@ impl Watch for Seen {
             counted.places.insert(place.to_string(), rose);
             counted.rewritten |= after.rewritten > before.rewritten;
         }
-        self.decide(counted)
+        match self.decide(counted) {
+            PromiseVerdict::Kept(evidence) => match self.nothing_to_count(window) {
+                Some(cause) => unknown(cause),
+                None => PromiseVerdict::Kept(evidence),
+            },
+            verdict => verdict,
+        }
     }
 }
 
@@ -104,15 +115,32 @@ impl Seen {
         }
         super::decided(self.limits.allow(total), Evidence::Counter(counted))
     }
+
+    /// Why nothing could be counted: in no place and at no time of the window a rule matched.
+    fn nothing_to_count(&self, window: Span) -> Option<String> {
+        let mut instead = Vec::new();
+        for (place, readings) in &self.places {
+            let (begin, _) = ends(readings, window)?;
+            let within = |reading: &&Reading| {
+                (begin.at_us..=window.to_us.max(begin.at_us)).contains(&reading.at_us)
+            };
+            for reading in readings.iter().filter(within) {
+                instead.push((place, reading.unmatched.as_ref()?));
+            }
+        }
+        let (place, text) = instead.last()?;
+        let counter = &self.counter;
+        Some(format!("nothing could count {counter}: in {place} {text}"))
+    }
 }
 
 /// The looks with which a window begins and ends: the last ones before. A look holds until the next one.
-fn ends(readings: &[Reading], window: Span) -> Option<(Reading, Reading)> {
+fn ends(readings: &[Reading], window: Span) -> Option<(&Reading, &Reading)> {
     let last = |until_us: u64| {
         let before = readings
             .iter()
             .filter(move |reading| reading.at_us <= until_us);
-        before.max_by_key(|reading| reading.at_us).copied()
+        before.max_by_key(|reading| reading.at_us)
     };
     let begin = last(window.from_us).or_else(|| last(window.from_us + FIRST_LOOK_US))?;
     Some((begin, last(window.to_us)?))
