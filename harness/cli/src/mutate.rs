@@ -1,6 +1,6 @@
 //! `chainbreak mutate`: whether scenarios can fail. Every variant runs, in one cell of its matrix, as it
-//! is and without each of its faults, or, where what breaks it is no step, on the ground of each healthy variant;
-//! what came of it is also judged by each opposite expectation.
+//! is, without each of its faults, and, where none of them is what breaks it, on the ground of healthy variants:
+//! something has to change its verdict. What came of it is also judged by each opposite expectation.
 
 use std::{collections::BTreeSet, process::ExitCode};
 
@@ -24,17 +24,18 @@ use crate::{
     supervise::{self, Terms},
 };
 
-/// Some mutation changed no verdict.
+/// No mutation changed a verdict.
 const SURVIVED: u8 = 10;
 /// Some verdict could not be had.
 const INCONCLUSIVE: u8 = 11;
 
-/// A case to run, and what of it is changed, if anything is.
-struct Trial {
+/// A case to try, and what it can be tried without.
+struct Subject {
     case: Case,
-    change: Option<String>,
-    /// Whether anything can be changed that may be what breaks it.
-    blamed: bool,
+    /// Without each of its faults.
+    faults: Vec<Mutant>,
+    /// On the ground of each healthy variant.
+    grounds: Vec<Mutant>,
 }
 
 /// What became of what is tried.
@@ -51,8 +52,8 @@ enum Outcome {
 pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     let capabilities = Lab::default().survey().await;
     let planned = cases::planned(&args.selection, &capabilities).await?;
-    let trials = trials(planned);
-    if trials.is_empty() {
+    let subjects = subjects(planned);
+    if subjects.is_empty() {
         return Err(invalid("nothing of this runs here"));
     }
     let terms = Terms {
@@ -62,11 +63,11 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     // Nobody stops it but a signal, with which every world ends.
     let (_stop, stopped) = watch::channel(false);
     let jobs = args.jobs.map_or_else(default_jobs, usize::from);
-    let count = trials.len();
+    let count = subjects.len();
     let mut worst = Outcome::Well;
     let mut bad = 0;
-    let mut ended = futures::stream::iter(trials)
-        .map(|trial| attempt(trial, terms, stopped.clone()))
+    let mut ended = futures::stream::iter(subjects)
+        .map(|subject| attempt(subject, terms, stopped.clone()))
         .buffer_unordered(jobs);
     while let Some(outcomes) = ended.next().await {
         for (outcome, text) in outcomes {
@@ -76,7 +77,7 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
         }
     }
     crate::tell(&format!(
-        "{count} runs, {bad} mutations or cases that are not well\n"
+        "{count} cases, {bad} findings that are not well\n"
     ))?;
     Ok(match worst {
         Outcome::Well => ExitCode::SUCCESS,
@@ -85,77 +86,101 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The first cell of each variant, as it is and without what breaks it.
-fn trials(planned: Vec<Planned>) -> Vec<Trial> {
-    let mut seen = BTreeSet::new();
+/// The first cell of each variant.
+fn subjects(planned: Vec<Planned>) -> Vec<Subject> {
     let cases = planned.into_iter().filter_map(|planned| match planned {
         Planned::Run(case) => Some(*case),
         Planned::Skip(_) => None,
     });
     let cases: Vec<Case> = cases.collect();
+    let mut seen = BTreeSet::new();
     let first = cases
         .iter()
         .filter(|it| seen.insert((it.scenario.clone(), it.variant.clone())));
-    first
-        .flat_map(|case| {
-            let mut mutants = without_faults(case);
-            if mutants.is_empty() {
-                mutants = on_healthy_ground(case, &cases);
-            }
-            let as_it_is = Trial {
-                case: case.clone(),
-                change: None,
-                blamed: !mutants.is_empty(),
-            };
-            let mutants = mutants.into_iter().map(|Mutant { what, case }| Trial {
-                case,
-                change: Some(what),
-                blamed: true,
-            });
-            std::iter::once(as_it_is).chain(mutants)
-        })
-        .collect()
+    let subject = |case: &Case| Subject {
+        faults: without_faults(case),
+        grounds: on_healthy_ground(case, &cases),
+        case: case.clone(),
+    };
+    first.map(subject).collect()
 }
 
-/// Runs a trial; what is to be said of it.
+/// Runs a case as it is, and without what may be what breaks it, until something is seen to be; what is to be
+/// said of it. A step may be there to show that it changes nothing, but something has to.
 async fn attempt(
-    trial: Trial,
+    subject: Subject,
     terms: Terms,
     stopped: watch::Receiver<bool>,
 ) -> Vec<(Outcome, String)> {
-    let mut history: Vec<Event> = Vec::new();
-    supervise::run(&trial.case, terms, stopped, |event| history.push(event)).await;
-    let (case, id) = (&trial.case, trial.case.id());
-    let verdict = judge(case, &history);
-    let Some(change) = &trial.change else {
-        let outcome = match verdict.case {
-            CaseVerdict::AsExpected => Outcome::Well,
-            CaseVerdict::Inconclusive => Outcome::Inconclusive,
-            CaseVerdict::NotAsExpected => Outcome::Bad,
-        };
-        let as_it_is = (outcome, format!("{:<17}{id} as it is", verdict.case));
-        let opposites = opposites(case).into_iter();
-        let survivors =
-            opposites.filter(|it| judge(&it.case, &history).case == CaseVerdict::AsExpected);
-        let survivors = survivors.map(|it| (Outcome::Bad, survived(&id, &it.what)));
-        let unproven = (case.expect != Expect::Healthy && !trial.blamed).then(|| {
-            let why = "no fault to take away, no healthy variant that runs here";
-            (Outcome::Bad, format!("UNPROVEN         {id}: {why}"))
-        });
-        return std::iter::once(as_it_is)
-            .chain(survivors)
-            .chain(unproven)
-            .collect();
-    };
-    vec![match verdict.case {
-        CaseVerdict::AsExpected => (Outcome::Bad, survived(&id, change)),
-        CaseVerdict::NotAsExpected => (Outcome::Well, format!("noticed          {id} {change}")),
-        CaseVerdict::Inconclusive => {
-            let why = doubts(&verdict);
-            let text = format!("inconclusive     {id} {change}: {why}");
-            (Outcome::Inconclusive, text)
+    let case = &subject.case;
+    let id = case.id();
+    let history = history(case, terms, &stopped).await;
+    let mut said = as_it_is(case, &history);
+    if case.expect == Expect::Healthy {
+        return said;
+    }
+    let mut noticed = false;
+    for mutant in &subject.faults {
+        noticed |= tried(&id, mutant, terms, &stopped, &mut said).await;
+    }
+    for mutant in &subject.grounds {
+        if noticed {
+            break;
         }
-    }]
+        noticed = tried(&id, mutant, terms, &stopped, &mut said).await;
+    }
+    if !noticed {
+        let text =
+            format!("SURVIVED         {id}: nothing that was taken from it changed its verdict");
+        said.push((Outcome::Bad, text));
+    }
+    said
+}
+
+/// What a case comes to as it is, and by each opposite expectation.
+fn as_it_is(case: &Case, history: &[Event]) -> Vec<(Outcome, String)> {
+    let id = case.id();
+    let verdict = judge(case, history);
+    let outcome = match verdict.case {
+        CaseVerdict::AsExpected => Outcome::Well,
+        CaseVerdict::Inconclusive => Outcome::Inconclusive,
+        CaseVerdict::NotAsExpected => Outcome::Bad,
+    };
+    let found = (outcome, format!("{:<17}{id} as it is", verdict.case));
+    if outcome != Outcome::Well {
+        return vec![found];
+    }
+    let opposites = opposites(case).into_iter();
+    let survivors = opposites.filter(|it| judge(&it.case, history).case == CaseVerdict::AsExpected);
+    let survivors =
+        survivors.map(|it| (Outcome::Bad, format!("SURVIVED         {id} {}", it.what)));
+    std::iter::once(found).chain(survivors).collect()
+}
+
+/// Runs a mutant; whether its verdict is another.
+async fn tried(
+    id: &str,
+    Mutant { what, case }: &Mutant,
+    terms: Terms,
+    stopped: &watch::Receiver<bool>,
+    said: &mut Vec<(Outcome, String)>,
+) -> bool {
+    let verdict = judge(case, &history(case, terms, stopped).await);
+    said.push(match verdict.case {
+        CaseVerdict::AsExpected => (Outcome::Well, format!("no matter        {id} {what}")),
+        CaseVerdict::NotAsExpected => (Outcome::Well, format!("noticed          {id} {what}")),
+        CaseVerdict::Inconclusive => {
+            let text = format!("inconclusive     {id} {what}: {}", doubts(&verdict));
+            (Outcome::Well, text)
+        }
+    });
+    verdict.case == CaseVerdict::NotAsExpected
+}
+
+async fn history(case: &Case, terms: Terms, stopped: &watch::Receiver<bool>) -> Vec<Event> {
+    let mut history = Vec::new();
+    supervise::run(case, terms, stopped.clone(), |event| history.push(event)).await;
+    history
 }
 
 /// Why a verdict says nothing.
@@ -169,8 +194,4 @@ fn doubts(verdict: &Verdict) -> String {
         });
     let all: Vec<String> = verdict.trouble.iter().cloned().chain(unknown).collect();
     all.join("; ")
-}
-
-fn survived(id: &str, change: &str) -> String {
-    format!("SURVIVED         {id} {change}")
 }
