@@ -3,6 +3,7 @@
 
 use chainbreak_model::{
     case::{Case, Claim, To, Traffic},
+    event::Event,
     names::PromiseName,
     verdict::{
         Counted, Entries, Evidence, Expected, Judged, Presence, PromiseVerdict, Requests, Sources,
@@ -15,6 +16,7 @@ use crate::{
     complaint::complaint,
     deeds::Ledger,
     gaps::Gap,
+    meanwhile,
     text::{clean, clock, count, length, percent},
 };
 
@@ -31,6 +33,7 @@ pub struct Words {
 #[derive(Debug)]
 pub(crate) struct Material<'a> {
     pub(crate) case: &'a Case,
+    pub(crate) events: &'a [Event],
     pub(crate) ledger: &'a Ledger<'a>,
     pub(crate) gaps: &'a indexmap::IndexMap<chainbreak_model::names::TrafficName, Vec<Gap>>,
 }
@@ -112,10 +115,9 @@ impl Material<'_> {
             .as_ref()
             .map(|node| format!(" on {node}"))
             .unwrap_or_default();
-        let why = cause.as_ref().map_or(
-            "no recorded command explains it".to_owned(),
-            Cause::to_string,
-        );
+        let why = cause
+            .as_ref()
+            .map_or_else(|| self.unexplained(gap), Cause::to_string);
         let headline = if tells(gap, promise, requests, traffic) {
             format!("{} dead{at} for {gap}: {why}", subject(traffic))
         } else {
@@ -127,6 +129,15 @@ impl Material<'_> {
         };
         evidence.extend(self.gaps_of(requests, traffic, node.as_ref()));
         Words { headline, evidence }
+    }
+
+    /// What there is to say about a gap that no command explains.
+    fn unexplained(&self, gap: Span) -> String {
+        let unexplained = "no recorded command explains it";
+        match meanwhile::dropped(self.events, gap) {
+            Some(dropped) => format!("{unexplained}; {dropped}"),
+            None => unexplained.to_owned(),
+        }
     }
 
     /// The longest gaps, each with who cut and who healed it.

@@ -18,6 +18,7 @@ mod file;
 pub mod gaps;
 pub mod head;
 pub mod junit;
+mod meanwhile;
 pub mod outcome;
 mod progress;
 mod record;

@@ -136,6 +136,7 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
         .unwrap_or_default();
     let material = Material {
         case,
+        events,
         ledger: &ledger,
         gaps: &gaps,
     };

@@ -2,7 +2,7 @@
 
 use chainbreak_model::{
     case::{Expect, From},
-    event::{Event, Phase, What},
+    event::{Dropped, DropsSeen, Event, Phase, What},
     names::AgentName,
     verdict::FirstEntry,
 };
@@ -50,6 +50,42 @@ fn a_gap_that_no_command_explains_blames_nobody() {
         headline(Vec::new()),
         format!("{DEAD}no recorded command explains it")
     );
+}
+
+/// Packets that ended in a rule, told at that time.
+fn dropped(at_us: u64, chain: &str, packets: u64) -> Event {
+    let dropped = Dropped {
+        owner: "kube-proxy".to_owned(),
+        table: "filter".to_owned(),
+        chain: chain.to_owned(),
+        rule: "-m conntrack --ctstate INVALID -j DROP".to_owned(),
+        packets,
+        bytes: packets * 60,
+    };
+    let seen = DropsSeen {
+        node: "n1".into(),
+        front: "iptables".to_owned(),
+        grown: vec![dropped],
+    };
+    event(at_us, What::Drops(seen))
+}
+
+#[test]
+fn where_packets_ended_meanwhile_is_told_of_a_gap_that_no_command_explains() {
+    let told = vec![
+        dropped(1_400_000, "BEFORE", 99),
+        dropped(1_600_000, "FEW", 3),
+        dropped(1_650_000, "KUBE-FORWARD", 4),
+        // The look after the gap tells of it, too.
+        dropped(1_900_000, "KUBE-FORWARD", 3),
+        dropped(3_600_000, "AFTER", 99),
+    ];
+    let rule = "filter KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP";
+    let ended = format!("7 packets ended meanwhile in {rule} on n1 (kube-proxy)");
+    let unexplained = format!("{DEAD}no recorded command explains it; {ended}");
+    assert_eq!(headline(told.clone()), unexplained);
+    let explained = [told, cleanup("n2", 1_490_000)].concat();
+    assert!(!headline(explained).contains("meanwhile"));
 }
 
 #[test]
