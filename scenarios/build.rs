@@ -53,8 +53,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Not run, and seen to be not run: the lab's models lack the capability.
-const IGNORE: &str = "#[ignore = \"needs a capability that the models lack\"]\n";
+/// Not run, and seen to be not run: the lab's models lack the capability, or nobody allowed to change the machine.
+const IGNORE: &str = "#[ignore = \"needs a capability that the lab lacks unasked\"]\n";
 
 /// One function for each scenario, named after its file.
 fn write_test(
@@ -71,7 +71,9 @@ fn write_test(
     let mut cases = String::new();
     for (variant, overrides) in variants {
         let variant = variant.as_str().ok_or("a variant's name is text")?;
-        let needs = overrides.get("needs").is_some();
+        let cluster = overrides.get("cluster");
+        let changes_host = cluster.is_some_and(|it| it.get("host-sysctls").is_some());
+        let needs = overrides.get("needs").is_some() || changes_host;
         for cell in &cells {
             let name = identifier(&format!("{variant} {}", cell.replace('=', " ")));
             // rstest takes an attribute as belonging to the case below it.

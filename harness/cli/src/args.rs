@@ -120,6 +120,10 @@ pub(crate) struct Run {
     /// Where the run's folder goes
     #[arg(long, default_value = "reports/out", value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// Let cases change settings of this machine that all worlds share (`host-sysctls`), one case at a time; each is
+    /// set back after its case, by the next start or by `clean` if this one is killed
+    #[arg(long)]
+    pub(crate) allow_host_changes: bool,
     /// Keep the world of the last case for `chainbreak shell`, until this command is interrupted
     #[arg(long)]
     pub(crate) keep: bool,

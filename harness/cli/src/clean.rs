@@ -1,4 +1,4 @@
-//! `chainbreak clean`: ends worlds whose run is gone, and kept ones that the command line names; removes
+//! `chainbreak clean`: sets back what a killed run has changed on the machine; ends worlds whose run is gone, and kept ones that the command line names; removes
 //! what runs left unfinished on disk; names all of it. A kept world that nobody named is only told of:
 //! somebody may be looking into it. Worlds whose run goes on, and reports, are not touched.
 
@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::Context;
-use chainbreak_lab::keep::{Left, left};
+use chainbreak_lab::{
+    keep::{Left, left},
+    machine,
+};
 use nix::{
     errno::Errno,
     sys::signal::{Signal, kill},
@@ -28,12 +31,16 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Succeeds when nothing is left but kept worlds that were not named.
 pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
     let worlds = left();
+    let undone = machine::undo_left()?;
+    for text in &undone {
+        crate::say(&format!("{text}\n"))?;
+    }
     let unknown = |id: &&i32| worlds.iter().all(|world| world.worker != **id);
     if let Some(id) = args.worlds.iter().find(unknown) {
         let words = format!("no kept world of process {id}: `chainbreak clean` names all");
         return Err(cases::invalid(words));
     }
-    let mut found = !worlds.is_empty();
+    let mut found = !(worlds.is_empty() && undone.is_empty());
     for world in worlds {
         let named = args.worlds.contains(&world.worker);
         let said = match world.run {

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Context;
 use chainbreak_engine::{cluster::Backend, run::Artifact};
-use chainbreak_lab::Lab;
+use chainbreak_lab::{Lab, machine};
 use chainbreak_model::{
     case::{Capabilities, Case},
     event::Event,
@@ -42,7 +42,13 @@ const JOBS_PER_CORE: usize = 6;
 
 /// Runs, records, reports.
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
-    let capabilities = Lab::default().survey().await;
+    for text in machine::undo_left()? {
+        crate::note(&format!("of a run that was killed: {text}"));
+    }
+    let lab = Lab {
+        host_changes: args.allow_host_changes,
+    };
+    let capabilities = lab.survey().await;
     let planned = cases::planned(&args.selection, &capabilities).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     let folder = folder(&args.out)?;
@@ -62,19 +68,21 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let mut cases: Vec<(usize, Case)> = cases.into_iter().enumerate().collect();
     // One that takes long and begins last has the others wait for it.
     cases.sort_by_key(|(_, case)| Reverse(case.lasts()));
-    futures::stream::iter(&cases)
-        .map(|(index, case)| {
+    // One that changes what all worlds share is alone on the machine.
+    let (alone, beside): (Vec<_>, Vec<_>) = cases
+        .into_iter()
+        .partition(|(_, case)| !case.cluster.host_sysctls.is_empty());
+    for (cases, jobs) in [(beside, jobs), (alone, 1)] {
+        let running = futures::stream::iter(&cases).map(|(index, case)| {
             let terms = Terms {
                 keep: args.keep && *index == last,
                 ready_within: args.ready_within,
             };
             one(case, terms, &live, &record, stopped.clone())
-        })
-        .buffer_unordered(jobs)
-        .collect::<Vec<anyhow::Result<()>>>()
-        .await
-        .into_iter()
-        .collect::<anyhow::Result<()>>()?;
+        });
+        let ended: Vec<anyhow::Result<()>> = running.buffer_unordered(jobs).collect().await;
+        ended.into_iter().collect::<anyhow::Result<()>>()?;
+    }
     let ended = if *stopped.borrow() {
         Ended::Interrupted(interrupted.await.unwrap_or_else(|_| "a signal".to_owned()))
     } else {

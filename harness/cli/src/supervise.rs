@@ -7,7 +7,10 @@ use chainbreak_engine::{
     run::{Artifact, kept, stopped},
     timeline,
 };
-use chainbreak_lab::worker::spawn_worker;
+use chainbreak_lab::{
+    machine::{Changed, Machine},
+    worker::spawn_worker,
+};
 use chainbreak_model::{
     case::Case,
     event::{Event, Phase, What},
@@ -53,19 +56,52 @@ pub(crate) async fn run(
         Line::Event(event) => see(event),
         Line::Artifact(artifact) => artifacts.push(artifact),
     };
-    let worked = if *stop.borrow() {
-        Err(anyhow::anyhow!("not started: the run was interrupted"))
-    } else {
-        work(case, terms, stop, &mut take).await
+    let event = |what| {
+        let at_us = clock.now_us();
+        Line::Event(Event { at_us, what })
     };
-    if let Err(error) = worked {
+    let trouble = |error: anyhow::Error| {
         let text = format!("{error:#}");
-        take(Line::Event(Event {
-            at_us: clock.now_us(),
-            what: What::Trouble { text },
+        event(What::Trouble { text })
+    };
+    if *stop.borrow() {
+        let why = anyhow::anyhow!("not started: the run was interrupted");
+        take(trouble(why));
+        return artifacts;
+    }
+    let changed = match change(case) {
+        Ok(changed) => changed,
+        Err(error) => {
+            take(trouble(error));
+            return artifacts;
+        }
+    };
+    if let Some(changed) = &changed {
+        take(event(What::Fact {
+            name: "this machine's settings".to_owned(),
+            value: changed.told(),
         }));
     }
+    let worked = work(case, terms, stop, &mut take).await;
+    if let Err(error) = worked {
+        take(trouble(error));
+    }
+    match changed.map_or(Ok(Vec::new()), Changed::set_back) {
+        Ok(said) => said
+            .into_iter()
+            .for_each(|text| take(event(What::Step { text }))),
+        Err(error) => take(trouble(error.into())),
+    }
     artifacts
+}
+
+/// The machine as the case asks for it, where it asks for anything.
+fn change(case: &Case) -> anyhow::Result<Option<Changed>> {
+    let settings = &case.cluster.host_sysctls;
+    if settings.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Machine::default().change(settings)?))
 }
 
 async fn work(

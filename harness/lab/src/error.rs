@@ -99,6 +99,16 @@ pub enum LabError {
         /// On its first line why, with evidence below.
         why: String,
     },
+    /// A setting of the machine, or the journal of its changes, could not be used.
+    #[error("could not {what} {}: {source}", path.display())]
+    Machine {
+        /// What was being done.
+        what: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The record of a kept world could not be used.
     #[error("could not {what} {}: {source}", path.display())]
     Keep {

@@ -49,7 +49,10 @@ const PROBE: &str = "probe";
 
 /// Clusters of network namespaces on this machine's kernel.
 #[derive(Debug, Default)]
-pub struct Lab {}
+pub struct Lab {
+    /// Whether cases may change settings of the machine that all worlds share.
+    pub host_changes: bool,
+}
 
 #[async_trait]
 impl Backend for Lab {
@@ -58,7 +61,7 @@ impl Backend for Lab {
     }
 
     async fn survey(&self) -> Capabilities {
-        survey::survey().await
+        survey::survey(self.host_changes).await
     }
 
     /// Raises a world in this process, which has to be a worker.

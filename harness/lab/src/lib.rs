@@ -4,7 +4,7 @@
 //! [`world`]'s places and their [`wiring`], the Kubernetes API with its controllers, the [`kubelet`]
 //! that gives pods places and runs their containers, and the agents, whose commands the [`recorder`]
 //! writes down ([`shims`] tell it of those of real ones). [`keep`] looks into a running world from
-//! outside.
+//! outside. [`machine`] changes what all worlds share, where that was allowed, and sets it back.
 
 mod agents;
 mod api;
@@ -23,6 +23,7 @@ pub mod addresses;
 pub mod error;
 pub mod keep;
 pub mod kubelet;
+pub mod machine;
 pub mod place;
 pub mod pools;
 pub mod recorder;

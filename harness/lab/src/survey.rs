@@ -9,7 +9,7 @@ use std::{
 
 use chainbreak_model::case::Capabilities;
 
-use crate::worker;
+use crate::{machine, worker};
 
 /// A survey takes a tenth of a second; a machine that takes this long cannot run the lab either.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -101,17 +101,30 @@ const TRIALS: [Trial; 9] = [
     },
 ];
 
+/// Settings of the machine itself may be changed.
+const HOST_SYSCTL: &str = "host-sysctl";
+
 /// The order that makes a worker survey instead of running a case.
 pub(crate) const ORDER: &str = "survey";
 
 /// Surveys this machine with a worker of the running program.
-pub(crate) async fn survey() -> Capabilities {
+pub(crate) async fn survey(host_changes: bool) -> Capabilities {
     let found = match tokio::time::timeout(DEADLINE, ask()).await {
         Ok(Ok(capabilities)) => capabilities,
         Ok(Err(reason)) => unable(&reason),
         Err(_elapsed) => unable(&format!("no answer within {} s", DEADLINE.as_secs())),
     };
-    as_seen_by(nix::unistd::geteuid().is_root(), found)
+    let mut found = as_seen_by(nix::unistd::geteuid().is_root(), found);
+    let allowed = if host_changes {
+        Ok(())
+    } else {
+        let reason = "it would change this machine's own settings for a while\n\
+                      chainbreak run --allow-host-changes";
+        Err(reason.to_owned())
+    };
+    let may = machine::may_change().and(allowed);
+    found.0.insert(HOST_SYSCTL.to_owned(), may);
+    found
 }
 
 /// Who surveys is a capability too, and only an ordinary user needs `sudo`. In a world everybody is root.

@@ -60,7 +60,13 @@ pub(crate) mod words {
         "felix",
         "hosts",
         "sysctls",
+        "host-sysctls",
         "cni",
+    ];
+    /// Settings that a child network namespace reads and cannot write (Linux 6.18, `nf_conntrack_standalone.c`).
+    pub(crate) const HOST_SYSCTLS: &[&str] = &[
+        "net.netfilter.nf_conntrack_max",
+        "net.netfilter.nf_conntrack_buckets",
     ];
     pub(crate) const HOST: &[&str] = &["addresses", "routes", "nginx"];
     pub(crate) const HOST_ROUTE: &[&str] = &["to", "via"];

@@ -125,6 +125,7 @@ fn cluster_field(field: &str, part: Part) -> Value {
         "calico" => or_none(&calico(part)),
         "felix" => felix_spec("The spec of FelixConfiguration default."),
         "sysctls" => network::sysctls(),
+        "host-sysctls" => network::host_sysctls(),
         "cni" => or_none(&network::cni(part)),
         _ => network::hosts(),
     }

@@ -333,6 +333,23 @@ fn networks_that_cannot_be() {
 }
 
 #[test]
+fn settings_that_are_the_machines_and_settings_that_are_not() {
+    let with = |settings: &str| said_of("  nodes: 2\n", &format!("  nodes: 2\n  {settings}\n"));
+    insta::assert_snapshot!(
+        "sysctl_of_the_machine",
+        with("sysctls: { net.netfilter.nf_conntrack_max: 1000 }")
+    );
+    insta::assert_snapshot!(
+        "host_sysctl_of_a_namespace",
+        with("host-sysctls: { net.ipv4.ip_forward: 1 }")
+    );
+    insta::assert_snapshot!(
+        "host_sysctl_out_of_range",
+        with("host-sysctls: { net.netfilter.nf_conntrack_max: 0 }")
+    );
+}
+
+#[test]
 fn steps_that_cannot_be_played() {
     insta::assert_snapshot!(
         "marked_twice",

@@ -211,7 +211,7 @@ fn mistakes_that_the_reader_refuses_are_refused_by_the_schema() {
         .unwrap();
     let mistakes = [
         ("timeline:", "timelin:"),
-        ("every: 5ms", "every: 5"),
+        ("every: 20ms", "every: 20"),
         ("99.9%", "lots"),
         ("from: pod/client", "from: client"),
         ("bpfEnabled: true", "bpfEnable: true"),

@@ -10,6 +10,7 @@ mod ground;
 mod input;
 mod interrupt;
 mod kept;
+mod machine;
 mod observing;
 mod output;
 mod rerender;

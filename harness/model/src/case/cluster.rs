@@ -37,6 +37,9 @@ pub struct ClusterSpec {
     /// Kernel settings of every node, by their names with dots, set before agents start.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
+    /// Kernel settings of the machine that the cluster is on, which all its namespaces share, while the case runs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub host_sysctls: BTreeMap<String, String>,
     /// What a third-party CNI does beside giving pods their interfaces.
     #[serde(default)]
     pub cni: Option<CniSpec>,
@@ -58,6 +61,7 @@ impl ClusterSpec {
             felix: serde_json::Map::new(),
             hosts: IndexMap::new(),
             sysctls: BTreeMap::new(),
+            host_sysctls: BTreeMap::new(),
             cni: None,
             pools: Vec::new(),
         }

@@ -18,6 +18,9 @@ pub(super) fn of(case: &Case, backend: &str, own: &[String]) -> Vec<String> {
     if case.manifests.iter().any(runs_nginx) || hosts.into_iter().any(|host| host.nginx.is_some()) {
         needs.push("nginx".to_owned());
     }
+    if !case.cluster.host_sysctls.is_empty() {
+        needs.push("host-sysctl".to_owned());
+    }
     needs.extend(
         own.iter()
             .filter(|need| !needs.contains(need))

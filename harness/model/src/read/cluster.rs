@@ -54,6 +54,9 @@ pub(super) fn read(
     let sysctls = fields.or("sysctls", BTreeMap::new(), |node| {
         network::sysctls(gathered, node)
     });
+    let host_sysctls = fields.or("host-sysctls", BTreeMap::new(), |node| {
+        network::host_sysctls(gathered, node)
+    });
     let cni = fields.maybe("cni", |node| {
         agent(node, |node| network::cni(gathered, node))
     });
@@ -88,6 +91,7 @@ pub(super) fn read(
         felix: felix?,
         hosts: hosts?,
         sysctls: sysctls?,
+        host_sysctls: host_sysctls?,
         cni,
         pools: Vec::new(),
     })

@@ -28,8 +28,35 @@ pub(super) fn sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<Strin
             note(gathered, &entry.key, message, Some(hint.to_owned()));
             continue;
         }
+        if words::HOST_SYSCTLS.contains(&name.as_str()) {
+            let message = format!("{name} is the whole machine's, not a node's");
+            let hint = "write it under host-sysctls, for runs with --allow-host-changes";
+            note(gathered, &entry.key, message, Some(hint.to_owned()));
+            continue;
+        }
         let value = text(gathered, &entry.node, "a setting's value")?;
         settings.insert(name.clone(), value.to_owned());
+    }
+    Some(settings)
+}
+
+/// Settings of the machine by name: those that no namespace has of its own, each a number.
+pub(super) fn host_sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<String, String>> {
+    let mut settings = BTreeMap::new();
+    for (name, entry) in entries(gathered, node, "host-sysctls")? {
+        if !words::HOST_SYSCTLS.contains(&name.as_str()) {
+            let message = format!("{name:?} is no setting that all network namespaces share");
+            let hint = suggest(name, words::HOST_SYSCTLS.iter().copied());
+            note(gathered, &entry.key, message, hint);
+            continue;
+        }
+        let value: u64 = number(
+            gathered,
+            &entry.node,
+            "a setting's value",
+            (1, i32::MAX as u64),
+        )?;
+        settings.insert(name.clone(), value.to_string());
     }
     Some(settings)
 }

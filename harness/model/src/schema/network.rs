@@ -15,6 +15,14 @@ pub(super) fn sysctls() -> Value {
     })
 }
 
+pub(super) fn host_sysctls() -> Value {
+    let what =
+        "Kernel settings of the machine while the case runs; only with --allow-host-changes.";
+    object(what, words::HOST_SYSCTLS, &[], |_| {
+        integer("Its value.", (1, i32::MAX as u64))
+    })
+}
+
 pub(super) fn hosts() -> Value {
     let what = "Hosts outside the cluster, on the nodes' network.";
     let names = list(&name("A host."));
