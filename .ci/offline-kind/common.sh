@@ -14,6 +14,8 @@ state=${XDG_CACHE_HOME:-$HOME/.cache}/chainbreak/offline-kind
 export DOCKER_HOST=unix://$state/docker.sock
 [ ${#DOCKER_HOST} -lt 110 ] || die "$state is too long a path for a socket: set XDG_CACHE_HOME to a shorter one"
 image_name=chainbreak/node
+# The nodes' control groups, below no one else's.
+cgroup=chainbreak-offline-kind-$(sha256sum <<<"$state" | cut -c1-8)
 # What the kernel's settings were before the first daemon since it booted.
 sysctls=$state/sysctl-$(cut -c1-8 /proc/sys/kernel/random/boot_id).conf
 
