@@ -2,10 +2,12 @@
 
 use std::{
     ffi::{OsStr, OsString},
+    num::NonZeroU16,
     path::PathBuf,
     time::Duration,
 };
 
+use chainbreak_model::plan::Shard;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Breaks Kubernetes service networking on purpose and proves the fix.
@@ -45,6 +47,15 @@ pub(crate) enum Verb {
     /// comes out as expected proves nothing
     #[command(after_help = "Example:\n  chainbreak mutate scenarios/kube-proxy")]
     Mutate(Mutate),
+    /// Say how jobs of a CI share the cells of a matrix: by each combination of what `--matrix` gives, in parts
+    #[command(after_help = "Examples:\n  \
+                            chainbreak matrix scenarios --matrix kube-proxy=1.28..1.33 calico=v3.28,v3.32\n  \
+                            chainbreak matrix scenarios --matrix kube-proxy=1.28..1.33 --shards 2 --github >> $GITHUB_OUTPUT\n\n\
+                            Each job runs `chainbreak run` with its `args`; `chainbreak merge` makes one report of all.")]
+    Matrix(Matrix),
+    /// Make one run of several, as of the jobs of a CI, with its reports
+    #[command(after_help = "Example:\n  chainbreak merge shard-1 shard-2 --out reports/out")]
+    Merge(Merge),
     /// Write the reports of a run again, from its run.jsonl alone
     #[command(after_help = "Example:\n  chainbreak report reports/out/latest")]
     Report(Report),
@@ -81,14 +92,14 @@ pub(crate) enum Verb {
     Probe,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Paths {
     /// Scenario files, or folders to search for them
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Selection {
     #[command(flatten)]
     pub(crate) paths: Paths,
@@ -99,9 +110,15 @@ pub(crate) struct Selection {
     /// `kube-proxy@1.20=PATH` for one version
     #[arg(long = "agent", value_name = "NAME[@VERSION]=PATH")]
     pub(crate) agents: Vec<String>,
-    /// Replace keys of the scenario's matrix, e.g. `kube-proxy=1.28,1.32 iptables=nft`
+    /// Replace keys of the scenario's matrix, e.g. `kube-proxy=1.28,1.30..1.32 iptables=nft`
     #[arg(long, value_name = "KEY=A,B …")]
     pub(crate) matrix: Vec<String>,
+    /// Leave cells of the matrix out, and say why: `kube-proxy>=1.31 calico<v3.28: not supported together`
+    #[arg(long, value_name = "KEY>=V …: REASON")]
+    pub(crate) exclude: Vec<String>,
+    /// Only one part of the cases: `2/5` is the second of five that take about as long as each other
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
+    pub(crate) shard: Option<Shard>,
     /// Seed of everything random; 0 takes the scenario's
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
@@ -148,6 +165,28 @@ pub(crate) struct Mutate {
     /// How long a world may take until it is ready, from nothing
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     pub(crate) ready_within: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Matrix {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Parts of each combination, a job each
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) shards: NonZeroU16,
+    /// Print `matrix={…}` for `strategy: { matrix: ${{ fromJSON(…) }} }` of GitHub Actions
+    #[arg(long)]
+    pub(crate) github: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Merge {
+    /// The runs' folders, or their run.jsonl
+    #[arg(required = true, value_name = "RUN")]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Where the folder of the whole goes
+    #[arg(long, default_value = "reports/out", value_name = "DIR")]
+    pub(crate) out: PathBuf,
 }
 
 /// The arguments with a `--matrix` before each of the settings that follow one: `--matrix a=1 b=2 PATH` is

@@ -100,7 +100,11 @@ pub(crate) async fn planned(
         ));
     }
     let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
-    Ok(scenarios.iter().flat_map(plan).collect())
+    let planned = scenarios.iter().flat_map(plan).collect();
+    Ok(match selection.shard {
+        Some(shard) => shard.of(planned),
+        None => planned,
+    })
 }
 
 /// Reads every scenario under the paths. All mistakes of all files are said before the error returns.

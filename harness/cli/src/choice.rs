@@ -9,7 +9,7 @@ use chainbreak_model::{
     agents::AgentChoice,
     matrix::MatrixKey,
     names::AgentName,
-    plan::{Choice, Real, is_used, real_agents},
+    plan::{Choice, Exclude, Real, is_used, real_agents},
     scenario::Scenario,
 };
 use indexmap::IndexMap;
@@ -31,6 +31,7 @@ pub(crate) async fn of(selection: &Selection, scenarios: &[Scenario]) -> anyhow:
         backend: Lab::default().name().to_owned(),
         matrix: matrix(&selection.matrix)?,
         agents: agents(&selection.agents)?,
+        exclude: excludes(&selection.exclude)?,
         seed: (selection.seed != 0).then_some(selection.seed),
         variants: selection
             .variants
@@ -60,7 +61,7 @@ pub(crate) async fn of(selection: &Selection, scenarios: &[Scenario]) -> anyhow:
 }
 
 /// The settings of every `--matrix`; those of one key add up.
-fn matrix(texts: &[String]) -> anyhow::Result<IndexMap<MatrixKey, Vec<String>>> {
+pub(crate) fn matrix(texts: &[String]) -> anyhow::Result<IndexMap<MatrixKey, Vec<String>>> {
     let mut matrix = IndexMap::<MatrixKey, Vec<String>>::new();
     for text in texts {
         let wrong = |why: String| invalid(format!("--matrix {text}: {why}"));
@@ -72,6 +73,14 @@ fn matrix(texts: &[String]) -> anyhow::Result<IndexMap<MatrixKey, Vec<String>>> 
         known.extend(values);
     }
     Ok(matrix)
+}
+
+/// Every `--exclude`.
+fn excludes(texts: &[String]) -> anyhow::Result<Vec<Exclude>> {
+    let excludes = texts.iter().map(|text| {
+        Exclude::parse(text).map_err(|why| invalid(format!("--exclude {text:?}: {why}")))
+    });
+    excludes.collect()
 }
 
 /// Every `--agent`; paths are the current folder's.

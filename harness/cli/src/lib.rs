@@ -8,6 +8,8 @@ mod clean;
 mod doctor;
 mod drops;
 mod live;
+mod matrix;
+mod merge;
 mod mutate;
 mod reports;
 mod run;
@@ -71,6 +73,8 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Plan(selection) => cases::plan(&selection).await,
             Verb::Run(args) => run::run(args).await,
             Verb::Mutate(args) => mutate::mutate(args).await,
+            Verb::Matrix(args) => matrix::matrix(&args).await,
+            Verb::Merge(args) => merge::merge(&args),
             Verb::Report(args) => reports::again(&args),
             Verb::Drops(args) => drops::rank(&args),
             Verb::Doctor => doctor::doctor().await,

@@ -108,7 +108,7 @@ pub(crate) fn default_jobs() -> usize {
 }
 
 /// A new folder, named for the time, so that folders sort as runs were.
-fn folder(out: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn folder(out: &Path) -> anyhow::Result<PathBuf> {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     let cannot = |path: &Path, why: &std::io::Error| {
         cases::invalid(format!("could not make {}: {why}", path.display()))
@@ -131,7 +131,7 @@ fn folder(out: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// `latest` points to the newest run. Nothing depends on it: where it cannot be made, it is not.
-fn latest(out: &Path, folder: &Path) {
+pub(crate) fn latest(out: &Path, folder: &Path) {
     let (Some(name), link) = (folder.file_name(), out.join("latest")) else {
         return;
     };

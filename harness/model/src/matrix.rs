@@ -41,17 +41,33 @@ impl MatrixKey {
             .map(|(_, key)| *key)
     }
 
-    /// A key and its values as a command line gives them: `iptables=legacy,nft`.
+    /// As [`Self::parse`]; an error names the words that there are.
+    pub(crate) fn named(word: &str) -> Result<Self, String> {
+        Self::parse(word).ok_or_else(|| {
+            let words = Self::ALL.map(|(word, _)| word).join(", ");
+            format!("the matrix cannot vary {word:?}; it can vary {words}")
+        })
+    }
+
+    /// The values that a word means: `nft`, or `1.28..1.31` for the minor versions from one to the other.
+    fn values(self, word: &str) -> Result<Vec<String>, String> {
+        let ends = word.split_once("..").filter(|_| self.agent().is_some());
+        let Some((first, last)) = ends else {
+            return self.check(word).map(|()| vec![word.to_owned()]);
+        };
+        self.check(first)?;
+        self.check(last)?;
+        version::minors(first, last)
+    }
+
+    /// A key and its values as a command line gives them: `iptables=legacy,nft`, `kube-proxy=1.28..1.31`.
     pub fn parse_values(text: &str) -> Result<(Self, Vec<String>), String> {
         let (word, values) = text.split_once('=').ok_or_else(|| {
             format!("{text:?} gives no values: write KEY=VALUE,VALUE, as in iptables=legacy,nft")
         })?;
-        let key = Self::parse(word).ok_or_else(|| {
-            let words = Self::ALL.map(|(word, _)| word).join(", ");
-            format!("the matrix cannot vary {word:?}; it can vary {words}")
-        })?;
-        let values: Vec<String> = values.split(',').map(str::to_owned).collect();
-        values.iter().try_for_each(|value| key.check(value))?;
+        let key = Self::named(word)?;
+        let values = values.split(',').map(|value| key.values(value));
+        let values = values.collect::<Result<Vec<_>, _>>()?.concat();
         let twice = |at: &usize| values[..*at].contains(&values[*at]);
         match (0..values.len()).find(twice) {
             Some(at) => Err(format!("{:?} is given twice", values[at])),
@@ -77,6 +93,23 @@ impl MatrixKey {
             Self::KubeProxy => version::kube_proxy(value),
             Self::Calico => version::calico(value),
         }
+    }
+
+    /// The value that the setting has, where the cluster has it.
+    pub(crate) fn value(self, cluster: &ClusterSpec) -> Option<String> {
+        let word = match self {
+            Self::Mode => match cluster.kube_proxy.as_ref()?.mode {
+                ProxyMode::Iptables => "iptables",
+                ProxyMode::Nftables => "nftables",
+            },
+            Self::Iptables => match cluster.iptables {
+                IptablesVariant::Legacy => "legacy",
+                IptablesVariant::Nft => "nft",
+            },
+            Self::IpFamily => cluster.default_family().as_str(),
+            Self::KubeProxy | Self::Calico => cluster.version(self.agent()?)?,
+        };
+        Some(word.to_owned())
     }
 
     /// Gives the setting the value, which [`Self::check`] accepts. An agent that does not run has no

@@ -1,8 +1,10 @@
 //! From a scenario to its cases: variants × matrix cells, each to run or to skip with the reason.
 
 mod cells;
+mod exclude;
 mod follow;
 mod needs;
+mod shard;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +23,9 @@ use crate::{
     scenario::{Scenario, Variant},
 };
 use cells::{Possible, cases};
+pub use exclude::Exclude;
 pub use needs::is_nginx;
+pub use shard::Shard;
 
 /// A real agent: which one it is, and its file or root file system.
 pub type Real = (AgentName, PathBuf);
@@ -42,6 +46,8 @@ pub struct Choice {
     pub seed: Option<u64>,
     /// `--variant`: only these; all when empty.
     pub variants: Vec<VariantName>,
+    /// `--exclude`: cells that are left out.
+    pub exclude: Vec<Exclude>,
     /// Only cases whose id contains one of these; all when empty.
     pub filters: Vec<String>,
 }
@@ -72,7 +78,7 @@ impl Planned {
 pub struct Skipped {
     /// [`Case::id`].
     pub id: String,
-    /// `only:` leaves its versions out, or a real agent cannot do what it asks, and how; there is no use in
+    /// `only:` or `--exclude` leaves it out, or a real agent cannot do what it asks, and how; there is no use in
     /// bringing what is missing.
     pub outside: Vec<String>,
     /// What is missing; not empty unless `outside` is not.
@@ -105,6 +111,7 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
     all.map(|Possible { case, variant, .. }| {
         let mut outside = outside(&case, variant);
         outside.extend(beyond_a_real_one(&case));
+        outside.extend(choice.exclude.iter().find_map(|it| it.leaves_out(&case)));
         let needs = needs::of(&case, &choice.backend, &variant.needs);
         let missing: Vec<Missing> = needs
             .iter()

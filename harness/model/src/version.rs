@@ -48,6 +48,22 @@ fn compare(version: &str, written: &[u16]) -> Ordering {
     numbers.as_slice().cmp(written)
 }
 
+/// The minor versions from one to another of the same major version, both included, written as they are. Patch
+/// versions have no place there.
+pub(crate) fn minors(first: &str, last: &str) -> Result<Vec<String>, String> {
+    match (numbers(first).as_slice(), numbers(last).as_slice()) {
+        ([major, from], [same, to]) if major == same && from <= to => {
+            let v = if first.starts_with('v') { "v" } else { "" };
+            Ok((*from..=*to)
+                .map(|minor| format!("{v}{major}.{minor}"))
+                .collect())
+        }
+        _ => Err(format!(
+            "{first}..{last} is no range: write minor versions, the older one first"
+        )),
+    }
+}
+
 /// Whether a version is the written one, or one of its patch versions: 1.20.2 is 1.20.
 pub(crate) fn is(version: &str, written: &str) -> bool {
     compare(version, &numbers(written)).is_eq()
@@ -114,6 +130,15 @@ impl fmt::Display for Range {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_minor_versions_between_two_are_written_as_they_are() {
+        assert_eq!(minors("1.28", "1.30").unwrap(), ["1.28", "1.29", "1.30"]);
+        assert_eq!(minors("v3.28", "v3.28").unwrap(), ["v3.28"]);
+        for (first, last) in [("1.30", "1.28"), ("1.28.1", "1.30"), ("1.28", "2.30")] {
+            assert!(minors(first, last).is_err(), "{first}..{last}");
+        }
+    }
 
     #[test]
     fn a_range_holds_the_versions_within_its_bounds_as_far_as_they_are_written() {

@@ -14,4 +14,5 @@ mod machine;
 mod observing;
 mod output;
 mod rerender;
+mod shards;
 mod user;

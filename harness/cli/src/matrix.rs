@@ -1,0 +1,154 @@
+//! `chainbreak matrix`: the jobs of a CI that share the cells of a matrix.
+
+use std::process::ExitCode;
+
+use chainbreak_engine::cluster::Backend;
+use chainbreak_lab::Lab;
+use chainbreak_model::plan::{Planned, Shard};
+use serde::Serialize;
+
+use crate::{args, cases};
+
+/// So many jobs a matrix of GitHub Actions may have.
+const GITHUB: usize = 256;
+
+/// A job, as a workflow's `matrix.include` has it.
+#[derive(Serialize)]
+struct Job {
+    /// What it is called: its combination, and its part if there are several.
+    name: String,
+    /// The same for the name of a file.
+    id: String,
+    /// What its `chainbreak run` is given beside the paths.
+    args: String,
+    /// How many cases it runs.
+    cases: usize,
+}
+
+/// Prints the jobs.
+pub(crate) async fn matrix(args: &args::Matrix) -> anyhow::Result<ExitCode> {
+    if args.selection.shard.is_some() {
+        return Err(cases::invalid(
+            "--shard is for one job: --shards says how many parts there are",
+        ));
+    }
+    let mut jobs = Vec::new();
+    for combination in combinations(&args.selection.matrix)? {
+        jobs.extend(of(args, &combination).await?);
+    }
+    if jobs.is_empty() {
+        return Err(cases::invalid("nothing of this matrix runs here"));
+    }
+    if !args.github {
+        for job in &jobs {
+            crate::say(&format!("{:4} cases  {}\n", job.cases, job.args))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if jobs.len() > GITHUB {
+        let jobs = jobs.len();
+        return Err(cases::invalid(format!(
+            "{jobs} jobs: GitHub Actions takes at most {GITHUB} in a matrix; vary less, or in fewer parts"
+        )));
+    }
+    let include = serde_json::json!({ "include": jobs });
+    crate::say(&format!("matrix={include}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every combination of one value for each key.
+fn combinations(texts: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
+    let mut all = vec![Vec::new()];
+    for (key, values) in crate::choice::matrix(texts)? {
+        let settings = values.iter().map(|value| format!("{key}={value}"));
+        let settings: Vec<String> = settings.collect();
+        let wider = |before: &Vec<String>| {
+            let with =
+                |setting: &String| [before.as_slice(), std::slice::from_ref(setting)].concat();
+            settings.iter().map(with).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(wider).collect();
+    }
+    Ok(all)
+}
+
+/// The jobs of one combination; one that runs no case is said and left out.
+async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<Job>> {
+    let selection = args::Selection {
+        matrix: combination.to_vec(),
+        ..args.selection.clone()
+    };
+    let planned = cases::planned(&selection, &Lab::default().survey().await).await?;
+    let runs = |planned: &[Planned]| {
+        let runs = planned.iter().filter(|it| matches!(it, Planned::Run(_)));
+        runs.count()
+    };
+    let what = combination.join(" ");
+    if runs(&planned) == 0 {
+        let why = planned.iter().find_map(|plan| match plan {
+            Planned::Skip(skipped) => Some(skipped.reason()),
+            Planned::Run(_) => None,
+        });
+        crate::note(&format!("{what}: no job, {}", why.unwrap_or_default()));
+        return Ok(Vec::new());
+    }
+    let more = passed_on(&args.selection);
+    let jobs = Shard::all(args.shards).filter_map(|shard| {
+        let cases = runs(&shard.of(planned.clone()));
+        let several = args.shards.get() > 1;
+        let part = if several {
+            format!("{shard}")
+        } else {
+            String::new()
+        };
+        let flag = |name: &str, value: &str| match value {
+            "" => String::new(),
+            _ => format!("{name} {value}"),
+        };
+        let words = [
+            flag("--matrix", &what),
+            flag("--shard", &part),
+            more.clone(),
+        ];
+        let words: Vec<&str> = words
+            .iter()
+            .map(String::as_str)
+            .filter(|it| !it.is_empty())
+            .collect();
+        let name = [what.as_str(), &part].join(" ").trim().to_owned();
+        let id = name.replace([' ', '/'], "-");
+        (cases > 0).then(|| Job {
+            name: if name.is_empty() {
+                "all".to_owned()
+            } else {
+                name
+            },
+            id: if id.is_empty() { "all".to_owned() } else { id },
+            args: words.join(" "),
+            cases,
+        })
+    });
+    Ok(jobs.collect())
+}
+
+/// What of a selection each job is given as it is, quoted for a shell.
+fn passed_on(selection: &args::Selection) -> String {
+    let all = |flag: &str, values: &[String]| {
+        let words = values
+            .iter()
+            .map(|value| format!("{flag} {}", quoted(value)));
+        words.collect::<Vec<String>>()
+    };
+    let mut words = all("--variant", &selection.variants);
+    words.extend(all("--agent", &selection.agents));
+    words.extend(all("--exclude", &selection.exclude));
+    if selection.seed != 0 {
+        words.push(format!("--seed {}", selection.seed));
+    }
+    words.join(" ")
+}
+
+/// As a shell reads it back.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

@@ -1,0 +1,133 @@
+//! `--shard`, `matrix` and `merge`: a run shared by the jobs of a CI, and made one again.
+
+use std::fs;
+
+use crate::ground::{Ground, exits, text, validates};
+
+#[test]
+fn the_shards_of_a_run_merge_into_the_reports_of_the_whole() {
+    let ground = Ground::new();
+    for (shard, out) in [("1/2", "one"), ("2/2", "two")] {
+        let args = [
+            "run",
+            "short.yaml",
+            "--variant",
+            "calm",
+            "--variant",
+            "fight-nobody-expects",
+        ];
+        let output = ground.chainbreak(&[&args[..], &["--shard", shard, "--out", out]].concat());
+        assert!([0, 10].contains(&output.status.code().unwrap()), "{shard}");
+    }
+    let merged = ground.chainbreak(&["merge", "one/latest", "two/latest", "--out", "out"]);
+    exits(&merged, 10);
+    let said = text(&merged.stdout);
+    assert!(
+        said.contains("2 cases: 1 as expected, 1 not as expected"),
+        "{said}"
+    );
+    validates(&ground.newest("junit.xml"));
+    let junit = fs::read_to_string(ground.newest("junit.xml")).unwrap();
+    assert_eq!(junit.matches("<testsuite ").count(), 2);
+    // What was kept for the case that was not as expected came along.
+    let run = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    let kept = run
+        .lines()
+        .filter(|line| line.starts_with(r#"{"artifact""#));
+    let kept: Vec<serde_json::Value> = kept.map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert!(!kept.is_empty());
+    for line in kept {
+        let path = line["artifact"]["path"].as_str().unwrap();
+        assert!(ground.newest(path).exists(), "{path}");
+    }
+}
+
+#[test]
+fn a_case_of_two_runs_is_not_merged_and_its_run_is_named() {
+    let ground = Ground::new();
+    exits(&ground.run("calm", &[]), 0);
+    let output = ground.chainbreak(&["merge", "out/latest", "out/latest"]);
+    exits(&output, 2);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("out/latest/run.jsonl: case short/calm"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_matrix_is_what_fans_out_and_what_is_excluded_is_said_with_its_reason() {
+    let ground = Ground::new();
+    let args = [
+        "matrix",
+        "short.yaml",
+        "--matrix",
+        "kube-proxy=1.31..1.33",
+        "iptables=legacy,nft",
+    ];
+    let exclude = [
+        "--exclude",
+        "kube-proxy=1.32 iptables=nft: the image has no nft",
+    ];
+    let output = ground.chainbreak(&[&args[..], &exclude, &["--shards", "2", "--github"]].concat());
+    exits(&output, 0);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("kube-proxy=1.32 iptables=nft: no job, "),
+        "{said}"
+    );
+    assert!(said.contains("the image has no nft"), "{said}");
+    let said = text(&output.stdout);
+    let json = said.trim().strip_prefix("matrix=").unwrap();
+    let matrix: serde_json::Value = serde_json::from_str(json).unwrap();
+    let jobs = matrix["include"].as_array().unwrap();
+    assert_eq!(jobs.len(), 2 * 5);
+    assert_eq!(jobs[0]["name"], "kube-proxy=1.31 iptables=legacy 1/2");
+    // Each job's cases are those that its arguments choose.
+    for job in jobs {
+        let args = job["args"].as_str().unwrap();
+        let plan = format!(
+            "plan short.yaml {}",
+            args.split(" --exclude").next().unwrap()
+        );
+        let plan = ground.chainbreak(&plan.split(' ').collect::<Vec<_>>());
+        let said = text(&plan.stdout);
+        assert!(
+            said.contains(&format!("\n{} to run", job["cases"])),
+            "{args}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_shard_or_exclusion_is_one_clear_line() {
+    let ground = Ground::new();
+    let cases = [
+        (
+            ["list", "short.yaml", "--exclude", "kube-proxy>=1.31"],
+            "the reason is missing",
+        ),
+        (
+            ["list", "short.yaml", "--matrix", "kube-proxy=1.33..1.31"],
+            "the older one first",
+        ),
+        (
+            ["matrix", "short.yaml", "--shard", "1/2"],
+            "--shards says how many parts there are",
+        ),
+        (
+            ["plan", "short.yaml", "--shard", "3/2"],
+            "write 2/5 for the second of five parts",
+        ),
+        (
+            ["merge", "short.yaml", "--out", "out"],
+            "could not read short.yaml",
+        ),
+    ];
+    for (args, words) in cases {
+        let output = ground.chainbreak(&args);
+        exits(&output, 2);
+        let said = text(&output.stderr);
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+}
