@@ -160,6 +160,14 @@ impl Family {
         }
     }
 
+    /// The device that carries its pods between nodes.
+    fn vxlan_device(self) -> &'static str {
+        match self {
+            Self::V4 => "vxlan.calico",
+            Self::V6 => "vxlan-v6.calico",
+        }
+    }
+
     /// As nft writes it.
     fn nft(self) -> &'static str {
         match self {

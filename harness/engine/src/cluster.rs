@@ -34,6 +34,7 @@ pub trait Cluster: Send + Sync {
     fn api(&self) -> kube::Client;
 
     /// Nodes and off-cluster hosts, each with the address by which it is meant; pods are looked up in the API.
+    /// A host is there once for each family that the cluster has, the default one first.
     fn places(&self) -> Vec<(Place, IpAddr)>;
 
     /// Runs a command in that place's namespaces, with standard input, output and error piped.

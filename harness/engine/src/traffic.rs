@@ -186,12 +186,9 @@ async fn target(cluster: &dyn Cluster, traffic: &Traffic) -> Result<SocketAddr, 
             (all, format!("pod {namespace}/{name}"), traffic.port)
         }
         To::Host(host) => {
-            let address = address_of(cluster, Place::Host(host.clone()))?;
-            (
-                vec![address.to_string()],
-                format!("host {host}"),
-                traffic.port,
-            )
+            let all = addresses_of(cluster, &Place::Host(host.clone()));
+            let all = all.iter().map(ToString::to_string).collect();
+            (all, format!("host {host}"), traffic.port)
         }
         To::NodePort {
             node,
@@ -217,12 +214,12 @@ async fn target(cluster: &dyn Cluster, traffic: &Traffic) -> Result<SocketAddr, 
     address(&all, traffic.family, &what).map(|ip| SocketAddr::new(ip, port))
 }
 
-/// The address by which a host is meant.
-fn address_of(cluster: &dyn Cluster, place: Place) -> Result<IpAddr, Trouble> {
-    let found = cluster.places().into_iter().find(|(at, _)| *at == place);
-    found
+/// The addresses by which a host is meant, one of each family.
+pub(crate) fn addresses_of(cluster: &dyn Cluster, place: &Place) -> Vec<IpAddr> {
+    let all = cluster.places().into_iter();
+    all.filter(|(at, _)| at == place)
         .map(|(_, address)| address)
-        .ok_or_else(|| Trouble::new("find the target", place))
+        .collect()
 }
 
 async fn pod_ips(client: Client, namespace: &str, name: &str) -> Result<Vec<String>, Trouble> {

@@ -41,6 +41,12 @@ impl Families {
         self.0.contains(&IpFamily::V6)
     }
 
+    /// Those that a world has: IPv4, and IPv6 where it is wired.
+    pub fn wired(&self) -> impl Iterator<Item = IpFamily> {
+        let v6 = self.has_v6().then_some(IpFamily::V6);
+        [IpFamily::V4].into_iter().chain(v6)
+    }
+
     /// What Kubernetes knows somebody by who has this IPv4 address.
     pub fn addresses(&self, v4: IpAddr) -> Vec<IpAddr> {
         self.iter().map(|family| address(v4, family)).collect()

@@ -209,10 +209,12 @@ impl Cluster for Raised {
             .world
             .nodes()
             .map(|node| (Place::Node(node.name.clone()), node.address));
-        let hosts = self.world.hosts().iter();
-        nodes
-            .chain(hosts.map(|host| (Place::Host(host.name.clone()), host.main_address())))
-            .collect()
+        let hosts = self.world.hosts().iter().flat_map(|host| {
+            let addresses = self.world.families.addresses(host.main_address());
+            let place = Place::Host(host.name.clone());
+            addresses.into_iter().map(move |it| (place.clone(), it))
+        });
+        nodes.chain(hosts).collect()
     }
 
     async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError> {

@@ -3,14 +3,18 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use chainbreak_model::{case::Via, names::NodeName};
+use chainbreak_model::{
+    case::{IpFamily, Via},
+    names::NodeName,
+};
 use ipnet::IpNet;
 
 use crate::{
     addresses::Plan,
     error::LabError,
+    families,
     pools::{Pools, Way, tunnel_mac},
-    wiring::{End, FarEnd},
+    wiring::{End, TunnelEnd},
     world::{Host, Node},
 };
 
@@ -89,21 +93,26 @@ impl Neighbours {
         }
     }
 
-    /// The other ends of a node's tunnel; empty where no pool uses one.
-    pub(crate) fn far_ends(&self, node: &Node) -> Vec<FarEnd> {
-        let far = self.others(node).filter_map(|(name, number, address)| {
+    /// The ends of a family's tunnel, a node's own and the others'; `None` where no pool uses one.
+    pub(crate) fn tunnel(
+        &self,
+        node: &Node,
+        family: IpFamily,
+    ) -> Option<(TunnelEnd, Vec<TunnelEnd>)> {
+        let end = |(name, number, address): (&NodeName, u16, IpAddr)| {
             let blocks = self.pools.ways(number).filter_map(|way| match way {
-                Way::Tunnel(block) => Some(block),
+                Way::Tunnel(block) => families::net(block, family),
                 Way::Direct(_) => None,
             });
-            Some(FarEnd {
-                node: address,
-                tunnel: self.pools.tunnel(number)?,
-                mac: tunnel_mac(name.as_str()),
+            Some(TunnelEnd {
+                node: families::address(address, family),
+                tunnel: families::address(self.pools.tunnel(number)?, family),
+                mac: tunnel_mac(name.as_str(), family),
                 blocks: blocks.collect(),
             })
-        });
-        far.collect()
+        };
+        let own = end((&node.name, node.number, node.address))?;
+        Some((own, self.others(node).filter_map(end).collect()))
     }
 
     fn others(&self, node: &Node) -> impl Iterator<Item = (&NodeName, u16, IpAddr)> {

@@ -4,20 +4,22 @@
 
 use std::net::IpAddr;
 
-use chainbreak_model::case::{ClusterSpec, PoolSpec, Vxlan};
+use chainbreak_model::case::{ClusterSpec, IpFamily, PoolSpec, Vxlan};
 use ipnet::IpNet;
 use sha1::{Digest, Sha1};
 
-use crate::addresses::{Plan, block, tunnel};
+use crate::{
+    addresses::{Plan, block, tunnel},
+    families::Families,
+};
 
-/// Calico's device for VXLAN.
-pub(crate) const DEVICE: &str = "vxlan.calico";
-/// What VXLAN leaves of 1500 bytes; Calico gives it to all pods where some pool is carried by it.
-const MTU: u16 = 1450;
-
-/// A cluster's pools; the first one is that of pods that choose none.
+/// A cluster's pools, in IPv4; the first one is that of pods that choose none.
 #[derive(Debug)]
-pub struct Pools(Vec<PoolSpec>);
+pub struct Pools {
+    all: Vec<PoolSpec>,
+    /// They are the scenario's.
+    pub(crate) are_declared: bool,
+}
 
 /// The route to another node's block of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,35 +33,37 @@ pub(crate) enum Way {
 impl Pools {
     /// The scenario's, or the lab's own one.
     pub fn of(spec: &ClusterSpec, plan: Plan) -> Self {
-        if !spec.pools.is_empty() {
-            return Self(spec.pools.clone());
+        let are_declared = !spec.pools.is_empty();
+        let mut all = spec.pools.clone();
+        if !are_declared {
+            all.push(PoolSpec {
+                name: "default-ipv4-ippool".to_owned(),
+                cidr: plan.pods(),
+                vxlan: Vxlan::Never,
+                nat_outgoing: false,
+            });
         }
-        Self(vec![PoolSpec {
-            name: "default-ipv4-ippool".to_owned(),
-            cidr: plan.pods(),
-            vxlan: Vxlan::Never,
-            nat_outgoing: false,
-        }])
+        Self { all, are_declared }
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &PoolSpec> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// The network of pods that choose no pool, which kube-proxy is told as the cluster's.
     pub fn main(&self) -> IpNet {
-        self.0.first().expect("there is a pool").cidr
+        self.all.first().expect("there is a pool").cidr
     }
 
     /// The blocks of a node, pool by pool.
     pub fn blocks(&self, node: u16) -> impl Iterator<Item = IpNet> {
-        self.0.iter().map(move |pool| block(pool.cidr, node))
+        self.all.iter().map(move |pool| block(pool.cidr, node))
     }
 
     /// How pods of a node are reached from other nodes.
     pub(crate) fn ways(&self, node: u16) -> impl Iterator<Item = Way> {
-        self.0.iter().map(move |pool| {
+        self.all.iter().map(move |pool| {
             let block = block(pool.cidr, node);
             match pool.vxlan {
                 Vxlan::Always => Way::Tunnel(block),
@@ -70,21 +74,41 @@ impl Pools {
 
     /// The address of a node's tunnel, of the first pool that uses it; none where no pool does.
     pub(crate) fn tunnel(&self, node: u16) -> Option<IpAddr> {
-        let mut pools = self.0.iter();
+        let mut pools = self.all.iter();
         let first = pools.find(|pool| pool.vxlan != Vxlan::Never)?;
         Some(tunnel(block(first.cidr, node)))
     }
 
     /// What fits into a pod's packets, where it is not what an interface takes by itself.
-    pub(crate) fn mtu(&self) -> Option<u16> {
-        self.tunnel(1).map(|_| MTU)
+    pub(crate) fn mtu(&self, families: &Families) -> Option<u16> {
+        let least = families.wired().map(mtu).min();
+        self.tunnel(1).and(least)
+    }
+}
+
+/// Calico's device for VXLAN: a family's pods travel over the underlay of the same family.
+pub(crate) fn device(family: IpFamily) -> &'static str {
+    match family {
+        IpFamily::V4 => "vxlan.calico",
+        IpFamily::V6 => "vxlan-v6.calico",
+    }
+}
+
+/// What VXLAN leaves of 1500 bytes; Calico gives the least to all pods where some pool is carried by it.
+fn mtu(family: IpFamily) -> u16 {
+    match family {
+        IpFamily::V4 => 1450,
+        IpFamily::V6 => 1430,
     }
 }
 
 /// The MAC address of a node's tunnel: locally administered, and the same in every run, as Felix derives it from the
-/// node's name.
-pub(crate) fn tunnel_mac(node: &str) -> String {
-    let digest = Sha1::digest(node);
+/// node's name (`felix/calc/vxlan_resolver.go`).
+pub(crate) fn tunnel_mac(node: &str, family: IpFamily) -> String {
+    let digest = match family {
+        IpFamily::V4 => Sha1::digest(node),
+        IpFamily::V6 => Sha1::digest(format!("{node}-v6")),
+    };
     let bytes = digest.iter().take(5).map(|byte| format!(":{byte:02x}"));
     format!("66{}", bytes.collect::<String>())
 }

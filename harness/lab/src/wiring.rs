@@ -4,7 +4,7 @@
 //! ```text
 //! worker's own namespace     bridge "underlay" 10.0.0.1, a port for each node and host, and for pods' further interfaces
 //! node                       eth0 on the underlay, a route for each other node's pods, cali… or eni… for each pod,
-//!                            vxlan.calico where some pool is carried by it
+//!                            vxlan.calico and vxlan-v6.calico where some pool is carried by them
 //! pod                        eth0 with a /32, everything goes to 169.254.1.1, whom proxy ARP answers for
 //! ```
 
@@ -19,7 +19,6 @@ use crate::{
     addresses::{POD_GATEWAY, Plan},
     error::LabError,
     place::PlaceThread,
-    pools::DEVICE,
 };
 
 /// The bridge of the underlay, in the worker's own namespace.
@@ -91,9 +90,9 @@ pub fn end(plan: Plan, address: IpAddr, end: &End) -> String {
     batch
 }
 
-/// Another node's end of the tunnel.
+/// A node's end of a tunnel, as others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FarEnd {
+pub struct TunnelEnd {
     /// The node's address on the underlay.
     pub node: IpAddr,
     /// In the tunnel.
@@ -104,29 +103,29 @@ pub struct FarEnd {
     pub blocks: Vec<IpNet>,
 }
 
-/// A node's end of the VXLAN tunnel: input of `ip`, and what `bridge` is told after that.
-pub fn tunnel(node: IpAddr, own: IpAddr, mac: &str, others: &[FarEnd]) -> (String, String) {
+/// A node's end of a VXLAN tunnel, `own` as others see it: input of `ip`, and what `bridge` is told after that.
+pub fn tunnel(device: &str, own: &TunnelEnd, others: &[TunnelEnd]) -> (String, String) {
+    let (node, address, mac) = (own.node, IpNet::from(own.tunnel), &own.mac);
     let mut batch = format!(
-        "link add {DEVICE} address {mac} type vxlan id 4096 local {node} dev eth0 dstport 4789 nolearning\n\
-         addr add {} dev {DEVICE}\n\
-         link set {DEVICE} up\n",
-        IpNet::from(own)
+        "link add {device} address {mac} type vxlan id 4096 local {node} dev eth0 dstport 4789 nolearning\n\
+         addr add {address} dev {device}\n\
+         link set {device} up\n"
     );
     let mut forwarding = String::new();
-    for FarEnd {
+    for TunnelEnd {
         node,
         tunnel,
         mac,
         blocks,
     } in others
     {
-        let permanent = format_args!("neigh add {tunnel} lladdr {mac} dev {DEVICE} nud permanent");
+        let permanent = format_args!("neigh add {tunnel} lladdr {mac} dev {device} nud permanent");
         line(&mut batch, permanent);
         for block in blocks {
-            let route = format_args!("route add {block} via {tunnel} dev {DEVICE} onlink");
+            let route = format_args!("route add {block} via {tunnel} dev {device} onlink");
             line(&mut batch, route);
         }
-        let entry = format_args!("fdb append {mac} dev {DEVICE} dst {node}");
+        let entry = format_args!("fdb append {mac} dev {device} dst {node}");
         line(&mut forwarding, entry);
     }
     (batch, forwarding)
@@ -286,14 +285,14 @@ mod tests {
     fn a_tunnel_knows_every_other_node_as_felix_tells_it() {
         let plan = Plan::ipv4();
         let pool = "10.30.0.0/16".parse().unwrap();
-        let other = FarEnd {
-            node: plan.node(2),
-            tunnel: [10, 30, 2, 1].into(),
-            mac: "66:00:00:00:00:02".to_owned(),
-            blocks: vec![block(pool, 2)],
+        let end = |number: u8, mac: &str| TunnelEnd {
+            node: plan.node(number.into()),
+            tunnel: [10, 30, number, 1].into(),
+            mac: mac.to_owned(),
+            blocks: vec![block(pool, number.into())],
         };
-        let own = [10, 30, 1, 1].into();
-        let (ip, bridge) = tunnel(plan.node(1), own, "66:00:00:00:00:01", &[other]);
+        let (own, other) = (end(1, "66:00:00:00:00:01"), end(2, "66:00:00:00:00:02"));
+        let (ip, bridge) = tunnel("vxlan.calico", &own, &[other]);
         insta::assert_snapshot!(format!("{ip}{bridge}"), @r"
         link add vxlan.calico address 66:00:00:00:00:01 type vxlan id 4096 local 10.0.1.1 dev eth0 dstport 4789 nolearning
         addr add 10.30.1.1/32 dev vxlan.calico

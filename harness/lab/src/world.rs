@@ -21,7 +21,7 @@ use crate::{
     keep,
     neighbours::Neighbours,
     place::{Own, PlaceThread, set},
-    pools::{Pools, tunnel_mac},
+    pools::{Pools, device},
     wiring::{self, Port},
 };
 /// Where a node's own commands are. The first entry of every world's `PATH`.
@@ -113,10 +113,6 @@ impl World {
         plan.check(spec.nodes, spec.hosts.len())?;
         let pools = Arc::new(Pools::of(spec, plan));
         let families = Families::new(spec.ip_families.clone());
-        if families.has_v6() && pools.tunnel(1).is_some() {
-            let what = "the lab's VXLAN carries IPv4 only".to_owned();
-            return Err(LabError::Unable { what });
-        }
         families.enable()?;
         let nodes = (1..=spec.nodes)
             .map(|number| raise_node(plan, &pools, number))
@@ -130,7 +126,7 @@ impl World {
         try_join_all(
             nodes
                 .iter()
-                .map(|node| furnish(node, &neighbours, &pools, &families, spec)),
+                .map(|node| furnish(node, &neighbours, &families, spec)),
         )
         .await?;
         try_join_all(hosts.iter().map(|host| {
@@ -280,15 +276,16 @@ async fn connect(
 async fn furnish(
     node: &Node,
     neighbours: &Neighbours,
-    pools: &Pools,
     families: &Families,
     spec: &ClusterSpec,
 ) -> Result<(), LabError> {
     let end = wiring::end(neighbours.plan, node.address, &neighbours.of_node(node));
     families.wire(&node.place, end).await?;
-    if let Some(tunnel) = pools.tunnel(node.number) {
-        let (mac, others) = (tunnel_mac(node.name.as_str()), neighbours.far_ends(node));
-        let (ip, bridge) = wiring::tunnel(node.address, tunnel, &mac, &others);
+    for family in families.wired() {
+        let Some((own, others)) = neighbours.tunnel(node, family) else {
+            continue;
+        };
+        let (ip, bridge) = wiring::tunnel(device(family), &own, &others);
         wiring::apply(&node.place, ip).await?;
         wiring::apply_by(&node.place, "bridge", bridge).await?;
     }

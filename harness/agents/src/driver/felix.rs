@@ -133,12 +133,19 @@ fn pool(spec: &Value) -> Option<Pool> {
 
 /// The addresses of all nodes at once, and again whenever a node changes.
 fn nodes(client: &Client) -> LocalBoxStream<'static, Told> {
-    let internal = |node: &Node| {
-        let addresses = node.status.as_ref()?.addresses.iter().flatten();
-        let mut internal = addresses.filter(|address| address.type_ == "InternalIP");
-        internal.next()?.address.parse().ok()
-    };
-    all(Api::all(client.clone()), internal, Event::Nodes)
+    let tell = |nodes: Vec<Vec<IpAddr>>| Event::Nodes(nodes.concat());
+    all(Api::all(client.clone()), internal, tell)
+}
+
+/// A node's addresses, of each family that it has.
+fn internal(node: &Node) -> Option<Vec<IpAddr>> {
+    let addresses = node.status.as_ref()?.addresses.iter().flatten();
+    let internal = addresses.filter(|address| address.type_ == "InternalIP");
+    Some(
+        internal
+            .filter_map(|address| address.address.parse().ok())
+            .collect(),
+    )
 }
 
 /// What is read from all objects of a kind, when they are listed and whenever it changes after that.
@@ -264,6 +271,20 @@ mod tests {
         assert!(vxlan("Always").vxlan && vxlan("CrossSubnet").vxlan);
         assert!(!vxlan("Never").vxlan && vxlan("Never").nat_outgoing);
         assert_eq!(pool(&json!({ "vxlanMode": "Always" })), None);
+    }
+
+    #[test]
+    fn felix_hears_of_a_nodes_addresses_in_each_family() {
+        let address = |kind, address| json!({ "type": kind, "address": address });
+        let addresses = json!([
+            address("InternalIP", "10.0.1.1"),
+            address("InternalIP", "fd00:10::1:1"),
+            address("Hostname", "n1"),
+        ]);
+        let node = json!({ "metadata": {}, "status": { "addresses": addresses } });
+        let node = serde_json::from_value(node).unwrap();
+        let expected = ["10.0.1.1", "fd00:10::1:1"].map(|it| it.parse().unwrap());
+        assert_eq!(internal(&node), Some(expected.to_vec()));
     }
 
     #[test]

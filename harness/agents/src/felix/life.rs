@@ -102,7 +102,10 @@ impl Life {
                 format!("BPF enabled, configuring {layer} layer to clean up kube-proxy's rules.");
             say(io, Line::info("felix/int_dataplane.go 431", message));
         }
-        let stack = |&family| Stack::new(io, config, &params, &iptables, family, world.vxlan());
+        let stack = |&family| {
+            let vxlan = world.vxlan(family);
+            Stack::new(io, config, &params, &iptables, family, vxlan)
+        };
         let stacks: Result<Vec<Stack>, Panicked> = families.iter().map(stack).collect();
         let refresh = match params.word("NFTablesMode") {
             "Enabled" => params.time("NftablesRefreshInterval"),
@@ -188,13 +191,14 @@ impl Life {
                 Line::info("felix/daemon.go 1243", "Datastore now in sync."),
             );
             for stack in &mut self.stacks {
-                stack.renderer.vxlan = self.world.vxlan();
+                stack.renderer.vxlan = self.world.vxlan(stack.renderer.family);
             }
         } else if was_in_sync
             && self
                 .stacks
                 .iter()
-                .any(|stack| stack.renderer.vxlan != self.world.vxlan())
+                .map(|stack| &stack.renderer)
+                .any(|it| it.vxlan != self.world.vxlan(it.family))
         {
             let message = "IPIP and/or VXLAN encapsulation changed, need to restart.";
             self.shut_down(

@@ -82,7 +82,7 @@ pub(super) struct Renderer {
     pub(super) marks: Marks,
     /// `MASQUERADE` and `SNAT` take `--random-fully`.
     pub(super) random_fully: bool,
-    /// Some IPv4 pool is carried by VXLAN.
+    /// Some pool of the family is carried by VXLAN.
     pub(super) vxlan: bool,
 }
 

@@ -42,7 +42,7 @@ pub(super) fn needed(family: Family, pools: &[Pool], nodes: &[IpAddr]) -> Sets {
         sets.insert(name("all-ipam-pools"), nets(|_| true));
         sets.insert(name("masq-ipam-pools"), nets(|pool| pool.nat_outgoing));
     }
-    if family == Family::V4 && ours.iter().any(|pool| pool.vxlan) {
+    if ours.iter().any(|pool| pool.vxlan) {
         let nodes = nodes.iter().filter(|node| Family::of(**node) == family);
         sets.insert(
             name("all-vxlan-net"),

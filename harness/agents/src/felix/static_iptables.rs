@@ -59,7 +59,7 @@ impl Renderer {
 
     fn untracked_vxlan(&self) -> Option<Rule> {
         let port = self.params.number("VXLANPort");
-        let wanted = self.vxlan && self.family == Family::V4 && self.version.untracks_vxlan();
+        let wanted = self.vxlan && self.version.untracks_vxlan();
         wanted.then(|| {
             Rule::then("NOTRACK")
                 .when("-p udp")
@@ -116,8 +116,9 @@ impl Renderer {
 
     pub(super) fn nat_postrouting(&self) -> Vec<Rule> {
         let mut rules = vec![Rule::jump("cali-fip-snat"), Rule::jump("cali-nat-outgoing")];
-        if self.vxlan && self.family == Family::V4 {
-            let rule = self.masquerade().when("--out-interface vxlan.calico");
+        if self.vxlan {
+            let device = self.family.vxlan_device();
+            let rule = self.masquerade().when(format!("--out-interface {device}"));
             rules.push(
                 rule.when("-m addrtype ! --src-type LOCAL --limit-iface-out")
                     .when("-m addrtype --src-type LOCAL"),
@@ -180,22 +181,28 @@ impl Renderer {
 
     fn filter_input(&self) -> Vec<Rule> {
         let mut rules = Vec::new();
-        if self.vxlan && self.family == Family::V4 {
+        if self.vxlan {
             let port = self.params.number("VXLANPort");
             let to_port = |rule: Rule| {
                 rule.when("-p 17")
                     .when(format!("-m multiport --destination-ports {port}"))
             };
+            let packets = format!("IPv{} VXLAN packets", self.family.number());
+            // The deny action that a cluster chooses is IPv6's alone.
+            let (deny, denies) = match self.family {
+                Family::V4 => ("DROP", "Drop"),
+                Family::V6 => (self.deny(), self.deny_word()),
+            };
             rules.extend([
                 to_port(Rule::then(self.allow()))
-                    .saying("Allow IPv4 VXLAN packets from allowed hosts")
+                    .saying(&format!("Allow {packets} from allowed hosts"))
                     .when(format!(
                         "-m set --match-set {} src",
                         self.set("all-vxlan-net")
                     ))
                     .when("-m addrtype --dst-type LOCAL"),
-                to_port(Rule::then("DROP"))
-                    .saying("Drop IPv4 VXLAN packets from non-allowed hosts")
+                to_port(Rule::then(deny))
+                    .saying(&format!("{denies} {packets} from non-allowed hosts"))
                     .when("-m addrtype --dst-type LOCAL"),
             ]);
         }
@@ -219,11 +226,13 @@ impl Renderer {
             .extend(self.workload_interfaces().map(|interface| {
                 Rule::then("RETURN").when(format!("--out-interface {interface}"))
             }));
-        if self.vxlan && self.family == Family::V4 {
-            let port = self.params.number("VXLANPort");
+        if self.vxlan {
+            let (port, version) = (self.params.number("VXLANPort"), self.family.number());
             rules.push(
                 Rule::then(self.allow())
-                    .saying("Allow IPv4 VXLAN packets to other allowed hosts")
+                    .saying(&format!(
+                        "Allow IPv{version} VXLAN packets to other allowed hosts"
+                    ))
                     .when("-p 17")
                     .when(format!("-m multiport --destination-ports {port}"))
                     .when("-m addrtype --src-type LOCAL")

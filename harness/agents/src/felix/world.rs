@@ -36,11 +36,10 @@ impl World {
         }
     }
 
-    /// Whether some IPv4 pool is carried by VXLAN. Felix decides that once in a life.
-    pub(super) fn vxlan(&self) -> bool {
-        self.pools
-            .iter()
-            .any(|pool| pool.vxlan && pool.cidr.addr().is_ipv4())
+    /// Whether some pool of the family is carried by VXLAN. Felix decides that once in a life.
+    pub(super) fn vxlan(&self, family: Family) -> bool {
+        let mut pools = self.pools.iter();
+        pools.any(|pool| pool.vxlan && Family::of(pool.cidr.addr()) == family)
     }
 
     /// What a table shall hold.

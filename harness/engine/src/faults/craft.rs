@@ -29,6 +29,7 @@ use crate::{
     cluster::{Cluster, Command, Place, Process},
     log::EventLog,
     output::ended,
+    traffic::addresses_of,
     trouble::Trouble,
 };
 
@@ -170,10 +171,14 @@ async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<Option<Report
 /// A host that answers itself.
 fn of_host(cluster: &dyn Cluster, name: &str, port: u16) -> Result<Backends, String> {
     let host = Place::Host(name.to_owned());
-    let found = cluster.places().into_iter().find(|(at, _)| *at == host);
-    let (_, address) = found.ok_or_else(|| format!("there is no {host}"))?;
+    let addresses = addresses_of(cluster, &host).into_iter();
     let mut backends = Backends::default();
-    backends.servers.extend([SocketAddr::new(address, port)]);
+    backends
+        .servers
+        .extend(addresses.map(|it| SocketAddr::new(it, port)));
+    if backends.servers.is_empty() {
+        return Err(format!("there is no {host}"));
+    }
     backends.pods.extend([host]);
     Ok(backends)
 }

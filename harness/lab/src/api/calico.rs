@@ -90,20 +90,24 @@ fn objects(
     }));
     if calico.pods == PodOwner::Calico {
         // They are there before Felix is: what a scenario says of them more, it says when it applies them.
-        let pools = pools.iter();
-        objects.extend(pools.flat_map(|pool| ip_pools(pool, families)));
+        let all = pools.iter();
+        objects.extend(all.flat_map(|pool| ip_pools(pool, pools.are_declared, families)));
     }
     objects
 }
 
-/// A pool as each family knows it.
-fn ip_pools(pool: &PoolSpec, families: &Families) -> Vec<Object> {
+/// A pool as each family knows it. What a scenario declares is there as it says, too, where Kubernetes knows IPv6
+/// only.
+fn ip_pools(pool: &PoolSpec, is_declared: bool, families: &Families) -> Vec<Object> {
     let vxlan = match pool.vxlan {
         Vxlan::Never => "Never",
         Vxlan::CrossSubnet => "CrossSubnet",
         Vxlan::Always => "Always",
     };
-    let cidrs = families.nets(pool.cidr).into_iter();
+    let mut cidrs = families.nets(pool.cidr);
+    if is_declared && !cidrs.contains(&pool.cidr) {
+        cidrs.push(pool.cidr);
+    }
     let object = |cidr: IpNet| {
         let (name, block) = match cidr {
             IpNet::V4(_) => (pool.name.clone(), 26),
@@ -117,7 +121,7 @@ fn ip_pools(pool: &PoolSpec, families: &Families) -> Vec<Object> {
         });
         ("IPPool", "ippools", name, spec)
     };
-    cidrs.map(object).collect()
+    cidrs.into_iter().map(object).collect()
 }
 
 /// Name, order and default action of the tiers that a version makes.

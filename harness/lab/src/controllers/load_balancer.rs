@@ -1,8 +1,12 @@
 //! The cloud's part: a service of type `LoadBalancer` gets an address, so that kube-proxy writes the
 //! rules for one. Nothing outside routes to it: what a node or a pod sends there meets these rules.
 
-use std::{collections::BTreeSet, net::Ipv4Addr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr},
+};
 
+use chainbreak_model::case::IpFamily;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service, ServiceSpec};
 
 use super::{
@@ -11,6 +15,7 @@ use super::{
     view::View,
     write::{Verb, Writes},
 };
+use crate::families::address;
 
 /// Addresses are 192.0.2.1 … 192.0.2.254, which are nobody's (RFC 5737, TEST-NET-1).
 const HOSTS: u8 = 254;
@@ -18,10 +23,10 @@ const HOSTS: u8 = 254;
 /// Sees to all services.
 pub(super) fn reconcile(view: &View<'_>, writes: &mut Writes) {
     let services = || view.seen.services.iter();
-    let mut taken: BTreeSet<String> = services().filter_map(given).collect();
+    let mut taken: BTreeSet<String> = services().flat_map(given).collect();
     for service in services() {
         let given = given(service);
-        let wanted = wanted(service, given.as_deref(), &taken);
+        let wanted = wanted(service, &given, &taken);
         if wanted != given {
             taken.extend(wanted.clone());
             writes.push(Verb::Status, with(service, wanted));
@@ -29,22 +34,41 @@ pub(super) fn reconcile(view: &View<'_>, writes: &mut Writes) {
     }
 }
 
-/// The address that a service is to have: the one that it asks for, the one that it has, or one that
-/// follows from its name.
-fn wanted(service: &Service, given: Option<&str>, taken: &BTreeSet<String>) -> Option<String> {
-    let spec = service.spec.as_ref().filter(|spec| is_balanced(spec))?;
-    let asked = spec.load_balancer_ip.as_deref().filter(|ip| !ip.is_empty());
-    let known = asked.or(given).map(str::to_owned);
-    known.or_else(|| free(&key(service), taken))
+/// The addresses that a service is to have, one of each of its families: by the one that it asks for, those that
+/// it has, or by one that follows from its name.
+fn wanted(service: &Service, given: &[String], taken: &BTreeSet<String>) -> Vec<String> {
+    let spec = service.spec.as_ref().filter(|spec| is_balanced(spec));
+    let Some(spec) = spec else {
+        return Vec::new();
+    };
+    let asked = spec.load_balancer_ip.clone().filter(|ip| !ip.is_empty());
+    if asked.is_none() && !given.is_empty() {
+        return given.to_vec();
+    }
+    let main = asked.or_else(|| free(&key(service), taken));
+    let Some(main) = main.and_then(|ip| ip.parse::<IpAddr>().ok()) else {
+        return Vec::new();
+    };
+    let families = spec.ip_families.iter().flatten();
+    let families = families.filter_map(|word| {
+        let known = IpFamily::ALL.iter().find(|(name, _)| name == word);
+        known.map(|(_, family)| *family)
+    });
+    families
+        .map(|family| address(main, family).to_string())
+        .collect()
 }
 
 fn is_balanced(spec: &ServiceSpec) -> bool {
     spec.type_.as_deref() == Some("LoadBalancer")
 }
 
-fn given(service: &Service) -> Option<String> {
-    let balancer = service.status.as_ref()?.load_balancer.as_ref()?;
-    balancer.ingress.as_ref()?.first()?.ip.clone()
+fn given(service: &Service) -> Vec<String> {
+    let status = service.status.as_ref();
+    let balancer = status.and_then(|status| status.load_balancer.as_ref());
+    let ingress = balancer.and_then(|balancer| balancer.ingress.as_ref());
+    let ingress = ingress.into_iter().flatten();
+    ingress.filter_map(|ingress| ingress.ip.clone()).collect()
 }
 
 /// The same for the same name, whenever it is asked for, unless another service has it.
@@ -59,14 +83,14 @@ fn free(service: &Key, taken: &BTreeSet<String>) -> Option<String> {
         .find(|address| !taken.contains(address))
 }
 
-fn with(service: &Service, address: Option<String>) -> Service {
+fn with(service: &Service, addresses: Vec<String>) -> Service {
     let mut service = service.clone();
-    let ingress = address.map(|ip| {
-        vec![LoadBalancerIngress {
-            ip: Some(ip),
-            ..LoadBalancerIngress::default()
-        }]
+    let ingress = addresses.into_iter().map(|ip| LoadBalancerIngress {
+        ip: Some(ip),
+        ..LoadBalancerIngress::default()
     });
+    let ingress: Vec<LoadBalancerIngress> = ingress.collect();
+    let ingress = (!ingress.is_empty()).then_some(ingress);
     service.status.get_or_insert_default().load_balancer = Some(LoadBalancerStatus { ingress });
     service
 }
@@ -86,5 +110,25 @@ mod tests {
         }
         assert_eq!(taken.len(), usize::from(HOSTS));
         assert!(!taken.contains("192.0.2.0") && !taken.contains("192.0.2.255"));
+    }
+
+    #[test]
+    fn a_service_has_an_address_of_each_of_its_families() {
+        let service = |asked: Option<&str>, families: &[&str]| -> Service {
+            let spec = serde_json::json!({
+                "type": "LoadBalancer", "loadBalancerIP": asked, "ipFamilies": families,
+            });
+            let service = serde_json::json!({ "metadata": { "name": "web" }, "spec": spec });
+            serde_json::from_value(service).unwrap()
+        };
+        let of = |service: &Service| wanted(service, &given(service), &BTreeSet::new());
+        let both = service(Some("192.0.2.50"), &["IPv6", "IPv4"]);
+        assert_eq!(of(&both), ["fd00:192::2:50", "192.0.2.50"]);
+        let given = with(&both, of(&both));
+        assert_eq!(of(&given), of(&both));
+        let unasked = service(None, &["IPv6"]);
+        assert!(of(&unasked)[0].starts_with("fd00:192::2:"));
+        let given = with(&unasked, of(&unasked));
+        assert_eq!(of(&given), of(&unasked));
     }
 }

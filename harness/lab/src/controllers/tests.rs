@@ -54,7 +54,7 @@ fn workload(replicas: i32, version: &str) -> Value {
 
 fn service(extra: &Value) -> Value {
     let mut spec = json!({
-        "selector": { "app": "nginx" }, "clusterIP": "10.96.0.10",
+        "selector": { "app": "nginx" }, "clusterIP": "10.96.0.10", "ipFamilies": ["IPv4"],
         "ports": [{ "name": "http", "port": 80, "targetPort": "http", "appProtocol": "http" }],
     });
     for (field, value) in extra.as_object().unwrap() {

@@ -278,7 +278,7 @@ impl Sandbox {
             world.families.wire(&node.place, batch).await?;
             let arp = format!("/proc/sys/net/ipv4/conf/{interface}/proxy_arp");
             node.place.run(move || set(&arp, "1")).await?;
-            let itself = wiring::pod_itself(address, world.pools.mtu());
+            let itself = wiring::pod_itself(address, world.pools.mtu(&world.families));
             world.families.wire(&self.place, itself).await?;
             self.attach(world, &wanted.attachments).await
         };
@@ -304,7 +304,7 @@ impl Sandbox {
             let (bridge, pod) = wiring::attachment(&port, self.place.tid(), attachment);
             wiring::apply_here(bridge).await?;
             self.ports.push(port);
-            wiring::apply(&self.place, pod).await?;
+            world.families.wire(&self.place, pod).await?;
         }
         Ok(())
     }
