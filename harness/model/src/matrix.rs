@@ -8,6 +8,9 @@ use crate::{
     version,
 };
 
+/// The value of `ip-family` by which a cluster has both families.
+pub(crate) const DUAL: &str = "dual";
+
 /// A setting that a matrix can vary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MatrixKey {
@@ -15,7 +18,7 @@ pub enum MatrixKey {
     Mode,
     /// Which iptables the nodes have.
     Iptables,
-    /// Which IP family comes first.
+    /// Which IP families there are, or which comes first.
     IpFamily,
     /// kube-proxy's version.
     KubeProxy,
@@ -89,7 +92,7 @@ impl MatrixKey {
         match self {
             Self::Mode => mode(value).map(|_| ()),
             Self::Iptables => iptables(value).map(|_| ()),
-            Self::IpFamily => ip_family(value).map(|_| ()),
+            Self::IpFamily => ip_families(value, &mut Vec::new()),
             Self::KubeProxy => version::kube_proxy(value),
             Self::Calico => version::calico(value),
         }
@@ -128,7 +131,7 @@ impl MatrixKey {
                     kube_proxy.iptables = cluster.iptables;
                 }
             }
-            Self::IpFamily => prefer(ip_family(value)?, &mut cluster.ip_families),
+            Self::IpFamily => ip_families(value, &mut cluster.ip_families)?,
             Self::KubeProxy => {
                 version::kube_proxy(value)?;
                 if let Some(kube_proxy) = &mut cluster.kube_proxy {
@@ -172,17 +175,24 @@ fn iptables(value: &str) -> Result<IptablesVariant, String> {
     }
 }
 
-fn ip_family(value: &str) -> Result<IpFamily, String> {
-    let mut all = IpFamily::ALL.iter();
-    let found = all.find(|(word, _)| *word == value).map(|(_, it)| *it);
-    found.ok_or_else(|| format!("an IP family is IPv4 or IPv6, not {value:?}"))
-}
-
-/// Of a cluster with both families it becomes the first; one with another has it instead.
-fn prefer(family: IpFamily, families: &mut Vec<IpFamily>) {
-    if families.len() < 2 {
-        *families = vec![family];
-    } else {
-        families.sort_by_key(|it| *it != family);
+/// A cluster with both families keeps both, the one that is named first; one with a single family has that one
+/// instead, or gets the other one, too.
+fn ip_families(value: &str, families: &mut Vec<IpFamily>) -> Result<(), String> {
+    if value == DUAL {
+        for (_, family) in IpFamily::ALL {
+            if !families.contains(&family) {
+                families.push(family);
+            }
+        }
+        return Ok(());
     }
+    let mut all = IpFamily::ALL.iter();
+    let named = all.find(|(word, _)| *word == value).map(|(_, it)| *it);
+    let named = named.ok_or_else(|| format!("ip-family is IPv4, IPv6 or {DUAL}, not {value:?}"))?;
+    if families.len() < 2 {
+        *families = vec![named];
+    } else {
+        families.sort_by_key(|it| *it != named);
+    }
+    Ok(())
 }

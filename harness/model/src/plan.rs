@@ -1,5 +1,6 @@
 //! From a scenario to its cases: variants × matrix cells, each to run or to skip with the reason.
 
+mod both;
 mod cells;
 mod exclude;
 mod follow;

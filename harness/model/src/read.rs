@@ -305,7 +305,7 @@ impl Reader<'_> {
         });
         let seed = fields.maybe("seed", |node| number(gathered, node, "seed", (0, u64::MAX)));
         let needs = fields.or("needs", Vec::new(), |node| texts(gathered, node, "needs"));
-        let matrix = fields.or("matrix", IndexMap::new(), |node| matrix(gathered, node));
+        let matrix = fields.or("matrix", Vec::new(), |node| matrices(gathered, node));
         let manifests = self.manifests(fields.get("manifests"));
         let run = self.run(node, &manifests, None);
         let base = variants::Base {
@@ -397,6 +397,25 @@ pub(super) fn is_name(text: &str) -> bool {
         && text.bytes().all(inner)
         && !text.starts_with('-')
         && !text.ends_with('-')
+}
+
+/// One matrix, or a list of them.
+fn matrices(gathered: &Gathered, node: &Node) -> Option<Vec<IndexMap<MatrixKey, Vec<String>>>> {
+    let all = match &node.value {
+        Value::Seq(items) if items.is_empty() => {
+            note(
+                gathered,
+                &node.place,
+                "there is no matrix in the list",
+                None,
+            );
+            return None;
+        }
+        Value::Seq(items) => items.as_slice(),
+        Value::Map(_) | Value::Scalar { .. } => std::slice::from_ref(node),
+    };
+    let all: Vec<_> = all.iter().map(|node| matrix(gathered, node)).collect();
+    all.into_iter().collect()
 }
 
 fn matrix(gathered: &Gathered, node: &Node) -> Option<IndexMap<MatrixKey, Vec<String>>> {

@@ -24,10 +24,18 @@ pub struct Scenario {
     pub file: PathBuf,
     /// `seed:`, where the scenario asks for one.
     pub seed: Option<u64>,
-    /// `matrix:`; every combination of values is a cell. Every key has a value.
-    pub matrix: IndexMap<MatrixKey, Vec<String>>,
+    /// `matrix:`; of each, every combination of values is a cell. Every key has a value.
+    pub matrix: Vec<IndexMap<MatrixKey, Vec<String>>>,
     /// `variants:`, at least one.
     pub variants: IndexMap<VariantName, Variant>,
+}
+
+impl Scenario {
+    /// The matrices, at least one: without any it is the empty one, which has one cell.
+    pub(crate) fn matrices(&self) -> impl Iterator<Item = IndexMap<MatrixKey, Vec<String>>> {
+        let none = self.matrix.is_empty().then(IndexMap::new);
+        self.matrix.iter().cloned().chain(none)
+    }
 }
 
 /// A variant: the scenario with the variant's overrides, and what is expected of it.

@@ -214,12 +214,16 @@ fn traffic(part: Part) -> Value {
 
 fn matrix() -> Value {
     let keys = MatrixKey::ALL.map(|(word, _)| word);
-    object(
+    let one = object(
         "Every combination of these values is a case.",
         &keys,
         &[],
         |_| json!({ "type": "array", "minItems": 1, "items": { "type": ["string", "integer", "number"] } }),
-    )
+    );
+    json!({
+        "description": "Every combination of these values is a case; of several matrices those of each.",
+        "anyOf": [one, { "type": "array", "minItems": 1, "items": one }]
+    })
 }
 
 fn needs(fields: &'static [&'static str], part: Part) -> &'static [&'static str] {

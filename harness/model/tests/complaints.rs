@@ -211,7 +211,7 @@ fn families_that_a_cluster_or_a_service_does_not_have() {
         "matrix_of_families",
         said_of(
             "timeline:",
-            "matrix: { ip-family: [IPv4, dual] }\ntimeline:"
+            "matrix: { ip-family: [IPv4, both] }\ntimeline:"
         )
     );
 }
@@ -246,6 +246,14 @@ fn variants_and_promises_that_say_nothing() {
             "matrix: { iptable: [nft], kube-proxy: [1.30, 1.30, x], calico: [] }\ntimeline:"
         )
     );
+    insta::assert_snapshot!(
+        "matrices",
+        said_of(
+            "timeline:",
+            "matrix: [{ iptables: [nft] }, { mode: [ipvs] }, nft]\ntimeline:"
+        )
+    );
+    insta::assert_snapshot!("no_matrix", said_of("timeline:", "matrix: []\ntimeline:"));
 }
 
 #[test]

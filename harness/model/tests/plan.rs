@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, path::Path};
 
 use chainbreak_model::{
     agents::AgentChoice,
-    case::{AgentSource, Capabilities, Case, IpFamily},
+    case::{AgentSource, Capabilities, Case, Expect, IpFamily},
     list,
     matrix::MatrixKey,
     names::AgentName,
@@ -265,6 +265,115 @@ fn what_is_said_of_the_default_family_holds_of_the_cells() {
         ]
     });
     assert_eq!(told.collect::<Vec<_>>(), [[2, 0], [0, 2]]);
+}
+
+/// A cluster with one host that answers, and a Service of each policy.
+const BOTH: &str = "\
+name: both
+about: two families
+cluster:
+  nodes: 1
+  kube-proxy: { version: '1.32' }
+  hosts: { db: { nginx: 80 } }
+manifests:
+  - { apiVersion: v1, kind: Service, metadata: { name: one }, spec: { ports: [{ port: 80 }] } }
+  - { apiVersion: v1, kind: Service, metadata: { name: two }, spec: { ipFamilyPolicy: PreferDualStack, ports: [{ port: 80 }] } }
+traffic:
+  db: { from: node/n1, to: host/db, port: 80, every: 5ms }
+  one: { from: node/n1, to: service/default/one, port: 80, every: 5ms }
+  two: { from: node/n1, to: service/default/two, port: 80, every: 5ms }
+timeline: [flush: { table: nat }, settle: 1s]
+promises:
+  db: { available: { traffic: db } }
+  one: { available: { traffic: one } }
+  two: { available: { traffic: two } }
+  jump: { has-rule: { table: nat, chain: OUTPUT, jump: KUBE-SERVICES } }
+  quiet: { no-log: { agent: kube-proxy, matches: 'Failed' } }
+matrix:
+  - { iptables: [legacy], ip-family: [IPv6, dual] }
+  - { iptables: [nft] }
+variants:
+  flushed: { expect: { broken: [one, two, quiet, jump] } }
+";
+
+fn of_both(choice: &Choice) -> Vec<Case> {
+    let all = ["lab", "iptables-legacy", "ip6tables-legacy", "iptables-nft"];
+    let more = ["ip6tables-nft", "conntrack", "nginx"];
+    let all = all.into_iter().chain(more);
+    let here = Capabilities(all.map(|it| (it.to_owned(), Ok(()))).collect());
+    let planned = plan(&scenario(BOTH), choice, &here).into_iter();
+    let case = |planned| match planned {
+        Planned::Run(case) => *case,
+        Planned::Skip(skipped) => panic!("{}", skipped.reason()),
+    };
+    planned.map(case).collect()
+}
+
+#[test]
+fn of_several_matrices_each_has_its_cells_and_a_command_line_changes_all() {
+    let ids = |matrix: &[&str]| -> Vec<String> {
+        let cases = of_both(&choice(&[], matrix)).into_iter();
+        cases.map(|case| case.id()).collect()
+    };
+    assert_eq!(
+        ids(&[]),
+        [
+            "both/flushed[iptables=legacy,ip-family=IPv6]",
+            "both/flushed[iptables=legacy,ip-family=dual]",
+            "both/flushed[iptables=nft]",
+        ]
+    );
+    assert_eq!(
+        ids(&["ip-family=IPv4"]),
+        [
+            "both/flushed[iptables=legacy,ip-family=IPv4]",
+            "both/flushed[iptables=nft,ip-family=IPv4]",
+        ]
+    );
+}
+
+#[test]
+fn in_a_cell_with_both_families_what_is_said_of_the_first_holds_of_each() {
+    let case = of_both(&choice(&[], &[])).remove(1);
+    assert_eq!(case.cluster.ip_families, [IpFamily::V4, IpFamily::V6]);
+    let traffic = case.traffic.iter();
+    let traffic: Vec<_> = traffic
+        .map(|(name, it)| (name.as_str(), it.family))
+        .collect();
+    assert_eq!(
+        traffic,
+        [
+            ("db", Some(IpFamily::V4)),
+            ("db.ipv6", Some(IpFamily::V6)),
+            // It has one address only.
+            ("one", None),
+            ("two", Some(IpFamily::V4)),
+            ("two.ipv6", Some(IpFamily::V6)),
+        ]
+    );
+    let promises: Vec<&str> = case.promises.keys().map(|name| name.as_str()).collect();
+    assert_eq!(
+        promises,
+        [
+            "db",
+            "db.ipv6",
+            "one",
+            "two",
+            "two.ipv6",
+            "jump",
+            "jump.ipv6",
+            "quiet"
+        ]
+    );
+    let about = |name: &str| case.promises[name].claim.traffic().map(|it| it.as_str());
+    assert_eq!(about("two.ipv6"), Some("two.ipv6"));
+    let expected = ["one", "two", "quiet", "jump", "two.ipv6", "jump.ipv6"];
+    let expected = expected.map(Into::into).to_vec();
+    assert_eq!(case.expect, Expect::Broken(expected));
+    let json = serde_json::to_string(&case).unwrap();
+    let count = |family: &str| json.matches(family).count();
+    // The rule that is promised, and the rules that are flushed.
+    assert_eq!([count("\"ip\""), count("\"ip6\"")], [2, 2]);
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use indexmap::IndexMap;
 
-use super::{Choice, follow::follow};
+use super::{Choice, both::both, follow::follow};
 use crate::{
     agents,
     case::{AgentSource, Case, ClusterSpec, ProxyMode},
-    matrix::MatrixKey,
+    matrix::{DUAL, MatrixKey},
     names::{AgentName, VariantName},
     scenario::{Run, Scenario, Variant},
 };
@@ -26,9 +26,11 @@ pub(super) struct Possible<'a> {
 /// The cases of a scenario, by id. Cells that run the same are one case: a variant is not varied by
 /// versions of an agent that it does not have, nor by versions that one real agent stands for.
 pub(super) fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> IndexMap<String, Possible<'a>> {
-    let mut matrix = scenario.matrix.clone();
-    matrix.extend(choice.matrix.clone());
-    let cells = cells(&matrix);
+    let cells = scenario.matrices().flat_map(|mut matrix| {
+        matrix.extend(choice.matrix.clone());
+        cells(&matrix)
+    });
+    let cells: Vec<Cell> = cells.collect();
     let chosen = |name: &VariantName| choice.variants.is_empty() || choice.variants.contains(name);
     let mut cases = IndexMap::<String, Possible<'_>>::new();
     for (name, variant) in scenario.variants.iter().filter(|(name, _)| chosen(name)) {
@@ -130,7 +132,8 @@ fn case(
             version.clone_into(value);
         }
     }
-    Case {
+    let has_both = cell.get(&MatrixKey::IpFamily).is_some_and(|it| it == DUAL);
+    let mut case = Case {
         scenario: scenario.name.clone(),
         variant: name.clone(),
         cell: cell
@@ -147,7 +150,11 @@ fn case(
         promises,
         expect: variant.expect.clone(),
         seed: choice.seed.or(scenario.seed).unwrap_or_default(),
+    };
+    if has_both {
+        both(&mut case);
     }
+    case
 }
 
 /// Gives real agents the versions that they are known to have.

@@ -4,7 +4,7 @@
 use crate::case::{Claim, Counter, Family, Fault, IpFamily, Promise, Step};
 
 /// The tables of a family.
-fn tables(family: IpFamily) -> Family {
+pub(super) fn tables(family: IpFamily) -> Family {
     match family {
         IpFamily::V4 => Family::Ip,
         IpFamily::V6 => Family::Ip6,
