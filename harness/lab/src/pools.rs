@@ -112,3 +112,30 @@ pub(crate) fn tunnel_mac(node: &str, family: IpFamily) -> String {
     let bytes = digest.iter().take(5).map(|byte| format!(":{byte:02x}"));
     format!("66{}", bytes.collect::<String>())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tunnel_of_ipv6_is_another_device_and_makes_pods_packets_smaller() {
+        // The digits are those of `printf n1 | sha1sum` and `printf n1-v6 | sha1sum`.
+        assert_eq!(tunnel_mac("n1", IpFamily::V4), "66:40:b3:ea:b6:3f");
+        assert_eq!(tunnel_mac("n1", IpFamily::V6), "66:46:32:55:72:28");
+        let pools = |vxlan| Pools {
+            all: vec![PoolSpec {
+                name: "overlay".to_owned(),
+                cidr: "10.30.0.0/16".parse().unwrap(),
+                vxlan,
+                nat_outgoing: false,
+            }],
+            are_declared: true,
+        };
+        let v4 = Families::new(vec![IpFamily::V4]);
+        // IPv4 is wired where Kubernetes does not know it, too: the smaller one holds for both.
+        let v6 = Families::new(vec![IpFamily::V6]);
+        assert_eq!(pools(Vxlan::Never).mtu(&v6), None);
+        assert_eq!(pools(Vxlan::Always).mtu(&v4), Some(1450));
+        assert_eq!(pools(Vxlan::Always).mtu(&v6), Some(1430));
+    }
+}

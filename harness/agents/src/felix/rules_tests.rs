@@ -196,6 +196,43 @@ fn the_ids_of_v3_30_and_later_are_those_of_the_dump_in_calicos_own_tests() {
 }
 
 #[test]
+fn a_pool_with_vxlan_has_rules_and_a_set_in_its_own_family_only() {
+    let pool = |cidr: &str| Pool {
+        cidr: cidr.parse().unwrap(),
+        nat_outgoing: false,
+        vxlan: true,
+    };
+    let mut world = world(&[]);
+    world.take(Event::Pools(vec![pool("fd00:10:30::/96")]));
+    world.take(Event::Nodes(
+        ["10.0.1.2", "fd00:10::1:2"]
+            .map(|it| it.parse().unwrap())
+            .to_vec(),
+    ));
+    assert!(!world.vxlan(Family::V4) && world.vxlan(Family::V6));
+    let sets = super::sets::needed(Family::V6, &world.pools, &world.nodes);
+    assert_eq!(sets["cali60all-vxlan-net"], ["fd00:10::1:2"]);
+    let rejects = json!({ "iptablesFilterDenyAction": "Reject" });
+    let mut renderer = renderer("v3.28.1", &rejects);
+    (renderer.family, renderer.vxlan) = (Family::V6, true);
+    let text = |table: &str| {
+        let layout = world.layout(table, &renderer);
+        let rules = layout.chains.iter().flat_map(|chain| &chain.rules);
+        let lines: Vec<String> = rules.map(|rule| rule.render("-A", "")).collect();
+        lines.join("\n")
+    };
+    assert!(text("nat").contains("--out-interface vxlan-v6.calico"));
+    let filter = text("filter");
+    for said in [
+        "--match-set cali60all-vxlan-net src",
+        "Allow IPv6 VXLAN packets to other allowed hosts",
+        "Reject IPv6 VXLAN packets from non-allowed hosts",
+    ] {
+        assert!(filter.contains(said), "{said} in {filter}");
+    }
+}
+
+#[test]
 fn bpf_mode_has_the_ids_that_public_dumps_show_and_leaves_service_nat_alone() {
     let renderer = renderer("v3.28.1", &json!({"bpfEnabled": true}));
     let world = world(&["cali1234567890a"]);

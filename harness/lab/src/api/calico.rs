@@ -189,6 +189,31 @@ mod tests {
     }
 
     #[test]
+    fn a_declared_pool_has_a_twin_and_is_there_itself_where_kubernetes_knows_ipv6_only() {
+        let pool = PoolSpec {
+            name: "overlay".to_owned(),
+            cidr: "10.30.0.0/16".parse().unwrap(),
+            vxlan: Vxlan::Always,
+            nat_outgoing: false,
+        };
+        let of = |is_declared, families: &[IpFamily]| -> Vec<String> {
+            let families = Families::new(families.to_vec());
+            let pools = ip_pools(&pool, is_declared, &families).into_iter();
+            pools
+                .map(|(_, _, name, spec)| {
+                    assert_eq!(spec["vxlanMode"], "Always");
+                    format!("{name} {}", spec["cidr"].as_str().unwrap())
+                })
+                .collect()
+        };
+        let (v4, v6) = ("overlay 10.30.0.0/16", "overlay-ipv6 fd00:10:30::/96");
+        assert_eq!(of(true, &[IpFamily::V4]), [v4]);
+        assert_eq!(of(true, &[IpFamily::V4, IpFamily::V6]), [v4, v6]);
+        assert_eq!(of(true, &[IpFamily::V6]), [v6, v4]);
+        assert_eq!(of(false, &[IpFamily::V6]), [v6]);
+    }
+
+    #[test]
     fn each_version_has_the_tiers_it_makes() {
         let of = |version: &str| -> Vec<&str> {
             let tiers = tiers(version).iter();
