@@ -7,7 +7,7 @@ use chainbreak_model::{
     case::{AgentSource, Capabilities, Case, Expect, IpFamily},
     list,
     matrix::MatrixKey,
-    names::AgentName,
+    names::{AgentName, PromiseName, TrafficName},
     plan,
     plan::{Choice, Planned, is_used, merged, real_agents},
     read,
@@ -351,7 +351,7 @@ fn in_a_cell_with_both_families_what_is_said_of_the_first_holds_of_each() {
             ("two.ipv6", Some(IpFamily::V6)),
         ]
     );
-    let promises: Vec<&str> = case.promises.keys().map(|name| name.as_str()).collect();
+    let promises: Vec<&str> = case.promises.keys().map(PromiseName::as_str).collect();
     assert_eq!(
         promises,
         [
@@ -365,7 +365,12 @@ fn in_a_cell_with_both_families_what_is_said_of_the_first_holds_of_each() {
             "quiet"
         ]
     );
-    let about = |name: &str| case.promises[name].claim.traffic().map(|it| it.as_str());
+    let about = |name: &str| {
+        case.promises[&PromiseName::from(name)]
+            .claim
+            .traffic()
+            .map(TrafficName::as_str)
+    };
     assert_eq!(about("two.ipv6"), Some("two.ipv6"));
     let expected = ["one", "two", "quiet", "jump", "two.ipv6", "jump.ipv6"];
     let expected = expected.map(Into::into).to_vec();
