@@ -74,6 +74,12 @@ pub trait Cluster: Send + Sync {
     /// they said last. Whole lines; empty where nothing can be known.
     fn account(&self, node: &NodeName) -> String;
 
+    /// Whether the netfilter commands of every agent become events. Where they do not, what an agent writes is known from
+    /// looks alone.
+    fn records(&self) -> bool {
+        true
+    }
+
     /// Where agents' commands can be delayed and held; `None` where the backend cannot.
     fn gate(&self) -> Option<Gate> {
         None

@@ -3,11 +3,13 @@
 
 mod census;
 pub mod cluster;
+pub mod entries;
 #[cfg(test)]
 mod fake;
 mod faults;
 pub mod gate;
 pub mod log;
+pub mod logbook;
 mod manifests;
 mod observe;
 mod output;

@@ -66,6 +66,14 @@ impl EventLog {
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
+    /// The case's time of a `CLOCK_MONOTONIC` reading, the clock that `Instant` reads too.
+    pub fn at_monotonic(&self, monotonic_us: u64) -> u64 {
+        let ago = chainbreak_probe::clock::monotonic_us().saturating_sub(monotonic_us);
+        Instant::now()
+            .checked_sub(Duration::from_micros(ago))
+            .map_or(0, |instant| self.at(instant))
+    }
+
     /// Appends what happened now.
     pub fn append(&self, what: What) {
         self.append_at(self.now_us(), what);

@@ -14,7 +14,10 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    time::{Instant, MissedTickBehavior, interval},
+};
 
 use crate::{
     cluster::{Cluster, Command, Place},
@@ -30,6 +33,11 @@ use wanted::{tellings, wanted};
 
 /// Distance of two looks at a node's rules.
 const LOOK: Duration = Duration::from_millis(500);
+/// The same where nobody tells of writes: Felix may delete what kube-proxy has just written, and kube-proxy may not write it
+/// again for an hour.
+const OFTEN: Duration = Duration::from_millis(30);
+/// Stands after what one look shows.
+const LOOKED: &str = "# looked";
 
 /// Waits until the cluster is ready for traffic. To be called before the first manifest is applied by
 /// `apply`: what kube-proxy writes is looked at from the beginning.
@@ -103,6 +111,9 @@ struct Written {
 impl Written {
     /// Takes in every recorded write, and looks from time to time for writes that no recorder sees.
     async fn collect(&self, cluster: &dyn Cluster, log: &EventLog) -> Result<(), Trouble> {
+        if !cluster.records() {
+            return self.watch(cluster).await;
+        }
         let place = Place::Node(self.node.clone());
         let mut writes = log.writes();
         let mut ticks = interval(LOOK);
@@ -120,6 +131,43 @@ impl Written {
                 },
             }
         }
+    }
+
+    /// Looks again and again through one process on the node: starting one for each look would take longer than rules may be
+    /// there. It looks when it reads a line, and ends with its input.
+    async fn watch(&self, cluster: &dyn Cluster) -> Result<(), Trouble> {
+        let place = Place::Node(self.node.clone());
+        let trouble = |why: &dyn std::fmt::Display| Trouble::new(format!("watch {place}"), why);
+        let command = Command::Argv(["sh", "-c", &self.script()].map(str::to_owned).to_vec());
+        let process = cluster.exec(&place, &command).await;
+        let mut process = process.map_err(|error| trouble(&error))?;
+        let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(trouble(&"its input and output are not piped"));
+        };
+        let mut lines = BufReader::new(stdout).lines();
+        let mut ticks = interval(OFTEN);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let asked = stdin.write_all(b"\n").await;
+            asked.map_err(|error| trouble(&error))?;
+            loop {
+                let line = lines.next_line().await.map_err(|error| trouble(&error))?;
+                match line.ok_or_else(|| trouble(&"the process ended"))? {
+                    line if line == LOOKED => break,
+                    line => self.take(&line),
+                }
+            }
+        }
+    }
+
+    fn script(&self) -> String {
+        let looks = self.looks.iter().map(|look| match look {
+            Command::Argv(argv) => format!("{};", argv.join(" ")),
+            Command::Probe => String::new(),
+        });
+        let looks = looks.collect::<String>();
+        format!("while read -r _; do {looks} echo '{LOOKED}'; done")
     }
 
     fn take(&self, rules: &str) {

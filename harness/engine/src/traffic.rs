@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use chainbreak_model::{
@@ -137,7 +137,7 @@ async fn read(
     let mut lines = stdout.lines();
     while let Some(line) = lines.next_line().await.map_err(|error| trouble(&error))? {
         match serde_json::from_str(&line).map_err(|error| trouble(&error))? {
-            Report::Started { monotonic_us } => start_us = case_time(&log, monotonic_us),
+            Report::Started { monotonic_us } => start_us = log.at_monotonic(monotonic_us),
             Report::Sample(sample) => {
                 let what = What::Sample {
                     traffic: name.clone(),
@@ -161,14 +161,6 @@ async fn read(
         }
     }
     Err(trouble(&"the probe ended before it was told to"))
-}
-
-/// The case's time of a `CLOCK_MONOTONIC` reading, the clock that `Instant` reads too.
-fn case_time(log: &EventLog, monotonic_us: u64) -> u64 {
-    let ago = chainbreak_probe::clock::monotonic_us().saturating_sub(monotonic_us);
-    Instant::now()
-        .checked_sub(Duration::from_micros(ago))
-        .map_or(0, |instant| log.at(instant))
 }
 
 /// Looks the address up in the API: the one of the family that traffic asks for, or the first.

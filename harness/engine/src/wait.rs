@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::trouble::Trouble;
 
-/// Distance of two looks where nothing announces a change. Short against the 300 ms in which a lab starts.
+/// Distance of the first looks where nothing announces a change. Short against the 300 ms in which a lab starts.
 const LOOK: Duration = Duration::from_millis(5);
+/// Distance of looks at what takes long, such as a real cluster's pods.
+const SELDOM: Duration = Duration::from_millis(500);
+/// What is waited for is seen later by at most this part of the time that it took.
+const PART: u32 = 20;
 
 /// Looks until `look` says `Ok`, at the latest until `deadline`; then the last `Err` tells what was missing.
 pub(crate) async fn until<T>(
@@ -15,12 +19,10 @@ pub(crate) async fn until<T>(
     deadline: Instant,
     mut look: impl AsyncFnMut() -> Result<T, String>,
 ) -> Result<T, Trouble> {
-    let mut ticks = interval(LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let begin = Instant::now();
     let mut missing = "not looked yet".to_owned();
     let waiting = async {
         loop {
-            ticks.tick().await;
             match look().await {
                 Ok(value) => return value,
                 Err(still) => {
@@ -30,6 +32,8 @@ pub(crate) async fn until<T>(
                     missing = still;
                 }
             }
+            let distance = (begin.elapsed() / PART).clamp(LOOK, SELDOM);
+            sleep_until(Instant::now() + distance).await;
         }
     };
     match timeout_at(deadline, waiting).await {

@@ -3,7 +3,6 @@
 //! one, life after life.
 
 mod elf;
-mod entries;
 pub(crate) mod identity;
 mod model;
 mod process;
@@ -18,7 +17,10 @@ use std::{
     time::Duration,
 };
 
-use chainbreak_engine::log::EventLog;
+use chainbreak_engine::{
+    log::EventLog,
+    logbook::{Logbook, Writer},
+};
 use chainbreak_model::{
     case::{AgentSource, Case},
     event::What,
@@ -38,7 +40,6 @@ use self::{
 };
 use crate::{
     error::LabError,
-    logbook::{Logbook, Writer},
     shims::Shims,
     world::{Node, World},
 };
@@ -153,6 +154,10 @@ impl Agents {
                     let life = real.life(start(&real, &seat));
                     self.begin(agent, node, life).await?;
                 }
+            }
+            AgentSource::Cluster => {
+                let what = format!("the lab brings no real {agent} along");
+                return Err(LabError::Unable { what });
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ use chainbreak_engine::{
     },
     gate::Gate,
     log::EventLog,
+    logbook::Logbook,
 };
 use chainbreak_model::{
     case::{Capabilities, Case},
@@ -32,7 +33,6 @@ use crate::{
     error::LabError,
     facts, hosts,
     kubelet::{self, Kubelet},
-    logbook::Logbook,
     parts::{guarded, lasting},
     recorder::Recorder,
     shims::{self, Shims},

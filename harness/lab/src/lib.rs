@@ -14,7 +14,6 @@ mod facts;
 pub mod families;
 mod hosts;
 mod lab;
-mod logbook;
 mod neighbours;
 mod parts;
 mod survey;

@@ -38,7 +38,7 @@ use serde::Serialize;
 
 pub use lifeline::Lifeline;
 pub(crate) use spawn::ask;
-pub use spawn::{Worker, spawn_worker};
+pub use spawn::{Worker, spawn_other, spawn_worker};
 
 use crate::{agents::identity, error::LabError, survey};
 

@@ -127,6 +127,21 @@ pub(crate) fn choose(cluster: &mut ClusterSpec, choices: &[AgentChoice]) {
     }
 }
 
+/// Leaves agents that nobody chose to the cluster, which brings them along.
+pub(crate) fn leave_to_the_cluster(cluster: &mut ClusterSpec, choices: &[AgentChoice]) {
+    for agent in AgentName::ALL {
+        let mut about = choices.iter().filter(|choice| choice.agent == agent);
+        if about.any(|choice| choice.concerns(cluster)) {
+            continue;
+        }
+        if let Some(settings) = cluster.settings(agent)
+            && *settings.source == AgentSource::Model
+        {
+            *settings.source = AgentSource::Cluster;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

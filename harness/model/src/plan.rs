@@ -28,6 +28,9 @@ pub use exclude::Exclude;
 pub use needs::is_nginx;
 pub use shard::Shard;
 
+/// What eBPF programs do, and no model can.
+const BPF: &str = "bpf-service-nat";
+
 /// A real agent: which one it is, and its file or root file system.
 pub type Real = (AgentName, PathBuf);
 
@@ -36,6 +39,9 @@ pub type Real = (AgentName, PathBuf);
 pub struct Choice {
     /// The backend's name; it is a capability like any other.
     pub backend: String,
+    /// Its clusters are real ones: they bring along the agents that nobody chose, and have what the machine has to have
+    /// otherwise.
+    pub real_clusters: bool,
     /// `--matrix`: replaces the scenario's values for these keys.
     pub matrix: IndexMap<MatrixKey, Vec<String>>,
     /// `--agent`: replaces the scenario's sources.
@@ -113,7 +119,10 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
         let mut outside = outside(&case, variant);
         outside.extend(beyond_a_real_one(&case));
         outside.extend(choice.exclude.iter().find_map(|it| it.leaves_out(&case)));
-        let needs = needs::of(&case, &choice.backend, &variant.needs);
+        if choice.real_clusters {
+            outside.extend(beyond_a_model(&case, &variant.needs));
+        }
+        let needs = needs::of(&case, choice, &variant.needs);
         let missing: Vec<Missing> = needs
             .iter()
             .filter_map(|need| missing(need, &choice.backend, capabilities))
@@ -161,7 +170,7 @@ pub fn real_agents(scenario: &Scenario, choice: &Choice) -> BTreeSet<Real> {
     let real = |possible: Possible<'_>| {
         AgentName::ALL.map(|agent| match possible.case.cluster.source(agent) {
             Some(AgentSource::Path(path)) => Some((agent, path.clone())),
-            Some(AgentSource::Model) | None => None,
+            Some(AgentSource::Model | AgentSource::Cluster) | None => None,
         })
     };
     let cases = cases(scenario, choice).into_values();
@@ -195,6 +204,13 @@ fn beyond_a_real_one(case: &Case) -> Option<String> {
     let period = spec.full_sync_period;
     let hour = period == KubeProxySpec::hour();
     (!hour).then(|| format!("sets full-sync-period to {period:?}, this is a real kube-proxy"))
+}
+
+/// What a variant needs of a real Felix, if its model plays it on a real cluster.
+fn beyond_a_model(case: &Case, needs: &[String]) -> Option<String> {
+    let modelled = case.cluster.source(AgentName::Felix) == Some(&AgentSource::Model);
+    let bpf = modelled && needs.iter().any(|need| need == BPF);
+    bpf.then(|| format!("needs {BPF}, this is Felix's model"))
 }
 
 fn missing(need: &str, backend: &str, capabilities: &Capabilities) -> Option<Missing> {

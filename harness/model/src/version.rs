@@ -69,6 +69,14 @@ pub(crate) fn is(version: &str, written: &str) -> bool {
     compare(version, &numbers(written)).is_eq()
 }
 
+/// `1.32` of `1.32.4`.
+pub(crate) fn minor(version: &str) -> String {
+    let mut numbers = numbers(version);
+    numbers.resize(2, 0);
+    let numbers: Vec<String> = numbers.iter().map(u16::to_string).collect();
+    numbers.join(".")
+}
+
 /// Versions between bounds: `>=1.27`, `>=1.26,<1.33`, `=1.32`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {

@@ -8,7 +8,10 @@ use k8s_openapi::api::{
     core::v1::{Pod, Service, ServiceSpec},
     discovery::v1::EndpointSlice,
 };
-use kube::{Client, ResourceExt};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
 
 use super::list;
 
@@ -64,7 +67,7 @@ pub(super) async fn wanted(client: &Client, case: &Case) -> Result<BTreeSet<Stri
     if case.cluster.kube_proxy.is_none() {
         return Ok(wanted);
     }
-    let slices = list::<EndpointSlice>(client).await?;
+    let slices = slices(client).await?;
     let pods = list::<Pod>(client).await?;
     for service in list::<Service>(client).await? {
         let Some((spec, selector)) = service.spec.as_ref().and_then(selecting) else {
@@ -92,6 +95,27 @@ pub(super) async fn wanted(client: &Client, case: &Case) -> Result<BTreeSet<Stri
         }
     }
     Ok(wanted)
+}
+
+/// All EndpointSlices. Before Kubernetes 1.21 they are `discovery.k8s.io/v1beta1`, whose objects differ in nothing that is looked
+/// at here.
+async fn slices(client: &Client) -> Result<Vec<EndpointSlice>, String> {
+    let every = ListParams::default();
+    let slices = Api::<EndpointSlice>::all(client.clone());
+    match slices.list(&every).await {
+        Ok(list) => return Ok(list.items),
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    let kind = GroupVersionKind::gvk("discovery.k8s.io", "v1beta1", "EndpointSlice");
+    let old = Api::<DynamicObject>::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let listed = old.list(&every).await.map_err(|error| error.to_string())?;
+    let read = |mut object: DynamicObject| {
+        object.types = None;
+        let object = serde_json::to_value(object).and_then(serde_json::from_value);
+        object.map_err(|error| error.to_string())
+    };
+    listed.items.into_iter().map(read).collect()
 }
 
 /// A Service whose endpoints are pods. A headless one is nothing to kube-proxy.

@@ -7,17 +7,17 @@ use std::{
     process::{ExitStatus, Stdio},
 };
 
-use chainbreak_engine::cluster as engine;
+use chainbreak_engine::{
+    cluster as engine,
+    entries::{Entries, Format},
+};
 use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
 use tokio::{net::unix::pipe::Receiver, process::Command};
 
-use super::{
-    entries::{Entries, Format},
-    reins::Bit,
-};
+use super::reins::Bit;
 use crate::error::tolerate;
 
 /// How much is read at once.

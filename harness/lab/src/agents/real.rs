@@ -6,13 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_engine::log::EventLog;
+use chainbreak_engine::{entries::Format, log::EventLog};
 use chainbreak_model::{case::KubeProxySpec, event::What, names::AgentName};
 use serde_json::json;
 
 use super::{
     Death, Kind, Life,
-    entries::Format,
     identity::{Identity, identify_here},
     process::{self, Start},
     program::{DIRECTORIES, Program},

@@ -1,6 +1,7 @@
 //! The parent's side of a worker.
 
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
 };
@@ -49,11 +50,20 @@ pub fn spawn_worker(program: &Path, show: &[PathBuf]) -> Result<Worker, LabError
     spawn(program, show, Stdio::inherit())
 }
 
+/// Starts `program worker ARGUMENTS…`, the same but for what these arguments make of it.
+pub fn spawn_other(program: &Path, arguments: &[&str]) -> Result<Worker, LabError> {
+    spawn(program, arguments, Stdio::inherit())
+}
+
 /// As [`spawn_worker`], with standard error of the caller's choice.
-fn spawn(program: &Path, show: &[PathBuf], stderr: Stdio) -> Result<Worker, LabError> {
+fn spawn(
+    program: &Path,
+    arguments: &[impl AsRef<OsStr>],
+    stderr: Stdio,
+) -> Result<Worker, LabError> {
     let spawned = Command::new(program)
         .arg(super::VERB)
-        .args(show)
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(stderr)

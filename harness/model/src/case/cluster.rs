@@ -84,7 +84,7 @@ impl ClusterSpec {
         let paths = kube_proxy.into_iter().chain(felix);
         let paths: BTreeSet<PathBuf> = paths
             .filter_map(|source| match source {
-                AgentSource::Model => None,
+                AgentSource::Model | AgentSource::Cluster => None,
                 AgentSource::Path(path) => Some(path.clone()),
             })
             .collect();
@@ -109,6 +109,8 @@ pub enum AgentSource {
     /// Our model of its version.
     #[default]
     Model,
+    /// The real one that the backend's clusters bring along in that version.
+    Cluster,
     /// The real one: a binary, or the unpacked root file system of an image that has it. Absolute.
     Path(PathBuf),
 }

@@ -126,6 +126,9 @@ fn case(
     let families = (before, cluster.default_family());
     follow(families, promises.values_mut(), &mut timeline);
     agents::choose(&mut cluster, &choice.agents);
+    if choice.real_clusters {
+        agents::leave_to_the_cluster(&mut cluster, &choice.agents);
+    }
     identify(&mut cluster, choice);
     for (key, value) in &mut cell {
         if let Some(version) = key.agent().and_then(|agent| cluster.version(agent)) {

@@ -1,11 +1,18 @@
 //! What a case needs of the machine.
 
-use crate::case::{Case, ClusterSpec, IpFamily, IptablesVariant, ProxyMode};
+use super::Choice;
+use crate::{
+    case::{Case, Claim, ClusterSpec, Fault, IpFamily, IptablesVariant, Promise, ProxyMode, Step},
+    version,
+};
 
 /// Every capability that a case needs, in one place: the backend, what its manifests and agents run,
 /// and what the scenario says beyond that.
-pub(super) fn of(case: &Case, backend: &str, own: &[String]) -> Vec<String> {
-    let mut needs = vec![backend.to_owned()];
+pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
+    let mut needs = vec![choice.backend.clone()];
+    if choice.real_clusters {
+        needs.extend(of_a_real_cluster(case));
+    }
     needs.extend(iptables(&case.cluster));
     if case.cluster.kube_proxy.is_some() {
         needs.push("conntrack".to_owned());
@@ -28,6 +35,45 @@ pub(super) fn of(case: &Case, backend: &str, own: &[String]) -> Vec<String> {
             .collect::<Vec<_>>(),
     );
     needs
+}
+
+/// What the lab always has, and real clusters lack for now.
+fn of_a_real_cluster(case: &Case) -> Vec<String> {
+    let cluster = &case.cluster;
+    let kube_proxy = cluster.kube_proxy.as_ref();
+    let kubernetes = kube_proxy.map(|it| format!("kubernetes-{}", version::minor(&it.version)));
+    let mut faults = case.timeline.iter().filter_map(|step| match step {
+        Step::Fault { fault, duration } => Some((fault, duration.is_some())),
+        _ => None,
+    });
+    let parts = [
+        ("off-cluster-hosts", !cluster.hosts.is_empty()),
+        ("node-sysctls", !cluster.sysctls.is_empty()),
+        ("vpc-cni", cluster.cni.is_some()),
+        ("telling-servers", case.promises.values().any(hears_servers)),
+        (
+            "held-commands",
+            faults
+                .clone()
+                .any(|(it, _)| matches!(it, Fault::Slow { .. })),
+        ),
+        // Who starts a command in a container cannot end it from outside.
+        (
+            "ended-commands",
+            faults.any(|(it, lasts)| lasts && matches!(it, Fault::Run(_))),
+        ),
+    ];
+    let parts = parts.into_iter().filter(|(_, needed)| *needed);
+    let parts = parts.map(|(name, _)| name.to_owned());
+    kubernetes.into_iter().chain(parts).collect()
+}
+
+/// Whether a promise is about what servers say of the client and of themselves, as the lab's nginx does in headers.
+fn hears_servers(promise: &Promise) -> bool {
+    matches!(
+        promise.claim,
+        Claim::Source { .. } | Claim::SourcePorts { .. } | Claim::Balance { .. }
+    )
 }
 
 /// The front ends of its nodes. IPv4's is there also where only IPv6 is routed: Felix programs both.

@@ -2,7 +2,7 @@
 
 /// Which lines belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
     /// kube-proxy's: an entry begins with a header (`E0610 07:32:16.910840       1 proxier.go:1564] …`). An
     /// error of several lines follows either as it is (`klog.Errorf`, up to 1.25) or, from `err=<` on,
     /// behind tabs, and ends with ` >` and perhaps more values (`klog.ErrorS`).
@@ -14,7 +14,7 @@ pub(super) enum Format {
 /// The joiner. klog writes an entry with one call, so that all its lines are there at once: an entry is
 /// complete when the next begins, or when there is nothing more to read and no ` >` is missing.
 #[derive(Debug)]
-pub(super) struct Entries {
+pub struct Entries {
     format: Format,
     begun: Vec<String>,
     /// A block of lines that ends with ` >` has begun.
@@ -22,7 +22,8 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn new(format: Format) -> Self {
+    /// Nothing has begun.
+    pub fn new(format: Format) -> Self {
         Self {
             format,
             begun: Vec::new(),
@@ -31,7 +32,7 @@ impl Entries {
     }
 
     /// Takes a line, without its newline. Returns the entry that it completes.
-    pub(super) fn line(&mut self, line: &str) -> Option<String> {
+    pub fn line(&mut self, line: &str) -> Option<String> {
         if self.format == Format::Lines {
             return Some(line.to_owned());
         }
@@ -45,12 +46,12 @@ impl Entries {
     }
 
     /// There is nothing more to read at the moment. Returns the entry that is complete now.
-    pub(super) fn pause(&mut self) -> Option<String> {
+    pub fn pause(&mut self) -> Option<String> {
         if self.quoting { None } else { self.take() }
     }
 
     /// There will be nothing more to read. Returns what has begun, complete or not.
-    pub(super) fn end(&mut self) -> Option<String> {
+    pub fn end(&mut self) -> Option<String> {
         self.take()
     }
 

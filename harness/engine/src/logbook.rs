@@ -5,10 +5,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use chainbreak_engine::cluster::AgentDied;
 use chainbreak_model::names::{AgentName, NodeName};
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::watch;
+
+use crate::cluster::AgentDied;
 
 /// How many entries tell why an agent died.
 const LAST: usize = 10;
@@ -25,35 +26,35 @@ type Books = BTreeMap<(AgentName, NodeName), watch::Sender<Book>>;
 
 /// All agents' logs. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Logbook {
+pub struct Logbook {
     books: Arc<Mutex<Books>>,
 }
 
 /// Where one agent writes.
 #[derive(Debug)]
-pub(crate) struct Writer(watch::Sender<Book>);
+pub struct Writer(watch::Sender<Book>);
 
 impl Writer {
     /// Adds an entry.
-    pub(crate) fn write(&self, entry: String) {
+    pub fn write(&self, entry: String) {
         self.0.send_modify(|book| book.entries.push(entry));
     }
 
     /// The agent will not live again, for this reason.
-    pub(crate) fn end(&self, reason: String) {
+    pub fn end(&self, reason: String) {
         self.0.send_modify(|book| book.end = Some(reason));
     }
 }
 
 impl Logbook {
     /// Where one agent writes.
-    pub(crate) fn writer(&self, agent: AgentName, node: &NodeName) -> Writer {
+    pub fn writer(&self, agent: AgentName, node: &NodeName) -> Writer {
         Writer(self.book(agent, node))
     }
 
     /// The log so far and from now on. It ends only with the death of an agent that will not live again,
     /// and with its last entries as evidence.
-    pub(crate) fn read(
+    pub fn read(
         &self,
         agent: AgentName,
         node: &NodeName,
@@ -78,7 +79,7 @@ impl Logbook {
     }
 
     /// The last entries of each agent's log of a node, below the agent's name.
-    pub(crate) fn last_words(&self, node: &NodeName) -> String {
+    pub fn last_words(&self, node: &NodeName) -> String {
         let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         let of_node = books.iter().filter(|((_, on), _)| on == node);
         let words = of_node.map(|((agent, _), book)| {
