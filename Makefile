@@ -3,7 +3,7 @@ CARGO ?= cargo
 REAL = clusters/lab/real
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-real test-kind real bench mutate packages build check
+.PHONY: demo test test-real test-kind real bench mutate packages build check static
 
 demo: build ## the outage of calico#10538 on this machine's kernel, and its fixes
 	target/debug/chainbreak run $(SCENARIO)
@@ -26,6 +26,8 @@ test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if
 test-kind: packages ## what needs a kind cluster: one of Kubernetes v1.20.2, made from Debian's packages first
 	@.ci/offline-kind/up >/dev/null
 	@.ci/offline-kind/smoke
+	$(CARGO) test --workspace --test kind --no-run
+	@.ci/offline-kind/enter $(CARGO) test --offline --workspace --test kind --quiet -- --ignored --test-threads=1
 
 mutate: build packages ## that every scenario notices when its fault is missing or a promise comes out otherwise
 	target/debug/chainbreak mutate scenarios
@@ -43,6 +45,9 @@ bench: packages ## the figures of docs/performance.md
 
 build: packages
 	$(CARGO) build --bin chainbreak
+
+static: packages ## a program that runs in any node image, for --backend kind
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release --target x86_64-unknown-linux-gnu --bin chainbreak
 
 packages: ## install what clusters/lab/packages.txt lists and this machine lacks
 	@clusters/lab/install-packages

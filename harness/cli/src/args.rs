@@ -81,9 +81,18 @@ pub(crate) enum Verb {
     /// Print the JSON Schema of scenario files, for editors
     #[command(after_help = "Example:\n  chainbreak schema > scenarios/scenario.schema.json")]
     Schema,
+    /// Print the versions and images that real clusters are made of
+    #[command(after_help = "Examples:\n  chainbreak versions\n  chainbreak versions --check")]
+    Versions(Versions),
+    /// Felix's model on a node of a real cluster, started by a worker
+    #[command(hide = true)]
+    Agent,
     /// The process of one case, started by `run`
     #[command(hide = true)]
     Worker {
+        /// No world is made: the case's cluster is elsewhere
+        #[arg(long)]
+        outside: bool,
         /// What its world shows of the machine, wherever it lies
         show: Vec<PathBuf>,
     },
@@ -122,16 +131,43 @@ pub(crate) struct Selection {
     /// Seed of everything random; 0 takes the scenario's
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
+    /// What raises the clusters
+    #[arg(long, value_enum, default_value_t = BackendName::Lab)]
+    pub(crate) backend: BackendName,
+    #[command(flatten)]
+    pub(crate) kind: Kind,
+}
+
+/// Options of the backend kind.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of --backend kind")]
+pub(crate) struct Kind {
+    /// Keep clusters for cases, and runs, that need the same one; `chainbreak clean` deletes them
+    #[arg(long)]
+    pub(crate) reuse: bool,
+    /// Load pods' images into the nodes, as far as Docker has them or can pull them
+    #[arg(long)]
+    pub(crate) preload: bool,
+    /// The node image, instead of the pinned one for the version
+    #[arg(long = "kind-image", value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// Calico's manifest, instead of the pinned one for the version
+    #[arg(long, value_name = "FILE")]
+    pub(crate) calico_manifest: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Versions {
+    /// Ask the registry and the origin of Calico's manifests whether what is pinned is still so
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// What raises the clusters
-    #[arg(long, value_enum, default_value_t = BackendName::Lab)]
-    pub(crate) backend: BackendName,
-    /// How many cases run side by side [default: six for each core]
+    /// How many cases run side by side [default: six for each core, real clusters one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
     /// Where the run's folder goes
@@ -144,9 +180,9 @@ pub(crate) struct Run {
     /// Keep the world of the last case for `chainbreak shell`, until this command is interrupted
     #[arg(long)]
     pub(crate) keep: bool,
-    /// How long a world may take until it is ready, from nothing
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
-    pub(crate) ready_within: Duration,
+    /// How long a world may take until it is ready, from nothing [default: 60s, real clusters 15m]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) ready_within: Option<Duration>,
     /// A skip for want of these capabilities is a failure
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub(crate) require: Vec<String>,
@@ -162,9 +198,9 @@ pub(crate) struct Mutate {
     /// How many cases run side by side [default: six for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
-    /// How long a world may take until it is ready, from nothing
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
-    pub(crate) ready_within: Duration,
+    /// How long a world may take until it is ready, from nothing [default: 60s, real clusters 15m]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) ready_within: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -230,6 +266,8 @@ fn time(text: &str) -> Result<Duration, String> {
 pub(crate) enum BackendName {
     /// Network namespaces on this machine's kernel
     Lab,
+    /// Real clusters in Docker containers, made by kind
+    Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::Context;
-use chainbreak_engine::cluster::Backend;
 use chainbreak_lab::Lab;
 use chainbreak_model::{
     Complaints,
@@ -23,6 +22,7 @@ use miette::{GraphicalReportHandler, GraphicalTheme};
 use crate::{
     args::{Paths, Selection},
     choice,
+    ground::Ground,
 };
 
 /// The command line or a scenario is wrong; what is wrong has been said or is in the words.
@@ -64,7 +64,7 @@ pub(crate) async fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
 
 /// `chainbreak plan`.
 pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
-    let capabilities = Lab::default().survey().await;
+    let capabilities = Ground::of(selection).survey(&Lab::default()).await;
     let planned = planned(selection, &capabilities).await?;
     for plan in &planned {
         crate::say(&match plan {

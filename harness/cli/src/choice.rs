@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use chainbreak_engine::cluster::Backend;
-use chainbreak_lab::Lab;
 use chainbreak_model::{
     agents::AgentChoice,
     matrix::MatrixKey,
@@ -14,7 +12,7 @@ use chainbreak_model::{
 };
 use indexmap::IndexMap;
 
-use crate::{args::Selection, cases::invalid};
+use crate::{args::Selection, cases::invalid, ground::Ground};
 
 /// The choice for these scenarios. Each real agent is asked once which version it is; of one that does
 /// not say it, the version stays as written: its cases meet the same trouble and tell of it.
@@ -27,8 +25,10 @@ pub(crate) async fn of(selection: &Selection, scenarios: &[Scenario]) -> anyhow:
             )));
         }
     }
+    let ground = Ground::of(selection);
     let mut choice = Choice {
-        backend: Lab::default().name().to_owned(),
+        backend: ground.name().to_owned(),
+        real_clusters: ground != Ground::Lab,
         matrix: matrix(&selection.matrix)?,
         agents: agents(&selection.agents)?,
         exclude: excludes(&selection.exclude)?,

@@ -1,4 +1,5 @@
-//! `chainbreak clean`: sets back what a killed run has changed on the machine; ends worlds whose run is gone, and kept ones that the command line names; removes
+//! `chainbreak clean`: sets back what a killed run has changed on the machine; deletes real clusters that no run uses; ends worlds
+//! whose run is gone, and kept ones that the command line names; removes
 //! what runs left unfinished on disk; names all of it. A kept world that nobody named is only told of:
 //! somebody may be looking into it. Worlds whose run goes on, and reports, are not touched.
 
@@ -10,6 +11,7 @@ use std::{
 };
 
 use anyhow::Context;
+use chainbreak_kind::{clean, journal::Journal};
 use chainbreak_lab::{
     keep::{Left, left},
     machine,
@@ -48,6 +50,14 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
             _ => end(world).await?,
         };
         crate::say(&said)?;
+    }
+    let journal = Journal::of_user();
+    for cluster in clean::left(&journal).await? {
+        found = true;
+        clean::remove(&journal, &cluster).await?;
+        crate::say(&format!(
+            "deleted the cluster {cluster}, which no run uses\n"
+        ))?;
     }
     for link in unfinished(&args.out)? {
         found = true;

@@ -1,12 +1,14 @@
 //! The binary `chainbreak`: verbs, and nothing that decides anything. As a library so that the
 //! scenario tests can have the same program under a path that cargo tells them.
 
+mod agent;
 mod args;
 mod cases;
 mod choice;
 mod clean;
 mod doctor;
 mod drops;
+mod ground;
 mod live;
 mod matrix;
 mod merge;
@@ -14,6 +16,7 @@ mod mutate;
 mod reports;
 mod run;
 mod supervise;
+mod versions;
 mod worker;
 
 use std::{
@@ -36,10 +39,15 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse_from(args::spread(std::env::args_os()));
     let ended = match cli.verb {
         // Before any thread exists: a world is made by a process that is alone.
-        Verb::Worker { show } => {
+        Verb::Worker { outside, show } => {
             trace();
-            worker::main(&show)
+            if outside {
+                worker::outside()
+            } else {
+                worker::main(&show)
+            }
         }
+        Verb::Agent => agent::main(),
         Verb::Probe => return chainbreak_probe::main(),
         verb => {
             trace();
@@ -87,7 +95,10 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
                 say(&format!("{:#}\n", chainbreak_model::schema()))?;
                 Ok(ExitCode::SUCCESS)
             }
-            Verb::Worker { .. } | Verb::Probe => unreachable!("handled without a runtime"),
+            Verb::Versions(args) => versions::versions(&args).await,
+            Verb::Agent | Verb::Worker { .. } | Verb::Probe => {
+                unreachable!("handled without a runtime")
+            }
         }
     })
 }

@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use chainbreak_engine::cluster::Backend;
 use chainbreak_lab::Lab;
 use chainbreak_model::plan::{Planned, Shard};
 use serde::Serialize;
 
-use crate::{args, cases};
+use crate::{args, cases, ground::Ground};
 
 /// So many jobs a matrix of GitHub Actions may have.
 const GITHUB: usize = 256;
@@ -78,7 +77,8 @@ async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<J
         matrix: combination.to_vec(),
         ..args.selection.clone()
     };
-    let planned = cases::planned(&selection, &Lab::default().survey().await).await?;
+    let capabilities = Ground::of(&selection).survey(&Lab::default()).await;
+    let planned = cases::planned(&selection, &capabilities).await?;
     let runs = |planned: &[Planned]| {
         let runs = planned.iter().filter(|it| matches!(it, Planned::Run(_)));
         runs.count()

@@ -4,7 +4,6 @@
 
 use std::{collections::BTreeSet, process::ExitCode};
 
-use chainbreak_engine::cluster::Backend;
 use chainbreak_lab::Lab;
 use chainbreak_model::{
     case::{Case, Expect},
@@ -20,7 +19,7 @@ use tokio::sync::watch;
 use crate::{
     args,
     cases::{self, invalid},
-    run::default_jobs,
+    ground::Ground,
     supervise::{self, Terms},
 };
 
@@ -50,7 +49,8 @@ enum Outcome {
 
 /// Runs, and says what survived.
 pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
-    let capabilities = Lab::default().survey().await;
+    let ground = Ground::of(&args.selection);
+    let capabilities = ground.demanded(ground.survey(&Lab::default()).await);
     let planned = cases::planned(&args.selection, &capabilities).await?;
     let subjects = subjects(planned);
     if subjects.is_empty() {
@@ -58,11 +58,12 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     }
     let terms = Terms {
         keep: false,
-        ready_within: args.ready_within,
+        ready_within: args.ready_within.unwrap_or_else(|| ground.ready_within()),
+        ground: &ground,
     };
     // Nobody stops it but a signal, with which every world ends.
     let (_stop, stopped) = watch::channel(false);
-    let jobs = args.jobs.map_or_else(default_jobs, usize::from);
+    let jobs = args.jobs.map_or_else(|| ground.jobs(), usize::from);
     let count = subjects.len();
     let mut worst = Outcome::Well;
     let mut bad = 0;
@@ -109,7 +110,7 @@ fn subjects(planned: Vec<Planned>) -> Vec<Subject> {
 /// said of it. A step may be there to show that it changes nothing, but something has to.
 async fn attempt(
     subject: Subject,
-    terms: Terms,
+    terms: Terms<'_>,
     stopped: watch::Receiver<bool>,
 ) -> Vec<(Outcome, String)> {
     let case = &subject.case;
@@ -161,7 +162,7 @@ fn as_it_is(case: &Case, history: &[Event]) -> Vec<(Outcome, String)> {
 async fn tried(
     id: &str,
     Mutant { what, case }: &Mutant,
-    terms: Terms,
+    terms: Terms<'_>,
     stopped: &watch::Receiver<bool>,
     said: &mut Vec<(Outcome, String)>,
 ) -> bool {
@@ -177,7 +178,7 @@ async fn tried(
     verdict.case == CaseVerdict::NotAsExpected
 }
 
-async fn history(case: &Case, terms: Terms, stopped: &watch::Receiver<bool>) -> Vec<Event> {
+async fn history(case: &Case, terms: Terms<'_>, stopped: &watch::Receiver<bool>) -> Vec<Event> {
     let mut history = Vec::new();
     supervise::run(case, terms, stopped.clone(), |event| history.push(event)).await;
     history

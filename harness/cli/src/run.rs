@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context;
-use chainbreak_engine::{cluster::Backend, run::Artifact};
+use chainbreak_engine::run::Artifact;
 use chainbreak_lab::{Lab, machine};
 use chainbreak_model::{
     case::{Capabilities, Case},
@@ -32,13 +32,11 @@ use tokio::{
 use crate::{
     args::{self, Format},
     cases,
+    ground::Ground,
     live::Live,
     reports,
     supervise::{self, Terms},
 };
-
-/// Cases for each core: they mostly wait.
-const JOBS_PER_CORE: usize = 6;
 
 /// Runs, records, reports.
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
@@ -48,7 +46,8 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let lab = Lab {
         host_changes: args.allow_host_changes,
     };
-    let capabilities = lab.survey().await;
+    let ground = Ground::of(&args.selection);
+    let capabilities = ground.demanded(ground.survey(&lab).await);
     let planned = cases::planned(&args.selection, &capabilities).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     let folder = folder(&args.out)?;
@@ -56,18 +55,9 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let (stop, stopped) = watch::channel(false);
     let interrupted = tokio::spawn(interrupted(stop));
     let live = Live::new(args.format == Format::Jsonl);
-    let cases: Vec<Case> = record
-        .run
-        .borrow()
-        .cases
-        .values()
-        .map(|r| r.case.clone())
-        .collect();
-    let jobs = args.jobs.map_or_else(default_jobs, usize::from);
+    let jobs = args.jobs.map_or_else(|| ground.jobs(), usize::from);
+    let cases = record.cases();
     let last = cases.len().saturating_sub(1);
-    let mut cases: Vec<(usize, Case)> = cases.into_iter().enumerate().collect();
-    // One that takes long and begins last has the others wait for it.
-    cases.sort_by_key(|(_, case)| Reverse(case.lasts()));
     // One that changes what all worlds share is alone on the machine.
     let (alone, beside): (Vec<_>, Vec<_>) = cases
         .into_iter()
@@ -76,7 +66,8 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         let running = futures::stream::iter(&cases).map(|(index, case)| {
             let terms = Terms {
                 keep: args.keep && *index == last,
-                ready_within: args.ready_within,
+                ready_within: args.ready_within.unwrap_or_else(|| ground.ready_within()),
+                ground: &ground,
             };
             one(case, terms, &live, &record, stopped.clone())
         });
@@ -101,10 +92,6 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     } else {
         code
     }))
-}
-
-pub(crate) fn default_jobs() -> usize {
-    std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * JOBS_PER_CORE
 }
 
 /// A new folder, named for the time, so that folders sort as runs were.
@@ -187,6 +174,16 @@ impl Record {
         Ok(record)
     }
 
+    /// The planned cases with their numbers, in the order to run them: one that takes long and begins last has the
+    /// others wait for it.
+    fn cases(&self) -> Vec<(usize, Case)> {
+        let run = self.run.borrow();
+        let cases = run.cases.values().map(|record| record.case.clone());
+        let mut cases: Vec<(usize, Case)> = cases.enumerate().collect();
+        cases.sort_by_key(|(_, case)| Reverse(case.lasts()));
+        cases
+    }
+
     fn line(&self, line: Line) -> anyhow::Result<()> {
         self.recorder.borrow_mut().append(&line)?;
         if self.echo {
@@ -222,7 +219,7 @@ impl Record {
 
 async fn one(
     case: &Case,
-    terms: Terms,
+    terms: Terms<'_>,
     live: &Live,
     record: &Record,
     stopped: watch::Receiver<bool>,

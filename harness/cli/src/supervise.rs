@@ -9,7 +9,7 @@ use chainbreak_engine::{
 };
 use chainbreak_lab::{
     machine::{Changed, Machine},
-    worker::spawn_worker,
+    worker::{spawn_other, spawn_worker},
 };
 use chainbreak_model::{
     case::Case,
@@ -20,13 +20,18 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::worker::{Line, Order, STOP};
+use crate::{
+    ground::Ground,
+    worker::{Line, Order, STOP},
+};
 
 /// This program, also when its file was built anew meanwhile.
 const SELF: &str = "/proc/self/exe";
 /// What was asked for beside the case.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct Terms<'a> {
+    /// What raises the cluster.
+    pub(crate) ground: &'a Ground,
     /// Keep the world after the run.
     pub(crate) keep: bool,
     /// How long the world may take until it is ready.
@@ -37,15 +42,13 @@ pub(crate) struct Terms {
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a case may take beside its timeline and until it is ready: the last requests, razing.
 const BESIDE: Duration = Duration::from_secs(60);
-/// What a worker may take to end a run that it was told to end.
-const GRACE: Duration = Duration::from_secs(15);
 
 /// Runs a case in a worker of its own and returns the files to keep. Each event is given to `see` as it
 /// comes. The history always ends with what went wrong, if anything did: a worker that died or hung is
 /// trouble, not silence.
 pub(crate) async fn run(
     case: &Case,
-    terms: Terms,
+    terms: Terms<'_>,
     stop: watch::Receiver<bool>,
     mut see: impl FnMut(Event),
 ) -> Vec<Artifact> {
@@ -106,18 +109,23 @@ fn change(case: &Case) -> anyhow::Result<Option<Changed>> {
 
 async fn work(
     case: &Case,
-    terms: Terms,
+    terms: Terms<'_>,
     stop: watch::Receiver<bool>,
     take: &mut impl FnMut(Line),
 ) -> anyhow::Result<()> {
-    let mut worker = spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?;
+    let mut worker = match terms.ground {
+        Ground::Lab => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
+        Ground::Kind(_) => spawn_other(Path::new(SELF), &["--outside"])?,
+    };
     let order = Order {
+        ground: terms.ground.clone(),
         case: case.clone(),
         keep: terms.keep,
         ready_within: terms.ready_within,
     };
     worker.order(&serde_json::to_string(&order)?).await?;
-    let mut deadline = Instant::now() + terms.ready_within + length(case) + BESIDE;
+    let mut deadline =
+        Instant::now() + terms.ready_within + length(case) + BESIDE + terms.ground.grace();
     let mut stopping = false;
     let mut razed = false;
     loop {
@@ -136,7 +144,7 @@ async fn work(
             }
             () = stopped(stop.clone()), if !stopping => {
                 stopping = true;
-                deadline = Instant::now() + GRACE;
+                deadline = Instant::now() + terms.ground.grace();
                 worker.order(STOP).await?;
             }
             () = sleep_until(deadline) => {

@@ -5,9 +5,11 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use chainbreak_engine::{
+    cluster::Backend,
     log::EventLog,
     run::{After, Artifact},
 };
+use chainbreak_kind::Kind;
 use chainbreak_lab::{Lab, worker::Lifeline};
 use chainbreak_model::{
     case::Case,
@@ -15,13 +17,16 @@ use chainbreak_model::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
-    io::{AsyncWriteExt, BufWriter, Stdout},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, BufWriter, Stdout},
     sync::{mpsc, watch},
 };
+
+use crate::ground::Ground;
 
 /// What a worker is told first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
+    pub(crate) ground: Ground,
     pub(crate) case: Case,
     /// Keep the world after the run until told to stop.
     pub(crate) keep: bool,
@@ -43,39 +48,81 @@ pub(crate) enum Line {
 /// Two threads: the engine and the API server must not wait for each other's work.
 const THREADS: usize = 2;
 
+/// Runs a case whose cluster is elsewhere, as the first line of standard input orders.
+pub(crate) fn outside() -> anyhow::Result<ExitCode> {
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+        let first = lines
+            .next_line()
+            .await?
+            .context("no order on standard input")?;
+        let order: Order = serde_json::from_str(&first).context("could not read the order")?;
+        let (stop, stopped) = watch::channel(false);
+        let listening = tokio::spawn(async move {
+            // The end of the input is an order too: nobody but this process can take the cluster down.
+            while let Ok(Some(line)) = lines.next_line().await
+                && line != STOP
+            {}
+            stop.send_replace(true);
+        });
+        match &order.ground {
+            Ground::Lab => anyhow::bail!("the lab's worlds are not elsewhere"),
+            Ground::Kind(options) => {
+                let kind = Kind::new(options.clone());
+                let worked = work(&kind, &order, stopped).await;
+                kind.finish().await.context("left behind")?;
+                worked?;
+            }
+        }
+        listening.abort();
+        anyhow::Ok(())
+    })?;
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+}
+
 /// Becomes the worker, whose world shows these paths. Called before any thread exists.
 pub(crate) fn main(show: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let lifeline = chainbreak_lab::worker::enter(show).context("could not make a world")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .enable_all()
-        .build()?;
-    runtime.block_on(work(lifeline))?;
+    let runtime = runtime()?;
+    runtime.block_on(in_world(lifeline))?;
     // Threads that still wait for something end with the process.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
-async fn work(lifeline: Lifeline) -> anyhow::Result<()> {
-    let Order {
-        case,
-        keep,
-        ready_within,
-    } = serde_json::from_str(&lifeline.first).context("could not read the order")?;
-    let (log, events) = EventLog::new();
+async fn in_world(lifeline: Lifeline) -> anyhow::Result<()> {
+    let order: Order = serde_json::from_str(&lifeline.first).context("could not read the order")?;
     let (stop, stopped) = watch::channel(false);
     let listening = tokio::spawn(listen(lifeline.lines, stop));
-    let after = if keep { After::Keep } else { After::Raze };
-    let writing = tokio::spawn(write(events, after));
-    let lab = Lab::default();
-    let artifacts =
-        chainbreak_engine::run::run(&lab, &case, &log, ready_within, stopped, after).await;
+    work(&Lab::default(), &order, stopped).await?;
+    listening.abort();
+    Ok(())
+}
+
+async fn work(
+    backend: &dyn Backend,
+    order: &Order,
+    stopped: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let (log, events) = EventLog::new();
+    let keep = if order.keep { After::Keep } else { After::Raze };
+    let writing = tokio::spawn(write(events, order.ground.clone(), keep));
+    let (case, within) = (&order.case, order.ready_within);
+    let artifacts = chainbreak_engine::run::run(backend, case, &log, within, stopped, keep).await;
     let mut out = writing.await??;
     for artifact in artifacts {
         line(&mut out, &Line::Artifact(artifact)).await?;
     }
     out.flush().await?;
-    listening.abort();
     Ok(())
 }
 
@@ -90,12 +137,14 @@ async fn listen(mut orders: mpsc::UnboundedReceiver<String>, stop: watch::Sender
 /// Writes events until the last one of the run, flushing whenever there is nothing more to write.
 async fn write(
     mut events: mpsc::UnboundedReceiver<Event>,
+    ground: Ground,
     after: After,
 ) -> anyhow::Result<BufWriter<Stdout>> {
     let mut out = BufWriter::new(tokio::io::stdout());
     while let Some(event) = events.recv().await {
         let last = event.what == What::Phase(Phase::Razed);
-        if after == After::Keep && event.what == What::Phase(Phase::Judged) {
+        let world = ground == Ground::Lab;
+        if world && after == After::Keep && event.what == What::Phase(Phase::Judged) {
             chainbreak_lab::keep::mark()?;
         }
         line(&mut out, &Line::Event(event)).await?;

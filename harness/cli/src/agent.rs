@@ -1,0 +1,158 @@
+//! `chainbreak agent`: Felix's model on a node of a real cluster, in the node's own namespaces. What it is told and what it
+//! tells are JSON lines ([`chainbreak_kind::agent`]); it ends with its standard input.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead, Write},
+    os::unix::process::ExitStatusExt,
+    process::{ExitCode, Stdio},
+    rc::Rc,
+    time::Instant,
+};
+
+use anyhow::Context;
+use chainbreak_agents::{
+    driver::{self, Exec, header},
+    felix,
+    step::{Command, LogLine, Output},
+};
+use chainbreak_kind::agent::{Order, Ran, Said};
+use futures::{FutureExt, future::LocalBoxFuture};
+use jiff::Timestamp;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::{io::AsyncWriteExt, process::Child};
+
+/// What a shell answers for a command that cannot be started.
+const NOT_STARTED: i32 = 127;
+
+/// One life of the agent.
+pub(crate) fn main() -> anyhow::Result<ExitCode> {
+    let mut order = String::new();
+    io::stdin().lock().read_line(&mut order)?;
+    let order: Order = serde_json::from_str(&order).context("could not read the order")?;
+    let pid = std::process::id();
+    say(&Said::Started { pid })?;
+    std::thread::spawn(end_with_the_input);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let reason = runtime.block_on(live(&order))?;
+    say(&Said::Exits { reason })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn end_with_the_input() {
+    // Nothing more is read: only the end counts, however it comes.
+    for line in io::stdin().lock().lines() {
+        if line.is_err() {
+            break;
+        }
+    }
+    #[expect(clippy::exit, reason = "whoever wanted the agent is gone")]
+    std::process::exit(0)
+}
+
+async fn live(order: &Order) -> anyhow::Result<String> {
+    let version = order.version.parse();
+    let version = version.map_err(|error| anyhow::anyhow!("felix {}: {error}", order.version))?;
+    let kubeconfig = Kubeconfig::from_yaml(&order.kubeconfig)?;
+    let options = KubeConfigOptions::default();
+    let api = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    let client = kube::Client::try_from(api)?;
+    let config = felix::Config {
+        version,
+        node_name: order.node.clone(),
+        env: BTreeMap::new(),
+        // What Calico's manifests set.
+        default_endpoint_to_host_action: felix::EndpointToHost::Accept,
+        ipv6: order.ipv6,
+        seed: order.seed,
+    };
+    let mut sink = |line: LogLine| {
+        let text = header::felix(&line, Timestamp::now(), order.life);
+        tell(&Said::Log { text });
+    };
+    Ok(driver::felix(client, config, None, Rc::new(Node), &mut sink).await)
+}
+
+/// Runs commands on the node that this process is in, and tells of them.
+#[derive(Debug)]
+struct Node;
+
+impl Exec for Node {
+    fn run(&self, command: Command) -> LocalBoxFuture<'static, Output> {
+        async move {
+            let begin = Instant::now();
+            let ended = match spawn(&command.argv) {
+                Ok(child) => end_of(child, &command.input).await,
+                Err(error) => Err(error),
+            };
+            let mut output = ended.unwrap_or_else(|error| {
+                let program = command.argv.first().map_or("", String::as_str);
+                Output {
+                    exit: NOT_STARTED,
+                    stderr: format!("{program}: {error}"),
+                    ..Output::default()
+                }
+            });
+            output.took = begin.elapsed();
+            tell(&Said::Command(Ran {
+                monotonic_us: chainbreak_probe::clock::monotonic_us(),
+                argv: command.argv,
+                input: command.input,
+                exit: output.exit,
+                stderr: output.stderr.clone(),
+                took_us: u64::try_from(output.took.as_micros()).unwrap_or(u64::MAX),
+            }));
+            output
+        }
+        .boxed_local()
+    }
+}
+
+fn spawn(argv: &[String]) -> io::Result<Child> {
+    let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    tokio::process::Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+}
+
+async fn end_of(mut child: Child, input: &str) -> io::Result<Output> {
+    let stdin = child.stdin.take();
+    let feed = async move {
+        if let Some(mut stdin) = stdin {
+            // A command that does not read to the end says itself what was wrong.
+            drop(stdin.write_all(input.as_bytes()).await);
+        }
+    };
+    let ((), output) = tokio::join!(feed, child.wait_with_output());
+    let output = output?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let killed = || 128 + output.status.signal().unwrap_or(0);
+    Ok(Output {
+        exit: output.status.code().unwrap_or_else(killed),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+        ..Output::default()
+    })
+}
+
+fn say(said: &Said) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(said)?;
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Nobody listens: the end of the input, which comes with it, ends this process.
+fn tell(said: &Said) {
+    if let Err(error) = say(said) {
+        tracing::debug!(%error, "nobody listens");
+    }
+}

@@ -1,0 +1,184 @@
+//! Real clusters as a person has them. They need Docker, kind and a node image: `make test-kind` makes all of that from Debian's packages
+//! and runs these, one after the other. `CHAINBREAK_KIND_IMAGE` names the image, of Kubernetes 1.20.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
+
+#[expect(dead_code, reason = "these tests use a part of it")]
+#[path = "../cli/ground/mod.rs"]
+mod ground;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use ground::{Ground, Running, exits, text, validates};
+use nix::sys::signal::Signal;
+
+const FIGHT: &str = "kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml";
+
+/// A folder with the scenario, and a state of its own.
+fn ground() -> Ground {
+    let ground = Ground::new();
+    ground.write("two-nodes.yaml", include_str!("two-nodes.yaml"));
+    ground.write("two-nodes-pods.yaml", include_str!("two-nodes-pods.yaml"));
+    ground
+}
+
+fn command(ground: &Ground, args: &[&str]) -> Command {
+    let mut command = ground.command(args);
+    command.env("XDG_STATE_HOME", ground.path().join("state"));
+    command
+}
+
+fn run(ground: &Ground, scenario: &str, more: &[&str]) -> Command {
+    let image = std::env::var("CHAINBREAK_KIND_IMAGE").expect("`make test-kind` names the image");
+    let args = [
+        "run",
+        scenario,
+        "--out",
+        "out",
+        "--backend",
+        "kind",
+        "--kind-image",
+        &image,
+    ];
+    command(ground, &[&args, more].concat())
+}
+
+fn clean(ground: &Ground) -> String {
+    let output = command(ground, &["clean"]).output().unwrap();
+    exits(&output, 0);
+    text(&output.stdout)
+}
+
+/// The run's history, if it ended as expected.
+fn history(ground: &Ground, output: &Output) -> String {
+    exits(output, 0);
+    validates(&ground.newest("junit.xml"));
+    fs::read_to_string(ground.newest("run.jsonl")).unwrap()
+}
+
+/// The names of clusters that Docker has and that may be ours.
+fn standing() -> Vec<String> {
+    let kind = Command::new("kind")
+        .args(["get", "clusters"])
+        .output()
+        .unwrap();
+    let names = text(&kind.stdout);
+    let ours = names
+        .lines()
+        .filter(|name| name.starts_with("chainbreak-") && *name != "chainbreak-smoke");
+    ours.map(str::to_owned).collect()
+}
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+#[test]
+#[ignore = "needs Docker, kind and a node image: make test-kind"]
+fn pods_on_two_nodes_are_answered_and_the_next_case_has_the_same_cluster() {
+    let ground = ground();
+    let more = [
+        "--variant",
+        "calm",
+        "--variant",
+        "kube-proxy-restarts",
+        "--reuse",
+    ];
+    let output = run(&ground, "two-nodes.yaml", &more).output().unwrap();
+    let history = history(&ground, &output);
+    for words in [
+        "\"value\":\"real v1.20.2, the cluster's own\"",
+        "creating the cluster chainbreak-",
+        "using the cluster chainbreak-",
+        "restart kube-proxy on n2",
+        "Using iptables Proxier",
+    ] {
+        assert!(history.contains(words), "{words}");
+    }
+    assert_eq!(history.matches("creating the cluster").count(), 1);
+    assert_eq!(standing().len(), 1);
+    let cleaned = clean(&ground);
+    assert!(
+        cleaned.contains("deleted the cluster chainbreak-"),
+        "{cleaned}"
+    );
+    assert_eq!(standing(), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs Docker, kind and a node image: make test-kind"]
+fn what_is_flushed_stays_lost_as_long_as_the_real_kube_proxy_is_stopped() {
+    let ground = ground();
+    let more = ["--variant", "flushed-while-kube-proxy-is-stopped"];
+    let output = run(&ground, "two-nodes.yaml", &more).output().unwrap();
+    history(&ground, &output);
+    assert_eq!(
+        standing(),
+        [""; 0],
+        "without --reuse a cluster ends with its case"
+    );
+}
+
+#[test]
+#[ignore = "needs Docker, kind and a node image: make test-kind"]
+fn what_a_killed_run_left_is_found_named_and_deleted() {
+    let ground = ground();
+    let mut running = Running::start(run(&ground, "two-nodes.yaml", &["--variant", "long"]));
+    running.reads("judging");
+    // The worker first: as long as it lives, it takes the cluster down.
+    for pid in running.family() {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), Signal::SIGKILL).unwrap_or(());
+    }
+    running.signal(Signal::SIGKILL);
+    running.ends();
+    let left = standing();
+    assert_eq!(left.len(), 1);
+    let cleaned = clean(&ground);
+    let words = format!("deleted the cluster {}, which no run uses", left[0]);
+    assert!(cleaned.contains(&words), "{cleaned}");
+    assert_eq!(standing(), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs Docker, kind and a node image: make test-kind"]
+fn an_interrupted_run_deletes_its_cluster_and_writes_its_reports() {
+    let ground = ground();
+    let mut running = Running::start(run(&ground, "two-nodes.yaml", &["--variant", "long"]));
+    running.reads("judging");
+    running.signal(Signal::SIGINT);
+    let (status, _, _) = running.ends();
+    assert_eq!(status.code(), Some(11));
+    validates(&ground.newest("junit.xml"));
+    assert_eq!(standing(), [""; 0]);
+}
+
+/// At 1.20 every sync is a full one: services flap, and no restore fails. The scenario knows.
+#[test]
+#[ignore = "needs Docker, kind and a node image: make test-kind"]
+fn felix_s_model_and_the_real_kube_proxy_fight_and_both_fixes_hold() {
+    let ground = ground();
+    let scenario = scenarios().join(FIGHT);
+    let more = [
+        "--agent",
+        "felix=model",
+        "--matrix",
+        "kube-proxy=1.20.2",
+        "iptables=legacy",
+        "--reuse",
+    ];
+    let output = run(&ground, scenario.to_str().unwrap(), &more)
+        .output()
+        .unwrap();
+    let history = history(&ground, &output);
+    assert!(history.contains("\"value\":\"model v3.28.1 (asked for)\""));
+    let report = fs::read_to_string(ground.newest("report.txt")).unwrap();
+    assert!(
+        report.contains("PREROUTING → KUBE-SERVICES deleted by felix"),
+        "{report}"
+    );
+    clean(&ground);
+}

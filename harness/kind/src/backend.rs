@@ -1,0 +1,82 @@
+//! The backend.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use chainbreak_engine::{
+    cluster::{Backend, Cluster, RaiseError},
+    log::EventLog,
+};
+use chainbreak_model::case::{Capabilities, Case};
+
+use crate::{
+    error::KindError, holding::Holding, journal::Journal, raise::Raising, spec::Options, survey,
+};
+
+/// Real clusters, made by kind.
+#[derive(Debug)]
+pub struct Kind {
+    options: Options,
+    journal: Journal,
+    held: Mutex<Option<Arc<Holding>>>,
+}
+
+impl Kind {
+    /// With what a person chose.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            journal: Journal::of_user(),
+            held: Mutex::new(None),
+        }
+    }
+
+    /// Deletes what was begun and never handed over: a cluster whose raising failed, was too slow, or was interrupted.
+    /// To be called when a case is over, whatever became of it.
+    pub async fn finish(&self) -> Result<(), KindError> {
+        let held = self
+            .held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match held {
+            Some(holding) => holding.delete().await,
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Kind {
+    fn name(&self) -> &'static str {
+        "kind"
+    }
+
+    async fn survey(&self) -> Capabilities {
+        survey::survey(&self.options).await
+    }
+
+    async fn raise(&self, case: &Case, log: &EventLog) -> Result<Box<dyn Cluster>, RaiseError> {
+        let raising = Raising {
+            case,
+            log,
+            options: &self.options,
+            journal: &self.journal,
+            held: &self.held,
+        };
+        match Box::pin(raising.raise()).await {
+            Ok(raised) => {
+                // From here on the cluster is razed by whoever has it.
+                self.held
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
+                Ok(Box::new(raised))
+            }
+            Err(error) => Err(RaiseError {
+                what: "raise a cluster with kind".to_owned(),
+                source: Box::new(error),
+            }),
+        }
+    }
+}

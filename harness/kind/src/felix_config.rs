@@ -1,0 +1,27 @@
+//! FelixConfiguration `default`, as the case has it.
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
+};
+use serde_json::{Map, Value, json};
+
+use crate::error::KindError;
+
+/// Gives it that `spec`, whole: what an earlier case had set is gone.
+pub(crate) async fn set(client: &Client, spec: &Map<String, Value>) -> Result<(), KindError> {
+    let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let doing = || KindError::api("set FelixConfiguration default");
+    let mut object = DynamicObject::new("default", &resource).data(json!({ "spec": spec }));
+    let standing = api.get_opt("default").await.map_err(doing())?;
+    let params = PostParams::default();
+    let set = if let Some(standing) = standing {
+        object.metadata.resource_version = standing.resource_version();
+        api.replace("default", &params, &object).await
+    } else {
+        api.create(&params, &object).await
+    };
+    set.map(drop).map_err(doing())
+}

@@ -1,0 +1,86 @@
+//! A cluster that this process makes, uses and deletes.
+
+use std::{sync::Mutex, time::Duration};
+
+use crate::{docker, error::KindError, journal::Used, name::ClusterName, tool::Tool};
+
+/// What deleting may take.
+const DELETE: Duration = Duration::from_secs(120);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(crate) name: ClusterName,
+    /// Of a cluster that is kept for whoever needs the same one.
+    keep: bool,
+    /// Until it is deleted.
+    used: Mutex<Option<Used>>,
+}
+
+impl Holding {
+    pub(crate) fn new(name: ClusterName, used: Used, keep: bool) -> Self {
+        Self {
+            name,
+            keep,
+            used: Mutex::new(Some(used)),
+        }
+    }
+
+    /// Whether the cluster outlives its case.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.keep
+    }
+
+    /// Deletes the cluster, once.
+    pub(crate) async fn delete(&self) -> Result<(), KindError> {
+        let used = self.lock().take();
+        match used {
+            Some(used) => {
+                delete(&self.name).await?;
+                used.forget()
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing was made.
+    pub(crate) fn release(&self) -> Result<(), KindError> {
+        self.lock().take().map_or(Ok(()), |used| {
+            // What the journal had before is not ours to forget.
+            if used.was_ours { Ok(()) } else { used.forget() }
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Used>> {
+        self.used
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Deletes a cluster of ours, whatever is left of it.
+pub(crate) async fn delete(name: &ClusterName) -> Result<(), KindError> {
+    // kind writes into the person's kubeconfig otherwise, to take out what never was in.
+    let nowhere =
+        tempfile::NamedTempFile::new().map_err(KindError::file("make", "a kubeconfig"))?;
+    let kubeconfig = nowhere.path().display().to_string();
+    let argv = [
+        "kind",
+        "delete",
+        "cluster",
+        "--name",
+        name.as_str(),
+        "--kubeconfig",
+        &kubeconfig,
+    ];
+    Tool::new(DELETE, argv).output().await?;
+    let left = docker::containers(name).await?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = left.into_iter().map(|container| container.name).collect();
+    Err(KindError::Unable(format!(
+        "kind left containers behind: {}",
+        names.join(", ")
+    )))
+}

@@ -1,0 +1,43 @@
+//! Backend `kind`: real clusters in Docker containers, with the real kube-proxy and, where a case has Calico, the real Felix
+//! or its model.
+//!
+//! [`Kind`] finds or makes the cluster that a case needs; what is [pinned](versions) decides which. A cluster of ours is known by
+//! its name, its [`journal`] entry and a label; no other is ever touched. [`clean`] finds what a killed run left.
+
+mod backend;
+mod calico;
+mod check;
+mod cluster;
+mod config;
+mod crds;
+mod docker;
+mod evidence;
+mod felix;
+mod felix_config;
+mod front_end;
+mod hash;
+mod holding;
+mod images;
+mod leavings;
+mod logs;
+mod name;
+mod nodes;
+mod pods;
+mod program;
+mod raise;
+mod signal;
+mod spec;
+mod survey;
+mod tool;
+mod wait;
+
+pub mod agent;
+pub mod clean;
+pub mod error;
+pub mod journal;
+pub mod versions;
+
+pub use backend::Kind;
+pub use check::{Checked, Pinned};
+pub use name::ClusterName;
+pub use spec::Options;

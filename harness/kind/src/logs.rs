@@ -1,0 +1,184 @@
+//! The logs of agents that are pods: followed through the API, from one container of an agent to the next.
+
+use std::time::Duration;
+
+use chainbreak_engine::{
+    entries::{Entries, Format},
+    logbook::Writer,
+};
+use chainbreak_model::names::{AgentName, NodeName};
+use futures::{AsyncBufReadExt, TryStreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, LogParams},
+};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::error::KindError;
+
+/// Distance of two attempts to find an agent's container.
+const AGAIN: Duration = Duration::from_millis(500);
+/// After so long without a line an entry is complete: klog writes one at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An agent that is a DaemonSet's pod on every node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DaemonPod {
+    /// Of the DaemonSet and of its pods.
+    pub(crate) namespace: &'static str,
+    /// The DaemonSet's name, and the value of its pods' label `k8s-app`.
+    pub(crate) name: &'static str,
+    format: Format,
+}
+
+impl DaemonPod {
+    /// As kubeadm and Calico's manifest make them.
+    pub(crate) fn of(agent: AgentName) -> Self {
+        let (name, format) = match agent {
+            AgentName::KubeProxy => ("kube-proxy", Format::Klog),
+            AgentName::Felix => ("calico-node", Format::Lines),
+        };
+        Self {
+            namespace: "kube-system",
+            name,
+            format,
+        }
+    }
+
+    /// The agent's pod on a node; of several, one that stays.
+    pub(crate) async fn on(
+        self,
+        client: &Client,
+        node: &NodeName,
+    ) -> Result<Option<Pod>, KindError> {
+        let params = ListParams::default()
+            .labels(&format!("k8s-app={}", self.name))
+            .fields(&format!("spec.nodeName={node}"));
+        let pods = Api::<Pod>::namespaced(client.clone(), self.namespace);
+        let listed = pods.list(&params).await;
+        let doing = format!("look for {} on {node}", self.name);
+        let mut pods = listed.map_err(KindError::api(doing))?.items;
+        pods.sort_by_key(|pod| pod.metadata.deletion_timestamp.is_some());
+        Ok(pods.into_iter().next())
+    }
+}
+
+/// Writes down what the agent logs from then on. Never ends.
+pub(crate) async fn follow(
+    client: Client,
+    agent: AgentName,
+    node: NodeName,
+    since: Timestamp,
+    writer: Writer,
+) {
+    let pod = DaemonPod::of(agent);
+    let mut log = Log {
+        last: since,
+        entries: Entries::new(pod.format),
+        writer,
+    };
+    let mut ticks = interval(AGAIN);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // A pod that is not there, or does not run yet, is looked for again.
+        if let Ok(Some(found)) = pod.on(&client, &node).await {
+            let read = log.read(&client, pod, &found.name_any()).await;
+            tracing::debug!(?read, %node, "the log of {agent} broke off");
+        }
+    }
+}
+
+/// A log that is read in parts.
+struct Log {
+    /// When what was read last was written.
+    last: Timestamp,
+    entries: Entries,
+    writer: Writer,
+}
+
+impl Log {
+    /// Reads until the container ends.
+    async fn read(&mut self, client: &Client, pod: DaemonPod, name: &str) -> Result<(), String> {
+        let params = LogParams {
+            container: Some(pod.name.to_owned()),
+            follow: true,
+            since_time: Some(self.last),
+            timestamps: true,
+            ..LogParams::default()
+        };
+        let pods = Api::<Pod>::namespaced(client.clone(), pod.namespace);
+        let stream = pods.log_stream(name, &params).await;
+        let mut lines = stream.map_err(|error| error.to_string())?.lines();
+        loop {
+            let line = match timeout(PAUSE, lines.try_next()).await {
+                Ok(line) => line.map_err(|error| error.to_string())?,
+                Err(_nothing_more) => {
+                    let complete = self.entries.pause();
+                    self.write(complete);
+                    // Whatever comes next may take its time.
+                    lines.try_next().await.map_err(|error| error.to_string())?
+                }
+            };
+            let Some(line) = line else { break };
+            self.line(&line);
+        }
+        let rest = self.entries.end();
+        self.write(rest);
+        Ok(())
+    }
+
+    /// A line begins with its time. Times that are read once more, because the log was opened anew, are known.
+    fn line(&mut self, line: &str) {
+        let (time, text) = line.split_once(' ').unwrap_or((line, ""));
+        let Ok(time) = time.parse::<Timestamp>() else {
+            return;
+        };
+        if time > self.last {
+            self.last = time;
+            let complete = self.entries.line(text);
+            self.write(complete);
+        }
+    }
+
+    fn write(&self, entry: Option<String>) {
+        if let Some(entry) = entry {
+            self.writer.write(entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_engine::logbook::Logbook;
+    use futures::{FutureExt, StreamExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_read_again_is_written_once_and_what_is_older_not_at_all() {
+        let (logbook, node) = (Logbook::default(), NodeName::from("n1"));
+        let mut log = Log {
+            last: "2026-01-01T00:00:01Z".parse().unwrap(),
+            entries: Entries::new(Format::Lines),
+            writer: logbook.writer(AgentName::Felix, &node),
+        };
+        for line in [
+            "2026-01-01T00:00:00.5Z older than the case",
+            "2026-01-01T00:00:01.5Z one",
+            "2026-01-01T00:00:01.500000001Z two",
+            "2026-01-01T00:00:01.5Z one",
+            "unable to retrieve container logs",
+            "2026-01-01T00:00:02Z three",
+        ] {
+            log.line(line);
+        }
+        let read = logbook.read(AgentName::Felix, &node).take(3);
+        let read: Vec<_> = read.map(Result::unwrap).collect().await;
+        assert_eq!(read, ["one", "two", "three"]);
+        let more = logbook.read(AgentName::Felix, &node).skip(3).into_future();
+        assert!(more.now_or_never().is_none());
+    }
+}

@@ -1,0 +1,153 @@
+//! The nodes of a cluster: Kubernetes calls them n1, n2, …, Docker by their containers' names.
+
+use std::{net::IpAddr, time::Duration};
+
+use chainbreak_model::names::NodeName;
+use k8s_openapi::api::core::v1::{Node as NodeObject, Taint};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::{docker::in_node, error::KindError, name::ClusterName, wait};
+
+/// What kubeadm keeps pods off the first node with; scenarios want pods on every node.
+const CONTROL_PLANE: [&str; 2] = [
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+];
+/// What a node may take to be Ready. Calico's images may have to be pulled.
+const READY: Duration = Duration::from_secs(300);
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) name: NodeName,
+    pub(crate) container: String,
+    pub(crate) address: IpAddr,
+}
+
+/// All nodes, n1 first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Nodes(pub(crate) Vec<Node>);
+
+impl Nodes {
+    pub(crate) fn named(&self, name: &str) -> Option<&Node> {
+        self.0.iter().find(|node| node.name.as_str() == name)
+    }
+
+    /// Waits until the API knows all of them with an address.
+    pub(crate) async fn registered(
+        client: &Client,
+        cluster: &ClusterName,
+        count: u16,
+    ) -> Result<Self, KindError> {
+        let look = || async {
+            let listed = list(client).await?;
+            let node = |number: u16| {
+                let name = format!("n{number}");
+                let found = listed.iter().find(|node| node.name_any() == name);
+                let address = found.and_then(address);
+                Ok(Node {
+                    container: cluster.container(number),
+                    address: address.ok_or_else(|| format!("{name} is not registered"))?,
+                    name: name.into(),
+                })
+            };
+            (1..=count).map(node).collect::<Result<Vec<_>, String>>()
+        };
+        let what = "every node is registered";
+        wait::until(what, READY, look, || async { String::new() })
+            .await
+            .map(Self)
+    }
+
+    /// Waits until all of them are Ready; what is still missing is told with the end of the kubelet's log.
+    pub(crate) async fn ready(&self, client: &Client) -> Result<(), KindError> {
+        let look = || async {
+            let listed = list(client).await?;
+            let not_ready = listed
+                .iter()
+                .find_map(|node| Some((node.name_any(), not_ready(node)?)));
+            not_ready.map_or(Ok(()), |(name, why)| {
+                Err(format!("{name} is not ready: {why}"))
+            })
+        };
+        let evidence = || async { self.kubelets().await };
+        wait::until("every node is ready", READY, look, evidence).await
+    }
+
+    async fn kubelets(&self) -> String {
+        let mut said = Vec::new();
+        for node in &self.0 {
+            let journal = [
+                "journalctl",
+                "--unit",
+                "kubelet",
+                "--lines",
+                "5",
+                "--output",
+                "cat",
+            ];
+            let log = in_node(&node.container, &journal).await;
+            let log = log.unwrap_or_else(|error| error.to_string());
+            let log = log.trim_end();
+            let name = &node.name;
+            said.push(format!("the kubelet of {name} said last:\n{log}"));
+        }
+        said.join("\n")
+    }
+
+    /// Lets pods onto the first node.
+    pub(crate) async fn untaint(&self, client: &Client) -> Result<(), KindError> {
+        let nodes = Api::<NodeObject>::all(client.clone());
+        for node in list(client).await.map_err(KindError::Unable)? {
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone());
+            let taints: Vec<Taint> = taints.unwrap_or_default();
+            let keeps_off = |taint: &Taint| CONTROL_PLANE.contains(&taint.key.as_str());
+            if !taints.iter().any(keeps_off) {
+                continue;
+            }
+            let rest: Vec<&Taint> = taints.iter().filter(|taint| !keeps_off(taint)).collect();
+            // With the version that was read: somebody else may be changing the list.
+            let patch = Patch::Merge(json!({
+                "metadata": { "resourceVersion": node.resource_version() },
+                "spec": { "taints": rest },
+            }));
+            let name = node.name_any();
+            let patched = nodes.patch(&name, &PatchParams::default(), &patch).await;
+            patched.map_err(KindError::api(format!("let pods onto {name}")))?;
+        }
+        Ok(())
+    }
+}
+
+async fn list(client: &Client) -> Result<Vec<NodeObject>, String> {
+    let listed = Api::<NodeObject>::all(client.clone())
+        .list(&ListParams::default())
+        .await;
+    listed
+        .map(|list| list.items)
+        .map_err(|error| error.to_string())
+}
+
+fn address(node: &NodeObject) -> Option<IpAddr> {
+    let addresses = node.status.as_ref()?.addresses.iter().flatten();
+    let mut internal = addresses.filter(|it| it.type_ == "InternalIP");
+    internal.next()?.address.parse().ok()
+}
+
+/// Why a node is not Ready.
+fn not_ready(node: &NodeObject) -> Option<String> {
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|it| it.type_ == "Ready");
+    match ready.next() {
+        Some(ready) if ready.status == "True" => None,
+        Some(ready) => Some(ready.message.clone().unwrap_or_default()),
+        None => Some("its kubelet has said nothing yet".to_owned()),
+    }
+}

@@ -1,0 +1,328 @@
+//! From a case to its cluster: found or made, and brought to where the engine takes over.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use chainbreak_engine::{log::EventLog, logbook::Logbook};
+use chainbreak_model::{
+    case::{AgentSource, Case, Step},
+    event::What,
+    names::AgentName,
+};
+use jiff::Timestamp;
+use kube::{
+    Client,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tokio::task::JoinSet;
+
+use crate::{
+    agent::Order,
+    calico,
+    cluster::Raised,
+    config, crds, docker,
+    error::KindError,
+    felix::Models,
+    felix_config, front_end, holding,
+    holding::Holding,
+    images,
+    journal::Journal,
+    leavings, logs,
+    name::ClusterName,
+    nodes::Nodes,
+    pods::Pods,
+    program, signal,
+    spec::{Felix, Options, Spec},
+    survey,
+    tool::Tool,
+    versions::{CalicoRelease, Versions},
+    wait,
+};
+
+/// What `kind create cluster` may take, images apart.
+const CREATE: Duration = Duration::from_secs(600);
+/// What the API of a cluster that is there may take to answer.
+const ANSWER: Duration = Duration::from_secs(60);
+/// What kind may take to answer.
+const SHORT: Duration = Duration::from_secs(30);
+/// Distance of two nodes' seeds, as in the lab.
+const STRIDE: u64 = 7919;
+
+/// A cluster that is being raised.
+pub(crate) struct Raising<'a> {
+    pub(crate) case: &'a Case,
+    pub(crate) log: &'a EventLog,
+    pub(crate) options: &'a Options,
+    pub(crate) journal: &'a Journal,
+    /// Where the cluster is noted as soon as it is ours to delete.
+    pub(crate) held: &'a Mutex<Option<Arc<Holding>>>,
+}
+
+impl Raising<'_> {
+    fn say(&self, text: impl Into<String>) {
+        self.log.append(What::Step { text: text.into() });
+    }
+
+    fn fact(&self, name: impl Into<String>, value: impl Into<String>) {
+        let (name, value) = (name.into(), value.into());
+        self.log.append(What::Fact { name, value });
+    }
+
+    /// Everything up to where manifests are applied.
+    pub(crate) async fn raise(&self) -> Result<Raised, KindError> {
+        let pins = Versions::pinned()?;
+        let kind = survey::kind(&pins).await?;
+        self.fact("kind", kind);
+        let image = images::of_nodes(self.case, self.options, &pins).await?;
+        let spec = Spec::of(self.case, image, self.options)?;
+        let since = Timestamp::now();
+        let holding = self.find_or_make(&spec).await?;
+        let client = client(&kubeconfig(&holding.name, Reach::Host).await?).await?;
+        answers(&client).await?;
+        let nodes = Nodes::registered(&client, &holding.name, spec.nodes).await?;
+        leavings::without_names(&client).await?;
+        if self.options.preload {
+            self.preload(&nodes, &spec, &pins).await?;
+        }
+        self.configure(&client, &spec, &pins).await?;
+        self.say("waiting until every node is ready");
+        nodes.ready(&client).await?;
+        nodes.untaint(&client).await?;
+        front_end::choose(&client, &nodes, &spec).await?;
+        signal::prepare(&client, &nodes, self.case).await?;
+        program::place(&nodes).await?;
+        self.facts(&spec);
+        let raised = Raised {
+            pods: Pods::default(),
+            logbook: Logbook::default(),
+            models: Models::default(),
+            felix: self.case.cluster.source(AgentName::Felix).cloned(),
+            manifests: self.objects(),
+            tasks: Mutex::default(),
+            client,
+            nodes,
+            holding,
+        };
+        self.begin(raised, &spec, since).await
+    }
+
+    /// The standing cluster of that name, if it may be used, or a new one.
+    async fn find_or_make(&self, spec: &Spec) -> Result<Arc<Holding>, KindError> {
+        let name = spec.name();
+        let used = self.journal.begin(&name)?;
+        let was_ours = used.was_ours;
+        let holding = Arc::new(Holding::new(name.clone(), used, self.options.reuse));
+        let standing = docker::containers(&name).await?;
+        if let Some(first) = standing.first() {
+            if !was_ours && !docker::is_ours(&first.name, &name).await? {
+                holding.release()?;
+                return Err(KindError::Foreign { name });
+            }
+            self.hold(&holding);
+            let complete = standing.len() == usize::from(spec.nodes);
+            if self.options.reuse && complete && standing.iter().all(|it| it.running) {
+                self.say(format!("using the cluster {name} again"));
+                return Ok(holding);
+            }
+            self.say(format!("deleting what an earlier run left of {name}"));
+            holding::delete(&name).await?;
+        }
+        self.hold(&holding);
+        self.say(format!(
+            "creating the cluster {name} of {}",
+            spec.image.name
+        ));
+        create(&name, spec).await?;
+        Ok(holding)
+    }
+
+    fn hold(&self, holding: &Arc<Holding>) {
+        let mut held = self
+            .held
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        *held = Some(Arc::clone(holding));
+    }
+
+    async fn preload(&self, nodes: &Nodes, spec: &Spec, pins: &Versions) -> Result<(), KindError> {
+        let mut wanted = images::of_pods(&self.objects());
+        if let Some(Felix::Calico(version)) = &spec.felix {
+            let release = pins.calico(version);
+            wanted.extend(release.into_iter().flat_map(CalicoRelease::images));
+        }
+        for image in wanted {
+            self.say(format!("loading {image} into the nodes"));
+            docker::have(&image).await?;
+            images::load(&image, nodes).await?;
+        }
+        Ok(())
+    }
+
+    /// FelixConfiguration, before Felix starts, and Calico.
+    async fn configure(
+        &self,
+        client: &Client,
+        spec: &Spec,
+        pins: &Versions,
+    ) -> Result<(), KindError> {
+        match &spec.felix {
+            None => Ok(()),
+            Some(Felix::Model) => {
+                crds::of_felix(client).await?;
+                felix_config::set(client, &self.case.cluster.felix).await
+            }
+            Some(Felix::Calico(version)) => {
+                self.say(format!("installing Calico {version}"));
+                let manifest = calico::manifest(version, self.options, pins).await?;
+                let install = calico::Install {
+                    client,
+                    spec,
+                    felix: &self.case.cluster.felix,
+                };
+                install.apply(&manifest).await
+            }
+        }
+    }
+
+    /// Everything that the case makes, in order.
+    fn objects(&self) -> Vec<serde_json::Value> {
+        let later = self.case.timeline.iter().filter_map(|step| match step {
+            Step::Apply(objects) => Some(objects),
+            _ => None,
+        });
+        let later = later.flatten();
+        self.case.manifests.iter().chain(later).cloned().collect()
+    }
+
+    fn facts(&self, spec: &Spec) {
+        let image = &spec.image;
+        self.fact("node image", &image.name);
+        if spec.proxy.is_some() {
+            let value = format!("real {}, the cluster's own", image.version);
+            self.fact(AgentName::KubeProxy.to_string(), value);
+        }
+        let felix = match &spec.felix {
+            None => return,
+            Some(Felix::Calico(version)) => format!("real {version}, Calico's manifest"),
+            Some(Felix::Model) => {
+                let version = self.case.cluster.version(AgentName::Felix);
+                format!("model {} (asked for)", version.unwrap_or_default())
+            }
+        };
+        self.fact(AgentName::Felix.to_string(), felix);
+    }
+
+    /// Starts what lives beside the case: logs and models.
+    async fn begin(
+        &self,
+        mut raised: Raised,
+        spec: &Spec,
+        since: Timestamp,
+    ) -> Result<Raised, KindError> {
+        let mut tasks = JoinSet::new();
+        for agent in AgentName::ALL {
+            if self.case.cluster.source(agent) != Some(&AgentSource::Cluster) {
+                continue;
+            }
+            for node in &raised.nodes.0 {
+                let writer = raised.logbook.writer(agent, &node.name);
+                let client = raised.client.clone();
+                tasks.spawn(logs::follow(
+                    client,
+                    agent,
+                    node.name.clone(),
+                    since,
+                    writer,
+                ));
+            }
+        }
+        if spec.felix == Some(Felix::Model) {
+            let kubeconfig = kubeconfig(&raised.holding.name, Reach::Nodes).await?;
+            for (node, number) in raised.nodes.0.iter().zip(0..) {
+                let order = Order {
+                    version: self
+                        .case
+                        .cluster
+                        .version(AgentName::Felix)
+                        .unwrap_or_default()
+                        .to_owned(),
+                    node: node.name.to_string(),
+                    seed: self.case.seed.wrapping_add(STRIDE.wrapping_mul(number)),
+                    life: 1,
+                    ipv6: spec
+                        .ip_families
+                        .contains(&chainbreak_model::case::IpFamily::V6),
+                    kubeconfig: kubeconfig.clone(),
+                };
+                let (logbook, log) = (&raised.logbook, self.log);
+                raised.models.start(node, order, logbook, log, &mut tasks);
+            }
+        }
+        raised.tasks = Mutex::new(tasks);
+        Ok(raised)
+    }
+}
+
+/// Waits until the API answers at all.
+async fn answers(client: &Client) -> Result<(), KindError> {
+    let look = || async {
+        let version = client.apiserver_version().await;
+        version.map(drop).map_err(|error| error.to_string())
+    };
+    let what = "the cluster's API answers";
+    wait::until(what, ANSWER, look, || async { String::new() }).await
+}
+
+async fn create(name: &ClusterName, spec: &Spec) -> Result<(), KindError> {
+    // Not the person's own kubeconfig: what we need of it we ask for.
+    let nowhere =
+        tempfile::NamedTempFile::new().map_err(KindError::file("make", "a kubeconfig"))?;
+    let kubeconfig = nowhere.path().display().to_string();
+    let argv = [
+        "kind",
+        "create",
+        "cluster",
+        "--name",
+        name.as_str(),
+        "--config",
+        "-",
+        "--kubeconfig",
+        &kubeconfig,
+        "--wait",
+        "0s",
+    ];
+    let create = Tool::new(CREATE, argv).reading(config::render(spec));
+    create.output().await.map(drop)
+}
+
+/// From where the API is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// This process.
+    Host,
+    /// The nodes' containers.
+    Nodes,
+}
+
+async fn kubeconfig(name: &ClusterName, reach: Reach) -> Result<String, KindError> {
+    let mut argv = vec!["kind", "get", "kubeconfig", "--name", name.as_str()];
+    if reach == Reach::Nodes {
+        argv.push("--internal");
+    }
+    Tool::new(SHORT, argv).output().await
+}
+
+async fn client(kubeconfig: &str) -> Result<Client, KindError> {
+    let unusable = |why: String| KindError::Kubeconfig {
+        path: "of kind".into(),
+        why,
+    };
+    let parsed = Kubeconfig::from_yaml(kubeconfig).map_err(|error| unusable(error.to_string()))?;
+    let config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await;
+    let mut config = config.map_err(|error| unusable(error.to_string()))?;
+    // Watches and followed logs are silent for long.
+    config.read_timeout = None;
+    Client::try_from(config).map_err(|error| unusable(error.to_string()))
+}

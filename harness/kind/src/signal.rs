@@ -1,0 +1,203 @@
+//! Stopping, starting and pausing agents that are pods of DaemonSets.
+//!
+//! A DaemonSet starts its pods again, wherever they may run. So that an agent can be stopped on one node, its DaemonSet
+//! wants a label of ours on nodes ([`prepare`]): taking the label away ends the agent there as the kubelet ends it, and it
+//! is not started again until the label is back. A pause is SIGSTOP to the agent's process.
+
+use std::time::Duration;
+
+use chainbreak_engine::cluster::Signal;
+use chainbreak_model::{
+    case::{AgentFault, AgentSource, Case, Fault, Step},
+    names::{AgentName, NodeName},
+};
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{Node as NodeObject, Pod},
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{docker::in_node, error::KindError, logs::DaemonPod, nodes::Nodes, wait};
+
+/// What an agent may take to end or to be ready again.
+const WITHIN: Duration = Duration::from_secs(25);
+/// What a DaemonSet may take to bring all its pods to a new template.
+const ROLLOUT: Duration = Duration::from_secs(180);
+
+/// The label of nodes on which an agent may run.
+fn label(agent: AgentName) -> String {
+    format!("chainbreak.dev/runs-{agent}")
+}
+
+/// Has agents that the case stops run only where our label is, which is on every node.
+pub(crate) async fn prepare(client: &Client, nodes: &Nodes, case: &Case) -> Result<(), KindError> {
+    for agent in AgentName::ALL {
+        let real = case.cluster.source(agent) == Some(&AgentSource::Cluster);
+        if !real || !is_stopped(case, agent) {
+            continue;
+        }
+        for node in &nodes.0 {
+            set_label(client, &node.name, &label(agent), Some("yes")).await?;
+        }
+        let pod = DaemonPod::of(agent);
+        let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
+        let selector = json!({ label(agent): "yes" });
+        let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": selector } } } });
+        let params = PatchParams::default();
+        let patched = sets.patch(pod.name, &params, &Patch::Merge(patch)).await;
+        let doing = format!("have {agent} run where its label is");
+        patched.map_err(KindError::api(doing))?;
+        rolled_out(client, pod).await?;
+    }
+    Ok(())
+}
+
+fn is_stopped(case: &Case, agent: AgentName) -> bool {
+    let stops = |step: &Step| {
+        let Step::Fault { fault, .. } = step else {
+            return false;
+        };
+        let Fault::Agent {
+            agent: whose, what, ..
+        } = fault
+        else {
+            return false;
+        };
+        *whose == agent && *what != AgentFault::Pause
+    };
+    case.timeline.iter().any(stops)
+}
+
+/// Waits until every pod of the DaemonSet is of its newest template and ready.
+pub(crate) async fn rolled_out(client: &Client, pod: DaemonPod) -> Result<(), KindError> {
+    let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
+    let look = || async {
+        let set = sets
+            .get(pod.name)
+            .await
+            .map_err(|error| error.to_string())?;
+        let status = set.status.unwrap_or_default();
+        let wanted = status.desired_number_scheduled;
+        let updated = status.updated_number_scheduled.unwrap_or(0);
+        let observed = status.observed_generation == set.metadata.generation;
+        if observed && wanted > 0 && updated == wanted && status.number_ready == wanted {
+            return Ok(());
+        }
+        let ready = status.number_ready;
+        Err(format!(
+            "{ready} of {wanted} pods are ready, {updated} of the newest kind"
+        ))
+    };
+    let what = format!("daemonset {} is ready on every node", pod.name);
+    let evidence = || async { crate::evidence::of_daemon_set(client, pod).await };
+    wait::until(&what, ROLLOUT, look, evidence).await
+}
+
+/// Does it to an agent's pod on a node. It is so when this returns.
+pub(crate) async fn signal(
+    client: &Client,
+    nodes: &Nodes,
+    agent: AgentName,
+    node: &NodeName,
+    signal: Signal,
+) -> Result<(), KindError> {
+    let pod = DaemonPod::of(agent);
+    match signal {
+        Signal::Stop => {
+            set_label(client, node, &label(agent), None).await?;
+            let gone = || async {
+                match pod.on(client, node).await {
+                    Ok(None) => Ok(()),
+                    Ok(Some(_)) => Err("its pod is still there".to_owned()),
+                    Err(error) => Err(error.to_string()),
+                }
+            };
+            wait::until(
+                &format!("{agent} on {node} has ended"),
+                WITHIN,
+                gone,
+                nothing,
+            )
+            .await
+        }
+        Signal::Pause => kill(client, nodes, pod, node, "-STOP").await,
+        Signal::Run => {
+            set_label(client, node, &label(agent), Some("yes")).await?;
+            let runs = || async {
+                match pod.on(client, node).await {
+                    Ok(Some(found)) if is_running(&found) => Ok(()),
+                    Ok(_) => Err("it has no running container".to_owned()),
+                    Err(error) => Err(error.to_string()),
+                }
+            };
+            let what = format!("{agent} on {node} runs");
+            wait::until(&what, WITHIN, runs, nothing).await?;
+            kill(client, nodes, pod, node, "-CONT").await
+        }
+    }
+}
+
+async fn nothing() -> String {
+    String::new()
+}
+
+fn is_running(pod: &Pod) -> bool {
+    let statuses = pod
+        .status
+        .iter()
+        .flat_map(|it| it.container_statuses.iter().flatten());
+    let mut running = statuses.filter(|it| it.state.as_ref().is_some_and(|s| s.running.is_some()));
+    pod.metadata.deletion_timestamp.is_none() && running.next().is_some()
+}
+
+/// Sends a signal to the agent itself, not to what it has started.
+async fn kill(
+    client: &Client,
+    nodes: &Nodes,
+    pod: DaemonPod,
+    node: &NodeName,
+    signal: &str,
+) -> Result<(), KindError> {
+    let lost = |why: &str| KindError::Unable(format!("{} on {node} {why}", pod.name));
+    let found = pod.on(client, node).await?;
+    let found = found.ok_or_else(|| lost("has no pod"))?;
+    let statuses = found
+        .status
+        .iter()
+        .flat_map(|it| it.container_statuses.iter().flatten());
+    let mut ids = statuses.filter_map(|it| it.container_id.as_deref());
+    let id = ids.next().and_then(|id| id.strip_prefix("containerd://"));
+    let id = id.ok_or_else(|| lost("has no container"))?;
+    let at = nodes
+        .named(node.as_str())
+        .ok_or_else(|| lost("is on no node of ours"))?;
+    // Processes of the container, by its cgroup; of those the ones that are the agent itself: calico-node's container
+    // runs several programs.
+    let script = "for p in /proc/[0-9]*; do \
+         grep -qs \"$1\" $p/cgroup || continue; \
+         case $(tr '\\0' ' ' < $p/cmdline) in *kube-proxy\\ *|*calico-node\\ -felix*) kill \"$2\" ${p#/proc/};; esac; \
+         done";
+    let argv = ["sh", "-c", script, "sh", id, signal];
+    in_node(&at.container, &argv).await.map(drop)
+}
+
+async fn set_label(
+    client: &Client,
+    node: &NodeName,
+    label: &str,
+    value: Option<&str>,
+) -> Result<(), KindError> {
+    let nodes = Api::<NodeObject>::all(client.clone());
+    let value = value.map_or(Value::Null, Value::from);
+    let patch = Patch::Merge(json!({ "metadata": { "labels": { label: value } } }));
+    let patched = nodes
+        .patch(node.as_str(), &PatchParams::default(), &patch)
+        .await;
+    patched
+        .map(drop)
+        .map_err(KindError::api(format!("label {node}")))
+}

@@ -1,0 +1,81 @@
+//! What of real clusters this machine can run, found out by asking, and for what it cannot, the reason.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use chainbreak_model::case::Capabilities;
+
+use crate::{
+    docker,
+    error::KindError,
+    images,
+    spec::Options,
+    tool::Tool,
+    versions::{Version, Versions},
+};
+
+/// What kind may take to say its version.
+const SHORT: Duration = Duration::from_secs(20);
+/// What every node image and every scenario's pods bring along.
+const BROUGHT: [&str; 9] = [
+    "conntrack",
+    "ip",
+    "ip6tables-legacy",
+    "ip6tables-nft",
+    "ipset",
+    "iptables-legacy",
+    "iptables-nft",
+    "nft",
+    "nginx",
+];
+/// What Calico's real eBPF dataplane does and no model can.
+const REAL: [&str; 1] = ["bpf-service-nat"];
+
+/// Every capability that cases may need.
+pub(crate) async fn survey(options: &Options) -> Capabilities {
+    let here = here(options).await;
+    let mut found = BTreeMap::new();
+    let reason = here.as_ref().map(|_| ()).map_err(ToString::to_string);
+    let always = ["kind"].iter().chain(&BROUGHT).chain(&REAL);
+    found.extend(always.map(|name| ((*name).to_owned(), reason.clone())));
+    let versions = here.or_else(|_error| Versions::pinned().map(|pins| pins.versions()));
+    let versions = versions.into_iter().flatten();
+    found.extend(versions.map(|version| (kubernetes(version), reason.clone())));
+    Capabilities(found)
+}
+
+/// The capability to run that Kubernetes.
+pub(crate) fn kubernetes(version: Version) -> String {
+    format!("kubernetes-{}", version.minor())
+}
+
+/// The Kubernetes versions that can be run: the chosen image's, or all that are pinned.
+async fn here(options: &Options) -> Result<Vec<Version>, KindError> {
+    let pins = Versions::pinned()?;
+    kind(&pins).await?;
+    docker::docker(["info", "--format", "{{.ServerVersion}}"]).await?;
+    if let Some(manifest) = &options.calico_manifest {
+        crate::calico::is_readable(manifest)?;
+    }
+    match &options.image {
+        Some(image) => {
+            docker::have(image).await?;
+            Ok(vec![images::chosen(image).await?.version])
+        }
+        None => Ok(pins.versions()),
+    }
+}
+
+/// What the kind that is here says of itself, if it is new enough.
+pub(crate) async fn kind(pins: &Versions) -> Result<String, KindError> {
+    let said = Tool::new(SHORT, ["kind", "version"]).output().await?;
+    let said = said.trim();
+    // `kind v0.27.0 go1.23.6 linux/amd64`, or `kind version 0.27.0` with `-q`.
+    let version = said.split_whitespace().find_map(Version::parse);
+    let wanted = pins.kind.at_least;
+    if version.is_some_and(|version| version >= wanted) {
+        Ok(said.to_owned())
+    } else {
+        let found = version.map_or_else(|| said.to_owned(), |version| version.to_string());
+        Err(KindError::OldKind { found, wanted })
+    }
+}

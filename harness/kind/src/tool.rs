@@ -1,0 +1,163 @@
+//! `docker` and `kind`, run to their end and never longer than their deadline.
+
+use std::{ffi::OsString, time::Duration};
+
+use duct::Handle;
+
+use crate::error::KindError;
+
+/// How much of what a failed program said is evidence.
+const LAST_LINES: usize = 20;
+
+/// What a killed program may take to be gone.
+const REAP: Duration = Duration::from_secs(5);
+
+/// A program to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Tool {
+    argv: Vec<String>,
+    input: Vec<u8>,
+    within: Duration,
+}
+
+impl Tool {
+    /// A program that may take that long.
+    pub(crate) fn new<S: Into<String>>(
+        within: Duration,
+        argv: impl IntoIterator<Item = S>,
+    ) -> Self {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            input: Vec::new(),
+            within,
+        }
+    }
+
+    /// The same with something to read.
+    pub(crate) fn reading(mut self, input: impl Into<Vec<u8>>) -> Self {
+        self.input = input.into();
+        self
+    }
+
+    /// What it wrote on standard output. Dropping the future kills the program.
+    pub(crate) async fn output(self) -> Result<String, KindError> {
+        let line = self.argv.join(" ");
+        let (program, arguments) = self.argv.split_first().expect("a tool is a program");
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        let expression = duct::cmd(program, arguments)
+            .stdin_bytes(self.input)
+            .stdout_capture()
+            .stderr_capture()
+            .unchecked();
+        let started = expression.start().map_err(|source| KindError::Start {
+            program: program.clone(),
+            source,
+            mend: mend(program),
+        })?;
+        let running = Running(std::sync::Arc::new(started));
+        let waiting = std::sync::Arc::clone(&running.0);
+        let within = self.within;
+        let ended = tokio::task::spawn_blocking(move || {
+            if let Some(ended) = waiting.wait_timeout(within)? {
+                return Ok(Some(ended.clone()));
+            }
+            waiting.kill()?;
+            // Reaped, unless somebody that it has started still holds its output.
+            waiting.wait_timeout(REAP).map(|_killed| None)
+        });
+        let ended = ended.await.expect("waiting does not panic");
+        let failed = |status: String, said: &str| KindError::Failed {
+            line: line.clone(),
+            status,
+            said: last_lines(said),
+        };
+        match ended {
+            Ok(Some(output)) if output.status.success() => {
+                Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+            }
+            Ok(Some(output)) => Err(failed(
+                output.status.to_string(),
+                &format!(
+                    "{}{}",
+                    String::from_utf8_lossy(&output.stdout),
+                    String::from_utf8_lossy(&output.stderr)
+                ),
+            )),
+            Ok(None) => Err(KindError::Late { line, within }),
+            Err(error) => Err(failed(error.to_string(), "")),
+        }
+    }
+}
+
+/// A started program, killed with whoever waits for it.
+struct Running(std::sync::Arc<Handle>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.kill() {
+            tracing::debug!(%error, "it has ended already");
+        }
+    }
+}
+
+fn mend(program: &str) -> &'static str {
+    match program {
+        "kind" => "see https://kind.sigs.k8s.io/docs/user/quick-start",
+        "docker" => "see https://docs.docker.com/engine/install",
+        _ => "it has to be in the PATH",
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let from = lines.len().saturating_sub(LAST_LINES);
+    lines[from..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(200);
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn shell(within: Duration, script: &str) -> Tool {
+        Tool::new(within, ["sh", "-c", script])
+    }
+
+    #[tokio::test]
+    async fn what_a_program_writes_is_told_and_what_a_failed_one_said_is_evidence() {
+        let said = shell(LONG, "cat; echo more")
+            .reading("input\n")
+            .output()
+            .await;
+        assert_eq!(said.unwrap(), "input\nmore\n");
+        let failed = shell(LONG, "echo out; echo why >&2; exit 3").output().await;
+        let failed = failed.unwrap_err().to_string();
+        assert!(failed.contains("exit status: 3\nout\nwhy"), "{failed}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_takes_too_long_is_killed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let script = format!("echo $$ > {}; exec sleep 600", file.path().display());
+        let late = shell(SHORT, &script).output().await.unwrap_err();
+        assert!(matches!(late, KindError::Late { .. }), "{late}");
+        let pid = std::fs::read_to_string(file.path()).unwrap();
+        let process = std::path::Path::new("/proc").join(pid.trim());
+        assert!(!process.exists(), "{} lives", process.display());
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_named_with_what_to_do() {
+        let missing = Tool::new(LONG, ["a-program-that-nobody-has"])
+            .output()
+            .await;
+        let missing = missing.unwrap_err().to_string();
+        assert!(missing.contains("`a-program-that-nobody-has`"), "{missing}");
+        assert!(missing.contains("it has to be in the PATH"), "{missing}");
+    }
+}
