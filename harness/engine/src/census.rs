@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Distance of two looks.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(2);
 /// How long the last look may take; a machine that is busier than that has no last look.
 const LAST: Duration = Duration::from_secs(2);
 /// Tables of iptables-nft, which the `nft` tool lists as well.
@@ -43,6 +43,8 @@ struct Node {
 struct Source {
     front: &'static str,
     argv: Vec<String>,
+    /// What is cheaper to ask once something was there.
+    when_there: Option<Vec<String>>,
     tally: Tally,
     /// Whether it lists a rule that drops; `None` before the first look.
     drops: Option<bool>,
@@ -106,21 +108,29 @@ impl Source {
 
     /// A table of the node's own front end.
     fn own(front: &'static str, table: &str) -> Self {
-        Self::of(front, tables::save(&format!("{front}-save"), table))
+        let program = format!("{front}-save");
+        Self {
+            when_there: Some(tables::save(&program, table)),
+            ..Self::of(front, tables::save_if_there(&program, table))
+        }
     }
 
     fn of(front: &'static str, argv: Vec<String>) -> Self {
         Self {
             front,
             argv,
+            when_there: None,
             tally: Tally::default(),
             drops: None,
             failed: false,
         }
     }
 
-    async fn read(&self, cluster: &dyn Cluster, place: &Place) -> Result<Look, Trouble> {
+    async fn read(&mut self, cluster: &dyn Cluster, place: &Place) -> Result<Look, Trouble> {
         let text = output(cluster, place, &Command::Argv(self.argv.clone())).await?;
+        if !text.is_empty() {
+            self.argv = self.when_there.take().unwrap_or(self.argv.clone());
+        }
         let look = if self.front == "nft" {
             tables(&text)
         } else {

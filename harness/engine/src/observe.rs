@@ -35,7 +35,7 @@ use watched::Packets;
 pub(crate) use watched::Watched;
 
 /// Distance of two looks at rules without a recorded write, where a backend records writes.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(2);
 /// Distance of two looks at rules where nobody records who writes.
 const LOOK_UNTOLD: Duration = Duration::from_millis(250);
 
@@ -122,7 +122,8 @@ pub(crate) async fn observe(
     };
     loop {
         for source in watched.sources(wanted) {
-            match source.look(cluster.as_ref(), &at).await {
+            let known = looks.tables.contains(source);
+            match source.look(cluster.as_ref(), &at, known).await {
                 Ok(seen) => looks.take(&watched, source, &seen),
                 Err(trouble) => return trouble,
             }
@@ -180,6 +181,8 @@ struct Looks {
     counters: Counters,
     told: Option<Counters>,
     tallies: BTreeMap<String, Tally>,
+    /// Tables that were there.
+    tables: BTreeSet<Source>,
 }
 
 /// The values of counters, by their names.
@@ -192,6 +195,9 @@ struct Counters {
 
 impl Looks {
     fn take(&mut self, watched: &Watched, source: &Source, seen: &Seen) {
+        if matches!(seen, Seen::Table(Some(_))) && !self.tables.contains(source) {
+            self.tables.insert(source.clone());
+        }
         for (query, count) in watched.found(source, seen) {
             if self.found.insert(query.clone(), count) != Some(count) {
                 self.untold.push((query, count));

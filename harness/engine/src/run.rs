@@ -8,7 +8,11 @@ use chainbreak_model::{
     event::{LogEntry, Phase, What},
     names::{AgentName, NodeName},
 };
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, join_all},
+    stream::FuturesUnordered,
+};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
@@ -234,23 +238,31 @@ fn follow_log(
 
 /// The rules of every node in every family, best effort: what cannot be had is left out.
 async fn rules(cluster: &dyn Cluster, families: &[IpFamily]) -> Vec<Artifact> {
-    let mut artifacts = Vec::new();
-    for node in nodes(cluster) {
-        for family in families {
-            let program = format!("{}-save", family.iptables());
-            let mut text = String::new();
-            // Table by table: an ordinary user may not list which there are (legacy).
-            for table in ["raw", "mangle", "nat", "filter"] {
-                let argv = [&program, "-c", "-t", table].map(str::to_owned).to_vec();
-                let (place, command) = (Place::Node(node.clone()), Command::Argv(argv));
-                let saved = output(cluster, &place, &command).await;
-                text.push_str(&saved.unwrap_or_default());
-            }
-            artifacts.push(Artifact {
-                name: format!("{node}.{program}"),
-                text,
-            });
+    let nodes = nodes(cluster);
+    let all = nodes
+        .iter()
+        .flat_map(|node| families.iter().map(move |family| (node, *family)));
+    join_all(all.map(|(node, family)| rules_of(cluster, node, family))).await
+}
+
+async fn rules_of(cluster: &dyn Cluster, node: &NodeName, family: IpFamily) -> Artifact {
+    let place = Place::Node(node.clone());
+    let program = format!("{}-save", family.iptables());
+    let save = async |more: &[&str]| {
+        let argv = [&[program.as_str(), "-c"][..], more].concat();
+        let argv = argv.into_iter().map(str::to_owned).collect();
+        let saved = output(cluster, &place, &Command::Argv(argv)).await;
+        saved.unwrap_or_default()
+    };
+    let mut text = save(&[]).await;
+    if text.is_empty() {
+        // An ordinary user may not list which tables there are (legacy).
+        for table in ["raw", "mangle", "nat", "filter"] {
+            text.push_str(&save(&["-t", table]).await);
         }
     }
-    artifacts
+    Artifact {
+        name: format!("{node}.{program}"),
+        text,
+    }
 }

@@ -17,9 +17,14 @@ if [ ! -e "$names" ] || [ -r "$names" ]; then
 fi
 exec "$1" -c -t "$2""#;
 
-/// The command that prints a table with its counters (`iptables-save -c -t filter`), or nothing where there is
-/// no such table.
+/// The command that prints a table that is there, with its counters.
 pub(crate) fn save(program: &str, table: &str) -> Vec<String> {
+    [program, "-c", "-t", table].map(str::to_owned).to_vec()
+}
+
+/// The command that prints a table with its counters, or nothing where there is no such table. A shell more than
+/// [`save`], which whoever has seen the table once may use from then on.
+pub(crate) fn save_if_there(program: &str, table: &str) -> Vec<String> {
     ["sh", "-c", SAVE, "sh", program, table]
         .map(str::to_owned)
         .to_vec()

@@ -77,15 +77,25 @@ impl Source {
         }
     }
 
-    pub(crate) async fn look(&self, cluster: &dyn Cluster, at: &From) -> Result<Seen, Trouble> {
+    /// `known` when an earlier look has seen the table.
+    pub(crate) async fn look(
+        &self,
+        cluster: &dyn Cluster,
+        at: &From,
+        known: bool,
+    ) -> Result<Seen, Trouble> {
         let at = Place::from(at);
         let command =
             |argv: &[&str]| Command::Argv(argv.iter().map(|&word| word.to_owned()).collect());
         let unread = |error| Trouble::new(format!("read the rules of {at}"), error);
         match self {
             Self::Save { program, table } => {
-                let save = Command::Argv(tables::save(program, table));
-                let text = output(cluster, &at, &save).await?;
+                let save = if known {
+                    tables::save
+                } else {
+                    tables::save_if_there
+                };
+                let text = output(cluster, &at, &Command::Argv(save(program, table))).await?;
                 let mut rules = Ruleset::parse(&text).map_err(unread)?;
                 Ok(Seen::Table(rules.tables.shift_remove(table).map(saved)))
             }
