@@ -13,6 +13,7 @@ use crate::{
     error::KindError,
     logs::DaemonPod,
     nodes::{Node, Nodes},
+    raise::Origin,
     signal::rolled_out,
     spec::Spec,
     wait,
@@ -33,8 +34,17 @@ const CHOOSE: &str = "\
       if $f-$2-save -t $t 2>/dev/null | grep -q KUBE-; then $f-$2-restore < /run/chainbreak.rules || exit 1; fi; \
     done; done";
 
-/// Has kube-proxy write through the wanted front end on every node.
-pub(crate) async fn choose(client: &Client, nodes: &Nodes, spec: &Spec) -> Result<(), KindError> {
+/// Has kube-proxy write through the wanted front end on every node. In a cluster that an earlier case has used it is a new one: what it
+/// knows of the kernel, and what it has logged, is this case's.
+pub(crate) async fn choose(
+    client: &Client,
+    nodes: &Nodes,
+    spec: &Spec,
+    origin: Origin,
+) -> Result<(), KindError> {
+    if origin == Origin::Found && spec.proxy.is_some() {
+        restart(client, nodes).await?;
+    }
     if spec
         .proxy
         .as_ref()

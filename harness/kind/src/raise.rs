@@ -50,6 +50,15 @@ const SHORT: Duration = Duration::from_secs(30);
 /// Distance of two nodes' seeds, as in the lab.
 const STRIDE: u64 = 7919;
 
+/// Where a cluster is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was made for the case.
+    Made,
+    /// An earlier case has used it.
+    Found,
+}
+
 /// A cluster that is being raised.
 pub(crate) struct Raising<'a> {
     pub(crate) case: &'a Case,
@@ -78,7 +87,7 @@ impl Raising<'_> {
         let image = images::of_nodes(self.case, self.options, &pins).await?;
         let spec = Spec::of(self.case, image, self.options)?;
         let since = Timestamp::now();
-        let holding = self.find_or_make(&spec).await?;
+        let (holding, origin) = self.find_or_make(&spec).await?;
         let client = client(&kubeconfig(&holding.name, Reach::Host).await?).await?;
         answers(&client).await?;
         let nodes = Nodes::registered(&client, &holding.name, spec.nodes).await?;
@@ -90,7 +99,7 @@ impl Raising<'_> {
         self.say("waiting until every node is ready");
         nodes.ready(&client).await?;
         nodes.untaint(&client).await?;
-        front_end::choose(&client, &nodes, &spec).await?;
+        front_end::choose(&client, &nodes, &spec, origin).await?;
         signal::prepare(&client, &nodes, self.case).await?;
         program::place(&nodes).await?;
         self.facts(&spec);
@@ -109,7 +118,7 @@ impl Raising<'_> {
     }
 
     /// The standing cluster of that name, if it may be used, or a new one.
-    async fn find_or_make(&self, spec: &Spec) -> Result<Arc<Holding>, KindError> {
+    async fn find_or_make(&self, spec: &Spec) -> Result<(Arc<Holding>, Origin), KindError> {
         let name = spec.name();
         let used = self.journal.begin(&name)?;
         let was_ours = used.was_ours;
@@ -124,7 +133,7 @@ impl Raising<'_> {
             let complete = standing.len() == usize::from(spec.nodes);
             if self.options.reuse && complete && standing.iter().all(|it| it.running) {
                 self.say(format!("using the cluster {name} again"));
-                return Ok(holding);
+                return Ok((holding, Origin::Found));
             }
             self.say(format!("deleting what an earlier run left of {name}"));
             holding::delete(&name).await?;
@@ -135,7 +144,7 @@ impl Raising<'_> {
             spec.image.name
         ));
         create(&name, spec).await?;
-        Ok(holding)
+        Ok((holding, Origin::Made))
     }
 
     fn hold(&self, holding: &Arc<Holding>) {
