@@ -72,7 +72,7 @@ impl Pinned {
             return match checked {
                 Ok(Ok(())) => Checked::AsPinned,
                 Ok(Err(error)) => Checked::Stale(first_line(&error)),
-                Err(error) => Checked::Unknown(last_line(&error)),
+                Err(error) => Checked::Unknown(words(&error)),
             };
         }
         // What has the tag today.
@@ -90,7 +90,7 @@ impl Pinned {
         match (Tool::new(WITHIN, argv).output().await, &self.digest) {
             (Ok(found), Digest::Known(pinned)) if found.trim() == pinned => Checked::AsPinned,
             (Ok(found), _) => Checked::Stale(format!("the tag is {} now", found.trim())),
-            (Err(error), _) => Checked::Unknown(last_line(&error)),
+            (Err(error), _) => Checked::Unknown(words(&error)),
         }
     }
 }
@@ -100,10 +100,11 @@ fn first_line(error: &KindError) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The program's own words.
-fn last_line(error: &KindError) -> String {
+/// The program's own words, which stand below what was run.
+fn words(error: &KindError) -> String {
     let text = error.to_string();
-    text.lines().last().unwrap_or_default().to_owned()
+    let words = text.lines().nth(1).or(text.lines().next());
+    words.unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
