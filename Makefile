@@ -11,7 +11,7 @@ demo: build ## the outage of calico#10538 on this machine's kernel, and its fixe
 # The cases of scenarios wait most of their time: more of them than cores run side by side, after the others.
 test: packages ## every test
 	$(CARGO) test --workspace --quiet -- --skip ::case_
-	$(CARGO) test --workspace --quiet -- ::case_ --test-threads=4
+	$(CARGO) test --workspace --quiet -- ::case_ --test-threads=6
 
 # One after the other: they are about times, and fill a machine of two cores by themselves.
 test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if it is not there yet

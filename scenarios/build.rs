@@ -91,11 +91,21 @@ fn write_test(
     Ok(())
 }
 
-/// `iptables=legacy`, …: the cells of a matrix with one key, or one empty cell.
+/// `iptables=legacy ip-family=IPv4`, …: the cells of a scenario's matrices, or one empty cell.
 fn cells(scenario: &Mapping) -> Vec<String> {
+    match scenario.get("matrix") {
+        Some(Value::Sequence(matrices)) => {
+            let matrices = matrices.iter().filter_map(Value::as_mapping);
+            matrices.flat_map(cells_of).collect()
+        }
+        Some(Value::Mapping(matrix)) => cells_of(matrix),
+        _ => vec![String::new()],
+    }
+}
+
+fn cells_of(matrix: &Mapping) -> Vec<String> {
     let mut cells = vec![String::new()];
-    let matrix = scenario.get("matrix").and_then(Value::as_mapping);
-    for (key, values) in matrix.into_iter().flatten() {
+    for (key, values) in matrix {
         let (Some(key), Some(values)) = (key.as_str(), values.as_sequence()) else {
             continue;
         };
