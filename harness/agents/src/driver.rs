@@ -3,6 +3,7 @@
 //! A core runs on one thread, in the network namespace of its node: whoever calls [`drive`] has put
 //! the thread there, so that watches and commands leave from the node as the real agent's would.
 
+pub mod command;
 pub mod feed;
 mod felix;
 pub mod header;

@@ -4,8 +4,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, BufRead, Write},
-    os::unix::process::ExitStatusExt,
-    process::{ExitCode, Stdio},
+    process::ExitCode,
     rc::Rc,
     time::Instant,
 };
@@ -20,10 +19,6 @@ use chainbreak_kind::agent::{Order, Ran, Said};
 use futures::{FutureExt, future::LocalBoxFuture};
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tokio::{io::AsyncWriteExt, process::Child};
-
-/// What a shell answers for a command that cannot be started.
-const NOT_STARTED: i32 = 127;
 
 /// One life of the agent.
 pub(crate) fn main() -> anyhow::Result<ExitCode> {
@@ -83,19 +78,8 @@ impl Exec for Node {
     fn run(&self, command: Command) -> LocalBoxFuture<'static, Output> {
         async move {
             let begin = Instant::now();
-            let ended = match spawn(&command.argv) {
-                Ok(child) => end_of(child, &command.input).await,
-                Err(error) => Err(error),
-            };
-            let mut output = ended.unwrap_or_else(|error| {
-                let program = command.argv.first().map_or("", String::as_str);
-                Output {
-                    exit: NOT_STARTED,
-                    stderr: format!("{program}: {error}"),
-                    ..Output::default()
-                }
-            });
-            output.took = begin.elapsed();
+            let child = driver::command::spawn(&command.argv);
+            let output = driver::command::follow(child, &command, begin).await;
             tell(&Said::Command(Ran {
                 monotonic_us: chainbreak_probe::clock::monotonic_us(),
                 argv: command.argv,
@@ -108,37 +92,6 @@ impl Exec for Node {
         }
         .boxed_local()
     }
-}
-
-fn spawn(argv: &[String]) -> io::Result<Child> {
-    let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    tokio::process::Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-}
-
-async fn end_of(mut child: Child, input: &str) -> io::Result<Output> {
-    let stdin = child.stdin.take();
-    let feed = async move {
-        if let Some(mut stdin) = stdin {
-            // A command that does not read to the end says itself what was wrong.
-            drop(stdin.write_all(input.as_bytes()).await);
-        }
-    };
-    let ((), output) = tokio::join!(feed, child.wait_with_output());
-    let output = output?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let killed = || 128 + output.status.signal().unwrap_or(0);
-    Ok(Output {
-        exit: output.status.code().unwrap_or_else(killed),
-        stdout: text(&output.stdout),
-        stderr: text(&output.stderr),
-        ..Output::default()
-    })
 }
 
 fn say(said: &Said) -> anyhow::Result<()> {

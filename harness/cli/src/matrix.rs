@@ -4,9 +4,14 @@ use std::process::ExitCode;
 
 use chainbreak_lab::Lab;
 use chainbreak_model::plan::{Planned, Shard};
+use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::{args, cases, ground::Ground};
+use crate::{
+    args::{self, BackendName},
+    cases,
+    ground::Ground,
+};
 
 /// So many jobs a matrix of GitHub Actions may have.
 const GITHUB: usize = 256;
@@ -142,6 +147,31 @@ fn passed_on(selection: &args::Selection) -> String {
     let mut words = all("--variant", &selection.variants);
     words.extend(all("--agent", &selection.agents));
     words.extend(all("--exclude", &selection.exclude));
+    if selection.backend != BackendName::Lab {
+        words.extend(
+            selection
+                .backend
+                .to_possible_value()
+                .map(|it| format!("--backend {}", it.get_name())),
+        );
+    }
+    let kind = &selection.kind;
+    let switches = [("--reuse", kind.reuse), ("--preload", kind.preload)];
+    words.extend(
+        switches
+            .iter()
+            .filter(|(_, on)| *on)
+            .map(|(flag, _)| (*flag).to_owned()),
+    );
+    words.extend(
+        kind.image
+            .iter()
+            .map(|image| format!("--kind-image {}", quoted(image))),
+    );
+    let manifest = kind.calico_manifest.iter();
+    words.extend(
+        manifest.map(|file| format!("--calico-manifest {}", quoted(&file.display().to_string()))),
+    );
     if selection.seed != 0 {
         words.push(format!("--seed {}", selection.seed));
     }

@@ -111,8 +111,7 @@ pub(crate) async fn observe(
 ) -> Trouble {
     let mut looks = Looks::default();
     let (mut writes, mut moments) = (log.writes(), log.moments());
-    let recorded = cluster.gate().is_some();
-    let mut ticks = interval(if recorded { LOOK } else { LOOK_UNTOLD });
+    let mut ticks = interval(if cluster.records() { LOOK } else { LOOK_UNTOLD });
     let tables = watched.tables();
     let mut wanted = Wanted::All;
     // A pod may not be there before the run's first moment, the beginning of the judged time.

@@ -4,13 +4,11 @@
 
 use std::{
     io,
-    os::unix::process::ExitStatusExt,
-    process::Stdio,
     time::{Duration, Instant},
 };
 
 use chainbreak_agents::{
-    driver::Exec,
+    driver::{self, Exec},
     step::{Command, Output},
 };
 use chainbreak_engine::{gate::Gate, log::EventLog};
@@ -19,12 +17,9 @@ use chainbreak_model::{
     names::NodeName,
 };
 use futures::{FutureExt, future::LocalBoxFuture};
-use tokio::{io::AsyncWriteExt, process::Child};
+use tokio::process::Child;
 
-use crate::{error::tolerate, place::PlaceThread};
-
-/// What a shell answers for a command that cannot be started.
-const NOT_STARTED: i32 = 127;
+use crate::place::PlaceThread;
 
 /// Records the commands of one agent on one node: of a model, which runs them through this in the place
 /// of its thread, or of a process, whose [shims](crate::shims) tell of them.
@@ -95,7 +90,7 @@ impl Exec for Recorder {
             let asked = Instant::now();
             recorder.pass(&command.argv).await;
             let begin = Instant::now();
-            let child = spawn_here(&command.argv);
+            let child = driver::command::spawn(&command.argv);
             let output = recorder.follow(child, command, begin).await;
             Output {
                 took: output.took + (begin - asked),
@@ -122,20 +117,8 @@ impl Recorder {
     }
 
     async fn follow(&self, child: io::Result<Child>, command: Command, begin: Instant) -> Output {
-        let ended = match child {
-            Ok(child) => end_of(child, &command.input).await,
-            Err(error) => Err(error),
-        };
-        let end = Instant::now();
-        let mut output = ended.unwrap_or_else(|error| Output {
-            exit: NOT_STARTED,
-            stderr: format!(
-                "{}: {error}",
-                command.argv.first().map_or("", String::as_str)
-            ),
-            ..Output::default()
-        });
-        output.took = end - begin;
+        let output = driver::command::follow(child, &command, begin).await;
+        let end = begin + output.took;
         self.record(Ended {
             argv: command.argv,
             input: command.input,
@@ -146,36 +129,6 @@ impl Recorder {
         });
         output
     }
-}
-
-fn spawn_here(argv: &[String]) -> io::Result<Child> {
-    let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    tokio::process::Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-}
-
-async fn end_of(mut child: Child, input: &str) -> io::Result<Output> {
-    let mut stdin = child.stdin.take().expect("standard input is piped");
-    let feed = async move {
-        // A command that does not read to the end says itself what was wrong.
-        tolerate("feed a command", stdin.write_all(input.as_bytes()).await);
-    };
-    let ((), output) = tokio::join!(feed, child.wait_with_output());
-    let output = output?;
-    let status = output.status;
-    Ok(Output {
-        exit: status
-            .code()
-            .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        took: Duration::ZERO,
-    })
 }
 
 #[cfg(test)]

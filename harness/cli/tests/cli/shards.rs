@@ -131,3 +131,15 @@ fn a_wrong_shard_or_exclusion_is_one_clear_line() {
         assert!(said.contains(words), "{args:?}: {said}");
     }
 }
+
+#[test]
+fn the_jobs_of_a_matrix_have_the_seed_and_the_variants_that_it_was_given() {
+    let ground = Ground::new();
+    let args = ["matrix", "short.yaml", "--variant", "calm", "--seed", "7"];
+    let output = ground.chainbreak(&args);
+    exits(&output, 0);
+    assert_eq!(
+        text(&output.stdout),
+        "   1 cases  --variant 'calm' --seed 7\n"
+    );
+}

@@ -95,7 +95,7 @@ async fn who_feeds_a_program_that_has_heard_enough_is_told_so() {
 
 #[tokio::test]
 async fn a_signal_for_the_command_is_one_for_the_program() {
-    let script = "trap 'kill $!; echo caught; exit 5' TERM; sleep 1000 & echo > /tmp/ready; wait";
+    let script = "trap 'echo caught; exit 5' TERM; echo > /tmp/ready; while :; do sleep 0.01; done";
     let mut bench = Bench::with(User::Myself, &[("nft", script)]).await;
     let term = "mkfifo /tmp/ready; nft & read x < /tmp/ready; kill -TERM $!; wait $!; echo $?";
     assert_eq!(bench.sh(term).await.stdout, "caught\n5\n");
