@@ -56,6 +56,13 @@ pub(crate) enum Verb {
     /// Make one run of several, as of the jobs of a CI, with its reports
     #[command(after_help = "Example:\n  chainbreak merge shard-1 shard-2 --out reports/out")]
     Merge(Merge),
+    /// Compare the verdicts of two backends on the cases that both can run, or those of two runs
+    #[command(after_help = "Examples:\n  \
+                            chainbreak parity scenarios --backends lab,kind --matrix kube-proxy=1.32\n  \
+                            chainbreak parity reports/out/20261121-190000 reports/out/latest\n\n\
+                            Exit codes: 0 all the same · 2 usage · 10 some differ · 11 some cannot be compared · \
+                            12 no case is in both")]
+    Parity(Parity),
     /// Write the reports of a run again, from its run.jsonl alone
     #[command(after_help = "Example:\n  chainbreak report reports/out/latest")]
     Report(Report),
@@ -198,6 +205,25 @@ pub(crate) struct Mutate {
     /// How many cases run side by side [default: six for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
+    /// How long a world may take until it is ready, from nothing [default: 60s, real clusters 15m]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) ready_within: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Parity {
+    /// Scenarios to run on `--backends`; without that, two runs: their folders, or their run.jsonl
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// The two backends, the first one first
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) backends: Vec<BackendName>,
+    /// How many cases run side by side [default: six for each core, real clusters one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+    /// Where the runs' folders go
+    #[arg(long, default_value = "reports/out", value_name = "DIR")]
+    pub(crate) out: PathBuf,
     /// How long a world may take until it is ready, from nothing [default: 60s, real clusters 15m]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ready_within: Option<Duration>,

@@ -13,6 +13,7 @@ mod live;
 mod matrix;
 mod merge;
 mod mutate;
+mod parity;
 mod reports;
 mod run;
 mod supervise;
@@ -83,6 +84,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Mutate(args) => mutate::mutate(args).await,
             Verb::Matrix(args) => matrix::matrix(&args).await,
             Verb::Merge(args) => merge::merge(&args),
+            Verb::Parity(args) => parity::parity(args).await,
             Verb::Report(args) => reports::again(&args),
             Verb::Drops(args) => drops::rank(&args),
             Verb::Doctor => doctor::doctor().await,

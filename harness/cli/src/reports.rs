@@ -69,7 +69,7 @@ pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
 }
 
 /// Colours in a terminal, unless `NO_COLOR` says no; never in a pipe.
-fn look() -> Look {
+pub(crate) fn look() -> Look {
     let terminal = std::io::stdout().is_terminal();
     let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let size = terminal_size::terminal_size();

@@ -50,8 +50,27 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let capabilities = ground.demanded(ground.survey(&lab).await);
     let planned = cases::planned(&args.selection, &capabilities).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
+    let (run, folder) = perform(&args, &ground, planned).await?;
+    let summaries = reports::write(&run, &folder, args.format == Format::Human)?;
+    if let Some(unmet) = &unmet {
+        crate::complain(unmet);
+    }
+    let code = exit_code(&summaries);
+    Ok(ExitCode::from(if unmet.is_some() && code != 11 {
+        10
+    } else {
+        code
+    }))
+}
+
+/// Runs what is planned, to the end or to a signal. The run, and its folder, which has its `run.jsonl` and no reports yet.
+pub(crate) async fn perform(
+    args: &args::Run,
+    ground: &Ground,
+    planned: Vec<Planned>,
+) -> anyhow::Result<(Run, PathBuf)> {
     let folder = folder(&args.out)?;
-    let record = Record::begin(&folder, &args, planned)?;
+    let record = Record::begin(&folder, args, planned)?;
     let (stop, stopped) = watch::channel(false);
     let interrupted = tokio::spawn(interrupted(stop));
     let live = Live::new(args.format == Format::Jsonl);
@@ -67,7 +86,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
             let terms = Terms {
                 keep: args.keep && *index == last,
                 ready_within: args.ready_within.unwrap_or_else(|| ground.ready_within()),
-                ground: &ground,
+                ground,
             };
             one(case, terms, &live, &record, stopped.clone())
         });
@@ -82,16 +101,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     };
     let run = record.end(ended)?;
     latest(&args.out, &folder);
-    let summaries = reports::write(&run, &folder, args.format == Format::Human)?;
-    if let Some(unmet) = &unmet {
-        crate::complain(unmet);
-    }
-    let code = exit_code(&summaries);
-    Ok(ExitCode::from(if unmet.is_some() && code != 11 {
-        10
-    } else {
-        code
-    }))
+    Ok((run, folder))
 }
 
 /// A new folder, named for the time, so that folders sort as runs were.

@@ -5,6 +5,7 @@
 //! - [`drops`] ranks the rules in which packets ended.
 //! - [`summary`] puts both beside the verdict, [`head`] what stands around them; [`term`] and [`junit`]
 //!   (later: HTML) only lay that out.
+//! - [`parity`] compares two runs.
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
 pub mod attribution;
@@ -20,6 +21,7 @@ pub mod head;
 pub mod junit;
 mod meanwhile;
 pub mod outcome;
+pub mod parity;
 mod progress;
 mod record;
 mod rounds;

@@ -187,7 +187,7 @@ fn split(id: &str) -> (&str, &str) {
     id.split_once('/').unwrap_or(("", id))
 }
 
-fn mark(outcome: Outcome) -> char {
+pub(crate) fn mark(outcome: Outcome) -> char {
     match outcome {
         Outcome::AsExpected => '✓',
         Outcome::NotAsExpected => '✗',
@@ -332,7 +332,7 @@ fn closing(summaries: &[Summary], reports: &[String]) -> String {
     out
 }
 
-fn paint(line: &str, outcome: Option<Outcome>, colour: Colour) -> String {
+pub(crate) fn paint(line: &str, outcome: Option<Outcome>, colour: Colour) -> String {
     let code = match (colour, outcome) {
         (Colour::Off, _) => return line.to_owned(),
         (Colour::On, None) => "1",

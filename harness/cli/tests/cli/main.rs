@@ -13,6 +13,7 @@ mod kept;
 mod machine;
 mod observing;
 mod output;
+mod parity;
 mod real_clusters;
 mod rerender;
 mod shards;

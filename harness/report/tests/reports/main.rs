@@ -6,6 +6,7 @@ mod culprits;
 mod golden;
 mod history;
 mod junit;
+mod parity;
 mod progress;
 mod recording;
 mod terminal;
