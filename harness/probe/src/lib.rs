@@ -3,7 +3,7 @@
 //! Where it makes requests, the probe is one thread over epoll. Its schedule is absolute: request n is due
 //! at start + n × distance,
 //! whatever happened to the requests before. See `probe.rs` for how connections are used and closed.
-//! `craft.rs` sends segments into connections of others.
+//! `craft.rs` sends segments into connections of others, `conntrack.rs` makes up connections.
 
 #[cfg(feature = "bin")]
 mod answer;
@@ -11,6 +11,8 @@ mod answer;
 pub mod clock;
 #[cfg(feature = "bin")]
 mod connection;
+#[cfg(feature = "bin")]
+mod conntrack;
 #[cfg(feature = "bin")]
 mod craft;
 #[cfg(feature = "bin")]

@@ -11,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{
     clock::monotonic_us,
-    craft,
+    conntrack, craft,
     error::ProbeError,
     output::Output,
     probe::Probe,
@@ -42,6 +42,8 @@ fn carry_out() -> Result<(), ProbeError> {
     match read_errand(&mut control)? {
         Errand::Requests(order) => run(&order, control, io::stdout()),
         Errand::Craft(order) => craft::run(&order, control, io::stdout()),
+        Errand::FillConntrack(order) => conntrack::fill(&order, io::stdout()),
+        Errand::EmptyConntrack => conntrack::empty(io::stdout()),
     }
 }
 

@@ -4,6 +4,7 @@
 //! request in the order of completion, and at the end (its standard input closes, or the count is
 //! reached) one [`Report::Done`].
 
+pub mod conntrack;
 pub mod craft;
 
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +24,10 @@ pub enum Errand {
     Requests(Order),
     /// To send segments into connections of others.
     Craft(craft::Craft),
+    /// To fill conntrack's table.
+    FillConntrack(conntrack::Fill),
+    /// To empty it of what filled it.
+    EmptyConntrack,
 }
 
 /// Requests to be made.

@@ -3,7 +3,7 @@
 use chainbreak_model::names::{AgentName, NodeName};
 use tokio::task::JoinHandle;
 
-use super::{command, craft::Crafters};
+use super::{command, conntrack, craft::Crafters};
 use crate::{
     cluster::{Cluster, Place, Process, Signal},
     gate::Delayed,
@@ -33,6 +33,7 @@ pub(super) enum How {
     End(Process),
     /// They are told to end.
     Craft(Crafters),
+    EmptyConntrack(Place),
     /// It is killed, unless it is over; then it must have ended well.
     Stop {
         following: JoinHandle<Result<String, String>>,
@@ -67,6 +68,7 @@ impl Undo {
                 killed.map_err(|error| error.to_string())
             }
             How::Craft(crafters) => crafters.end().await,
+            How::EmptyConntrack(at) => conntrack::empty(cluster, at).await,
             How::Stop { following, pid } => stop(following, *pid).await,
         }
     }
