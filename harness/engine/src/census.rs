@@ -1,5 +1,5 @@
-//! The drop census: how many packets ended in each rule that drops or rejects, on every node, while the
-//! case was judged. A rule that is written anew begins at nothing, so counters are read from time to time,
+//! The drop census: how many packets ended in each rule that drops or rejects, and in conntrack itself, on every
+//! node, while the case was judged. A rule that is written anew begins at nothing, so counters are read from time to time,
 //! and a sum says *at least*. Best effort: what cannot be read is said as a fact and fails no case.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use chainbreak_model::{
     event::{Dropped, DropsSeen, What},
     names::NodeName,
 };
-use chainbreak_netfilter::{Look, NetfilterError, Ruleset, Tally, nft::listing};
+use chainbreak_netfilter::{Look, NetfilterError, Ruleset, Tally, conntrack, nft::listing};
 use futures::future::join_all;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -131,10 +131,10 @@ impl Source {
         if !text.is_empty() {
             self.argv = self.when_there.take().unwrap_or(self.argv.clone());
         }
-        let look = if self.front == "nft" {
-            tables(&text)
-        } else {
-            Ruleset::parse(&text).map(|rules| rules.dropping())
+        let look = match self.front {
+            "nft" => tables(&text),
+            "conntrack" => Ok(conntrack::dropping(&text)),
+            _ => Ruleset::parse(&text).map(|rules| rules.dropping()),
         };
         look.map_err(|error| Trouble::new(format!("read the rules of {place}"), error))
     }
@@ -172,7 +172,7 @@ impl Source {
 
 /// What lists the rules of a node: its own front end, table by table, since an ordinary user's legacy does
 /// not know which there are; then the other front end and nft, for what somebody else wrote there. Asked
-/// without a table, neither makes one.
+/// without a table, neither makes one. Last conntrack, which drops without a rule.
 fn sources(case: &Case) -> Vec<Source> {
     let mut sources = vec![Source::own("iptables", "filter")];
     if case.cluster.calico.is_some() {
@@ -186,6 +186,7 @@ fn sources(case: &Case) -> Vec<Source> {
         IptablesVariant::Nft => Source::new("iptables-legacy", "iptables-legacy-save -c"),
     });
     sources.push(Source::new("nft", "nft list ruleset"));
+    sources.push(Source::new("conntrack", "conntrack -S"));
     sources
 }
 

@@ -163,7 +163,7 @@ pub struct DropsSeen {
     /// Where.
     pub node: NodeName,
     /// What listed the rules: `iptables` is the node's own front end, `iptables-legacy` or `iptables-nft` the
-    /// other one, then `ip6tables` and `nft`.
+    /// other one, then `ip6tables`, `nft`, and `conntrack` for what ends without a rule.
     pub front: String,
     /// Each rule in which some ended.
     pub grown: Vec<Dropped>,
@@ -173,7 +173,7 @@ pub struct DropsSeen {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Dropped {
-    /// Whose rule: `kube-proxy`, `kubelet`, `felix`, `other`.
+    /// Whose rule: `kube-proxy`, `kubelet`, `felix`, `kernel`, `other`.
     pub owner: String,
     /// Its table; an nft table with its family, `inet mine`.
     pub table: String,

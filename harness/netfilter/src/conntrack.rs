@@ -4,6 +4,11 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::{
+    counters::{Look, Site},
+    rule::Counters,
+};
+
 /// Sums what `conntrack -S` prints for each CPU: `drop`, `early_drop`, `insert_failed`, `invalid`, ….
 /// Words without a number are passed over.
 pub fn statistics(listing: &str) -> BTreeMap<String, u64> {
@@ -17,6 +22,34 @@ pub fn statistics(listing: &str) -> BTreeMap<String, u64> {
         }
     }
     sums
+}
+
+/// As which table conntrack's own drops are listed.
+pub(crate) const TABLE: &str = "conntrack";
+pub(crate) const DROP: &str = "drop";
+pub(crate) const FULL: &str = "(table full)";
+pub(crate) const INSERT_FAILED: &str = "insert_failed";
+pub(crate) const TAKEN: &str = "(tuple taken)";
+
+/// The packets that `conntrack -S` says were dropped without a rule, as a census counts them: connections for
+/// which the table had no room, and those whose tuple another one had. The kernel counts the second as
+/// `drop`, too (Linux 6.1, `nf_ct_resolve_clash`). Their bytes are not known.
+pub fn dropping(listing: &str) -> Look {
+    let sums = statistics(listing);
+    let of = |name: &str| sums.get(name).copied().unwrap_or_default();
+    let full = of(DROP).saturating_sub(of(INSERT_FAILED));
+    let site = |chain: &str, rule: &str, packets| {
+        let site = Site {
+            table: TABLE.to_owned(),
+            chain: chain.to_owned(),
+            rule: rule.to_owned(),
+        };
+        (site, Counters { packets, bytes: 0 })
+    };
+    Look::from([
+        site(DROP, FULL, full),
+        site(INSERT_FAILED, TAKEN, of(INSERT_FAILED)),
+    ])
 }
 
 /// One direction of a connection. ICMP has no ports.
@@ -121,6 +154,7 @@ pub fn flows(listing: &str) -> impl Iterator<Item = Flow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::Owner;
 
     #[test]
     fn statistics_are_summed_over_cpus() {
@@ -129,6 +163,19 @@ mod tests {
         let sums = statistics(listing);
         assert_eq!((sums["found"], sums["invalid"], sums["drop"]), (5, 7, 3));
         assert!(!sums.contains_key("cpu"));
+    }
+
+    #[test]
+    fn a_full_table_and_a_taken_tuple_are_different_drops() {
+        let look =
+            dropping("cpu=0 drop=5 insert_failed=1 early_drop=9\ncpu=1 drop=2 insert_failed=1\n");
+        let told: Vec<_> = look
+            .iter()
+            .map(|(site, counters)| (site.rule.as_str(), counters.packets, site.owner()))
+            .collect();
+        let kernel = Owner::Kernel;
+        assert_eq!(told, [(FULL, 5, kernel), (TAKEN, 2, kernel)]);
+        assert!(look.keys().all(|site| site.meaning().is_some()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! packets end there.
 
 use crate::{
+    conntrack,
     counters::{Look, Site},
     nft::NftTable,
     owner::Owner,
@@ -53,6 +54,7 @@ impl Site {
         match self.table.split_once(' ') {
             Some((_, "kube-proxy")) => Owner::KubeProxy,
             Some((_, "calico")) => Owner::Felix,
+            None if self.table == conntrack::TABLE => Owner::Kernel,
             _ => Owner::of_rule(&self.chain, &Rule::new(&self.rule)),
         }
     }
@@ -68,8 +70,8 @@ impl Site {
 
 /// A part of the chain's name, a part of the rule, and what both together mean: texts of kube-proxy 1.20 to
 /// 1.34 (`proxier.go`), kubelet 1.20 (`kubelet_network_linux.go`) and Felix v3.28 (`rules/static.go`,
-/// `rules/endpoints.go`, `rules/dispatch.go`).
-const MEANINGS: [(&str, &str, &str); 20] = [
+/// `rules/endpoints.go`, `rules/dispatch.go`); of conntrack's own, Linux 6.1 (`nf_conntrack_core.c`).
+const MEANINGS: [(&str, &str, &str); 22] = [
     (
         "KUBE-FORWARD",
         "INVALID",
@@ -165,6 +167,16 @@ const MEANINGS: [(&str, &str, &str); 20] = [
         "",
         "ctstate INVALID",
         "conntrack cannot place the packet in a connection",
+    ),
+    (
+        conntrack::DROP,
+        conntrack::FULL,
+        "no room for a new connection among assured ones: nf_conntrack_max, and how long connections are remembered",
+    ),
+    (
+        conntrack::INSERT_FAILED,
+        conntrack::TAKEN,
+        "another connection has these addresses and ports: no source port is left for SNAT to one destination, or two packets raced",
     ),
     ("", POLICY, "no rule of the chain accepted it"),
 ];

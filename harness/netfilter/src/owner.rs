@@ -16,7 +16,9 @@ pub enum Owner {
     Kubelet,
     /// Calico's Felix.
     Felix,
-    /// The kernel (a built-in chain), a person, another program.
+    /// Nobody: the kernel does it without a rule.
+    Kernel,
+    /// A person, another program; a built-in chain.
     Other,
 }
 
@@ -67,6 +69,7 @@ impl fmt::Display for Owner {
             Self::KubeProxy => "kube-proxy",
             Self::Kubelet => "kubelet",
             Self::Felix => "felix",
+            Self::Kernel => "kernel",
             Self::Other => "other",
         })
     }

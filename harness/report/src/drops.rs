@@ -85,7 +85,7 @@ pub fn lines(drops: &[Drops]) -> Vec<String> {
     }
     for drop in drops {
         let front = match drop.front.as_str() {
-            "iptables" | "nft" => String::new(),
+            "iptables" | "nft" | "conntrack" => String::new(),
             other => format!(" ({other})"),
         };
         lines.push(format!(

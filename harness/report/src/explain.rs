@@ -123,8 +123,9 @@ impl Material<'_> {
         } else {
             let (lost, how) = (sent - answered, outcomes.join(", "));
             format!(
-                "{} lost {lost} of {sent} requests{at}, one here, one there: {how}",
-                subject(traffic)
+                "{} lost {lost} of {sent} requests{at}, one here, one there: {how}{}",
+                subject(traffic),
+                self.meanwhile(self.all_gaps(requests).unwrap_or(gap))
             )
         };
         evidence.extend(self.gaps_of(requests, traffic, node.as_ref()));
@@ -133,11 +134,23 @@ impl Material<'_> {
 
     /// What there is to say about a gap that no command explains.
     fn unexplained(&self, gap: Span) -> String {
-        let unexplained = "no recorded command explains it";
-        match meanwhile::dropped(self.events, gap) {
-            Some(dropped) => format!("{unexplained}; {dropped}"),
-            None => unexplained.to_owned(),
-        }
+        format!("no recorded command explains it{}", self.meanwhile(gap))
+    }
+
+    /// Where packets ended in that time, if any did.
+    fn meanwhile(&self, span: Span) -> String {
+        let dropped = meanwhile::dropped(self.events, span);
+        dropped.map_or_else(String::new, |dropped| format!("; {dropped}"))
+    }
+
+    /// From the first request that was lost to the last.
+    fn all_gaps(&self, requests: &Requests) -> Option<Span> {
+        let gaps = self.gaps.get(&requests.traffic)?;
+        let (first, last) = (gaps.first()?, gaps.last()?);
+        Some(Span {
+            from_us: first.span.from_us,
+            to_us: last.span.to_us,
+        })
     }
 
     /// The longest gaps, each with who cut and who healed it.

@@ -11,8 +11,8 @@ use chainbreak_netfilter::Site;
 
 use crate::{explain::one_line, text::count};
 
-/// The census looks about once a second, and says with a look what came since the one before.
-const LOOK_US: u64 = 1_500_000;
+/// The census looks every two seconds, and says with a look what came since the one before.
+const LOOK_US: u64 = 2_500_000;
 
 /// The rule in which most packets ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -78,7 +78,7 @@ fn where_packets_ended_meanwhile_is_told_of_a_gap_that_no_command_explains() {
         dropped(1_650_000, "KUBE-FORWARD", 4),
         // The look after the gap tells of it, too.
         dropped(1_900_000, "KUBE-FORWARD", 3),
-        dropped(3_600_000, "AFTER", 99),
+        dropped(4_300_000, "AFTER", 99),
     ];
     let rule = "filter KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP";
     let ended = format!("7 packets ended meanwhile in {rule} on n1 (kube-proxy)");
@@ -86,6 +86,25 @@ fn where_packets_ended_meanwhile_is_told_of_a_gap_that_no_command_explains() {
     assert_eq!(headline(told.clone()), unexplained);
     let explained = [told, cleanup("n2", 1_490_000)].concat();
     assert!(!headline(explained).contains("meanwhile"));
+}
+
+#[test]
+fn where_packets_ended_is_told_of_requests_that_are_lost_one_here_and_one_there() {
+    let lost = [1_200_000, 1_500_000, 1_800_000];
+    let mut events = losing(vec![
+        dropped(1_100_000, "BEFORE", 99),
+        dropped(1_300_000, "KUBE-FORWARD", 4),
+        dropped(1_700_000, "FEW", 7),
+        dropped(1_900_000, "KUBE-FORWARD", 5),
+    ]);
+    events.retain(|event| !matches!(event.what, What::Sample { .. }));
+    let due = (1_000_000..2_000_000).step_by(20_000);
+    events.extend(due.map(|at_us| sample(at_us, !lost.contains(&at_us))));
+    let said = answers(events, None).headline.unwrap();
+    assert!(said.contains("lost 3 of 50 requests"), "{said}");
+    let rule = "filter KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP";
+    let ended = format!("; 9 packets ended meanwhile in {rule} on n1 (kube-proxy)");
+    assert!(said.ends_with(&ended), "{said}");
 }
 
 #[test]
