@@ -147,10 +147,11 @@ fn as_it_is(case: &Case, history: &[Event]) -> Vec<(Outcome, String)> {
         CaseVerdict::Inconclusive => Outcome::Inconclusive,
         CaseVerdict::NotAsExpected => Outcome::Bad,
     };
-    let found = (outcome, format!("{:<17}{id} as it is", verdict.case));
+    let found = format!("{:<17}{id} as it is", verdict.case);
     if outcome != Outcome::Well {
-        return vec![found];
+        return vec![(outcome, format!("{found}: {}", seen(&verdict)))];
     }
+    let found = (outcome, found);
     let opposites = opposites(case).into_iter();
     let survivors = opposites.filter(|it| judge(&it.case, history).case == CaseVerdict::AsExpected);
     let survivors =
@@ -171,7 +172,7 @@ async fn tried(
         CaseVerdict::AsExpected => (Outcome::Well, format!("no matter        {id} {what}")),
         CaseVerdict::NotAsExpected => (Outcome::Well, format!("noticed          {id} {what}")),
         CaseVerdict::Inconclusive => {
-            let text = format!("inconclusive     {id} {what}: {}", doubts(&verdict));
+            let text = format!("inconclusive     {id} {what}: {}", seen(&verdict));
             (Outcome::Well, text)
         }
     });
@@ -184,15 +185,19 @@ async fn history(case: &Case, terms: Terms<'_>, stopped: &watch::Receiver<bool>)
     history
 }
 
-/// Why a verdict says nothing.
-fn doubts(verdict: &Verdict) -> String {
-    let unknown = verdict
+/// Why a verdict is what it is.
+fn seen(verdict: &Verdict) -> String {
+    let promises = verdict
         .promises
         .iter()
         .filter_map(|(name, judged)| match &judged.verdict {
             PromiseVerdict::Unknown { cause } => Some(format!("{name}: {cause}")),
-            PromiseVerdict::Kept(_) | PromiseVerdict::Broken(_) => None,
+            PromiseVerdict::Broken(evidence) => Some(format!("{name} broken: {evidence}")),
+            PromiseVerdict::Kept(_) => None,
         });
-    let all: Vec<String> = verdict.trouble.iter().cloned().chain(unknown).collect();
+    let all: Vec<String> = verdict.trouble.iter().cloned().chain(promises).collect();
+    if all.is_empty() {
+        return "every promise is kept".to_owned();
+    }
     all.join("; ")
 }
