@@ -62,6 +62,18 @@ pub trait Cluster: Send + Sync {
         Err(SignalError("the backend cannot".to_owned()))
     }
 
+    /// Ends an agent's process and starts it at once, from now on in another version if one is given. What it has
+    /// written stays. The new one has begun its work when this returns, as far as the backend
+    /// can know ([`crate::begun`]).
+    async fn renew(
+        &self,
+        _agent: AgentName,
+        _node: &NodeName,
+        _version: Option<&str>,
+    ) -> Result<(), SignalError> {
+        Err(SignalError("the backend cannot".to_owned()))
+    }
+
     /// An agent's log so far and from now on, an entry an item. It ends only when the agent will not live
     /// again, with that as the last item.
     fn agent_logs(

@@ -76,6 +76,21 @@ impl Cluster for Fake {
         Ok(())
     }
 
+    async fn renew(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: Option<&str>,
+    ) -> Result<(), SignalError> {
+        self.signal(agent, node, Signal::Stop).await?;
+        let version = version.map(|version| format!("{agent} is {version}"));
+        self.signals
+            .lock()
+            .expect("no test panicked")
+            .extend(version);
+        self.signal(agent, node, Signal::Run).await
+    }
+
     fn agent_logs(
         &self,
         _: AgentName,

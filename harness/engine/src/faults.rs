@@ -15,7 +15,11 @@ mod undo;
 
 use std::{sync::Arc, time::Duration};
 
-use chainbreak_model::{case::Fault, event::What, names::NodeName};
+use chainbreak_model::{
+    case::{Fault, Versions},
+    event::What,
+    names::NodeName,
+};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::undo::Undo;
@@ -28,12 +32,23 @@ use crate::{
 
 /// How long a fault may take to be there, or a third party's commands to end.
 pub(crate) const WITHIN: Duration = Duration::from_secs(30);
+/// How long an upgrade may take, which brings along images of agents where the backend has some.
+const ROLLOUT: Duration = Duration::from_secs(600);
+
+/// How long a fault may take to be there.
+pub(crate) fn within(fault: &Fault) -> Duration {
+    match fault {
+        Fault::Upgrade { .. } => ROLLOUT,
+        _ => WITHIN,
+    }
+}
 
 /// The faults of a case.
 pub(crate) struct Faults {
     cluster: Arc<dyn Cluster>,
     log: EventLog,
     seed: u64,
+    versions: Versions,
     held: Vec<Held>,
 }
 
@@ -51,8 +66,15 @@ impl Faults {
             cluster: Arc::clone(cluster),
             log: log.clone(),
             seed,
+            versions: Versions::default(),
             held: Vec::new(),
         }
+    }
+
+    /// Agents have these versions before anything is done.
+    pub(crate) fn with(mut self, versions: Versions) -> Self {
+        self.versions = versions;
+        self
     }
 
     /// Injects a fault, which is there when this returns, for so long from then on.
@@ -67,11 +89,13 @@ impl Faults {
             cluster: self.cluster.as_ref(),
             log: &self.log,
             seed: self.seed,
+            versions: &mut self.versions,
             undo: &mut held.undo,
         };
-        let injected = timeout(WITHIN, injection.inject(fault, duration)).await;
+        let within = within(fault);
+        let injected = timeout(within, injection.inject(fault, duration)).await;
         injected.unwrap_or_else(|_elapsed| {
-            let why = format!("it took more than {WITHIN:?}");
+            let why = format!("it took more than {within:?}");
             let fault = serde_json::to_string(fault).unwrap_or_else(|_| format!("{fault:?}"));
             Err(Trouble::new(format!("do {fault}"), why))
         })?;
@@ -139,6 +163,7 @@ struct Injection<'a> {
     cluster: &'a dyn Cluster,
     log: &'a EventLog,
     seed: u64,
+    versions: &'a mut Versions,
     undo: &'a mut Vec<Undo>,
 }
 
@@ -147,6 +172,8 @@ impl Injection<'_> {
         match fault {
             Fault::Slow { agent, command, by } => self.slow(*agent, command, *by),
             Fault::Agent { agent, node, what } => self.agent(*agent, node.as_ref(), *what).await,
+            Fault::Upgrade { to, node } => self.upgrade(to, node.as_ref()).await,
+            Fault::Switch { dataplane } => self.switch(*dataplane).await,
             Fault::Sysctl { at, set } => self.sysctl(at.as_ref(), set).await,
             Fault::FillConntrack { node, entries } => self.fill(node.as_ref(), *entries).await,
             Fault::LinkDown { at, interface } => self.link_down(&at.into(), interface).await,
@@ -332,6 +359,66 @@ mod tests {
         let mut faults = Faults::new(&cluster, 0, &log);
         let restart = fault(AgentName::Felix, AgentFault::Restart);
         faults.inject(&restart, None).await.unwrap();
+        faults.heal_all().await;
+        assert_eq!(fake.signals(), ["Stop felix", "Run felix"]);
+    }
+
+    fn upgrade() -> Fault {
+        let to = [
+            (AgentName::Felix, "v3.29.7".to_owned()),
+            (AgentName::KubeProxy, "1.33".to_owned()),
+        ];
+        Fault::Upgrade {
+            to: to.into(),
+            node: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upgrade_ends_and_starts_each_agent_in_its_new_version_and_nothing_undoes_it() {
+        let (fake, cluster) = Fake::default().cluster();
+        let (log, mut events) = EventLog::new();
+        let mut versions = Versions::default();
+        versions.set(AgentName::KubeProxy, &"n1".into(), "1.32");
+        versions.set(AgentName::Felix, &"n1".into(), "v3.28.1");
+        let mut faults = Faults::new(&cluster, 0, &log).with(versions);
+        faults.inject(&upgrade(), None).await.unwrap();
+        faults.heal_all().await;
+        assert_eq!(
+            fake.signals(),
+            [
+                "Stop felix",
+                "felix is v3.29.7",
+                "Run felix",
+                "Stop kube-proxy",
+                "kube-proxy is 1.33",
+                "Run kube-proxy"
+            ]
+        );
+        assert_eq!(
+            said(&mut events),
+            [
+                "upgrade felix on n1 from v3.28.1 to v3.29.7",
+                "felix on n1 has begun",
+                "upgrade kube-proxy on n1 from 1.32 to 1.33",
+                "kube-proxy on n1 has begun"
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_whose_upgrade_was_broken_off_is_started() {
+        let deaf = Fake {
+            deaf: true,
+            ..Fake::default()
+        };
+        let (fake, cluster) = deaf.cluster();
+        let (log, _events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let fault = upgrade();
+        let upgrading = faults.inject(&fault, None);
+        let broken_off = timeout(Duration::from_secs(1), upgrading).await;
+        assert!(broken_off.is_err());
         faults.heal_all().await;
         assert_eq!(fake.signals(), ["Stop felix", "Run felix"]);
     }

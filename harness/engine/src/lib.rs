@@ -1,12 +1,14 @@
 //! The run loop over the one seam ([`cluster`]): apply manifests, drive traffic, observe, append to
 //! the history.
 
+pub mod begun;
 mod census;
 pub mod cluster;
 pub mod entries;
 #[cfg(test)]
 mod fake;
 mod faults;
+mod felix_config;
 pub mod gate;
 pub mod log;
 pub mod logbook;

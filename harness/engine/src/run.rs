@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chainbreak_model::{
-    case::{Case, IpFamily},
+    case::{Case, IpFamily, Versions},
     event::{LogEntry, Phase, What},
     names::{AgentName, NodeName},
 };
@@ -109,7 +109,7 @@ async fn on_cluster(
     stop: watch::Receiver<bool>,
     after: After,
 ) -> Vec<Artifact> {
-    let mut faults = Faults::new(cluster, case.seed, log);
+    let mut faults = Faults::new(cluster, case.seed, log).with(Versions::of(&case.cluster));
     let ended = tokio::select! {
         ended = exercise(cluster, case, log, deadline, &mut faults) => ended,
         () = stopped(stop.clone()) => Err(interrupted()),

@@ -9,13 +9,14 @@ use chainbreak_model::{
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    faults::{Faults, WITHIN},
+    faults::{Faults, within},
+    felix_config,
     log::EventLog,
     manifests,
     trouble::Trouble,
@@ -53,7 +54,7 @@ pub(crate) async fn play(
                 }
                 due = end;
             }
-            Step::Felix(spec) => configure_felix(client, spec, log).await?,
+            Step::Felix(spec) => felix_config::merge(client, spec, log).await?,
             Step::Apply(objects) => apply(client, objects, log).await?,
             Step::Delete(object) => delete(client, object, log).await?,
             Step::Fault { fault, duration } => {
@@ -108,21 +109,6 @@ async fn scale(
     scaled.map(drop).map_err(|error| Trouble::new(text, error))
 }
 
-/// Merges the fields into FelixConfiguration `default`, made when it is not there.
-async fn configure_felix(
-    client: &Client,
-    spec: &Map<String, Value>,
-    log: &EventLog,
-) -> Result<(), Trouble> {
-    let text = format!("set FelixConfiguration {}", Value::Object(spec.clone()));
-    log.append(What::Step { text: text.clone() });
-    let kind = GroupVersionKind::gvk("projectcalico.org", "v3", "FelixConfiguration");
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let patch = Patch::Merge(json!({ "spec": spec }));
-    let patched = api.patch("default", &PatchParams::default(), &patch).await;
-    patched.map(drop).map_err(|error| Trouble::new(text, error))
-}
-
 /// How long the steps take at most, unless the world fails: a case's length from ready to judged.
 pub fn length(steps: &[Step]) -> Duration {
     let (mut due, mut last) = (Duration::ZERO, Duration::ZERO);
@@ -133,7 +119,7 @@ pub fn length(steps: &[Step]) -> Duration {
             Step::Fault { fault, duration } => {
                 // Nobody has to do anything for a delay.
                 if !matches!(fault, Fault::Slow { .. }) {
-                    due += 2 * WITHIN;
+                    due += 2 * within(fault);
                 }
                 last = last.max(due + duration.unwrap_or_default());
             }
@@ -148,7 +134,7 @@ mod tests {
     use tokio::time::sleep_until;
 
     use super::*;
-    use crate::{fake::Fake, gate::Gate};
+    use crate::{fake::Fake, faults::WITHIN, gate::Gate};
 
     fn settle(seconds: u64) -> Step {
         Step::Settle(Duration::from_secs(seconds))

@@ -10,9 +10,11 @@ mod program;
 mod real;
 pub(crate) mod reins;
 mod settings;
+pub(crate) mod wardrobe;
 
 use std::{
     rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -37,6 +39,7 @@ use self::{
     real::Real,
     reins::{AllReins, Bit, Reins, reins},
     settings::Seat,
+    wardrobe::{Models, Wardrobe},
 };
 use crate::{
     error::LabError,
@@ -57,6 +60,31 @@ const STILLBIRTHS: u32 = 3;
 /// One life of an agent, from its start to the exit of its process. It pauses when it is told to; dropping
 /// it ends it.
 type Life = Box<dyn Fn(Scribe, Bit) -> LocalBoxFuture<'static, Death> + Send>;
+
+/// What an agent lives by, which another version of it replaces.
+#[derive(Clone)]
+struct Lives(Arc<Mutex<Life>>);
+
+impl std::fmt::Debug for Lives {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lives")
+    }
+}
+
+impl Lives {
+    fn new(life: Life) -> Self {
+        Self(Arc::new(Mutex::new(life)))
+    }
+
+    /// The next life is this one.
+    fn replace(&self, life: Life) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = life;
+    }
+
+    fn begin(&self, scribe: Scribe, bit: Bit) -> LocalBoxFuture<'static, Death> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)(scribe, bit)
+    }
+}
 
 /// Writes down what an agent says in one of its lives.
 #[derive(Clone)]
@@ -91,6 +119,7 @@ pub(crate) struct Agents {
     threads: Vec<JoinHandle<()>>,
     logbook: Logbook,
     reins: AllReins,
+    models: Models,
     log: EventLog,
     /// Of the real ones. They end last.
     shims: Vec<Shims>,
@@ -108,6 +137,7 @@ impl Agents {
             threads: Vec::new(),
             logbook: Logbook::default(),
             reins: AllReins::new(),
+            models: Models::new(),
             log: log.clone(),
             shims: Vec::new(),
         };
@@ -141,10 +171,12 @@ impl Agents {
     ) -> Result<(), LabError> {
         match source {
             AgentSource::Model => {
-                self.say_model(agent, version);
+                say_model(agent, version, &self.log);
                 for node in world.nodes() {
-                    let life = model(node)?;
-                    self.begin(agent, node, move || Ok(life)).await?;
+                    let lives = Lives::new(model(node)?);
+                    self.models
+                        .insert((agent, node.name.clone()), lives.clone());
+                    self.begin(agent, node, move || Ok(lives)).await?;
                 }
             }
             AgentSource::Path(path) => {
@@ -152,7 +184,8 @@ impl Agents {
                 for node in world.nodes() {
                     let seat = self.seat(&real, world, node).await?;
                     let life = real.life(start(&real, &seat));
-                    self.begin(agent, node, life).await?;
+                    let lives = move || life().map(Lives::new);
+                    self.begin(agent, node, lives).await?;
                 }
             }
             AgentSource::Cluster => {
@@ -180,6 +213,15 @@ impl Agents {
         &self.reins
     }
 
+    /// What brings models to other versions.
+    pub(crate) fn wardrobe(&self, case: &Case) -> Wardrobe {
+        Wardrobe {
+            cluster: case.cluster.clone(),
+            seed: case.seed,
+            models: self.models.clone(),
+        }
+    }
+
     /// Ends all agents and their commands and waits for it.
     pub(crate) fn stop(&mut self) -> Vec<String> {
         self.tell_to_end();
@@ -198,20 +240,12 @@ impl Agents {
         self.reins.values().for_each(Reins::drop_dead);
     }
 
-    /// A model never stands in silently.
-    fn say_model(&self, agent: AgentName, version: &str) {
-        self.log.append(What::Fact {
-            name: agent.to_string(),
-            value: format!("model {version} (no binary given)"),
-        });
-    }
-
     /// Starts an agent's thread. There, `settle` makes what it lives by.
     async fn begin(
         &mut self,
         agent: AgentName,
         node: &Node,
-        settle: impl FnOnce() -> Result<Life, LabError> + Send + 'static,
+        settle: impl FnOnce() -> Result<Lives, LabError> + Send + 'static,
     ) -> Result<(), LabError> {
         let name = node.name.clone();
         let write = self.logbook.writer(agent, &name);
@@ -223,7 +257,7 @@ impl Agents {
             thread::Builder::new().name(place).spawn(move || {
                 let lives = async {
                     match settle() {
-                        Ok(life) => live(agent, name, life, (write, bit), log).await,
+                        Ok(lives) => live(agent, name, lives, (write, bit), log).await,
                         Err(error) => write.end(error.to_string()),
                     }
                 };
@@ -243,6 +277,14 @@ impl Agents {
     }
 }
 
+/// A model never stands in silently.
+fn say_model(agent: AgentName, version: &str, log: &EventLog) {
+    log.append(What::Fact {
+        name: agent.to_string(),
+        value: format!("model {version} (no binary given)"),
+    });
+}
+
 impl Drop for Agents {
     fn drop(&mut self) {
         self.tell_to_end();
@@ -254,7 +296,7 @@ impl Drop for Agents {
 async fn live(
     agent: AgentName,
     node: NodeName,
-    life: Life,
+    lives: Lives,
     (write, mut bit): (Writer, Bit),
     log: EventLog,
 ) {
@@ -269,7 +311,7 @@ async fn live(
             life: number,
         };
         let death = tokio::select! {
-            death = life(scribe, bit.clone()) => death,
+            death = lives.begin(scribe, bit.clone()) => death,
             () = bit.stopped() => continue,
         };
         stillbirths = stillbirths.and_then(|so_far| count(so_far, death.kind, born.elapsed()));

@@ -115,6 +115,11 @@ pub(crate) async fn furnish(client: &Client, world: &World, case: &Case) -> Resu
     calico::furnish(client, world, case).await
 }
 
+/// Calico's installation of another version, over the one that is there.
+pub(crate) async fn upgrade_calico(client: &Client, version: &str) -> Result<(), LabError> {
+    calico::upgrade(client, version).await
+}
+
 async fn register(
     client: &Client,
     world: &World,

@@ -10,6 +10,7 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_apiserver::Server;
 use chainbreak_engine::{
+    begun::Begun,
     cluster::{
         AgentDied, Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError,
         Signal, SignalError,
@@ -28,7 +29,7 @@ use kube::Client;
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
-    agents::{Agents, reins::AllReins},
+    agents::{Agents, reins::AllReins, wardrobe::Wardrobe},
     api, cni, controllers,
     error::LabError,
     facts, hosts,
@@ -83,6 +84,7 @@ struct Raised {
     world: Arc<World>,
     logbook: Logbook,
     reins: AllReins,
+    wardrobe: Wardrobe,
     /// Of those on whose behalf something was run on a node.
     shims: AsyncMutex<BTreeMap<(String, NodeName), Shims>>,
     server: Arc<Server>,
@@ -128,6 +130,7 @@ impl Raised {
             world,
             logbook: agents.logbook().clone(),
             reins: agents.reins().clone(),
+            wardrobe: agents.wardrobe(case),
             shims: AsyncMutex::default(),
             running: Mutex::new(Some((agents, tasks))),
             server,
@@ -152,6 +155,20 @@ impl Raised {
         }
         let folder = all.get(&key).map(|shims| shims.path_prefix().display());
         Ok(folder.map(|folder| format!("{folder}:{PATH}")))
+    }
+
+    /// Another version of an agent that is ended, and what its installation makes.
+    async fn upgrade(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: &str,
+    ) -> Result<(), LabError> {
+        if agent == AgentName::Felix {
+            api::upgrade_calico(&self.client.0, version).await?;
+        }
+        let which = (agent, node);
+        self.wardrobe.change(&self.world, &self.log, which, version)
     }
 
     /// Starts a command in a place, with another `PATH` if one is given.
@@ -249,6 +266,23 @@ impl Cluster for Raised {
         let reins = self.reins.get(&(agent, node.clone()));
         let absent = || SignalError(format!("there is no {agent} on {node}"));
         reins.ok_or_else(absent)?.pull(signal).await
+    }
+
+    async fn renew(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: Option<&str>,
+    ) -> Result<(), SignalError> {
+        let begun = Begun::from_now_on(agent, self.logbook.read(agent, node));
+        self.signal(agent, node, Signal::Stop).await?;
+        if let Some(version) = version {
+            self.upgrade(agent, node, version)
+                .await
+                .map_err(|error| SignalError(error.to_string()))?;
+        }
+        self.signal(agent, node, Signal::Run).await?;
+        begun.seen().await
     }
 
     fn agent_logs(

@@ -6,10 +6,12 @@ mod address;
 mod cluster;
 mod family;
 mod fault;
+mod named;
 mod network;
 mod promise;
 mod step;
 mod traffic;
+mod versions;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -21,13 +23,14 @@ pub use cluster::{
     AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner, ProxyMode,
 };
 pub use family::IpFamily;
-pub use fault::{AgentFault, Craft, Entries, Family, Fault, RuleBackend, Run, TableRef};
+pub use fault::{AgentFault, Craft, Dataplane, Entries, Family, Fault, RuleBackend, Run, TableRef};
 pub use network::{CniSpec, HostSpec, PoolSpec, RandomizeSnat, Route, Via, Vxlan};
 pub use promise::{
     Claim, Counter, ElementQuery, Limits, Presence, Promise, RuleQuery, SourceAddress, Window,
 };
 pub use step::{ObjectRef, Step};
 pub use traffic::{From, To, Traffic};
+pub use versions::Versions;
 
 use crate::names::{PromiseName, ScenarioName, TrafficName, VariantName};
 

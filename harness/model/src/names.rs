@@ -64,6 +64,20 @@ name!(
     PromiseName
 );
 
+impl MarkName {
+    /// The mark at the end of the step that is called so; the one at its beginning has the step's name. Nobody can
+    /// write it.
+    #[must_use]
+    pub fn over(&self) -> Self {
+        Self(format!("{self}.over"))
+    }
+
+    /// The step at whose end this mark is.
+    pub fn of_over(&self) -> Option<Self> {
+        self.0.strip_suffix(".over").map(Self::from)
+    }
+}
+
 /// A node agent: a process that programs the dataplane.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -77,6 +91,14 @@ pub enum AgentName {
 }
 
 impl AgentName {
+    /// What its version is the version of.
+    pub fn product(self) -> &'static str {
+        match self {
+            Self::KubeProxy => "kube-proxy",
+            Self::Felix => "calico",
+        }
+    }
+
     /// All of them.
     pub const ALL: [Self; 2] = [Self::KubeProxy, Self::Felix];
 

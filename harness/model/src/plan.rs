@@ -6,6 +6,7 @@ mod exclude;
 mod follow;
 mod needs;
 mod shard;
+mod upgrades;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -118,6 +119,7 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
     all.map(|Possible { case, variant, .. }| {
         let mut outside = outside(&case, variant);
         outside.extend(beyond_a_real_one(&case));
+        outside.extend(upgrades::cannot_be(&case));
         outside.extend(choice.exclude.iter().find_map(|it| it.leaves_out(&case)));
         if choice.real_clusters {
             outside.extend(beyond_a_model(&case, &variant.needs));

@@ -102,6 +102,8 @@ pub(crate) mod words {
         "stop",
         "pause",
         "restart",
+        "upgrade",
+        "switch",
         "sysctl",
         "fill-conntrack",
         "link-down",
@@ -113,6 +115,10 @@ pub(crate) mod words {
         "delete-rule",
         "run",
     ];
+    /// Beside what a step does.
+    pub(crate) const STEP_NAME: &str = "name";
+    pub(crate) const UPGRADE: &[&str] = &["kube-proxy", "calico", "node"];
+    pub(crate) const SWITCH: &[&str] = &["dataplane"];
     pub(crate) const CHURN: &[&str] = &["deployment", "replicas", "every", "for"];
     pub(crate) const SLOW: &[&str] = &["agent", "command", "by", "for"];
     pub(crate) const DELETE: &[&str] = &["kind", "namespace", "name"];
@@ -159,15 +165,24 @@ pub(crate) mod words {
         "resets",
         "recovers",
     ];
-    pub(crate) const AVAILABLE: &[&str] = &["traffic", "at-least", "longest-gap", "from", "until"];
-    pub(crate) const LOG: &[&str] = &["agent", "matches", "from", "until"];
+    pub(crate) const AVAILABLE: &[&str] = &[
+        "traffic",
+        "at-least",
+        "longest-gap",
+        "from",
+        "until",
+        "during",
+        "after",
+    ];
+    pub(crate) const LOG: &[&str] = &["agent", "matches", "from", "until", "during", "after"];
     pub(crate) const RULE: &[&str] = &["table", "chain", "jump", "matches", "family", "backend"];
     pub(crate) const HAS_RULE: &[&str] = &[
         "table", "chain", "jump", "matches", "family", "backend", "node", "always", "absent",
-        "from", "until",
+        "from", "until", "during", "after",
     ];
     pub(crate) const HAS_ELEMENT: &[&str] = &[
-        "table", "set", "element", "family", "node", "always", "absent", "from", "until",
+        "table", "set", "element", "family", "node", "always", "absent", "from", "until", "during",
+        "after",
     ];
     pub(crate) const COUNTER: &[&str] = &[
         "conntrack",
@@ -178,6 +193,8 @@ pub(crate) mod words {
         "at-most",
         "from",
         "until",
+        "during",
+        "after",
     ];
     pub(crate) const CONNTRACK: &[&str] = &[
         "found",
@@ -191,10 +208,21 @@ pub(crate) mod words {
         "clash_resolve",
         "chaintoolong",
     ];
-    pub(crate) const SOURCE: &[&str] = &["traffic", "is", "from", "until"];
-    pub(crate) const SOURCE_PORTS: &[&str] = &["traffic", "within", "from", "until"];
-    pub(crate) const BALANCE: &[&str] = &["traffic", "over", "p-at-least", "from", "until"];
-    pub(crate) const RESETS: &[&str] = &["traffic", "at-least", "at-most", "from", "until"];
+    pub(crate) const SOURCE: &[&str] = &["traffic", "is", "from", "until", "during", "after"];
+    pub(crate) const SOURCE_PORTS: &[&str] =
+        &["traffic", "within", "from", "until", "during", "after"];
+    pub(crate) const BALANCE: &[&str] = &[
+        "traffic",
+        "over",
+        "p-at-least",
+        "from",
+        "until",
+        "during",
+        "after",
+    ];
+    pub(crate) const RESETS: &[&str] = &[
+        "traffic", "at-least", "at-most", "from", "until", "during", "after",
+    ];
     pub(crate) const RECOVERS: &[&str] = &["traffic", "after", "within", "until"];
     pub(crate) const VARIANT: &[&str] = &[
         "expect",

@@ -780,3 +780,81 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn upgrades_and_switches_that_nothing_can_come_of_are_said() {
+    let step = |step: &str| said_of("- settle: 1s", step);
+    let said = [
+        step("- upgrade: { node: n1 }"),
+        step("- upgrade: { kube-proxy: v1.33, calico: '3.29' }"),
+        step("- upgrade: { kube-proxy: '1.32', node: n3 }"),
+        step("- upgrade: { felix: v3.29.7 }"),
+        step("- upgrade: { calico: v3.29.7 }\n  - upgrade: { calico: v3.29.7, node: n2 }"),
+        step("- switch: { dataplane: bpf }"),
+        step("- switch: { dataplane: ebpf }"),
+        step(
+            "- switch: { dataplane: iptables }\n  - felix: { bpfEnabled: true }\n  - switch: { dataplane: bpf }",
+        ),
+    ];
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+#[test]
+fn an_upgrade_of_what_is_not_there_or_to_what_has_no_such_mode_is_said() {
+    let upgrade = "timeline:\n  - upgrade: { kube-proxy: '1.30', calico: v3.29.7 }";
+    let with = |from: &str, to: &str| {
+        assert!(GOOD.contains(from), "{from}");
+        said(GOOD.replace("timeline:", upgrade).replace(from, to))
+    };
+    let said = [
+        with(
+            "kube-proxy: { version",
+            "kube-proxy: { mode: nftables, version",
+        ),
+        with(
+            "  calico: { version: v3.28.1 }\n  felix: { bpfEnabled: true }\n",
+            "",
+        ),
+    ];
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+#[test]
+fn promises_about_steps_that_have_no_name_or_no_end_are_said() {
+    let steps = "- settle: 1s\n  - name: new\n    upgrade: { calico: v3.29.7 }\n  - mark: later";
+    let promise = |window: &str| {
+        let answers = "longest-gap: 500ms }";
+        let windowed = format!("longest-gap: 500ms, {window} }}");
+        let good = GOOD.replace("- settle: 1s", steps);
+        assert!(good.contains(answers));
+        good.replace(answers, &windowed)
+    };
+    for good in [
+        "during: new",
+        "after: new",
+        "after: later",
+        "after: new, until: later",
+        "until: new",
+    ] {
+        let read = reads(promise(good).as_bytes(), OBJECTS);
+        read.unwrap_or_else(|error| panic!("{}", error.plain()));
+    }
+    let said = [
+        said(promise("during: later")),
+        said(promise("during: neww")),
+        said(promise("after: neww")),
+        said(promise("after: later, until: new")),
+        said(promise("during: new, from: later, until: later")),
+        said(promise("after: new, from: later")),
+        said_of(
+            "- settle: 1s",
+            "- name: frozen\n    pause: { agent: felix, for: 1s }",
+        ),
+        said_of("- settle: 1s", "- name: one\n    mark: two"),
+        said_of("- settle: 1s", "- name: one\n    settle: 1s\n  - mark: one"),
+        said_of("- settle: 1s", "- name: Über\n    settle: 1s"),
+        said_of("- settle: 1s", "- name: alone"),
+        said_of("- settle: 1s", "- name: one\n    settle: 1s\n    felix: {}"),
+    ];
+    insta::assert_snapshot!(said.join("\n"));
+}

@@ -60,7 +60,7 @@ spec:
 ";
 
 /// What stands beside a promise's word.
-const WINDOW: [&str; 2] = ["from", "until"];
+const WINDOW: [&str; 4] = ["from", "until", "during", "after"];
 
 type Parts = BTreeMap<String, String>;
 

@@ -466,3 +466,44 @@ fn a_version_without_the_mode_is_skipped_with_the_reason() {
         assert!(known || id.contains("alone"), "{id}: {reason}");
     }
 }
+
+#[test]
+fn an_upgrade_that_a_cell_or_a_chosen_agent_cannot_make_is_skipped_with_the_reason() {
+    let upgrading = SCENARIO
+        .replace("[settle: 1s]", "[upgrade: { kube-proxy: '1.31' }]")
+        .replace("  alone: { kube-proxy: none, expect: healthy }\n", "");
+    let upgrading = scenario(&upgrading);
+    let reasons = |agents: &[&str], matrix: &[&str]| {
+        let skipped = skips(&upgrading, &choice(agents, matrix)).into_iter();
+        let all = skipped.filter(|(id, _)| id.contains("partial"));
+        all.map(|(_, why)| why).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons(&[], &[]), [""; 0]);
+    assert_eq!(
+        reasons(&[], &["kube-proxy=1.29,1.31"]),
+        ["upgrades kube-proxy to 1.31, which it is already"]
+    );
+    assert_eq!(
+        reasons(&["kube-proxy=/opt/kube-proxy"], &[]),
+        ["upgrades kube-proxy to 1.31, this is a real one, of which only one version is given"]
+    );
+}
+
+#[test]
+fn a_real_cluster_has_to_have_the_version_that_it_is_upgraded_to() {
+    let upgrade = "[upgrade: { kube-proxy: '1.33', calico: v3.29.7 }]";
+    let upgrading = scenario(
+        &SCENARIO
+            .replace("[settle: 1s]", upgrade)
+            .replace("  alone: { kube-proxy: none, expect: healthy }\n", ""),
+    );
+    let choice = Choice {
+        real_clusters: true,
+        ..choice(&[], &[])
+    };
+    let skipped = skips(&upgrading, &choice);
+    let (_, why) = &skipped[0];
+    for need in ["kubernetes-1.32", "kubernetes-1.33", "calico-upgrade"] {
+        assert!(why.contains(need), "{why}");
+    }
+}

@@ -90,7 +90,10 @@ fn allows(keyword: &str, rule: &Value, value: &Value) -> bool {
             others.all(|(number, item)| !items.iter().skip(number + 1).any(|other| other == item))
         }),
         "minProperties" => value.as_object().is_none_or(|entries| !entries.is_empty()),
-        "maxProperties" => value.as_object().is_none_or(|entries| entries.len() <= 1),
+        "maxProperties" => value.as_object().is_none_or(|entries| {
+            let most = rule.as_u64().expect(WELL_FORMED);
+            entries.len() as u64 <= most
+        }),
         "required" => value.as_object().is_none_or(|entries| {
             list()
                 .iter()

@@ -1,10 +1,12 @@
-//! JUnit, for the readers that there are: one flat suite per case, one test case per promise.
+//! JUnit, for the readers that there are: one flat suite per case and one for each step of its timeline that promises
+//! are about by name, one test case per promise.
 //!
 //! There is no standard, so only what every reader takes is written (Jenkins' `junit-10.xsd` validates it):
 //! suites are never nested, class name and name together are unique (GitLab drops doubles), properties and
 //! attachments are lines of `system-out`, one failure carries everything. A promise that was expected to be
 //! broken and is, is a success that says so. A failure is the product's, an error the world's.
 
+use indexmap::IndexMap;
 use junit_report::{
     Duration, OffsetDateTime, Report, ReportBuilder, TestCase, TestCaseBuilder, TestSuite,
     TestSuiteBuilder,
@@ -45,7 +47,7 @@ pub fn render(run: &Run, summaries: &[Summary]) -> Result<String, ReportError> {
 }
 
 fn suites(run: &Run, summaries: &[Summary]) -> Vec<TestSuite> {
-    let cases = summaries.iter().map(|summary| of_case(run, summary));
+    let cases = summaries.iter().flat_map(|summary| of_case(run, summary));
     cases.chain(interrupted(run)).collect()
 }
 
@@ -86,32 +88,45 @@ fn interrupted(run: &Run) -> Option<TestSuite> {
     Some(TestSuiteBuilder::new(RUN).add_testcase(case).build())
 }
 
-fn of_case(run: &Run, summary: &Summary) -> TestSuite {
+/// The suites of a case: its own, and one for each step that promises are about.
+fn of_case(run: &Run, summary: &Summary) -> Vec<TestSuite> {
     let head = head(summary);
-    let mut cases: Vec<TestCase> = Vec::new();
+    let mut suites: IndexMap<String, Vec<TestCase>> = IndexMap::new();
     if summary.promises.is_empty() || summary.outcome == Outcome::Inconclusive {
-        cases.push(whole(summary));
+        suites.insert(xml(&summary.id), vec![whole(summary)]);
     }
-    cases.extend(
-        summary
-            .promises
-            .iter()
-            .map(|promise| of_promise(summary, promise)),
-    );
+    for promise in &summary.promises {
+        let name = match &promise.when {
+            Some(when) => format!("{} {when}", summary.id),
+            None => summary.id.clone(),
+        };
+        let cases = suites.entry(xml(&name)).or_default();
+        cases.push(of_promise(summary, promise));
+    }
     // Promises are judged over the same time; the case's time is counted once.
-    if let Some(first) = cases.first_mut() {
+    if let Some(first) = suites.values_mut().flatten().next() {
         first.time = Duration::microseconds(i64::try_from(summary.took_us).unwrap_or(i64::MAX));
     }
+    let suites = suites.into_iter().enumerate();
+    let suite = |(number, (name, cases)): (usize, (String, Vec<TestCase>))| {
+        let out = match number {
+            0 => whole_out(run, summary, &head),
+            _ => head.clone(),
+        };
+        suite(&name, cases, &head, &out)
+    };
+    suites.map(suite).collect()
+}
+
+fn suite(name: &str, mut cases: Vec<TestCase>, head: &str, out: &str) -> TestSuite {
     for case in &mut cases {
-        case.set_classname(&xml(&summary.id));
+        case.set_classname(name);
         let own = case.system_out.take().unwrap_or_default();
         case.system_out = Some(cdata(&format!("{head}{own}"))).filter(|text| !text.is_empty());
     }
-    let mut suite = TestSuiteBuilder::new(&xml(&summary.id));
-    suite.testsuite.package = xml(&summary.id);
-    suite
-        .add_testcases(cases)
-        .set_system_out(&cdata(&whole_out(run, summary, &head)));
+    let mut suite = TestSuiteBuilder::new(name);
+    name.clone_into(&mut suite.testsuite.package);
+    suite.add_testcases(cases).set_system_out(&cdata(out));
     suite.build()
 }
 

@@ -2,7 +2,7 @@
 //! only lay this out.
 
 use chainbreak_model::{
-    case::Expect,
+    case::{Case, Expect},
     event::{Event, Phase, What},
     judge,
     names::PromiseName,
@@ -87,6 +87,8 @@ pub struct Summary {
 pub struct PromiseSummary {
     /// Its name.
     pub name: String,
+    /// The step of the timeline during or after which it is judged, if it has a name.
+    pub when: Option<String>,
     /// What it came to.
     pub state: State,
     /// What was expected.
@@ -182,6 +184,7 @@ fn of_promises(verdict: &Verdict, material: &Material<'_>) -> Vec<PromiseSummary
     let promises = verdict.promises.iter();
     let summary = |(name, judged): (&PromiseName, &Judged)| PromiseSummary {
         name: name.to_string(),
+        when: when(material.case, name),
         state: match judged.verdict {
             PromiseVerdict::Kept(_) => State::Kept,
             PromiseVerdict::Broken(_) => State::Broken,
@@ -192,6 +195,11 @@ fn of_promises(verdict: &Verdict, material: &Material<'_>) -> Vec<PromiseSummary
         words: material.words(name, judged),
     };
     promises.map(summary).collect()
+}
+
+fn when(case: &Case, name: &PromiseName) -> Option<String> {
+    let promise = case.promises.get(name)?;
+    case.when(promise).map(|when| one_line(&when))
 }
 
 /// The summary of a case that did not run.

@@ -246,7 +246,9 @@ fn told(promise: &PromiseSummary, headline: &str) -> Vec<String> {
     } else {
         "NOT as expected"
     };
-    let mut lines = vec![format!("    {}: {state}, {sign}", promise.name)];
+    let when = promise.when.iter().map(|when| format!(" {when}"));
+    let name = format!("{}{}", promise.name, when.collect::<String>());
+    let mut lines = vec![format!("    {name}: {state}, {sign}")];
     if !promise.as_expected {
         // The headline of the case is one promise's: it is not said twice.
         let own = Some(&promise.words.headline).filter(|own| *own != headline);

@@ -164,7 +164,10 @@ fn plain(event: &Event) -> Option<Moment> {
         What::Phase(Phase::Judging) => (Kind::Phase, "judging begins".to_owned()),
         What::Phase(Phase::Judged) => (Kind::Phase, "judging ends".to_owned()),
         What::Step { text } => (Kind::Step, clean(text)),
-        What::Mark { name } => (Kind::Step, format!("mark {name}")),
+        What::Mark { name } => match name.of_over() {
+            Some(step) => (Kind::Step, format!("{step} is over")),
+            None => (Kind::Step, format!("mark {name}")),
+        },
         // The evidence on its other lines is not part of the story.
         What::Trouble { text } => (
             Kind::Trouble,

@@ -3,15 +3,20 @@
 use std::time::Duration;
 
 use chainbreak_model::{
-    case::AgentFault,
+    case::{AgentFault, Dataplane},
     names::{AgentName, NodeName},
 };
+use indexmap::IndexMap;
+use serde_json::Value;
 
 use super::{
     Injection,
     undo::{How, Undo},
 };
-use crate::{cluster::Signal, gate::Matching, trouble::Trouble};
+use crate::{begun::Begun, cluster::Signal, felix_config, gate::Matching, trouble::Trouble};
+
+/// The field of FelixConfiguration that says which dataplane it is.
+const BPF: &str = "bpfEnabled";
 
 impl Injection<'_> {
     /// From now on the agent's command starts later, on every node.
@@ -50,23 +55,90 @@ impl Injection<'_> {
             let (verb, signal, undone) = match what {
                 AgentFault::Stop => ("stop", Signal::Stop, "start"),
                 AgentFault::Pause => ("pause", Signal::Pause, "resume"),
-                AgentFault::Restart => ("restart", Signal::Stop, "start"),
+                AgentFault::Restart => {
+                    let text = format!("restart {agent} on {node}");
+                    self.renew(agent, &node, None, text).await?;
+                    continue;
+                }
             };
             let text = format!("{verb} {agent} on {node}");
             let failed = |error| Trouble::new(text.clone(), error);
-            self.undo.push(Undo {
-                text: format!("{undone} {agent} on {node}"),
-                how: How::Signal(agent, node.clone(), Signal::Run),
-            });
+            self.undo.push(to_run(undone, agent, &node));
             let done = self.cluster.signal(agent, &node, signal).await;
             done.map_err(failed)?;
-            if what == AgentFault::Restart {
-                let done = self.cluster.signal(agent, &node, Signal::Run).await;
-                done.map_err(failed)?;
-                self.undo.pop();
-            }
             self.say(text);
         }
         Ok(())
+    }
+
+    /// Brings agents to other versions as a DaemonSet does, one node after the other, each when the one before has
+    /// begun its work.
+    pub(super) async fn upgrade(
+        &mut self,
+        to: &IndexMap<AgentName, String>,
+        node: Option<&NodeName>,
+    ) -> Result<(), Trouble> {
+        for (agent, version) in to {
+            for node in self.nodes(node) {
+                let from = self.versions.get(*agent, &node).unwrap_or("?");
+                let text = format!("upgrade {agent} on {node} from {from} to {version}");
+                self.renew(*agent, &node, Some(version), text).await?;
+                self.versions.set(*agent, &node, version);
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew(
+        &mut self,
+        agent: AgentName,
+        node: &NodeName,
+        version: Option<&str>,
+        text: String,
+    ) -> Result<(), Trouble> {
+        // An agent that was ended and not yet started, because this was broken off.
+        self.undo.push(to_run("start", agent, node));
+        self.say(text.clone());
+        let renewed = self.cluster.renew(agent, node, version).await;
+        renewed.map_err(|error| Trouble::new(text, error))?;
+        self.undo.pop();
+        self.say(format!("{agent} on {node} has begun"));
+        Ok(())
+    }
+
+    /// Has every Felix program with other means. Each starts anew by itself for that, when it has heard of it.
+    pub(super) async fn switch(&mut self, dataplane: Dataplane) -> Result<(), Trouble> {
+        let wanted = dataplane == Dataplane::Bpf;
+        let client = self.cluster.api();
+        let is = felix_config::get(&client).await?;
+        if is.get(BPF).and_then(Value::as_bool).unwrap_or(false) == wanted {
+            return Ok(());
+        }
+        let lives = self.nodes(None).into_iter().map(|node| {
+            let log = self.cluster.agent_logs(AgentName::Felix, &node);
+            (node, Begun::from_now_on(AgentName::Felix, log))
+        });
+        let lives: Vec<(NodeName, Begun)> = lives.collect();
+        let spec = [(BPF.to_owned(), Value::Bool(wanted))]
+            .into_iter()
+            .collect();
+        felix_config::merge(&client, &spec, self.log).await?;
+        for (node, begun) in lives {
+            let failed = format!("switch felix on {node} to {dataplane}");
+            begun
+                .seen()
+                .await
+                .map_err(|error| Trouble::new(failed, error))?;
+            self.say(format!("felix on {node} has begun with {dataplane}"));
+        }
+        Ok(())
+    }
+}
+
+/// What starts an agent, or lets it go on.
+fn to_run(verb: &str, agent: AgentName, node: &NodeName) -> Undo {
+    Undo {
+        text: format!("{verb} {agent} on {node}"),
+        how: How::Signal(agent, node.clone(), Signal::Run),
     }
 }

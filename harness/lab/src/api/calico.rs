@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use ipnet::IpNet;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -47,15 +47,52 @@ pub(super) async fn furnish(client: &Client, world: &World, case: &Case) -> Resu
         .map(drop)
 }
 
-async fn add(client: &Client, (kind, plural, name, spec): Object) -> Result<(), LabError> {
+fn resource((kind, plural, ..): &Object) -> ApiResource {
     let group = GroupVersionKind::gvk("crd.projectcalico.org", "v1", kind);
-    let resource = ApiResource::from_gvk_with_plural(&group, plural);
+    ApiResource::from_gvk_with_plural(&group, plural)
+}
+
+fn api_of(client: &Client, object: &Object) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &resource(object))
+}
+
+async fn add(client: &Client, object: Object) -> Result<(), LabError> {
+    let (api, resource) = (api_of(client, &object), resource(&object));
+    let (kind, _, name, spec) = object;
     let object = DynamicObject::new(&name, &resource).data(json!({ "spec": spec }));
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let created = api.create(&PostParams::default(), &object).await;
     created
         .map(drop)
         .map_err(refused(format!("create {kind} {name}")))
+}
+
+/// What another version of Calico makes: its tiers beside those that are there, and its name.
+pub(super) async fn upgrade(client: &Client, version: &str) -> Result<(), LabError> {
+    for tier in tier_objects(version) {
+        let api = api_of(client, &tier);
+        let what = format!("look for tier {}", tier.2);
+        let found = api.get_opt(&tier.2).await.map_err(refused(what))?;
+        if found.is_none() {
+            add(client, tier).await?;
+        }
+    }
+    let cluster = (
+        "ClusterInformation",
+        "clusterinformations",
+        "default".to_owned(),
+        Value::Null,
+    );
+    let patch = Patch::Merge(json!({ "spec": { "calicoVersion": version } }));
+    let api = api_of(client, &cluster);
+    let patched = api.patch("default", &PatchParams::default(), &patch).await;
+    patched.map(drop).map_err(refused("write Calico's version"))
+}
+
+fn tier_objects(version: &str) -> impl Iterator<Item = Object> + use<> {
+    tiers(version).iter().map(|(name, order, action)| {
+        let spec = json!({ "order": order, "defaultAction": action });
+        ("Tier", "tiers", (*name).to_owned(), spec)
+    })
 }
 
 fn objects(
@@ -83,11 +120,7 @@ fn objects(
             felix,
         ),
     ];
-    let tiers = tiers(&calico.version).iter();
-    objects.extend(tiers.map(|(name, order, action)| {
-        let spec = json!({ "order": order, "defaultAction": action });
-        ("Tier", "tiers", (*name).to_owned(), spec)
-    }));
+    objects.extend(tier_objects(&calico.version));
     if calico.pods == PodOwner::Calico {
         // They are there before Felix is: what a scenario says of them more, it says when it applies them.
         let all = pools.iter();

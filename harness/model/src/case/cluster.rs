@@ -156,6 +156,15 @@ impl KubeProxySpec {
         Duration::from_secs(3600)
     }
 
+    /// The same in another version.
+    #[must_use]
+    pub fn at(&self, version: &str) -> Self {
+        Self {
+            version: version.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// Why nobody can play this mode in this version; `None` when somebody can.
     pub(crate) fn unknown_mode(&self) -> Option<String> {
         let known = self.mode == ProxyMode::Iptables

@@ -76,6 +76,18 @@ pub enum Fault {
         /// What is done to it.
         what: AgentFault,
     },
+    /// Agents are replaced by other versions of them, one after the other, node by node. What they have written stays.
+    Upgrade {
+        /// Which, and by which version.
+        to: IndexMap<AgentName, String>,
+        /// Where.
+        node: Option<NodeName>,
+    },
+    /// Felix is told to program with other means, on every node; it starts anew for that.
+    Switch {
+        /// With which.
+        dataplane: Dataplane,
+    },
     /// Segments that nobody sent pass among those of some traffic.
     Craft(Craft),
     /// A third party's commands.
@@ -102,6 +114,28 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// Whether it is there until somebody undoes it: what third parties do, restarts and upgrades are done once.
+    pub(crate) fn lasts(&self) -> bool {
+        match self {
+            Self::Slow { .. }
+            | Self::Sysctl { .. }
+            | Self::FillConntrack { .. }
+            | Self::LinkDown { .. }
+            | Self::Loss { .. }
+            | Self::Route { .. }
+            | Self::Lock { .. }
+            | Self::Craft(_) => true,
+            Self::Agent { what, .. } => *what != AgentFault::Restart,
+            Self::Upgrade { .. }
+            | Self::Switch { .. }
+            | Self::Run(_)
+            | Self::Flush { .. }
+            | Self::DeleteRule { .. } => false,
+        }
+    }
+}
+
 /// How many entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -122,6 +156,30 @@ pub enum AgentFault {
     Pause,
     /// Its process ends and is started at once.
     Restart,
+}
+
+/// What Felix programs with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dataplane {
+    /// Rules of iptables.
+    Iptables,
+    /// eBPF programs: FelixConfiguration's `bpfEnabled`.
+    Bpf,
+}
+
+impl Dataplane {
+    /// As scenarios write them.
+    pub const ALL: [(&'static str, Self); 2] = [("iptables", Self::Iptables), ("bpf", Self::Bpf)];
+}
+
+impl fmt::Display for Dataplane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Iptables => "iptables",
+            Self::Bpf => "bpf",
+        })
+    }
 }
 
 /// Segments that nobody sent.

@@ -1,8 +1,12 @@
 //! What a case needs of the machine.
 
-use super::Choice;
+use super::{Choice, upgrades};
 use crate::{
-    case::{Case, Claim, ClusterSpec, Fault, IpFamily, IptablesVariant, Promise, ProxyMode, Step},
+    case::{
+        AgentSource, Case, Claim, ClusterSpec, Fault, IpFamily, IptablesVariant, Promise,
+        ProxyMode, Step,
+    },
+    names::AgentName,
     version,
 };
 
@@ -41,7 +45,10 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
 fn of_a_real_cluster(case: &Case) -> Vec<String> {
     let cluster = &case.cluster;
     let kube_proxy = cluster.kube_proxy.as_ref();
-    let kubernetes = kube_proxy.map(|it| format!("kubernetes-{}", version::minor(&it.version)));
+    let later = upgrades::all(case).filter_map(|(to, _)| to.get(&AgentName::KubeProxy));
+    let versions = kube_proxy.map(|it| &it.version).into_iter().chain(later);
+    let kubernetes = versions.map(|version| format!("kubernetes-{}", version::minor(version)));
+    let upgrades_calico = upgrades::all(case).any(|(to, _)| to.contains_key(&AgentName::Felix));
     let mut faults = case.timeline.iter().filter_map(|step| match step {
         Step::Fault { fault, duration } => Some((fault, duration.is_some())),
         _ => None,
@@ -50,6 +57,10 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
         ("off-cluster-hosts", !cluster.hosts.is_empty()),
         ("node-sysctls", !cluster.sysctls.is_empty()),
         ("vpc-cni", cluster.cni.is_some()),
+        (
+            "calico-upgrade",
+            upgrades_calico && cluster.source(AgentName::Felix) == Some(&AgentSource::Cluster),
+        ),
         ("telling-servers", case.promises.values().any(hears_servers)),
         (
             "held-commands",
@@ -65,7 +76,7 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
     ];
     let parts = parts.into_iter().filter(|(_, needed)| *needed);
     let parts = parts.map(|(name, _)| name.to_owned());
-    kubernetes.into_iter().chain(parts).collect()
+    kubernetes.chain(parts).collect()
 }
 
 /// Whether a promise is about what servers say of the client and of themselves, as the lab's nginx does in headers.

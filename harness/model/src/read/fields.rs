@@ -55,6 +55,13 @@ impl<'a> Fields<'a> {
             .filter(|node| !node.is_null())
     }
 
+    /// The fields as written, in that order, but for those that are written as nothing.
+    pub(super) fn written(&self) -> impl Iterator<Item = (&'a str, &'a Node)> + use<'a> {
+        let entries = self.entries.iter();
+        let written = entries.map(|(name, entry)| (name.as_str(), &entry.node));
+        written.filter(|(_, node)| !node.is_null())
+    }
+
     /// The field's entry, also when it is written as nothing.
     pub(super) fn entry(&self, name: &str) -> Option<&'a Entry> {
         self.entries.get(name)

@@ -78,7 +78,7 @@ pub(super) fn read(
 }
 
 fn promise(gathered: &Gathered, node: &Node, known: &Known<'_>) -> Option<Promise> {
-    let (word, entry) = only_entry(gathered, node, "a promise", words::PROMISES)?;
+    let (word, entry) = only_entry(gathered, node, "a promise", words::PROMISES, &[])?;
     let node = &entry.node;
     let reading = Reading { gathered, known };
     match word {
@@ -194,23 +194,71 @@ impl Reading<'_> {
         })
     }
 
-    /// `from` and `until`: marks of the timeline, in this order.
+    /// `from` and `until`: marks of the timeline, in this order; `during` and `after`: a step of it.
     fn window(&self, fields: &Fields<'_>) -> Option<Window> {
         let mark = |name| fields.maybe(name, |node| self.mark(node));
-        let (from, until) = (mark("from")?, mark("until")?);
-        // `recovers` begins with its `after`; a mistake in it is noted where it is read.
-        let begins = match (&from, fields.get("after").and_then(Node::text)) {
-            (None, Some(after)) => Some(MarkName::from(after)),
-            (from, _) => from.clone(),
-        };
-        let places = [begins.as_ref(), until.as_ref()].map(|mark| self.place(mark?));
+        let (mut from, mut until) = (mark("from")?, mark("until")?);
+        if let Some(node) = fields.get("after") {
+            self.alone(fields, "after", &["from", "during"]);
+            from = Some(self.after(node)?);
+        }
+        if let Some(node) = fields.get("during") {
+            self.alone(fields, "during", &["from", "until"]);
+            let step = self.named_step(node)?;
+            until = Some(step.over());
+            from = Some(step);
+        }
+        self.in_order(fields, from.as_ref(), until.as_ref());
+        Some(Window { from, until })
+    }
+
+    /// Notes an `until` that is not after the beginning.
+    fn in_order(&self, fields: &Fields<'_>, from: Option<&MarkName>, until: Option<&MarkName>) {
+        let places = [from, until].map(|mark| self.place(mark?));
         if let ([Some(begin), Some(end)], Some(node)) = (places, fields.get("until"))
             && end <= begin
         {
             let message = "the promise ends before it begins";
             note(self.gathered, &node.place, message, None);
         }
-        Some(Window { from, until })
+    }
+
+    /// Notes fields that say the same as `field`.
+    fn alone(&self, fields: &Fields<'_>, field: &str, others: &[&str]) {
+        for other in others.iter().filter(|other| fields.get(other).is_some()) {
+            let message = format!("{field} says when already: there is no {other} beside it");
+            note(self.gathered, &fields.key(other), message, None);
+        }
+    }
+
+    /// A step of the timeline that has a name.
+    fn named_step(&self, node: &Node) -> Option<MarkName> {
+        let name = text(self.gathered, node, "a step")?;
+        let step = MarkName::from(name);
+        if let Some(steps) = self.known.timeline
+            && self.place(&step.over()).is_none()
+        {
+            let named = steps.iter().filter_map(|step| match step {
+                Step::Mark(name) if self.place(&name.over()).is_some() => Some(name.as_str()),
+                _ => None,
+            });
+            let hint = suggest(name, named)
+                .or_else(|| Some(format!("write `name: {name}` beside what the step does")));
+            let message = format!("no step of the timeline is called {name:?}");
+            note(self.gathered, &node.place, message, hint);
+        }
+        Some(step)
+    }
+
+    /// The end of a step, or a mark.
+    fn after(&self, node: &Node) -> Option<MarkName> {
+        let mark = self.mark(node)?;
+        let over = mark.over();
+        Some(if self.place(&over).is_some() {
+            over
+        } else {
+            mark
+        })
     }
 
     fn mark(&self, node: &Node) -> Option<MarkName> {
@@ -220,7 +268,7 @@ impl Reading<'_> {
             && self.place(&mark).is_none()
         {
             let marks = steps.iter().filter_map(|step| match step {
-                Step::Mark(name) => Some(name.as_str()),
+                Step::Mark(name) if name.of_over().is_none() => Some(name.as_str()),
                 _ => None,
             });
             let hint = suggest(name, marks).or_else(|| Some(format!("add `- mark: {name}`")));

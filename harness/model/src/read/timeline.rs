@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+mod agents;
 mod faults;
 
 use super::{
@@ -13,8 +14,9 @@ use super::{
     words,
 };
 use crate::{
-    case::Step,
-    complaint::Gathered,
+    case::{Step, Versions},
+    complaint::{Gathered, Place},
+    names::MarkName,
     nearest::suggest,
     yaml::{Entry, Node},
 };
@@ -38,28 +40,53 @@ impl Reader<'_> {
                 Some("write `- settle: 5s`".into()),
             );
         }
-        let mut there = There {
-            world,
-            applied: Vec::new(),
-        };
-        let steps: Vec<Option<Step>> = items
+        let mut there = There::begins(world);
+        let steps: Vec<Option<Vec<Step>>> = items
             .iter()
-            .map(|item| self.step(item, &mut there))
+            .map(|item| self.named_step(item, &mut there))
             .collect();
-        let steps: Option<Vec<Step>> = steps.into_iter().collect();
-        distinct_marks(gathered, items, steps.as_deref()?);
-        steps
+        let steps: Option<Vec<Vec<Step>>> = steps.into_iter().collect();
+        steps.map(|steps| steps.concat())
+    }
+
+    /// A step; one with a name stands between the marks of its beginning and of its end.
+    fn named_step(&self, node: &Node, there: &mut There<'_>) -> Option<Vec<Step>> {
+        let gathered = self.gathered;
+        let given = node.get(words::STEP_NAME);
+        let given = given.map(|node| (node, name(gathered, node, "a step")));
+        let step = self.step(node, there)?;
+        let Some((at, name)) = given else {
+            if let Step::Mark(name) = &step {
+                there.marks(gathered, &node.place, name.clone());
+            }
+            return Some(vec![step]);
+        };
+        let name = MarkName::from(name?);
+        if goes_on(&step) {
+            let message =
+                "what the step does goes on beside the next ones: it has no end of its own";
+            let hint = "put `- mark: NAME` before it, and another one where it is over";
+            note(gathered, &at.place, message, Some(hint.into()));
+        } else if matches!(step, Step::Mark(_)) {
+            note(gathered, &at.place, "a mark is a name already", None);
+        }
+        there.marks(gathered, &at.place, name.clone());
+        let over = Step::Mark(name.over());
+        Some(vec![Step::Mark(name), step, over])
     }
 
     fn step(&self, node: &Node, there: &mut There<'_>) -> Option<Step> {
         let gathered = self.gathered;
-        let (word, entry) = only_entry(gathered, node, "a step of the timeline", words::STEPS)?;
+        let what = "a step of the timeline";
+        let (word, entry) = only_entry(gathered, node, what, words::STEPS, &[words::STEP_NAME])?;
         let (node, world) = (&entry.node, there.world);
         match word {
             "settle" => duration(gathered, node, "settle", STEP).map(Step::Settle),
             "mark" => name(gathered, node, "a mark").map(|name| Step::Mark(name.into())),
             "churn" => churn(gathered, node, world),
-            "felix" => felix(gathered, entry, world),
+            "felix" => felix(gathered, entry, there),
+            "upgrade" => agents::upgrade(gathered, node, there),
+            "switch" => agents::switch(gathered, node, there),
             "apply" => {
                 let applied = self.manifests(Some(node));
                 let objects = applied.objects();
@@ -72,21 +99,70 @@ impl Reader<'_> {
     }
 }
 
-/// What steps can refer to: the declared objects, and those that earlier steps have applied.
+/// Whether what a step does outlasts it.
+fn goes_on(step: &Step) -> bool {
+    match step {
+        Step::Fault {
+            duration: Some(_), ..
+        } => true,
+        Step::Fault { fault, .. } => fault.lasts(),
+        _ => false,
+    }
+}
+
+/// What steps can refer to: the declared objects, those that earlier steps have applied, and what earlier steps have
+/// left.
 struct There<'a> {
     world: &'a World<'a>,
     applied: Vec<Manifests>,
+    marks: BTreeSet<MarkName>,
+    /// Empty when the cluster could not be read.
+    versions: Versions,
+    /// FelixConfiguration's `bpfEnabled`; `None` when it cannot be known.
+    bpf: Option<bool>,
 }
 
-fn felix(gathered: &Gathered, entry: &Entry, world: &World<'_>) -> Option<Step> {
+impl<'a> There<'a> {
+    fn begins(world: &'a World<'a>) -> Self {
+        let cluster = world.cluster;
+        Self {
+            world,
+            applied: Vec::new(),
+            marks: BTreeSet::new(),
+            versions: cluster.map(Versions::of).unwrap_or_default(),
+            bpf: cluster.and_then(|cluster| match cluster.felix.get(agents::BPF) {
+                Some(value) => value.as_bool(),
+                None => Some(false),
+            }),
+        }
+    }
+
+    /// A mark is one moment.
+    fn marks(&mut self, gathered: &Gathered, place: &Place, name: MarkName) {
+        if self.marks.contains(&name) {
+            let message = format!("{:?} is marked already", name.as_str());
+            note(gathered, place, message, None);
+        }
+        self.marks.insert(name);
+    }
+}
+
+fn felix(gathered: &Gathered, entry: &Entry, there: &mut There<'_>) -> Option<Step> {
+    needs_felix(gathered, &entry.key, there.world);
+    let spec = cluster::felix_spec(gathered, &entry.node)?;
+    if let Some(value) = spec.get(agents::BPF) {
+        there.bpf = value.as_bool();
+    }
+    Some(Step::Felix(spec))
+}
+
+fn needs_felix(gathered: &Gathered, place: &Place, world: &World<'_>) {
     if world
         .cluster
         .is_some_and(|cluster| cluster.calico.is_none())
     {
-        let message = "there is no Felix without calico";
-        note(gathered, &entry.key, message, None);
+        note(gathered, place, "there is no Felix without calico", None);
     }
-    cluster::felix_spec(gathered, &entry.node).map(Step::Felix)
 }
 
 fn delete(gathered: &Gathered, node: &Node, there: &There<'_>) -> Option<Step> {
@@ -113,31 +189,21 @@ fn delete(gathered: &Gathered, node: &Node, there: &There<'_>) -> Option<Step> {
     None
 }
 
-/// A mark is one moment.
-fn distinct_marks(gathered: &Gathered, items: &[Node], steps: &[Step]) {
-    let mut known = BTreeSet::new();
-    for (item, step) in items.iter().zip(steps) {
-        if let Step::Mark(name) = step
-            && !known.insert(name)
-        {
-            let message = format!("{:?} is marked already", name.as_str());
-            note(gathered, &item.place, message, None);
-        }
-    }
-}
-
-/// The one entry of a mapping that says by its key what it is.
+/// The one entry of a mapping that says by its key what it is, `beside` others.
 pub(super) fn only_entry<'a>(
     gathered: &Gathered,
     node: &'a Node,
     what: &str,
     known: &[&'static str],
+    beside: &[&str],
 ) -> Option<(&'static str, &'a Entry)> {
     let entries = entries(gathered, node, what)?;
-    let (Some((word, entry)), None) = (entries.first(), entries.get_index(1)) else {
-        let second = entries
-            .get_index(1)
-            .map_or(&node.place, |(_, entry)| &entry.key);
+    let mut entries = entries
+        .iter()
+        .filter(|(word, _)| !beside.contains(&word.as_str()));
+    let (first, second) = (entries.next(), entries.next());
+    let (Some((word, entry)), None) = (first, second) else {
+        let second = second.map_or(&node.place, |(_, entry)| &entry.key);
         let message = format!("{what} is exactly one of {}", known.join(", "));
         note(gathered, second, message, None);
         return None;

@@ -4,11 +4,11 @@ use chainbreak_probe::wire::craft::Segment;
 use serde_json::{Value, json};
 
 use super::{PLACE, felix_spec, integer, name, object, one_of, pattern, text, time, words_of};
-use crate::read::words;
+use crate::{case::Dataplane, read::words};
 
 /// A step of the timeline.
 pub(super) fn step() -> Value {
-    one_of("A step.", words::STEPS, |word| match word {
+    let mut step = one_of("A step.", words::STEPS, |word| match word {
         "settle" => time("Let things be for a while."),
         "mark" => name("Gives this moment a name that promises can refer to."),
         "churn" => churn(),
@@ -26,8 +26,34 @@ pub(super) fn step() -> Value {
                 _ => text("As in its manifest."),
             },
         ),
+        "upgrade" => upgrade(),
+        "switch" => object(
+            "Felix programs with other means from now on, on every node; it starts anew for that.",
+            words::SWITCH,
+            words::SWITCH,
+            |_| words_of("With which.", &Dataplane::ALL.map(|(word, _)| word)),
+        ),
         fault => self::fault(fault),
-    })
+    });
+    step["properties"][words::STEP_NAME] =
+        name("Names the step, so that promises can say during: and after: it.");
+    step["maxProperties"] = 2.into();
+    step
+}
+
+fn upgrade() -> Value {
+    let mut upgrade = object(
+        "Agents are replaced by these versions, one after the other, node by node.",
+        words::UPGRADE,
+        &[],
+        |field| match field {
+            "node" => self::field("node"),
+            "calico" => text("The version, as v3.29.7."),
+            _ => text("The version, as 1.33 or 1.33.4."),
+        },
+    );
+    upgrade["minProperties"] = 1.into();
+    upgrade
 }
 
 fn churn() -> Value {

@@ -8,8 +8,9 @@ use std::{
 
 use crate::history::{ROUNDS, all_broken, case, run};
 use chainbreak_model::{
-    case::Expect,
+    case::{Expect, Fault, Promise, Step, Window},
     event::{Event, What},
+    names::AgentName,
 };
 use chainbreak_report::{Ended, Line, Run, Skipped, junit, summary::summaries};
 
@@ -110,6 +111,69 @@ fn a_report_of_every_outcome_is_valid_and_says_what_a_reader_needs() {
         "{broken}"
     );
     insta::assert_snapshot!(xml);
+}
+
+#[test]
+fn what_is_promised_of_an_upgrade_stands_in_suites_that_are_named_for_it() {
+    let mut upgraded = case("upgraded", Expect::Broken(vec!["after".into()]));
+    let fault = Fault::Upgrade {
+        to: [(AgentName::KubeProxy, "1.33".to_owned())].into(),
+        node: None,
+    };
+    let duration = None;
+    upgraded.timeline = vec![
+        Step::Mark("new".into()),
+        Step::Fault { fault, duration },
+        Step::Mark("new.over".into()),
+    ];
+    let answers = upgraded.promises[0].clone();
+    let at = |from: &str, until: Option<&str>| Promise {
+        window: Window {
+            from: Some(from.into()),
+            until: until.map(Into::into),
+        },
+        ..answers.clone()
+    };
+    upgraded.promises = [
+        ("meanwhile".into(), at("new", Some("new.over"))),
+        ("after".into(), at("new.over", None)),
+        ("from-then-on".into(), at("new", None)),
+    ]
+    .into();
+    upgraded.promises[2].window.until = Some("later".into());
+    let mut events = crate::history::history(&ROUNDS[..1]);
+    for (at_us, name) in [
+        (1_100_000, "new"),
+        (1_900_000, "new.over"),
+        (2_000_000, "later"),
+    ] {
+        let name = name.into();
+        events.push(crate::history::event(at_us, What::Mark { name }));
+    }
+    let xml = rendered(&ended(run(vec![(upgraded, events)])));
+    validate(&xml);
+    let id = "calico-bpf-cleanup-fights-kube-proxy/upgraded[iptables=legacy]";
+    for (number, name, promise) in [
+        (
+            1,
+            format!("{id} during upgrade kube-proxy 1.32 → 1.33"),
+            "meanwhile",
+        ),
+        (
+            2,
+            format!("{id} after upgrade kube-proxy 1.32 → 1.33"),
+            "after",
+        ),
+        (3, id.to_owned(), "from-then-on"),
+    ] {
+        let of = |what: &str| xpath(&xml, &format!("string(//testsuite[{number}]{what})"));
+        assert_eq!(of("/@name"), name);
+        assert_eq!(of("/testcase/@classname"), name);
+        assert_eq!(of("/testcase/@name"), promise);
+        assert_eq!(of("/@failures"), "0");
+    }
+    let kept = xpath(&xml, "string(//testsuite[1]/testcase/system-out)");
+    assert!(kept.contains("100.00 % answered (40 of 40)"), "{kept}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{
     Reading,
 };
 use crate::{
-    case::{Claim, From, Network, Ports, Promise, SourceAddress},
+    case::{Claim, From, Network, Ports, Promise, SourceAddress, Window},
     yaml::Node,
 };
 
@@ -154,18 +154,22 @@ impl Reading<'_> {
         let gathered = self.gathered;
         let fields = self.fields(node, "recovers", words::RECOVERS)?;
         let traffic = self.traffic(&fields);
-        let after = fields.need("after", |node| self.mark(node));
+        let after = fields.need("after", |node| self.after(node));
         let within = fields.need("within", |node| duration(gathered, node, "within", WITHIN));
-        let window = self.window(&fields);
+        let until = fields.maybe("until", |node| self.mark(node));
         if let (Some(after), Some(within)) = (&after, within) {
             self.too_long(fields.get("within"), within, Some(after));
         }
         let claim = Claim::Recovers {
             traffic: traffic?,
-            after: after?,
+            after: after.clone()?,
             within: within?,
         };
-        let window = window?;
+        let window = Window {
+            from: None,
+            until: until?,
+        };
+        self.in_order(&fields, after.as_ref(), window.until.as_ref());
         Some(Promise { claim, window })
     }
 

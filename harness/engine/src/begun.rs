@@ -1,0 +1,91 @@
+//! When an agent has begun its work in one of its lives, by what it logs: only then it has taken in what it was started for.
+
+use chainbreak_model::names::AgentName;
+use futures::{FutureExt, StreamExt, stream::BoxStream};
+use regex::Regex;
+
+use crate::cluster::{AgentDied, SignalError};
+
+/// What an agent logs when it has written for the first time, or tried to (kube-proxy 1.20 to 1.34, proxier.go, at
+/// verbosity 2; Felix v3.25 to v3.32, `int_dataplane.go`).
+fn words(agent: AgentName) -> Regex {
+    let pattern = match agent {
+        AgentName::KubeProxy => r"(?i)\bSyncProxyRules (complete|took)\b",
+        AgentName::Felix => r"Completed first update to dataplane\.",
+    };
+    Regex::new(pattern).expect("the pattern is valid")
+}
+
+/// An agent's log from now on.
+pub struct Begun {
+    agent: AgentName,
+    log: BoxStream<'static, Result<String, AgentDied>>,
+}
+
+impl std::fmt::Debug for Begun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Begun")
+            .field("agent", &self.agent)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Begun {
+    /// What `log` has so far is passed over: that was another life.
+    pub fn from_now_on(
+        agent: AgentName,
+        mut log: BoxStream<'static, Result<String, AgentDied>>,
+    ) -> Self {
+        while let Some(Some(_earlier)) = log.next().now_or_never() {}
+        Self { agent, log }
+    }
+
+    /// Returns when the agent has begun. Nobody but the caller sets a deadline.
+    pub async fn seen(mut self) -> Result<(), SignalError> {
+        let words = words(self.agent);
+        while let Some(entry) = self.log.next().await {
+            if words.is_match(&entry.map_err(|died| SignalError(died.to_string()))?) {
+                return Ok(());
+            }
+        }
+        Err(SignalError("its log has ended".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logbook::Logbook;
+
+    #[tokio::test]
+    async fn an_agent_has_begun_when_its_new_life_says_so_and_not_by_what_the_old_one_said() {
+        for (agent, other, said) in [
+            (
+                AgentName::KubeProxy,
+                "\"Syncing iptables rules\"",
+                r#"I1121 18:00:00.000000       1 proxier.go:783] "SyncProxyRules complete" elapsed="39ms""#,
+            ),
+            (
+                AgentName::KubeProxy,
+                "Sync failed; retrying in 30s",
+                "I1121 18:00:00.000000       1 proxier.go:841] syncProxyRules took 39ms",
+            ),
+            (
+                AgentName::Felix,
+                "[INFO][62] felix/int_dataplane.go 2042: Loading kubernetes config",
+                "[INFO][62] felix/int_dataplane.go 2042: Completed first update to dataplane. secs=1.1",
+            ),
+        ] {
+            let (logbook, node) = (Logbook::default(), "n1".into());
+            let writer = logbook.writer(agent, &node);
+            writer.write(said.to_owned());
+            let mut seen = Begun::from_now_on(agent, logbook.read(agent, &node))
+                .seen()
+                .boxed();
+            writer.write(other.to_owned());
+            assert!((&mut seen).now_or_never().is_none(), "{said}");
+            writer.write(said.to_owned());
+            seen.await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Other versions of agents that run. What a model has written stays as it is, as with a real one: only who looks after
+//! it from then on is another.
+
+use std::collections::BTreeMap;
+
+use chainbreak_engine::log::EventLog;
+use chainbreak_model::{
+    case::{CalicoSpec, ClusterSpec},
+    names::{AgentName, NodeName},
+};
+
+use super::{Life, Lives, model, say_model};
+use crate::{error::LabError, world::World};
+
+/// What the models live by.
+pub(super) type Models = BTreeMap<(AgentName, NodeName), Lives>;
+
+/// The models of a case, and what it says of its agents.
+#[derive(Debug, Clone)]
+pub(crate) struct Wardrobe {
+    pub(super) cluster: ClusterSpec,
+    pub(super) seed: u64,
+    pub(super) models: Models,
+}
+
+impl Wardrobe {
+    /// The agent's next life on that node is that of another version. It is to be ended for that.
+    pub(crate) fn change(
+        &self,
+        world: &World,
+        log: &EventLog,
+        (agent, node): (AgentName, &NodeName),
+        version: &str,
+    ) -> Result<(), LabError> {
+        let models = self.models.get(&(agent, node.clone()));
+        let absent = || LabError::Unable {
+            what: format!("there is no model of {agent} on {node} that could be upgraded"),
+        };
+        let lives = models.ok_or_else(absent)?;
+        let life = self.life(world, log, (agent, node), version)?;
+        lives.replace(life.ok_or_else(absent)?);
+        say_model(agent, version, log);
+        Ok(())
+    }
+
+    fn life(
+        &self,
+        world: &World,
+        log: &EventLog,
+        (agent, node): (AgentName, &NodeName),
+        version: &str,
+    ) -> Result<Option<Life>, LabError> {
+        let (Some(node), seed) = (world.node(node), self.seed) else {
+            return Ok(None);
+        };
+        let life = match (agent, &self.cluster.kube_proxy, &self.cluster.calico) {
+            (AgentName::KubeProxy, Some(spec), _) => {
+                model::kube_proxy(&spec.at(version), world, node, seed, log)?
+            }
+            (AgentName::Felix, _, Some(spec)) => {
+                let spec = CalicoSpec {
+                    version: version.to_owned(),
+                    ..spec.clone()
+                };
+                model::felix(&spec, world, node, seed, log)?
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(life))
+    }
+}

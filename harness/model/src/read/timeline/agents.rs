@@ -1,0 +1,118 @@
+//! Steps that bring agents to other versions, and Felix to another dataplane.
+
+use indexmap::IndexMap;
+
+use super::{
+    super::{
+        fields::{Fields, note, text, word},
+        traffic::cluster_node,
+        words,
+    },
+    There, needs_felix,
+};
+use crate::{
+    case::{Dataplane, Fault, KubeProxySpec, Step},
+    complaint::Gathered,
+    names::{AgentName, NodeName},
+    version,
+    yaml::Node,
+};
+
+/// The field of FelixConfiguration that says which dataplane it is.
+pub(super) const BPF: &str = "bpfEnabled";
+
+/// `upgrade:`, in the order in which its agents are written.
+pub(super) fn upgrade(gathered: &Gathered, node: &Node, there: &mut There<'_>) -> Option<Step> {
+    let fields = Fields::of(gathered, node, "upgrade", words::UPGRADE)?;
+    let world = there.world;
+    let at = fields.maybe("node", |node| {
+        let name = text(gathered, node, "node")?;
+        cluster_node(gathered, node, world, name)
+    });
+    let at = at?;
+    let written = fields.written().filter_map(|(name, written)| {
+        let mut agents = AgentName::ALL.into_iter();
+        let agent = agents.find(|agent| agent.product() == name)?;
+        Some((agent, target(gathered, written, agent, at.as_ref(), there)))
+    });
+    let to: IndexMap<AgentName, Option<String>> = written.collect();
+    let to = to.into_iter().map(|(agent, to)| Some((agent, to?)));
+    let to: IndexMap<AgentName, String> = to.collect::<Option<_>>()?;
+    if to.is_empty() {
+        let hint = "write `upgrade: { kube-proxy: \"1.33\" }`, or calico".to_owned();
+        note(
+            gathered,
+            &node.place,
+            "which agent is upgraded?",
+            Some(hint),
+        );
+        return None;
+    }
+    let fault = Fault::Upgrade { to, node: at };
+    Some(deed(fault))
+}
+
+/// A version that the agent is not in yet, on one of the nodes at least.
+fn target(
+    gathered: &Gathered,
+    node: &Node,
+    agent: AgentName,
+    at: Option<&NodeName>,
+    there: &mut There<'_>,
+) -> Option<String> {
+    let written = text(gathered, node, "version")?;
+    let known = match agent {
+        AgentName::KubeProxy => version::kube_proxy(written),
+        AgentName::Felix => version::calico(written),
+    };
+    known
+        .map_err(|message| note(gathered, &node.place, message, None))
+        .ok()?;
+    let Some(cluster) = there.world.cluster else {
+        return Some(written.to_owned());
+    };
+    if cluster.version(agent).is_none() {
+        let message = format!("the cluster has no {}", agent.product());
+        note(gathered, &node.place, message, None);
+    }
+    let unknown = cluster.kube_proxy.as_ref();
+    let unknown = unknown.filter(|_| agent == AgentName::KubeProxy);
+    if let Some(message) = unknown.and_then(|spec| KubeProxySpec::unknown_mode(&spec.at(written))) {
+        note(gathered, &node.place, message, None);
+    }
+    let nodes = cluster.node_names();
+    let nodes: Vec<NodeName> = nodes.filter(|it| at.is_none_or(|at| at == it)).collect();
+    let is = |node: &NodeName| there.versions.get(agent, node) == Some(written);
+    if nodes.iter().all(is) {
+        let message = format!("{} is {written} already", agent.product());
+        note(gathered, &node.place, message, None);
+    }
+    for node in &nodes {
+        there.versions.set(agent, node, written);
+    }
+    Some(written.to_owned())
+}
+
+/// `switch:`
+pub(super) fn switch(gathered: &Gathered, node: &Node, there: &mut There<'_>) -> Option<Step> {
+    let fields = Fields::of(gathered, node, "switch", words::SWITCH)?;
+    needs_felix(gathered, &node.place, there.world);
+    let dataplane = fields.need("dataplane", |node| {
+        let dataplane = word(gathered, node, "dataplane", &Dataplane::ALL)?;
+        if there.bpf == Some(dataplane == Dataplane::Bpf) {
+            let message = format!("Felix's dataplane is {dataplane} already");
+            note(gathered, &node.place, message, None);
+        }
+        Some(dataplane)
+    })?;
+    there.bpf = Some(dataplane == Dataplane::Bpf);
+    Some(deed(Fault::Switch { dataplane }))
+}
+
+/// Nothing undoes it.
+fn deed(fault: Fault) -> Step {
+    Step::Fault {
+        fault,
+        duration: None,
+    }
+}
