@@ -8,6 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_engine::{
+    begun::Begun,
     cluster::{
         AgentDied, Cluster, Command, ExecError, Leftovers, Place, Process, Signal, SignalError,
     },
@@ -23,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     error::KindError, felix::Models, holding::Holding, leavings, nodes::Nodes, pods::Pods,
-    program::PROGRAM, signal,
+    program::PROGRAM, renew, signal, survey::CALICO_STAYS,
 };
 
 /// See the module.
@@ -68,6 +69,35 @@ impl Raised {
             argv.extend([pid.to_string(), "--".to_owned()]);
         }
         Ok(argv)
+    }
+
+    async fn renew_agent(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: Option<&str>,
+    ) -> Result<(), KindError> {
+        let modelled = agent == AgentName::Felix && self.felix == Some(AgentSource::Model);
+        if modelled {
+            let begun = Begun::from_now_on(agent, self.logbook.read(agent, node));
+            self.models.renew(node, version).await?;
+            return begun
+                .seen()
+                .await
+                .map_err(|error| KindError::Unable(error.to_string()));
+        }
+        let release = match (agent, version) {
+            (_, None) => None,
+            (AgentName::KubeProxy, Some(version)) => Some(renew::release(version)?),
+            (AgentName::Felix, Some(_)) => {
+                return Err(KindError::Unable(CALICO_STAYS.to_owned()));
+            }
+        };
+        if release.is_some() {
+            // It is no longer what the next case that asks for it would get.
+            self.holding.keep_no_longer();
+        }
+        renew::renew(&self.client, agent, node, release).await
     }
 
     async fn spawn(&self, at: &Place, argv: Vec<String>) -> std::io::Result<Process> {
@@ -128,6 +158,16 @@ impl Cluster for Raised {
             signal::signal(&self.client, &self.nodes, agent, node, signal).await
         };
         done.map_err(|error| SignalError(error.to_string()))
+    }
+
+    async fn renew(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: Option<&str>,
+    ) -> Result<(), SignalError> {
+        let renewed = self.renew_agent(agent, node, version).await;
+        renewed.map_err(|error| SignalError(error.to_string()))
     }
 
     fn agent_logs(

@@ -27,7 +27,8 @@ pub(crate) async fn of_daemon_set(client: &Client, set: DaemonPod) -> String {
     text
 }
 
-fn is_ready(pod: &Pod) -> bool {
+/// Whether the pod says that it is ready.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     let status = pod.status.iter();
     let mut conditions = status.flat_map(|status| status.conditions.iter().flatten());
     conditions.any(|it| it.type_ == "Ready" && it.status == "True")

@@ -38,6 +38,8 @@ const WITHIN: Duration = Duration::from_secs(20);
 struct Reins {
     wanted: watch::Sender<Signal>,
     is: watch::Sender<Signal>,
+    /// Of its next life.
+    version: watch::Sender<String>,
 }
 
 /// The models of all nodes. They end with the set of tasks that they were started in.
@@ -59,6 +61,7 @@ impl Models {
         let reins = Reins {
             wanted: watch::Sender::new(Signal::Run),
             is: watch::Sender::new(Signal::Stop),
+            version: watch::Sender::new(order.version.clone()),
         };
         let model = Model {
             node: node.clone(),
@@ -69,6 +72,19 @@ impl Models {
         };
         self.reins.insert(node.name.clone(), reins);
         tasks.spawn(model.live());
+    }
+
+    /// Ends the model of a node and starts it anew, from then on in that version.
+    pub(crate) async fn renew(
+        &self,
+        node: &NodeName,
+        version: Option<&str>,
+    ) -> Result<(), KindError> {
+        self.signal(node, Signal::Stop).await?;
+        if let (Some(reins), Some(version)) = (self.reins.get(node), version) {
+            reins.version.send_replace(version.to_owned());
+        }
+        self.signal(node, Signal::Run).await
     }
 
     /// Tells the model of a node what to be, and returns when it is so.
@@ -115,6 +131,7 @@ impl Model {
             {
                 return;
             }
+            self.order.version.clone_from(&self.reins.version.borrow());
             let ended = match self.begin().await {
                 Ok(life) => self.follow(life, &mut wanted).await,
                 Err(error) => error.to_string(),

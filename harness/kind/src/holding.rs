@@ -1,6 +1,12 @@
 //! A cluster that this process makes, uses and deletes.
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::{docker, error::KindError, journal::Used, name::ClusterName, tool::Tool};
 
@@ -12,7 +18,7 @@ const DELETE: Duration = Duration::from_secs(120);
 pub(crate) struct Holding {
     pub(crate) name: ClusterName,
     /// Of a cluster that is kept for whoever needs the same one.
-    keep: bool,
+    keep: AtomicBool,
     /// Until it is deleted.
     used: Mutex<Option<Used>>,
 }
@@ -21,14 +27,19 @@ impl Holding {
     pub(crate) fn new(name: ClusterName, used: Used, keep: bool) -> Self {
         Self {
             name,
-            keep,
+            keep: AtomicBool::new(keep),
             used: Mutex::new(Some(used)),
         }
     }
 
     /// Whether the cluster outlives its case.
     pub(crate) fn is_kept(&self) -> bool {
-        self.keep
+        self.keep.load(Ordering::Relaxed)
+    }
+
+    /// The cluster is no longer what its name says.
+    pub(crate) fn keep_no_longer(&self) {
+        self.keep.store(false, Ordering::Relaxed);
     }
 
     /// Deletes the cluster, once.

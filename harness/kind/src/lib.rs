@@ -25,6 +25,7 @@ mod nodes;
 mod pods;
 mod program;
 mod raise;
+mod renew;
 mod signal;
 mod spec;
 mod survey;

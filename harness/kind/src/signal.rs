@@ -67,7 +67,8 @@ fn is_stopped(case: &Case, agent: AgentName) -> bool {
         else {
             return false;
         };
-        *whose == agent && *what != AgentFault::Pause
+        // A restart deletes the pod.
+        *whose == agent && *what == AgentFault::Stop
     };
     case.timeline.iter().any(stops)
 }

@@ -30,6 +30,10 @@ const BROUGHT: [&str; 9] = [
 /// What Calico's real eBPF dataplane does and no model can.
 const REAL: [&str; 1] = ["bpf-service-nat"];
 
+/// Why `calico-upgrade` is not there.
+pub(crate) const CALICO_STAYS: &str =
+    "Calico is not upgraded on kind yet: it takes its whole manifest, not an image alone";
+
 /// Every capability that cases may need.
 pub(crate) async fn survey(options: &Options) -> Capabilities {
     let here = here(options).await;
@@ -37,6 +41,7 @@ pub(crate) async fn survey(options: &Options) -> Capabilities {
     let reason = here.as_ref().map(|_| ()).map_err(ToString::to_string);
     let always = ["kind"].iter().chain(&BROUGHT).chain(&REAL);
     found.extend(always.map(|name| ((*name).to_owned(), reason.clone())));
+    found.insert("calico-upgrade".to_owned(), Err(CALICO_STAYS.to_owned()));
     let versions = here.or_else(|_error| Versions::pinned().map(|pins| pins.versions()));
     let versions = versions.into_iter().flatten();
     found.extend(versions.map(|version| (kubernetes(version), reason.clone())));
