@@ -142,3 +142,75 @@ fn to_run(verb: &str, agent: AgentName, node: &NodeName) -> Undo {
         how: How::Signal(agent, node.clone(), Signal::Run),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_model::case::{Fault, Versions};
+    use tokio::time::timeout;
+
+    use super::{
+        super::{Faults, tests::said},
+        *,
+    };
+    use crate::{fake::Fake, log::EventLog};
+
+    fn upgrade() -> Fault {
+        let to = [
+            (AgentName::Felix, "v3.29.7".to_owned()),
+            (AgentName::KubeProxy, "1.33".to_owned()),
+        ];
+        Fault::Upgrade {
+            to: to.into(),
+            node: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upgrade_ends_and_starts_each_agent_in_its_new_version_and_nothing_undoes_it() {
+        let (fake, cluster) = Fake::default().cluster();
+        let (log, mut events) = EventLog::new();
+        let mut versions = Versions::default();
+        versions.set(AgentName::KubeProxy, &"n1".into(), "1.32");
+        versions.set(AgentName::Felix, &"n1".into(), "v3.28.1");
+        let mut faults = Faults::new(&cluster, 0, &log).with(versions);
+        faults.inject(&upgrade(), None).await.unwrap();
+        faults.heal_all().await;
+        assert_eq!(
+            fake.signals(),
+            [
+                "Stop felix",
+                "felix is v3.29.7",
+                "Run felix",
+                "Stop kube-proxy",
+                "kube-proxy is 1.33",
+                "Run kube-proxy"
+            ]
+        );
+        assert_eq!(
+            said(&mut events),
+            [
+                "upgrade felix on n1 from v3.28.1 to v3.29.7",
+                "felix on n1 has begun",
+                "upgrade kube-proxy on n1 from 1.32 to 1.33",
+                "kube-proxy on n1 has begun"
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_whose_upgrade_was_broken_off_is_started() {
+        let deaf = Fake {
+            deaf: true,
+            ..Fake::default()
+        };
+        let (fake, cluster) = deaf.cluster();
+        let (log, _events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let fault = upgrade();
+        let upgrading = faults.inject(&fault, None);
+        let broken_off = timeout(Duration::from_secs(1), upgrading).await;
+        assert!(broken_off.is_err());
+        faults.heal_all().await;
+        assert_eq!(fake.signals(), ["Stop felix", "Run felix"]);
+    }
+}
