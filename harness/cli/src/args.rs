@@ -82,7 +82,8 @@ pub(crate) enum Verb {
     /// Remove what interrupted runs left behind, end kept worlds, and name both
     #[command(
         after_help = "A world ends with its run, whatever ends the run: what is left to end is what \
-                            `run --keep` keeps.\n\nExamples:\n  chainbreak clean\n  chainbreak clean 4711"
+                            `run --keep` keeps.\n\nExamples:\n  chainbreak clean\n  chainbreak clean 4711\n  \
+                            chainbreak clean --kubeconfig ~/.kube/config"
     )]
     Clean(Clean),
     /// Print the JSON Schema of scenario files, for editors
@@ -143,6 +144,26 @@ pub(crate) struct Selection {
     pub(crate) backend: BackendName,
     #[command(flatten)]
     pub(crate) kind: Kind,
+    #[command(flatten)]
+    pub(crate) cluster: Cluster,
+}
+
+/// Options of the backend cluster.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of --backend cluster")]
+pub(crate) struct Cluster {
+    /// How the cluster is reached
+    #[arg(long, value_name = "FILE", required_if_eq("backend", "cluster"))]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Which context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// What the pods on the nodes run, instead of the pinned image: it needs a shell and nsenter
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) node_image: Option<String>,
+    /// Let cases change what concerns all of the cluster: its name, as the kubeconfig has it
+    #[arg(long, value_name = "CLUSTER")]
+    pub(crate) allow_disruption: Option<String>,
 }
 
 /// Options of the backend kind.
@@ -294,6 +315,8 @@ pub(crate) enum BackendName {
     Lab,
     /// Real clusters in Docker containers, made by kind
     Kind,
+    /// A cluster that is there: namespaces in it, and a privileged pod on each node
+    Cluster,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -335,6 +358,12 @@ pub(crate) struct Clean {
     /// Where the folders of runs are
     #[arg(long, default_value = "reports/out", value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// Also what runs of `--backend cluster` left in this cluster
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Which context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub(crate) context: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -26,7 +26,10 @@ pub(crate) async fn of(selection: &Selection, scenarios: &[Scenario]) -> anyhow:
         }
     }
     let ground = Ground::of(selection);
+    let undisturbed = ground.undisturbed();
+    let undisturbed = undisturbed.map_err(|error| invalid(error.to_string()))?;
     let mut choice = Choice {
+        undisturbed,
         backend: ground.name().to_owned(),
         real_clusters: ground != Ground::Lab,
         matrix: matrix(&selection.matrix)?,

@@ -11,7 +11,11 @@ use std::{
 };
 
 use anyhow::Context;
-use chainbreak_kind::{clean, journal::Journal};
+use chainbreak_kind::{
+    clean,
+    existing::{self, Existing},
+    journal::Journal,
+};
 use chainbreak_lab::{
     keep::{Left, left},
     machine,
@@ -59,6 +63,10 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
             "deleted the cluster {cluster}, which no run uses\n"
         ))?;
     }
+    if let Some(kubeconfig) = &args.kubeconfig {
+        let existing = Existing::new(kubeconfig.clone(), args.context.clone());
+        found |= in_cluster(&existing).await?;
+    }
     for link in unfinished(&args.out)? {
         found = true;
         fs::remove_file(&link).with_context(|| format!("could not remove {}", link.display()))?;
@@ -68,6 +76,27 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
         crate::say("nothing is left behind: a world ends with its run, whatever ends the run\n")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what runs that are gone have left in a cluster, and names what is others'. Whether there was anything.
+async fn in_cluster(cluster: &Existing) -> anyhow::Result<bool> {
+    let leavings = existing::leavings(cluster).await?;
+    for leaving in &leavings {
+        let run = &leaving.run;
+        let said = match leaving.alive {
+            Some(true) => format!("{run} is in use by a run on this machine\n"),
+            Some(false) => {
+                existing::remove(cluster, leaving).await?;
+                format!("removed {run}, which no run uses, from the cluster\n")
+            }
+            None => format!(
+                "{run} is of another machine: `chainbreak clean` removes it there, or \
+                 `kubectl delete namespaces -l chainbreak.dev/run={run}`\n"
+            ),
+        };
+        crate::say(&said)?;
+    }
+    Ok(!leavings.is_empty())
 }
 
 fn told(worker: i32, run: i32) -> String {

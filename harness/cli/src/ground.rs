@@ -3,9 +3,16 @@
 use std::time::Duration;
 
 use chainbreak_engine::cluster::Backend;
-use chainbreak_kind::{Kind, Options};
+use chainbreak_kind::{
+    Kind, Options,
+    error::KindError,
+    existing::{Existing, InExisting},
+};
 use chainbreak_lab::Lab;
-use chainbreak_model::case::Capabilities;
+use chainbreak_model::{
+    case::{Capabilities, Case},
+    plan::Planned,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{BackendName, Selection};
@@ -19,6 +26,7 @@ const JOBS_PER_CORE: usize = 7;
 pub(crate) enum Ground {
     Lab,
     Kind(Options),
+    Cluster(Existing),
 }
 
 impl Ground {
@@ -32,6 +40,14 @@ impl Ground {
                 image: kind.image.clone(),
                 calico_manifest: kind.calico_manifest.clone(),
             }),
+            BackendName::Cluster => {
+                let cluster = selection.cluster.clone();
+                Self::Cluster(Existing {
+                    node_image: cluster.node_image,
+                    allow_disruption: cluster.allow_disruption,
+                    ..Existing::new(cluster.kubeconfig.unwrap_or_default(), cluster.context)
+                })
+            }
         }
     }
 
@@ -39,6 +55,7 @@ impl Ground {
         match self {
             Self::Lab => "lab",
             Self::Kind(_) => "kind",
+            Self::Cluster(_) => "cluster",
         }
     }
 
@@ -47,13 +64,39 @@ impl Ground {
         match self {
             Self::Lab => lab.survey().await,
             Self::Kind(options) => Kind::new(options.clone()).survey().await,
+            Self::Cluster(existing) => InExisting::new(existing.clone()).survey().await,
         }
+    }
+
+    /// The name of somebody's cluster that is not to be disturbed.
+    pub(crate) fn undisturbed(&self) -> Result<Option<String>, KindError> {
+        match self {
+            Self::Lab | Self::Kind(_) => Ok(None),
+            Self::Cluster(existing) => existing.undisturbed(),
+        }
+    }
+
+    /// What is planned, as it runs there: in somebody's cluster in namespaces of its own.
+    pub(crate) async fn house(&self, planned: Vec<Planned>) -> Vec<Planned> {
+        let Self::Cluster(existing) = self else {
+            return planned;
+        };
+        let run = planned.iter().filter_map(|it| match it {
+            Planned::Run(case) => Some(Case::clone(case)),
+            Planned::Skip(_) => None,
+        });
+        let mut housed = existing.house(run.collect()).await.into_iter();
+        let house = |it| match it {
+            Planned::Run(case) => Planned::Run(housed.next().map_or(case, Box::new)),
+            skip @ Planned::Skip(_) => skip,
+        };
+        planned.into_iter().map(house).collect()
     }
 
     /// What a run takes for given: a backend that was asked for by name and cannot run is trouble of every case, with its
     /// evidence, and not a reason to skip them all.
     pub(crate) fn demanded(&self, mut found: Capabilities) -> Capabilities {
-        if let Self::Kind(_) = self
+        if *self != Self::Lab
             && let Some(Err(reason)) = found.0.get(self.name()).cloned()
         {
             let missing = found
@@ -72,7 +115,7 @@ impl Ground {
                 let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
                 cores * JOBS_PER_CORE
             }
-            Self::Kind(_) => 1,
+            Self::Kind(_) | Self::Cluster(_) => 1,
         }
     }
 
@@ -81,6 +124,7 @@ impl Ground {
         match self {
             Self::Lab => chainbreak_engine::run::READY_WITHIN,
             Self::Kind(_) => Duration::from_secs(15 * 60),
+            Self::Cluster(_) => Duration::from_secs(5 * 60),
         }
     }
 
@@ -88,7 +132,7 @@ impl Ground {
     pub(crate) fn grace(&self) -> Duration {
         match self {
             Self::Lab => Duration::from_secs(15),
-            Self::Kind(_) => Duration::from_secs(150),
+            Self::Kind(_) | Self::Cluster(_) => Duration::from_secs(150),
         }
     }
 }

@@ -172,6 +172,23 @@ fn passed_on(selection: &args::Selection) -> String {
     words.extend(
         manifest.map(|file| format!("--calico-manifest {}", quoted(&file.display().to_string()))),
     );
+    let args::Cluster {
+        kubeconfig,
+        context,
+        node_image,
+        allow_disruption,
+    } = &selection.cluster;
+    let kubeconfig = kubeconfig.as_ref().map(|it| it.display().to_string());
+    let options = [
+        ("--kubeconfig", &kubeconfig),
+        ("--context", context),
+        ("--node-image", node_image),
+        ("--allow-disruption", allow_disruption),
+    ];
+    let given = options
+        .iter()
+        .filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
+    words.extend(given.map(|(flag, value)| format!("{flag} {}", quoted(value))));
     if selection.seed != 0 {
         words.push(format!("--seed {}", selection.seed));
     }

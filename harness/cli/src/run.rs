@@ -69,6 +69,7 @@ pub(crate) async fn perform(
     ground: &Ground,
     planned: Vec<Planned>,
 ) -> anyhow::Result<(Run, PathBuf)> {
+    let planned = ground.house(planned).await;
     let folder = folder(&args.out)?;
     let record = Record::begin(&folder, args, planned)?;
     let (stop, stopped) = watch::channel(false);

@@ -115,7 +115,7 @@ async fn work(
 ) -> anyhow::Result<()> {
     let mut worker = match terms.ground {
         Ground::Lab => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
-        Ground::Kind(_) => spawn_other(Path::new(SELF), &["--outside"])?,
+        Ground::Kind(_) | Ground::Cluster(_) => spawn_other(Path::new(SELF), &["--outside"])?,
     };
     let order = Order {
         ground: terms.ground.clone(),

@@ -9,7 +9,7 @@ use chainbreak_engine::{
     log::EventLog,
     run::{After, Artifact},
 };
-use chainbreak_kind::Kind;
+use chainbreak_kind::{Kind, existing::InExisting};
 use chainbreak_lab::{Lab, worker::Lifeline};
 use chainbreak_model::{
     case::Case,
@@ -72,6 +72,12 @@ pub(crate) fn outside() -> anyhow::Result<ExitCode> {
                 let kind = Kind::new(options.clone());
                 let worked = work(&kind, &order, stopped).await;
                 kind.finish().await.context("left behind")?;
+                worked?;
+            }
+            Ground::Cluster(existing) => {
+                let cluster = InExisting::new(existing.clone());
+                let worked = work(&cluster, &order, stopped).await;
+                cluster.finish().await.context("left behind")?;
                 worked?;
             }
         }

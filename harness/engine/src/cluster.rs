@@ -92,6 +92,12 @@ pub trait Cluster: Send + Sync {
         true
     }
 
+    /// The case's namespaces, where the cluster has others' objects too: readiness is about theirs alone. `None` where
+    /// everything that the cluster has is the case's.
+    fn namespaces(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// Where agents' commands can be delayed and held; `None` where the backend cannot.
     fn gate(&self) -> Option<Gate> {
         None

@@ -22,3 +22,5 @@ pub mod timeline;
 mod traffic;
 mod trouble;
 mod wait;
+
+pub use manifests::is_cluster_scoped;

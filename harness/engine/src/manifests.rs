@@ -62,11 +62,16 @@ fn api(client: &Client, types: &TypeMeta, namespace: Option<&str>) -> Api<Dynami
     let kind = GroupVersionKind::try_from(types)
         .unwrap_or_else(|_invalid| GroupVersionKind::gvk("", &types.api_version, &types.kind));
     let resource = ApiResource::from_gvk(&kind);
-    if CLUSTER_SCOPED.contains(&kind.kind.as_str()) {
+    if is_cluster_scoped(&kind.kind) {
         Api::all_with(client.clone(), &resource)
     } else {
         Api::namespaced_with(client.clone(), namespace.unwrap_or("default"), &resource)
     }
+}
+
+/// Whether objects of a kind that scenarios have live outside namespaces.
+pub fn is_cluster_scoped(kind: &str) -> bool {
+    CLUSTER_SCOPED.contains(&kind)
 }
 
 /// The kinds of scenarios that live outside namespaces.

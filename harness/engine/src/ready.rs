@@ -48,15 +48,18 @@ pub(crate) async fn wait(
     deadline: Instant,
     apply: impl Future<Output = Result<(), Trouble>>,
 ) -> Result<(), Trouble> {
-    let client = cluster.api();
+    let objects = Objects {
+        client: cluster.api(),
+        namespaces: cluster.namespaces(),
+    };
     let settled = async {
         apply.await?;
         wait::until("all pods are ready", deadline, async || {
-            pods_ready(&client).await
+            pods_ready(&objects).await
         })
         .await?;
         wait::until("every service has its endpoints", deadline, async || {
-            wanted(&client, case).await
+            wanted(&objects, case).await
         })
         .await
     };
@@ -187,20 +190,39 @@ impl Written {
     }
 }
 
-async fn list<K>(client: &Client) -> Result<Vec<K>, String>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    let listed = Api::<K>::all(client.clone())
-        .list(&ListParams::default())
-        .await;
-    listed
-        .map(|list| list.items)
-        .map_err(|error| error.to_string())
+/// The objects that readiness is about.
+struct Objects {
+    client: Client,
+    /// Only of these namespaces; all without it.
+    namespaces: Option<Vec<String>>,
 }
 
-async fn pods_ready(client: &Client) -> Result<(), String> {
-    for deployment in list::<Deployment>(client).await? {
+impl Objects {
+    async fn list<K>(&self) -> Result<Vec<K>, String>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        let all = Api::<K>::all(self.client.clone());
+        let listed = all.list(&ListParams::default()).await;
+        let listed = listed.map_err(|error| error.to_string())?;
+        Ok(self.ours(listed.items))
+    }
+
+    fn ours<K: ResourceExt>(&self, mut objects: Vec<K>) -> Vec<K> {
+        if let Some(namespaces) = &self.namespaces {
+            let is_ours = |object: &K| {
+                object
+                    .namespace()
+                    .is_some_and(|it| namespaces.contains(&it))
+            };
+            objects.retain(is_ours);
+        }
+        objects
+    }
+}
+
+async fn pods_ready(objects: &Objects) -> Result<(), String> {
+    for deployment in objects.list::<Deployment>().await? {
         let wanted = deployment
             .spec
             .as_ref()
@@ -218,7 +240,7 @@ async fn pods_ready(client: &Client) -> Result<(), String> {
             ));
         }
     }
-    for daemon_set in list::<DaemonSet>(client).await? {
+    for daemon_set in objects.list::<DaemonSet>().await? {
         let status = daemon_set.status.clone().unwrap_or_default();
         if status.observed_generation.is_none()
             || status.number_ready != status.desired_number_scheduled
@@ -226,7 +248,7 @@ async fn pods_ready(client: &Client) -> Result<(), String> {
             return Err(format!("daemonset {} is not ready", daemon_set.name_any()));
         }
     }
-    for pod in list::<Pod>(client).await? {
+    for pod in objects.list::<Pod>().await? {
         if wanted::phase(&pod) == "Succeeded" {
             continue;
         }

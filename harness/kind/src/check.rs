@@ -15,7 +15,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// Something that is pinned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
-    /// `node image`, `manifest`, `image`.
+    /// `pod image`, `node image`, `manifest`, `image`.
     pub what: &'static str,
     /// By which it is fetched.
     pub name: String,
@@ -36,6 +36,11 @@ pub enum Checked {
 impl Versions {
     /// Every pin, in the file's order.
     pub fn all(&self) -> Vec<Pinned> {
+        let pod = Pinned {
+            what: "pod image",
+            name: self.node_pod.name(),
+            digest: self.node_pod.digest.clone(),
+        };
         let nodes = self.kubernetes.iter().map(|image| Pinned {
             what: "node image",
             name: image.name(),
@@ -54,7 +59,7 @@ impl Versions {
             });
             std::iter::once(manifest).chain(images)
         });
-        nodes.chain(calico).collect()
+        std::iter::once(pod).chain(nodes).chain(calico).collect()
     }
 }
 

@@ -15,16 +15,24 @@ use chainbreak_engine::{
     logbook::Logbook,
 };
 use chainbreak_model::{
-    case::AgentSource,
+    case::{AgentSource, Case},
     names::{AgentName, NodeName},
 };
 use futures::stream::BoxStream;
+use jiff::Timestamp;
 use kube::Client;
 use tokio::task::JoinSet;
 
 use crate::{
-    error::KindError, felix::Models, holding::Holding, leavings, nodes::Nodes, pods::Pods,
-    program::PROGRAM, renew, signal, survey::CALICO_STAYS,
+    error::KindError,
+    existing::Stay,
+    felix::Models,
+    holding::Holding,
+    leavings, logs,
+    nodes::{Node, Nodes},
+    pods::{Network, Pods},
+    renew, signal,
+    survey::CALICO_STAYS,
 };
 
 /// See the module.
@@ -36,23 +44,50 @@ pub(crate) struct Raised {
     pub(crate) models: Models,
     /// Who plays Felix.
     pub(crate) felix: Option<AgentSource>,
-    /// The case's objects, for a cluster that is kept for the next case.
-    pub(crate) manifests: Vec<serde_json::Value>,
-    pub(crate) holding: Arc<Holding>,
+    /// The case's own ones, where there are others.
+    pub(crate) namespaces: Option<Vec<String>>,
+    pub(crate) end: End,
     /// Logs and models: they end before the cluster does.
     pub(crate) tasks: Mutex<JoinSet<()>>,
 }
 
+/// How a cluster ends for a case.
+pub(crate) enum End {
+    /// One of ours is deleted, or kept for the next case.
+    Kind {
+        holding: Arc<Holding>,
+        /// The case's objects, which go from a cluster that is kept.
+        manifests: Vec<serde_json::Value>,
+    },
+    /// One of somebody's is left as it was.
+    Existing(Arc<Stay>),
+}
+
 impl Raised {
-    /// `docker exec` with what gives a command the place's network.
-    async fn entering(&self, at: &Place) -> Result<Vec<String>, KindError> {
-        let exec = ["docker", "exec", "--interactive"].map(str::to_owned);
+    /// Begins to write down what the cluster's own agents log from then on.
+    pub(crate) fn following(&self, case: &Case, since: Timestamp) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let own = |agent: &AgentName| case.cluster.source(*agent) == Some(&AgentSource::Cluster);
+        for agent in AgentName::ALL.into_iter().filter(own) {
+            for node in &self.nodes.0 {
+                let writer = self.logbook.writer(agent, &node.name);
+                let (client, node) = (self.client.clone(), node.registered.clone());
+                tasks.spawn(logs::follow(client, agent, node, since, writer));
+            }
+        }
+        tasks
+    }
+
+    /// What gives a command the place's network.
+    async fn entering(&self, at: &Place) -> Result<(Node, Vec<String>), KindError> {
         let network = match at {
             Place::Node(name) => {
-                let node = self.nodes.named(name.as_str());
+                let name = name.as_str();
+                let nodes = &self.nodes;
+                let node = nodes.named(name).or_else(|| nodes.registered_as(name));
                 let lost = || KindError::Unable(format!("there is no node {name}"));
-                let container = node.ok_or_else(lost)?.container.clone();
-                return Ok(exec.into_iter().chain([container]).collect());
+                let node = node.ok_or_else(lost)?.clone();
+                Network { node, pid: None }
             }
             Place::Pod { namespace, name } => {
                 let pods = &self.pods;
@@ -63,12 +98,12 @@ impl Raised {
                 return Err(KindError::Unable(format!("there is no host {name}")));
             }
         };
-        let mut argv: Vec<String> = exec.into_iter().chain([network.container]).collect();
+        let mut argv = network.node.entry.clone();
         if let Some(pid) = network.pid {
             argv.extend(["nsenter", "--net", "--target"].map(str::to_owned));
             argv.extend([pid.to_string(), "--".to_owned()]);
         }
-        Ok(argv)
+        Ok((network.node, argv))
     }
 
     async fn renew_agent(
@@ -93,15 +128,26 @@ impl Raised {
                 return Err(KindError::Unable(CALICO_STAYS.to_owned()));
             }
         };
-        if release.is_some() {
+        match &self.end {
             // It is no longer what the next case that asks for it would get.
-            self.holding.keep_no_longer();
+            End::Kind { holding, .. } if release.is_some() => holding.keep_no_longer(),
+            End::Existing(_) if release.is_some() => {
+                let why = "an existing cluster is upgraded by whoever has it";
+                return Err(KindError::Unable(why.to_owned()));
+            }
+            End::Kind { .. } | End::Existing(_) => {}
         }
-        renew::renew(&self.client, agent, node, release).await
+        let lost = || KindError::Unable(format!("there is no node {node}"));
+        let node = self.nodes.named(node.as_str()).ok_or_else(lost)?;
+        renew::renew(&self.client, agent, &node.registered, release).await
     }
 
-    async fn spawn(&self, at: &Place, argv: Vec<String>) -> std::io::Result<Process> {
-        let entering = self.entering(at).await.map_err(std::io::Error::other)?;
+    async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {
+        let (node, entering) = self.entering(at).await.map_err(std::io::Error::other)?;
+        let argv = match command {
+            Command::Argv(argv) => argv.clone(),
+            Command::Probe => vec![node.program, "probe".to_owned()],
+        };
         let mut words = entering.into_iter().chain(argv);
         let program = words.next().ok_or(std::io::ErrorKind::InvalidInput)?;
         let mut child = tokio::process::Command::new(program)
@@ -134,14 +180,12 @@ impl Cluster for Raised {
     }
 
     async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError> {
-        let argv = match command {
-            Command::Argv(argv) => argv.clone(),
-            Command::Probe => vec![PROGRAM.to_owned(), "probe".to_owned()],
-        };
-        let line = argv.join(" ");
-        self.spawn(at, argv).await.map_err(|source| ExecError {
+        self.spawn(at, command).await.map_err(|source| ExecError {
             place: at.to_string(),
-            command: line,
+            command: match command {
+                Command::Argv(argv) => argv.join(" "),
+                Command::Probe => "the probe".to_owned(),
+            },
             source,
         })
     }
@@ -178,6 +222,10 @@ impl Cluster for Raised {
         self.logbook.read(agent, node)
     }
 
+    fn namespaces(&self) -> Option<Vec<String>> {
+        self.namespaces.clone()
+    }
+
     /// Of Felix's model only.
     fn records(&self) -> bool {
         false
@@ -190,10 +238,12 @@ impl Cluster for Raised {
     async fn raze(&self) -> Result<(), Leftovers> {
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         { tasks }.shutdown().await;
-        let razed = if self.holding.is_kept() {
-            leavings::remove(&self.client, &self.manifests).await
-        } else {
-            self.holding.delete().await
+        let razed = match &self.end {
+            End::Kind { holding, manifests } if holding.is_kept() => {
+                leavings::remove(&self.client, manifests).await
+            }
+            End::Kind { holding, .. } => holding.delete().await,
+            End::Existing(stay) => stay.end().await,
         };
         razed.map_err(|error| Leftovers(vec![error.to_string()]))
     }

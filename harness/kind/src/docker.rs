@@ -38,9 +38,11 @@ fn command<S: Into<String>>(within: Duration, arguments: impl IntoIterator<Item 
     )
 }
 
-/// Runs a command in a node's container.
-pub(crate) async fn in_node(container: &str, argv: &[&str]) -> Result<String, KindError> {
-    docker(["exec", container].iter().chain(argv).copied()).await
+/// What puts a command into a container.
+pub(crate) fn entry(container: &str) -> Vec<String> {
+    ["docker", "exec", "--interactive", container]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 /// The containers of a cluster, whoever made it.

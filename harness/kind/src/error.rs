@@ -96,6 +96,16 @@ pub enum KindError {
         /// What it said.
         source: Box<kube::Error>,
     },
+    /// Nobody answers where the kubeconfig says that the cluster is.
+    #[error("could not reach the cluster {name} at {server}: {why}")]
+    Unreachable {
+        /// The kubeconfig's name of it.
+        name: String,
+        /// Where its API should be.
+        server: String,
+        /// Why not.
+        why: String,
+    },
     /// The kubeconfig cannot be used.
     #[error("could not use the kubeconfig {}: {why}", path.display())]
     Kubeconfig {
@@ -122,6 +132,22 @@ pub enum KindError {
         /// Why not.
         source: io::Error,
     },
+}
+
+/// An error with everything that it came from, in one line.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        // Some errors say their cause themselves.
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 impl KindError {

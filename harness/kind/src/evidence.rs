@@ -34,7 +34,8 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
     conditions.any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
-async fn of_pod(client: &Client, pod: &Pod, text: &mut String) {
+/// Of one pod.
+pub(crate) async fn of_pod(client: &Client, pod: &Pod, text: &mut String) {
     let name = pod.name_any();
     let namespace = pod.namespace().unwrap_or_default();
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);

@@ -22,10 +22,8 @@ use tokio::{
 
 use crate::{
     agent::{Order, Said, VERB},
-    docker::in_node,
     error::KindError,
     nodes::Node,
-    program::PROGRAM,
 };
 
 /// What stands between two lives, as with runsv in calico-node.
@@ -150,8 +148,9 @@ impl Model {
     }
 
     async fn begin(&self) -> std::io::Result<Life> {
-        let mut child = tokio::process::Command::new("docker")
-            .args(["exec", "--interactive", &self.node.container, PROGRAM, VERB])
+        let argv = self.node.argv([&self.node.program, VERB]);
+        let mut child = tokio::process::Command::new(&argv[0])
+            .args(&argv[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -225,7 +224,7 @@ impl Model {
 
     async fn obey(&self, signal: Signal, life: &mut Life) -> Result<(), KindError> {
         let pid = life.pid.map(|pid| pid.to_string()).unwrap_or_default();
-        let kill = async |how| in_node(&self.node.container, &["kill", how, &pid]).await;
+        let kill = async |how| self.node.run(&["kill", how, &pid]).await;
         match signal {
             Signal::Stop => {
                 life.stdin = None;

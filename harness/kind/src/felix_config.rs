@@ -8,11 +8,26 @@ use serde_json::{Map, Value, json};
 
 use crate::error::KindError;
 
+/// Its `spec` as it is; empty where there is none.
+pub(crate) async fn get(client: &Client) -> Result<Map<String, Value>, KindError> {
+    let standing = api(client).get_opt("default").await;
+    let standing = standing.map_err(KindError::api("read FelixConfiguration default"))?;
+    let spec = standing.and_then(|mut it| it.data["spec"].as_object_mut().map(std::mem::take));
+    Ok(spec.unwrap_or_default())
+}
+
+fn api(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &resource())
+}
+
+fn resource() -> ApiResource {
+    let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
+    ApiResource::from_gvk(&kind)
+}
+
 /// Gives it that `spec`, whole: what an earlier case had set is gone.
 pub(crate) async fn set(client: &Client, spec: &Map<String, Value>) -> Result<(), KindError> {
-    let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
-    let resource = ApiResource::from_gvk(&kind);
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let (api, resource) = (api(client), resource());
     let doing = || KindError::api("set FelixConfiguration default");
     let mut object = DynamicObject::new("default", &resource).data(json!({ "spec": spec }));
     let standing = api.get_opt("default").await.map_err(doing())?;

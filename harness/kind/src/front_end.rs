@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt, api::DeleteParams};
 
 use crate::{
-    docker::in_node,
     error::KindError,
     logs::DaemonPod,
     nodes::{Node, Nodes},
@@ -43,7 +42,7 @@ pub(crate) async fn choose(
     origin: Origin,
 ) -> Result<(), KindError> {
     if origin == Origin::Found && spec.proxy.is_some() {
-        restart(client, nodes).await?;
+        restart(client, nodes, AgentName::KubeProxy).await?;
     }
     if spec
         .proxy
@@ -56,7 +55,7 @@ pub(crate) async fn choose(
     for node in &nodes.0 {
         if own(node).await? != spec.iptables {
             let argv = ["sh", "-c", OWN, "sh", word(spec.iptables)];
-            in_node(&node.container, &argv).await?;
+            node.run(&argv).await?;
         }
         if found(node).await? != spec.iptables {
             set(node, spec.iptables).await?;
@@ -66,7 +65,7 @@ pub(crate) async fn choose(
     if chosen {
         return Ok(());
     }
-    restart(client, nodes).await?;
+    restart(client, nodes, AgentName::KubeProxy).await?;
     for node in &nodes.0 {
         let is = found(node).await?;
         if is != spec.iptables {
@@ -82,8 +81,8 @@ pub(crate) async fn choose(
 }
 
 /// Which iptables a node's own are.
-async fn own(node: &Node) -> Result<IptablesVariant, KindError> {
-    let said = in_node(&node.container, &["iptables", "--version"]).await?;
+pub(crate) async fn own(node: &Node) -> Result<IptablesVariant, KindError> {
+    let said = node.run(&["iptables", "--version"]).await?;
     Ok(if said.contains("(legacy)") {
         IptablesVariant::Legacy
     } else {
@@ -92,11 +91,11 @@ async fn own(node: &Node) -> Result<IptablesVariant, KindError> {
 }
 
 /// Through which front end kube-proxy has written its rules, as soon as it has.
-async fn found(node: &Node) -> Result<IptablesVariant, KindError> {
+pub(crate) async fn found(node: &Node) -> Result<IptablesVariant, KindError> {
     let look = || async {
         for variant in [IptablesVariant::Nft, IptablesVariant::Legacy] {
             let save = format!("iptables-{}-save", word(variant));
-            let saved = in_node(&node.container, &[&save, "-t", "nat"]).await;
+            let saved = node.run(&[&save, "-t", "nat"]).await;
             let saved = saved.map_err(|error| error.to_string())?;
             // Chains of the kubelet's own are others.
             if saved
@@ -118,21 +117,25 @@ async fn set(node: &Node, wanted: IptablesVariant) -> Result<(), KindError> {
         IptablesVariant::Nft => IptablesVariant::Legacy,
     };
     let argv = ["sh", "-c", CHOOSE, "sh", word(wanted), word(other)];
-    in_node(&node.container, &argv).await.map(drop)
+    node.run(&argv).await.map(drop)
 }
 
-/// New pods of kube-proxy, which look anew.
-async fn restart(client: &Client, nodes: &Nodes) -> Result<(), KindError> {
-    let set = DaemonPod::of(AgentName::KubeProxy);
+/// New pods of an agent, which look anew.
+pub(crate) async fn restart(
+    client: &Client,
+    nodes: &Nodes,
+    agent: AgentName,
+) -> Result<(), KindError> {
+    let set = DaemonPod::of(agent);
     let pods = Api::<Pod>::namespaced(client.clone(), set.namespace);
     for node in &nodes.0 {
-        let Some(pod) = set.on(client, &node.name).await? else {
+        let Some(pod) = set.on(client, &node.registered).await? else {
             continue;
         };
         let name = pod.name_any();
         let deleted = pods.delete(&name, &DeleteParams::default()).await;
         deleted.map_err(KindError::api(format!("restart {name}")))?;
-        let (uid, node) = (pod.uid(), &node.name);
+        let (uid, node) = (pod.uid(), &node.registered);
         let look = || async {
             match set.on(client, node).await {
                 Ok(Some(new)) if new.uid() != uid => Ok(()),
@@ -140,13 +143,13 @@ async fn restart(client: &Client, nodes: &Nodes) -> Result<(), KindError> {
                 Err(error) => Err(error.to_string()),
             }
         };
-        let what = format!("kube-proxy on {node} has a new pod");
+        let what = format!("{agent} on {node} has a new pod");
         wait::until(&what, WRITTEN, look, || async { String::new() }).await?;
     }
     rolled_out(client, set).await
 }
 
-fn word(variant: IptablesVariant) -> &'static str {
+pub(crate) fn word(variant: IptablesVariant) -> &'static str {
     match variant {
         IptablesVariant::Legacy => "legacy",
         IptablesVariant::Nft => "nft",

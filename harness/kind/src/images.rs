@@ -93,16 +93,14 @@ pub(crate) fn of_pods(manifests: &[Value]) -> BTreeSet<String> {
 /// Loads an image that Docker has into the nodes that lack it. By containerd's own tool: `kind load` wants another one, too,
 /// which a node image may not have.
 pub(crate) async fn load(image: &str, nodes: &Nodes) -> Result<(), KindError> {
-    const SCRIPT: &str = "docker save \"$1\" | docker exec -i \"$2\" ctr -n k8s.io images import -";
+    const SCRIPT: &str = "image=$1; shift; docker save \"$image\" | \"$@\"";
+    const IMPORT: [&str; 6] = ["ctr", "-n", "k8s.io", "images", "import", "-"];
     let listed = format!("name=={}", qualified(image));
     for node in &nodes.0 {
         let list = ["ctr", "-n", "k8s.io", "images", "list", "-q", &listed];
-        if docker::in_node(&node.container, &list)
-            .await?
-            .trim()
-            .is_empty()
-        {
-            let argv = ["sh", "-c", SCRIPT, "sh", image, &node.container];
+        if node.run(&list).await?.trim().is_empty() {
+            let script = ["sh", "-c", SCRIPT, "sh", image].map(str::to_owned);
+            let argv = script.into_iter().chain(node.argv(IMPORT));
             Tool::new(LOAD, argv).output().await?;
         }
     }

@@ -1,4 +1,4 @@
-//! Backend `kind`: real clusters in Docker containers, with the real kube-proxy and, where a case has Calico, the real Felix
+//! Backends `kind` and `cluster`: real clusters in Docker containers, and somebody's own; with the real kube-proxy and, where a case has Calico, the real Felix
 //! or its model.
 //!
 //! [`Kind`] finds or makes the cluster that a case needs; what is [pinned](versions) decides which. A cluster of ours is known by
@@ -35,6 +35,7 @@ mod wait;
 pub mod agent;
 pub mod clean;
 pub mod error;
+pub mod existing;
 pub mod journal;
 pub mod versions;
 

@@ -6,7 +6,7 @@ use chainbreak_engine::{
     entries::{Entries, Format},
     logbook::Writer,
 };
-use chainbreak_model::names::{AgentName, NodeName};
+use chainbreak_model::names::AgentName;
 use futures::{AsyncBufReadExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -47,12 +47,8 @@ impl DaemonPod {
         }
     }
 
-    /// The agent's pod on a node; of several, one that stays.
-    pub(crate) async fn on(
-        self,
-        client: &Client,
-        node: &NodeName,
-    ) -> Result<Option<Pod>, KindError> {
+    /// The agent's pod on a node, by Kubernetes' name of it; of several, one that stays.
+    pub(crate) async fn on(self, client: &Client, node: &str) -> Result<Option<Pod>, KindError> {
         let params = ListParams::default()
             .labels(&format!("k8s-app={}", self.name))
             .fields(&format!("spec.nodeName={node}"));
@@ -69,7 +65,7 @@ impl DaemonPod {
 pub(crate) async fn follow(
     client: Client,
     agent: AgentName,
-    node: NodeName,
+    node: String,
     since: Timestamp,
     writer: Writer,
 ) {
@@ -153,6 +149,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use chainbreak_engine::logbook::Logbook;
+    use chainbreak_model::names::NodeName;
     use futures::{FutureExt, StreamExt};
 
     use super::*;

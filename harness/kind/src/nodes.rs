@@ -1,4 +1,4 @@
-//! The nodes of a cluster: Kubernetes calls them n1, n2, …, Docker by their containers' names.
+//! The nodes of a cluster: scenarios call them n1, n2, …, and so does Kubernetes where the cluster is ours.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{docker::in_node, error::KindError, name::ClusterName, wait};
+use crate::{docker, error::KindError, name::ClusterName, program::PROGRAM, tool::Tool, wait};
 
 /// What kubeadm keeps pods off the first node with; scenarios want pods on every node.
 const CONTROL_PLANE: [&str; 2] = [
@@ -20,12 +20,35 @@ const CONTROL_PLANE: [&str; 2] = [
 /// What a node may take to be Ready. Calico's images may have to be pulled.
 const READY: Duration = Duration::from_secs(300);
 
+/// What a command on a node may take.
+const SHORT: Duration = Duration::from_secs(30);
+
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
+    /// In the scenario.
     pub(crate) name: NodeName,
-    pub(crate) container: String,
+    /// In Kubernetes.
+    pub(crate) registered: String,
     pub(crate) address: IpAddr,
+    /// Program and arguments that give the command after them the node's namespaces and their own standard input.
+    pub(crate) entry: Vec<String>,
+    /// Where this program is on the node.
+    pub(crate) program: String,
+}
+
+impl Node {
+    /// What to run here to run that there.
+    pub(crate) fn argv<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> Vec<String> {
+        let argv = argv.into_iter().map(Into::into);
+        self.entry.iter().cloned().chain(argv).collect()
+    }
+
+    /// Runs a command there to its end, which comes soon.
+    pub(crate) async fn run(&self, argv: &[&str]) -> Result<String, KindError> {
+        let argv = self.argv(argv.iter().copied());
+        Tool::new(SHORT, argv).output().await
+    }
 }
 
 /// All nodes, n1 first.
@@ -37,8 +60,13 @@ impl Nodes {
         self.0.iter().find(|node| node.name.as_str() == name)
     }
 
+    /// The one that Kubernetes calls so.
+    pub(crate) fn registered_as(&self, name: &str) -> Option<&Node> {
+        self.0.iter().find(|node| node.registered == name)
+    }
+
     /// Waits until the API knows all of them with an address.
-    pub(crate) async fn registered(
+    pub(crate) async fn of_kind(
         client: &Client,
         cluster: &ClusterName,
         count: u16,
@@ -50,9 +78,11 @@ impl Nodes {
                 let found = listed.iter().find(|node| node.name_any() == name);
                 let address = found.and_then(address);
                 Ok(Node {
-                    container: cluster.container(number),
+                    entry: docker::entry(&cluster.container(number)),
+                    program: PROGRAM.to_owned(),
                     address: address.ok_or_else(|| format!("{name} is not registered"))?,
-                    name: name.into(),
+                    name: name.as_str().into(),
+                    registered: name,
                 })
             };
             (1..=count).map(node).collect::<Result<Vec<_>, String>>()
@@ -90,7 +120,7 @@ impl Nodes {
                 "--output",
                 "cat",
             ];
-            let log = in_node(&node.container, &journal).await;
+            let log = node.run(&journal).await;
             let log = log.unwrap_or_else(|error| error.to_string());
             let log = log.trim_end();
             let name = &node.name;
@@ -123,7 +153,7 @@ impl Nodes {
     }
 }
 
-async fn list(client: &Client) -> Result<Vec<NodeObject>, String> {
+pub(crate) async fn list(client: &Client) -> Result<Vec<NodeObject>, String> {
     let listed = Api::<NodeObject>::all(client.clone())
         .list(&ListParams::default())
         .await;
@@ -132,14 +162,14 @@ async fn list(client: &Client) -> Result<Vec<NodeObject>, String> {
         .map_err(|error| error.to_string())
 }
 
-fn address(node: &NodeObject) -> Option<IpAddr> {
+pub(crate) fn address(node: &NodeObject) -> Option<IpAddr> {
     let addresses = node.status.as_ref()?.addresses.iter().flatten();
     let mut internal = addresses.filter(|it| it.type_ == "InternalIP");
     internal.next()?.address.parse().ok()
 }
 
 /// Why a node is not Ready.
-fn not_ready(node: &NodeObject) -> Option<String> {
+pub(crate) fn not_ready(node: &NodeObject) -> Option<String> {
     let conditions = node
         .status
         .iter()

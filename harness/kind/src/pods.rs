@@ -1,11 +1,14 @@
-//! Where a pod is: the node's container, and a process there that has the pod's network.
+//! Where a pod is: the node, and a process there that has the pod's network.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
-use crate::{docker::in_node, error::KindError, nodes::Nodes};
+use crate::{
+    error::KindError,
+    nodes::{Node, Nodes},
+};
 
 /// Process ids in nodes, by container id.
 #[derive(Debug, Default)]
@@ -16,8 +19,7 @@ pub(crate) struct Pods {
 /// Whose network a command is to have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Network {
-    /// The node's container.
-    pub(crate) container: String,
+    pub(crate) node: Node,
     /// A process of the pod; none when it is on the node's network.
     pub(crate) pid: Option<u32>,
 }
@@ -37,32 +39,34 @@ impl Pods {
         let pod = pods.get(name).await.map_err(KindError::api(doing))?;
         let spec = pod.spec.as_ref().ok_or_else(|| lost("has no spec"))?;
         let node = spec.node_name.as_deref().unwrap_or_default();
-        let node = nodes.named(node).ok_or_else(|| lost("is on no node"))?;
-        let container = node.container.clone();
+        let node = nodes
+            .registered_as(node)
+            .ok_or_else(|| lost("is on no node"))?;
+        let node = node.clone();
         if spec.host_network == Some(true) {
-            return Ok(Network {
-                container,
-                pid: None,
-            });
+            return Ok(Network { node, pid: None });
         }
         let id = container_id(&pod).ok_or_else(|| lost("has no running container"))?;
-        let pid = self.pid(&container, id).await?;
+        let pid = self.pid(&node, id).await?;
         let pid = pid.ok_or_else(|| lost("has no process on its node"))?;
-        Ok(Network {
-            container,
-            pid: Some(pid),
-        })
+        let pid = Some(pid);
+        Ok(Network { node, pid })
     }
 
-    async fn pid(&self, container: &str, id: &str) -> Result<Option<u32>, KindError> {
-        let known = |pods: &Self| pods.lock().get(id).copied();
-        if let Some(pid) = known(self) {
+    /// The process of that container with the lowest number, by its control group: whatever container runtime the node has.
+    async fn pid(&self, node: &Node, id: &str) -> Result<Option<u32>, KindError> {
+        // Shells have no pipe's exit status in common: what grep found decides.
+        const FIND: &str = "grep -ls \"$1\" /proc/[0-9]*/cgroup || true";
+        let known = self.lock().get(id).copied();
+        if let Some(pid) = known {
             return Ok(Some(pid));
         }
-        let list = ["ctr", "--namespace", "k8s.io", "tasks", "list"];
-        let tasks = in_node(container, &list).await?;
-        self.lock().extend(tasks_of(&tasks));
-        Ok(known(self))
+        let found = node.run(&["sh", "-c", FIND, "sh", id]).await?;
+        let pid = lowest(&found);
+        if let Some(pid) = pid {
+            self.lock().insert(id.to_owned(), pid);
+        }
+        Ok(pid)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u32>> {
@@ -80,17 +84,16 @@ fn container_id(pod: &Pod) -> Option<&str> {
         state.is_some_and(|state| state.running.is_some())
     });
     let id = running.next()?.container_id.as_deref()?;
-    id.strip_prefix("containerd://")
+    id.split_once("://").map(|(_runtime, id)| id)
 }
 
-/// The running ones of `ctr tasks list`: id, process id and state, a line each.
-fn tasks_of(listed: &str) -> impl Iterator<Item = (String, u32)> {
-    listed.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let (id, pid, state) = (words.next()?, words.next()?, words.next()?);
-        let pid = pid.parse().ok().filter(|_| state == "RUNNING")?;
-        Some((id.to_owned(), pid))
-    })
+/// Of paths `/proc/PID/cgroup`, a line each.
+fn lowest(found: &str) -> Option<u32> {
+    let pids = found.lines().filter_map(|path| {
+        let pid = path.strip_prefix("/proc/")?.strip_suffix("/cgroup")?;
+        pid.parse().ok()
+    });
+    pids.min()
 }
 
 #[cfg(test)]
@@ -98,11 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_running_tasks_have_a_process() {
-        let listed = "TASK    PID     STATUS    \n\
-                      0f0e    4711    RUNNING\n\
-                      0d0c    0       STOPPED\n";
-        let tasks: Vec<_> = tasks_of(listed).collect();
-        assert_eq!(tasks, [("0f0e".to_owned(), 4711)]);
+    fn a_containers_first_process_stands_for_it() {
+        let found = "/proc/4712/cgroup\n/proc/4711/cgroup\n/proc/self/cgroup\n";
+        assert_eq!(lowest(found), Some(4711));
+        assert_eq!(lowest(""), None);
     }
 }

@@ -1,24 +1,25 @@
-//! This program in the nodes: the probe of every place, and Felix's model.
+//! This program on the nodes: the probe of every place, and Felix's model.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
-use crate::{docker::in_node, error::KindError, nodes::Nodes, tool::Tool};
+use crate::{error::KindError, nodes::Nodes, tool::Tool};
 
-/// Where it is in a node.
+/// Where it is in a node that is ours.
 pub(crate) const PROGRAM: &str = "/usr/local/bin/chainbreak";
 /// What copying may take: a debug build is a hundred megabytes.
 const COPY: Duration = Duration::from_secs(120);
+/// An earlier one may be running: it is replaced, not overwritten.
+const PUT: &str = "cat > \"$1.new\" && chmod 755 \"$1.new\" && mv \"$1.new\" \"$1\"";
 
-/// Copies the running program into every node and tries it there.
+/// Copies the running program to every node and tries it there.
 pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
-    // Also when its file was built anew meanwhile, and by an absolute path that `docker` sees too.
-    let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    // Also when its file was built anew meanwhile.
+    let own = "/proc/self/exe";
+    let own = std::fs::read(own).map_err(KindError::file("read", own))?;
     for node in &nodes.0 {
-        let to = format!("{}:{PROGRAM}", node.container);
-        let from = own.display().to_string();
-        let copy = ["docker", "cp", "--follow-link", &from, &to];
-        Tool::new(COPY, copy).output().await?;
-        let tried = in_node(&node.container, &[PROGRAM, "--version"]).await;
+        let put = node.argv(["sh", "-c", PUT, "sh", &node.program]);
+        Tool::new(COPY, put).reading(own.clone()).output().await?;
+        let tried = node.run(&[&node.program, "--version"]).await;
         tried.map_err(|error| {
             KindError::Unable(format!(
                 "this program does not run on {}: it has to be linked statically for that (`make static`)\n{error}",

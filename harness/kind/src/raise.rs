@@ -7,7 +7,7 @@ use std::{
 
 use chainbreak_engine::{log::EventLog, logbook::Logbook};
 use chainbreak_model::{
-    case::{AgentSource, Case, Step},
+    case::{Case, Step},
     event::What,
     names::AgentName,
 };
@@ -16,12 +16,11 @@ use kube::{
     Client,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tokio::task::JoinSet;
 
 use crate::{
     agent::Order,
     calico,
-    cluster::Raised,
+    cluster::{End, Raised},
     config, crds, docker,
     error::KindError,
     felix::Models,
@@ -29,7 +28,7 @@ use crate::{
     holding::Holding,
     images,
     journal::Journal,
-    leavings, logs,
+    leavings,
     name::ClusterName,
     nodes::Nodes,
     pods::Pods,
@@ -90,7 +89,7 @@ impl Raising<'_> {
         let (holding, origin) = self.find_or_make(&spec).await?;
         let client = client(&kubeconfig(&holding.name, Reach::Host).await?).await?;
         answers(&client).await?;
-        let nodes = Nodes::registered(&client, &holding.name, spec.nodes).await?;
+        let nodes = Nodes::of_kind(&client, &holding.name, spec.nodes).await?;
         leavings::without_names(&client).await?;
         if self.options.preload {
             self.preload(&nodes, &spec, &pins).await?;
@@ -100,7 +99,7 @@ impl Raising<'_> {
         nodes.ready(&client).await?;
         nodes.untaint(&client).await?;
         front_end::choose(&client, &nodes, &spec, origin).await?;
-        signal::prepare(&client, &nodes, self.case).await?;
+        signal::prepare(&client, self.case).await?;
         program::place(&nodes).await?;
         self.facts(&spec);
         let raised = Raised {
@@ -108,11 +107,14 @@ impl Raising<'_> {
             logbook: Logbook::default(),
             models: Models::default(),
             felix: self.case.cluster.source(AgentName::Felix).cloned(),
-            manifests: self.objects(),
+            namespaces: None,
+            end: End::Kind {
+                holding,
+                manifests: objects(self.case),
+            },
             tasks: Mutex::default(),
             client,
             nodes,
-            holding,
         };
         self.begin(raised, &spec, since).await
     }
@@ -156,7 +158,7 @@ impl Raising<'_> {
     }
 
     async fn preload(&self, nodes: &Nodes, spec: &Spec, pins: &Versions) -> Result<(), KindError> {
-        let mut wanted = images::of_pods(&self.objects());
+        let mut wanted = images::of_pods(&objects(self.case));
         if let Some(Felix::Calico(version)) = &spec.felix {
             let release = pins.calico(version);
             wanted.extend(release.into_iter().flat_map(CalicoRelease::images));
@@ -195,16 +197,6 @@ impl Raising<'_> {
         }
     }
 
-    /// Everything that the case makes, in order.
-    fn objects(&self) -> Vec<serde_json::Value> {
-        let later = self.case.timeline.iter().filter_map(|step| match step {
-            Step::Apply(objects) => Some(objects),
-            _ => None,
-        });
-        let later = later.flatten();
-        self.case.manifests.iter().chain(later).cloned().collect()
-    }
-
     fn facts(&self, spec: &Spec) {
         let image = &spec.image;
         self.fact("node image", &image.name);
@@ -230,25 +222,9 @@ impl Raising<'_> {
         spec: &Spec,
         since: Timestamp,
     ) -> Result<Raised, KindError> {
-        let mut tasks = JoinSet::new();
-        for agent in AgentName::ALL {
-            if self.case.cluster.source(agent) != Some(&AgentSource::Cluster) {
-                continue;
-            }
-            for node in &raised.nodes.0 {
-                let writer = raised.logbook.writer(agent, &node.name);
-                let client = raised.client.clone();
-                tasks.spawn(logs::follow(
-                    client,
-                    agent,
-                    node.name.clone(),
-                    since,
-                    writer,
-                ));
-            }
-        }
+        let mut tasks = raised.following(self.case, since);
         if spec.felix == Some(Felix::Model) {
-            let kubeconfig = kubeconfig(&raised.holding.name, Reach::Nodes).await?;
+            let kubeconfig = kubeconfig(&spec.name(), Reach::Nodes).await?;
             for (node, number) in raised.nodes.0.iter().zip(0..) {
                 let order = Order {
                     version: self
@@ -257,7 +233,7 @@ impl Raising<'_> {
                         .version(AgentName::Felix)
                         .unwrap_or_default()
                         .to_owned(),
-                    node: node.name.to_string(),
+                    node: node.registered.clone(),
                     seed: self.case.seed.wrapping_add(STRIDE.wrapping_mul(number)),
                     life: 1,
                     ipv6: spec
@@ -272,6 +248,16 @@ impl Raising<'_> {
         raised.tasks = Mutex::new(tasks);
         Ok(raised)
     }
+}
+
+/// Everything that a case makes, in order.
+pub(crate) fn objects(case: &Case) -> Vec<serde_json::Value> {
+    let later = case.timeline.iter().filter_map(|step| match step {
+        Step::Apply(objects) => Some(objects),
+        _ => None,
+    });
+    let later = later.flatten();
+    case.manifests.iter().chain(later).cloned().collect()
 }
 
 /// Waits until the API answers at all.
@@ -329,9 +315,19 @@ async fn client(kubeconfig: &str) -> Result<Client, KindError> {
         why,
     };
     let parsed = Kubeconfig::from_yaml(kubeconfig).map_err(|error| unusable(error.to_string()))?;
-    let config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await;
-    let mut config = config.map_err(|error| unusable(error.to_string()))?;
+    connect(parsed, &KubeConfigOptions::default())
+        .await
+        .map_err(unusable)
+}
+
+/// A client for a cluster, which nobody has asked anything yet. An error says what is wrong with the kubeconfig.
+pub(crate) async fn connect(
+    kubeconfig: Kubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<Client, String> {
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, options).await;
+    let mut config = config.map_err(|error| error.to_string())?;
     // Watches and followed logs are silent for long.
     config.read_timeout = None;
-    Client::try_from(config).map_err(|error| unusable(error.to_string()))
+    Client::try_from(config).map_err(|error| error.to_string())
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use chainbreak_model::names::{AgentName, NodeName};
+use chainbreak_model::names::AgentName;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use kube::{
     Api, Client, ResourceExt,
@@ -25,11 +25,11 @@ use crate::{
 /// What a pod may take to be ready in place of another one, with the image that it may need.
 const WITHIN: Duration = Duration::from_secs(300);
 
-/// Ends the agent's pod on a node and waits until the next one is ready, from then on in that version.
+/// Ends the agent's pod on a node, by Kubernetes' name of it, and waits until the next one is ready, from then on in that version.
 pub(crate) async fn renew(
     client: &Client,
     agent: AgentName,
-    node: &NodeName,
+    node: &str,
     version: Option<Version>,
 ) -> Result<(), KindError> {
     let set = DaemonPod::of(agent);
@@ -209,8 +209,8 @@ mod tests {
     #[tokio::test]
     async fn an_upgrade_gives_the_daemonset_the_new_image_and_ends_the_pod_of_that_node_alone() {
         let client = cluster().await;
-        let (node, version) = ("n2".into(), Version([1, 33, 4]));
-        let renewing = renew(&client, AgentName::KubeProxy, &node, Some(version));
+        let (node, version) = ("n2", Version([1, 33, 4]));
+        let renewing = renew(&client, AgentName::KubeProxy, node, Some(version));
         let (renewed, ()) = tokio::join!(renewing, control(client.clone(), "old"));
         renewed.unwrap();
         let spec = spec(&client).await;
@@ -248,8 +248,8 @@ mod tests {
     #[tokio::test]
     async fn a_restart_ends_the_pod_and_leaves_the_daemonset_alone() {
         let client = cluster().await;
-        let (node, before) = ("n2".into(), spec(&client).await);
-        let renewing = renew(&client, AgentName::KubeProxy, &node, None);
+        let (node, before) = ("n2", spec(&client).await);
+        let renewing = renew(&client, AgentName::KubeProxy, node, None);
         let (renewed, ()) = tokio::join!(renewing, control(client.clone(), "old"));
         renewed.unwrap();
         assert_eq!(spec(&client).await, before);

@@ -16,12 +16,17 @@ use k8s_openapi::api::{
     core::v1::{Node as NodeObject, Pod},
 };
 use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
+    Api, Client, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
-use crate::{docker::in_node, error::KindError, logs::DaemonPod, nodes::Nodes, wait};
+use crate::{
+    error::KindError,
+    logs::DaemonPod,
+    nodes::{self, Node, Nodes},
+    wait,
+};
 
 /// What an agent may take to end or to be ready again.
 const WITHIN: Duration = Duration::from_secs(25);
@@ -34,14 +39,15 @@ fn label(agent: AgentName) -> String {
 }
 
 /// Has agents that the case stops run only where our label is, which is on every node.
-pub(crate) async fn prepare(client: &Client, nodes: &Nodes, case: &Case) -> Result<(), KindError> {
+pub(crate) async fn prepare(client: &Client, case: &Case) -> Result<(), KindError> {
     for agent in AgentName::ALL {
         let real = case.cluster.source(agent) == Some(&AgentSource::Cluster);
         if !real || !is_stopped(case, agent) {
             continue;
         }
-        for node in &nodes.0 {
-            set_label(client, &node.name, &label(agent), Some("yes")).await?;
+        // Also those that the case does not know of: the agent goes on there.
+        for node in nodes::list(client).await.map_err(KindError::Unable)? {
+            set_label(client, &node.name_any(), &label(agent), Some("yes")).await?;
         }
         let pod = DaemonPod::of(agent);
         let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
@@ -54,6 +60,43 @@ pub(crate) async fn prepare(client: &Client, nodes: &Nodes, case: &Case) -> Resu
         rolled_out(client, pod).await?;
     }
     Ok(())
+}
+
+/// Has agents run wherever they ran before [`prepare`], and takes our labels from every node.
+pub(crate) async fn release(client: &Client) -> Result<(), KindError> {
+    for agent in AgentName::ALL {
+        let (pod, label) = (DaemonPod::of(agent), label(agent));
+        let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
+        let doing = || KindError::api(format!("have {agent} run where it did"));
+        let standing = sets.get_opt(pod.name).await.map_err(doing())?;
+        let selected = standing.and_then(|it| it.spec?.template.spec?.node_selector);
+        if selected.is_some_and(|it| it.contains_key(&label)) {
+            let selector = json!({ label.as_str(): null });
+            let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": selector } } } });
+            let params = PatchParams::default();
+            let patched = sets.patch(pod.name, &params, &Patch::Merge(patch)).await;
+            patched.map_err(doing())?;
+            rolled_out(client, pod).await?;
+        }
+        let labelled = ListParams::default().labels(&label);
+        let nodes = Api::<NodeObject>::all(client.clone()).list(&labelled).await;
+        for node in nodes.map_err(doing())?.items {
+            set_label(client, &node.name_any(), &label, None).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the case does anything to an agent that is a pod: then labels of ours are on nodes when it ends.
+pub(crate) fn touches_any(case: &Case) -> bool {
+    let agent = |step: &Step| match step {
+        Step::Fault {
+            fault: Fault::Agent { agent, .. },
+            ..
+        } => case.cluster.source(*agent) == Some(&AgentSource::Cluster),
+        _ => false,
+    };
+    case.timeline.iter().any(agent)
 }
 
 fn is_stopped(case: &Case, agent: AgentName) -> bool {
@@ -107,11 +150,14 @@ pub(crate) async fn signal(
     signal: Signal,
 ) -> Result<(), KindError> {
     let pod = DaemonPod::of(agent);
+    let lost = || KindError::Unable(format!("there is no node {node}"));
+    let on = nodes.named(node.as_str()).ok_or_else(lost)?;
+    let registered = &on.registered;
     match signal {
         Signal::Stop => {
-            set_label(client, node, &label(agent), None).await?;
+            set_label(client, registered, &label(agent), None).await?;
             let gone = || async {
-                match pod.on(client, node).await {
+                match pod.on(client, registered).await {
                     Ok(None) => Ok(()),
                     Ok(Some(_)) => Err("its pod is still there".to_owned()),
                     Err(error) => Err(error.to_string()),
@@ -125,11 +171,11 @@ pub(crate) async fn signal(
             )
             .await
         }
-        Signal::Pause => kill(client, nodes, pod, node, "-STOP").await,
+        Signal::Pause => kill(client, on, pod, "-STOP").await,
         Signal::Run => {
-            set_label(client, node, &label(agent), Some("yes")).await?;
+            set_label(client, registered, &label(agent), Some("yes")).await?;
             let runs = || async {
-                match pod.on(client, node).await {
+                match pod.on(client, registered).await {
                     Ok(Some(found)) if is_running(&found) => Ok(()),
                     Ok(_) => Err("it has no running container".to_owned()),
                     Err(error) => Err(error.to_string()),
@@ -137,7 +183,7 @@ pub(crate) async fn signal(
             };
             let what = format!("{agent} on {node} runs");
             wait::until(&what, WITHIN, runs, nothing).await?;
-            kill(client, nodes, pod, node, "-CONT").await
+            kill(client, on, pod, "-CONT").await
         }
     }
 }
@@ -156,26 +202,17 @@ fn is_running(pod: &Pod) -> bool {
 }
 
 /// Sends a signal to the agent itself, not to what it has started.
-async fn kill(
-    client: &Client,
-    nodes: &Nodes,
-    pod: DaemonPod,
-    node: &NodeName,
-    signal: &str,
-) -> Result<(), KindError> {
-    let lost = |why: &str| KindError::Unable(format!("{} on {node} {why}", pod.name));
-    let found = pod.on(client, node).await?;
+async fn kill(client: &Client, node: &Node, pod: DaemonPod, signal: &str) -> Result<(), KindError> {
+    let lost = |why: &str| KindError::Unable(format!("{} on {} {why}", pod.name, node.name));
+    let found = pod.on(client, &node.registered).await?;
     let found = found.ok_or_else(|| lost("has no pod"))?;
     let statuses = found
         .status
         .iter()
         .flat_map(|it| it.container_statuses.iter().flatten());
     let mut ids = statuses.filter_map(|it| it.container_id.as_deref());
-    let id = ids.next().and_then(|id| id.strip_prefix("containerd://"));
-    let id = id.ok_or_else(|| lost("has no container"))?;
-    let at = nodes
-        .named(node.as_str())
-        .ok_or_else(|| lost("is on no node of ours"))?;
+    let id = ids.next().and_then(|id| id.split_once("://"));
+    let (_runtime, id) = id.ok_or_else(|| lost("has no container"))?;
     // Processes of the container, by its cgroup; of those the ones that are the agent itself: calico-node's container
     // runs several programs.
     let script = "for p in /proc/[0-9]*; do \
@@ -183,21 +220,19 @@ async fn kill(
          case $(tr '\\0' ' ' < $p/cmdline) in *kube-proxy\\ *|*calico-node\\ -felix*) kill \"$2\" ${p#/proc/};; esac; \
          done";
     let argv = ["sh", "-c", script, "sh", id, signal];
-    in_node(&at.container, &argv).await.map(drop)
+    node.run(&argv).await.map(drop)
 }
 
 async fn set_label(
     client: &Client,
-    node: &NodeName,
+    node: &str,
     label: &str,
     value: Option<&str>,
 ) -> Result<(), KindError> {
     let nodes = Api::<NodeObject>::all(client.clone());
     let value = value.map_or(Value::Null, Value::from);
     let patch = Patch::Merge(json!({ "metadata": { "labels": { label: value } } }));
-    let patched = nodes
-        .patch(node.as_str(), &PatchParams::default(), &patch)
-        .await;
+    let patched = nodes.patch(node, &PatchParams::default(), &patch).await;
     patched
         .map(drop)
         .map_err(KindError::api(format!("label {node}")))

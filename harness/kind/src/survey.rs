@@ -36,16 +36,26 @@ pub(crate) const CALICO_STAYS: &str =
 
 /// Every capability that cases may need.
 pub(crate) async fn survey(options: &Options) -> Capabilities {
-    let here = here(options).await;
+    of("kind", here(options).await)
+}
+
+/// The capabilities of a backend that has these versions of Kubernetes, or none for that reason.
+pub(crate) fn of(backend: &str, here: Result<Vec<Version>, KindError>) -> Capabilities {
     let mut found = BTreeMap::new();
     let reason = here.as_ref().map(|_| ()).map_err(ToString::to_string);
-    let always = ["kind"].iter().chain(&BROUGHT).chain(&REAL);
-    found.extend(always.map(|name| ((*name).to_owned(), reason.clone())));
+    let always = [backend].into_iter().chain(BROUGHT).chain(REAL);
+    found.extend(always.map(|name| (name.to_owned(), reason.clone())));
     found.insert("calico-upgrade".to_owned(), Err(CALICO_STAYS.to_owned()));
     let versions = here.or_else(|_error| Versions::pinned().map(|pins| pins.versions()));
     let versions = versions.into_iter().flatten();
     found.extend(versions.map(|version| (kubernetes(version), reason.clone())));
     Capabilities(found)
+}
+
+/// Whether there is a kubectl.
+pub(crate) async fn kubectl() -> Result<(), KindError> {
+    let version = Tool::new(SHORT, ["kubectl", "version", "--client"]);
+    version.output().await.map(drop)
 }
 
 /// The capability to run that Kubernetes.

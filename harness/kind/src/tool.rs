@@ -103,6 +103,7 @@ impl Drop for Running {
 fn mend(program: &str) -> &'static str {
     match program {
         "kind" => "see https://kind.sigs.k8s.io/docs/user/quick-start",
+        "kubectl" => "see https://kubernetes.io/docs/tasks/tools",
         "docker" => "see https://docs.docker.com/engine/install",
         _ => "it has to be in the PATH",
     }

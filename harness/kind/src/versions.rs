@@ -19,6 +19,8 @@ pub struct Versions {
     pub format: u16,
     /// Which kind.
     pub kind: KindPin,
+    /// What the pods on the nodes of somebody's cluster run.
+    pub node_pod: PodImage,
     /// Node images, the newest first.
     pub kubernetes: Vec<NodeImage>,
     /// Calico's releases, the newest first.
@@ -31,6 +33,26 @@ pub struct Versions {
 pub struct KindPin {
     /// The oldest that will do.
     pub at_least: Version,
+}
+
+/// An image that has a shell and nsenter.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PodImage {
+    /// With its tag.
+    pub image: String,
+    /// Of the image.
+    pub digest: Digest,
+}
+
+impl PodImage {
+    /// The name to pull it by.
+    pub fn name(&self) -> String {
+        match &self.digest {
+            Digest::Known(digest) => format!("{}@{digest}", self.image),
+            Digest::Unknown => self.image.clone(),
+        }
+    }
 }
 
 /// A node image of one Kubernetes version.

@@ -2,6 +2,7 @@
 
 mod both;
 mod cells;
+mod disturb;
 mod exclude;
 mod follow;
 mod needs;
@@ -43,6 +44,8 @@ pub struct Choice {
     /// Its clusters are real ones: they bring along the agents that nobody chose, and have what the machine has to have
     /// otherwise.
     pub real_clusters: bool,
+    /// The cluster is somebody's, by its name, and nothing may be done to it as a whole: a case has what is in its own namespaces.
+    pub undisturbed: Option<String>,
     /// `--matrix`: replaces the scenario's values for these keys.
     pub matrix: IndexMap<MatrixKey, Vec<String>>,
     /// `--agent`: replaces the scenario's sources.
@@ -123,6 +126,9 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
         outside.extend(choice.exclude.iter().find_map(|it| it.leaves_out(&case)));
         if choice.real_clusters {
             outside.extend(beyond_a_model(&case, &variant.needs));
+        }
+        if let Some(cluster) = &choice.undisturbed {
+            outside.extend(disturb::refused(&case, cluster));
         }
         let needs = needs::of(&case, choice, &variant.needs);
         let missing: Vec<Missing> = needs

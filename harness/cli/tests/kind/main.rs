@@ -7,6 +7,8 @@
 #[path = "../cli/ground/mod.rs"]
 mod ground;
 
+mod existing;
+
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -13,7 +13,7 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 
-use super::list;
+use super::Objects;
 
 /// Felix writes this jump in every mode.
 const FELIX: &str = "-j cali-POSTROUTING";
@@ -59,7 +59,7 @@ fn telling(rule: &str) -> Option<String> {
 
 /// The parts of rules that must have been seen on every node: a match on each cluster IP that has
 /// endpoints and a DNAT to each of them, and Felix's jump. An `Err` says what the API still lacks.
-pub(super) async fn wanted(client: &Client, case: &Case) -> Result<BTreeSet<String>, String> {
+pub(super) async fn wanted(objects: &Objects, case: &Case) -> Result<BTreeSet<String>, String> {
     let mut wanted = BTreeSet::new();
     if case.cluster.calico.is_some() {
         wanted.insert(FELIX.to_owned());
@@ -67,9 +67,9 @@ pub(super) async fn wanted(client: &Client, case: &Case) -> Result<BTreeSet<Stri
     if case.cluster.kube_proxy.is_none() {
         return Ok(wanted);
     }
-    let slices = slices(client).await?;
-    let pods = list::<Pod>(client).await?;
-    for service in list::<Service>(client).await? {
+    let slices = objects.ours(slices(&objects.client).await?);
+    let pods = objects.list::<Pod>().await?;
+    for service in objects.list::<Service>().await? {
         let Some((spec, selector)) = service.spec.as_ref().and_then(selecting) else {
             continue;
         };

@@ -1,0 +1,215 @@
+//! `--backend cluster`, in a cluster that somebody else has made with kind, and with the kubectl of its version.
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+use nix::sys::signal::Signal;
+
+use crate::ground::{Ground, Running, exits, text, validates};
+
+/// Somebody's cluster of two nodes, deleted with this.
+struct Theirs<'a> {
+    ground: &'a Ground,
+}
+
+const NAME: &str = "theirs";
+const CONFIG: &str = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n\
+    networking: { disableDefaultCNI: true, podSubnet: 10.20.0.0/16 }\n\
+    nodes: [{ role: control-plane }, { role: worker }]\n";
+
+impl<'a> Theirs<'a> {
+    fn make(ground: &'a Ground) -> Self {
+        let image = std::env::var("CHAINBREAK_KIND_IMAGE").expect("`make test-kind` names it");
+        ground.write("kind.yaml", CONFIG);
+        let made = Self { ground };
+        made.tool("kind", &["delete", "cluster", "--name", NAME]);
+        let create = ["create", "cluster", "--name", NAME, "--config", "kind.yaml"];
+        made.tool(
+            "kind",
+            &[&create[..], &["--image", &image, "--wait", "0s"]].concat(),
+        );
+        let ready = [
+            "wait",
+            "--for=condition=Ready",
+            "nodes",
+            "--all",
+            "--timeout=180s",
+        ];
+        made.kubectl(&ready);
+        let control_plane = format!("{NAME}-control-plane");
+        made.kubectl(&[
+            "taint",
+            "nodes",
+            &control_plane,
+            "node-role.kubernetes.io/master-",
+        ]);
+        made.kubectl(&[
+            "-n",
+            "kube-system",
+            "rollout",
+            "status",
+            "daemonset/kube-proxy",
+            "--timeout=90s",
+        ]);
+        made
+    }
+
+    fn tool(&self, program: &str, args: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command.args(args).args(["--kubeconfig", "kubeconfig"]);
+        let output = command.current_dir(self.ground.path()).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    fn kubectl(&self, args: &[&str]) -> String {
+        self.tool("kubectl", args)
+    }
+
+    /// What is ours in it: namespaces, labels of nodes, where kube-proxy is told to run.
+    fn ours(&self) -> String {
+        let namespaces = self.kubectl(&["get", "namespaces", "-o", "name"]);
+        let ours = namespaces.lines().filter(|it| it.contains("chainbreak"));
+        let nodes = self.kubectl(&["get", "nodes", "--show-labels"]);
+        let nodes = nodes.lines().filter(|it| it.contains("chainbreak"));
+        let set = ["-n", "kube-system", "get", "daemonset", "kube-proxy", "-o"];
+        let selector = "jsonpath={.spec.template.spec.nodeSelector}";
+        let set = self.kubectl(&[&set[..], &[selector]].concat());
+        let set = set.lines().filter(|it| it.contains("chainbreak"));
+        ours.chain(nodes).chain(set).collect::<Vec<_>>().join("\n")
+    }
+
+    fn run(&self, variant: &str, more: &[&str]) -> Command {
+        let args = [
+            "run",
+            "two-nodes.yaml",
+            "--variant",
+            variant,
+            "--out",
+            "out",
+        ];
+        let cluster = [
+            "--backend",
+            "cluster",
+            "--kubeconfig",
+            "kubeconfig",
+            "--node-image",
+        ];
+        // The pinned one has to be pulled.
+        let image = more
+            .first()
+            .filter(|it| it.contains(':'))
+            .unwrap_or(&"busybox:1.36");
+        let more = more.iter().filter(|it| *it != image);
+        let more: Vec<&str> = more.copied().collect();
+        crate::command(
+            self.ground,
+            &[&args, &cluster[..], &[image], &more].concat(),
+        )
+    }
+
+    fn ran(&self, variant: &str, more: &[&str]) -> Output {
+        self.run(variant, more).output().unwrap()
+    }
+
+    fn clean(&self) -> String {
+        let output = crate::command(self.ground, &["clean", "--kubeconfig", "kubeconfig"]);
+        let output = { output }.output().unwrap();
+        exits(&output, 0);
+        text(&output.stdout)
+    }
+}
+
+impl Drop for Theirs<'_> {
+    fn drop(&mut self) {
+        let deleted = Command::new("kind")
+            .args(["delete", "cluster", "--name", NAME])
+            .output();
+        assert!(deleted.is_ok_and(|it| it.status.success()) || std::thread::panicking());
+    }
+}
+
+/// Steps of one test: a cluster takes a minute to be made.
+#[test]
+#[ignore = "needs Docker, kind and a node image: make test-kind"]
+fn in_somebodys_cluster_a_case_keeps_to_itself_and_leaves_nothing_however_it_ends() {
+    let ground = crate::ground();
+    let theirs = Theirs::make(&ground);
+    a_case_runs_in_namespaces_of_its_own(&theirs);
+    what_concerns_everybody_is_done_only_with_leave_and_set_back(&theirs);
+    an_interrupted_run_removes_what_it_made(&theirs);
+    what_a_killed_run_left_is_found_and_removed(&theirs);
+    an_image_that_cannot_be_had_is_told_with_the_kubelets_words(&theirs);
+}
+
+fn a_case_runs_in_namespaces_of_its_own(theirs: &Theirs<'_>) {
+    exits(&theirs.ran("calm", &[]), 0);
+    validates(&theirs.ground.newest("junit.xml"));
+    let history = fs::read_to_string(theirs.ground.newest("run.jsonl")).unwrap();
+    assert!(history.contains("kind-theirs at https://"));
+    assert!(history.contains("the cluster's own, as it is set"));
+    assert_eq!(theirs.ours(), "");
+}
+
+fn what_concerns_everybody_is_done_only_with_leave_and_set_back(theirs: &Theirs<'_>) {
+    let refused = theirs.ran("flushed-while-kube-proxy-is-stopped", &[]);
+    exits(&refused, 12);
+    let said = text(&refused.stdout);
+    assert!(said.contains("--allow-disruption kind-theirs"), "{said}");
+    let leave = ["--allow-disruption", "kind-theirs"];
+    exits(
+        &theirs.ran("flushed-while-kube-proxy-is-stopped", &leave),
+        0,
+    );
+    exits(&theirs.ran("kube-proxy-restarts", &leave), 0);
+    assert_eq!(theirs.ours(), "");
+}
+
+fn an_interrupted_run_removes_what_it_made(theirs: &Theirs<'_>) {
+    let mut running = Running::start(theirs.run("long", &[]));
+    running.reads("judging");
+    assert_ne!(theirs.ours(), "");
+    running.signal(Signal::SIGINT);
+    let (status, _, _) = running.ends();
+    assert_eq!(status.code(), Some(11));
+    assert_eq!(theirs.ours(), "");
+}
+
+fn what_a_killed_run_left_is_found_and_removed(theirs: &Theirs<'_>) {
+    let mut running = Running::start(theirs.run("long", &[]));
+    running.reads("judging");
+    let used = theirs.clean();
+    assert!(
+        used.contains("is in use by a run on this machine"),
+        "{used}"
+    );
+    // The worker first: as long as it lives, it removes what it made.
+    for pid in running.family() {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), Signal::SIGKILL).unwrap_or(());
+    }
+    running.signal(Signal::SIGKILL);
+    running.ends();
+    assert_ne!(theirs.ours(), "");
+    let cleaned = theirs.clean();
+    assert!(cleaned.contains("removed chainbreak-"), "{cleaned}");
+    assert!(
+        cleaned.contains("which no run uses, from the cluster"),
+        "{cleaned}"
+    );
+    assert_eq!(theirs.ours(), "");
+}
+
+fn an_image_that_cannot_be_had_is_told_with_the_kubelets_words(theirs: &Theirs<'_>) {
+    let output = theirs.ran("calm", &["registry.invalid/none:1"]);
+    exits(&output, 11);
+    let said = text(&output.stdout);
+    assert!(said.contains("until the pod on n1 runs"), "{said}");
+    assert!(said.contains("registry.invalid/none:1"), "{said}");
+    assert_eq!(theirs.ours(), "");
+}

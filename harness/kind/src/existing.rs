@@ -1,0 +1,329 @@
+//! Backend `cluster`: somebody's cluster, in which a case has namespaces of its own and a privileged pod on each of its nodes, and
+//! which is left as it was found.
+//!
+//! What would concern others is refused when cases are planned, unless the person names the cluster; what a case then
+//! changes is noted in the cluster before it is changed, and set back by [`stay`].
+
+mod house;
+mod pods;
+mod same;
+mod stay;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use chainbreak_engine::{
+    cluster::{Backend, Cluster, RaiseError},
+    log::EventLog,
+    logbook::Logbook,
+};
+use chainbreak_model::{
+    case::{Capabilities, Case, Fault, Step},
+    event::What,
+    names::AgentName,
+};
+use jiff::Timestamp;
+use kube::{
+    Client,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use crate::{
+    cluster::{End, Raised},
+    error::{KindError, causes},
+    felix::Models,
+    felix_config, front_end,
+    hash::short,
+    name::PREFIX,
+    pods as places, program,
+    raise::connect,
+    signal, survey,
+    versions::{Version, Versions},
+};
+
+pub(crate) use stay::Stay;
+pub use stay::{Leaving, leavings, remove};
+
+/// What the API may take to say its version.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Which cluster, and what a person allows there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Existing {
+    /// How it is reached.
+    pub kubeconfig: PathBuf,
+    /// Of the kubeconfig; its current one without.
+    pub context: Option<String>,
+    /// What the pods on its nodes run; the pinned one without.
+    pub node_image: Option<String>,
+    /// The cluster of which everything may be changed, by the kubeconfig's name of it.
+    pub allow_disruption: Option<String>,
+    /// What all of ours there is called, different for each run.
+    pub run: String,
+}
+
+/// What a kubeconfig says of a cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    kubeconfig: Kubeconfig,
+    /// Of the kubeconfig.
+    context: String,
+    /// The cluster's name in the kubeconfig.
+    name: String,
+    server: String,
+}
+
+impl Existing {
+    /// That cluster, for a run whose namespaces nobody else's are called like.
+    pub fn new(kubeconfig: PathBuf, context: Option<String>) -> Self {
+        let now = Timestamp::now().as_nanosecond();
+        let one = format!("{} {} {now}", stay::machine(), std::process::id());
+        Self {
+            kubeconfig,
+            context,
+            node_image: None,
+            allow_disruption: None,
+            run: format!("{PREFIX}{}", short(&one)),
+        }
+    }
+
+    /// The cluster's name, where it is not to be disturbed. An error is a kubeconfig that cannot be used, or a leave for another
+    /// cluster than that.
+    pub fn undisturbed(&self) -> Result<Option<String>, KindError> {
+        let name = self.target()?.name;
+        match &self.allow_disruption {
+            None => Ok(Some(name)),
+            Some(allowed) if *allowed == name => Ok(None),
+            Some(allowed) => Err(KindError::Unable(format!(
+                "--allow-disruption {allowed}: the cluster of the kubeconfig's context is {name}"
+            ))),
+        }
+    }
+
+    /// The cases as they are in this cluster: in namespaces of their own, on nodes by Kubernetes' names. Where the cluster cannot be
+    /// asked they stay as they are, and cannot be raised.
+    pub async fn house(&self, cases: Vec<Case>) -> Vec<Case> {
+        let asked = async {
+            let client = self.target()?.client().await?;
+            pods::fit(&client).await
+        };
+        let Ok(nodes) = asked.await else { return cases };
+        let names: Vec<String> = nodes.into_iter().map(|node| node.registered).collect();
+        let house = |case: &Case| house::house(case, &self.run, &names);
+        cases.iter().map(house).collect()
+    }
+
+    fn target(&self) -> Result<Target, KindError> {
+        let unusable = |why: String| KindError::Kubeconfig {
+            path: self.kubeconfig.clone(),
+            why,
+        };
+        let read = Kubeconfig::read_from(&self.kubeconfig);
+        let kubeconfig = read.map_err(|error| unusable(causes(&error)))?;
+        let context = self.context.clone().or(kubeconfig.current_context.clone());
+        let context = context.ok_or_else(|| unusable("it has no current context".to_owned()))?;
+        let mut contexts = kubeconfig.contexts.iter();
+        let found = contexts.find(|it| it.name == context);
+        let found = found.and_then(|it| it.context.as_ref());
+        let name = found.map(|it| it.cluster.clone());
+        let name = name.ok_or_else(|| unusable(format!("it has no context {context}")))?;
+        let mut clusters = kubeconfig.clusters.iter();
+        let cluster = clusters.find(|it| it.name == name);
+        let server = cluster.and_then(|it| it.cluster.as_ref()?.server.clone());
+        let server = server.ok_or_else(|| unusable(format!("it has no server of {name}")))?;
+        Ok(Target {
+            kubeconfig,
+            context,
+            name,
+            server,
+        })
+    }
+
+    /// What puts a command into a pod of ours, by the person's own `kubectl`, whose protocol fits the cluster.
+    fn kubectl(&self, target: &Target) -> Vec<String> {
+        let kubeconfig = self.kubeconfig.display().to_string();
+        let words = [
+            "kubectl",
+            "--kubeconfig",
+            &kubeconfig,
+            "--context",
+            &target.context,
+            "--namespace",
+            &self.run,
+            "exec",
+            "--stdin",
+        ];
+        words.map(str::to_owned).to_vec()
+    }
+
+    fn image(&self, pins: &Versions) -> String {
+        let pinned = || pins.node_pod.name();
+        self.node_image.clone().unwrap_or_else(pinned)
+    }
+}
+
+impl Target {
+    async fn client(&self) -> Result<Client, KindError> {
+        let options = KubeConfigOptions {
+            context: Some(self.context.clone()),
+            ..KubeConfigOptions::default()
+        };
+        let connected = connect(self.kubeconfig.clone(), &options).await;
+        connected.map_err(|why| KindError::Kubeconfig {
+            path: format!("of {}", self.name).into(),
+            why,
+        })
+    }
+
+    /// Kubernetes' version, from the API: the first thing that it is asked.
+    async fn version(&self, client: &Client) -> Result<Version, KindError> {
+        let unreachable = |why: String| KindError::Unreachable {
+            name: self.name.clone(),
+            server: self.server.clone(),
+            why,
+        };
+        let asked = timeout(ANSWER, client.apiserver_version()).await;
+        let asked = asked.map_err(|_elapsed| unreachable(format!("no answer in {ANSWER:?}")))?;
+        let info = asked.map_err(|error| unreachable(causes(&error)))?;
+        Version::parse(&info.git_version)
+            .ok_or_else(|| unreachable(format!("its version is {:?}", info.git_version)))
+    }
+}
+
+/// The backend.
+#[derive(Debug)]
+pub struct InExisting {
+    options: Existing,
+    held: Mutex<Option<Arc<Stay>>>,
+}
+
+impl InExisting {
+    /// With what a person chose.
+    pub fn new(options: Existing) -> Self {
+        Self {
+            options,
+            held: Mutex::new(None),
+        }
+    }
+
+    /// Removes what was begun and never handed over.
+    pub async fn finish(&self) -> Result<(), KindError> {
+        match self.hold(None) {
+            Some(stay) => stay.end().await,
+            None => Ok(()),
+        }
+    }
+
+    fn hold(&self, stay: Option<Arc<Stay>>) -> Option<Arc<Stay>> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *held, stay)
+    }
+
+    async fn up(&self, case: &Case, log: &EventLog) -> Result<Raised, KindError> {
+        let say = |text: String| log.append(What::Step { text });
+        let fact = |name: &str, value: String| {
+            let name = name.to_owned();
+            log.append(What::Fact { name, value });
+        };
+        let (options, since) = (&self.options, Timestamp::now());
+        let target = options.target()?;
+        let client = target.client().await?;
+        let version = target.version(&client).await?;
+        fact("cluster", format!("{} at {}", target.name, target.server));
+        let fit = pods::fit(&client).await?;
+        let chosen = pods::choose(fit, case.cluster.nodes)?;
+        same::settings(&client, case, version).await?;
+        let namespaces = house::namespaces(case, &options.run)?;
+        say(format!("making {} in {}", options.run, target.name));
+        let stay = Arc::new(Stay::begin(&client, &options.run, case).await?);
+        self.hold(Some(Arc::clone(&stay)));
+        let image = options.image(&Versions::pinned()?);
+        fact("image of the pods on the nodes", image.clone());
+        let enter = options.kubectl(&target);
+        let nodes = pods::on(&client, &options.run, &image, chosen, &enter).await?;
+        if sets_felix(case) {
+            stay.note_felix().await?;
+            let mut felix = felix_config::get(&client).await?;
+            felix.extend(case.cluster.felix.clone());
+            felix_config::set(&client, &felix).await?;
+            front_end::restart(&client, &nodes, AgentName::Felix).await?;
+        }
+        same::front_ends(&nodes, case).await?;
+        signal::prepare(&client, case).await?;
+        say("copying this program to the nodes' pods".to_owned());
+        program::place(&nodes).await?;
+        for agent in chainbreak_engine::run::agents(case) {
+            let value = match agent {
+                AgentName::KubeProxy => format!("real {version}, the cluster's own, as it is set"),
+                AgentName::Felix => "real, the cluster's own".to_owned(),
+            };
+            fact(&agent.to_string(), value);
+        }
+        let raised = Raised {
+            pods: places::Pods::default(),
+            logbook: Logbook::default(),
+            models: Models::default(),
+            felix: case.cluster.source(AgentName::Felix).cloned(),
+            namespaces: Some(namespaces),
+            end: End::Existing(stay),
+            tasks: Mutex::default(),
+            client,
+            nodes,
+        };
+        *raised.tasks.lock().unwrap_or_else(PoisonError::into_inner) =
+            raised.following(case, since);
+        Ok(raised)
+    }
+}
+
+fn sets_felix(case: &Case) -> bool {
+    let sets = |step: &Step| {
+        let switches = matches!(
+            step,
+            Step::Fault {
+                fault: Fault::Switch { .. },
+                ..
+            }
+        );
+        switches || matches!(step, Step::Felix(_))
+    };
+    !case.cluster.felix.is_empty() || case.timeline.iter().any(sets)
+}
+
+#[async_trait]
+impl Backend for InExisting {
+    fn name(&self) -> &'static str {
+        "cluster"
+    }
+
+    async fn survey(&self) -> Capabilities {
+        let here = async {
+            survey::kubectl().await?;
+            let target = self.options.target()?;
+            let client = target.client().await?;
+            target.version(&client).await
+        };
+        survey::of("cluster", here.await.map(|version| vec![version]))
+    }
+
+    async fn raise(&self, case: &Case, log: &EventLog) -> Result<Box<dyn Cluster>, RaiseError> {
+        match Box::pin(self.up(case, log)).await {
+            Ok(raised) => {
+                // From here on it is ended by whoever has it.
+                self.hold(None);
+                Ok(Box::new(raised))
+            }
+            Err(error) => Err(RaiseError {
+                what: "use the existing cluster".to_owned(),
+                source: Box::new(error),
+            }),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a case would do to a whole cluster, which is nobody's to do to a cluster that others use.
+
+use serde_json::Value;
+
+use crate::case::{AgentSource, Case, Fault, From, Step};
+
+/// Why the case does not run on that cluster without leave; `None` when it keeps to its own namespaces.
+pub(super) fn refused(case: &Case, cluster: &str) -> Option<String> {
+    let mut deeds = deeds(case);
+    deeds.dedup();
+    (!deeds.is_empty()).then(|| {
+        let deeds = deeds.join(", ");
+        format!("it {deeds}, which concerns all of the cluster: --allow-disruption {cluster}")
+    })
+}
+
+fn deeds(case: &Case) -> Vec<&'static str> {
+    let cluster = &case.cluster;
+    let model = cluster.calico.as_ref().map(|it| &it.source) == Some(&AgentSource::Model);
+    let settled = [
+        (!cluster.felix.is_empty(), "sets FelixConfiguration"),
+        (model, "runs Felix's model on the nodes"),
+    ];
+    let settled = settled.into_iter().filter(|(does, _)| *does);
+    let settled = settled.map(|(_, deed)| deed);
+    let objects = case.manifests.iter().filter_map(object);
+    let steps = case.timeline.iter().flat_map(step);
+    settled.chain(objects).chain(steps).collect()
+}
+
+fn step(step: &Step) -> Vec<&'static str> {
+    match step {
+        Step::Settle(_) | Step::Mark(_) | Step::Churn { .. } => Vec::new(),
+        Step::Felix(_) => vec!["sets FelixConfiguration"],
+        Step::Apply(objects) => objects.iter().filter_map(object).collect(),
+        Step::Delete(object) => {
+            let shared = object.namespace.is_none() && object.kind != "Namespace";
+            let deed = "deletes objects outside namespaces";
+            shared.then_some(deed).into_iter().collect()
+        }
+        Step::Fault { fault, .. } => deed(fault).into_iter().collect(),
+    }
+}
+
+/// What is done in a pod's own network is the pod's affair.
+fn deed(fault: &Fault) -> Option<&'static str> {
+    let in_pod = |at: &From| matches!(at, From::Pod { .. });
+    match fault {
+        Fault::Sysctl { at: Some(at), .. } if in_pod(at) => None,
+        Fault::Run(run) if run.at.as_ref().is_some_and(in_pod) => None,
+        Fault::Loss { at, .. } | Fault::LinkDown { at, .. } | Fault::Route { at, .. }
+            if in_pod(at) =>
+        {
+            None
+        }
+        Fault::Agent { .. } => Some("stops an agent"),
+        Fault::Upgrade { .. } => Some("upgrades an agent"),
+        Fault::Switch { .. } => Some("switches Felix's dataplane"),
+        Fault::Slow { .. } => Some("slows an agent's commands"),
+        Fault::Sysctl { .. } => Some("changes kernel settings of nodes"),
+        Fault::FillConntrack { .. } => Some("fills nodes' conntrack tables"),
+        Fault::Lock { .. } => Some("holds nodes' iptables lock"),
+        Fault::Craft(_) => Some("sends crafted segments from nodes"),
+        Fault::Run(_) => Some("runs a third party's commands on nodes"),
+        Fault::Flush { .. } | Fault::DeleteRule { .. } => Some("deletes rules of nodes"),
+        Fault::Loss { .. } | Fault::LinkDown { .. } | Fault::Route { .. } => {
+            Some("changes nodes' links and routes")
+        }
+    }
+}
+
+/// What an object is to others than its own namespace.
+fn object(object: &Value) -> Option<&'static str> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let namespaced = [
+        "ConfigMap",
+        "DaemonSet",
+        "Deployment",
+        "Endpoints",
+        "EndpointSlice",
+        "Namespace",
+        "NetworkPolicy",
+        "Pod",
+        "Service",
+        "ServiceAccount",
+    ];
+    if !namespaced.contains(&kind) {
+        return Some("makes objects that may be outside namespaces");
+    }
+    let pod = match kind {
+        "Pod" => &object["spec"],
+        _ => &object["spec"]["template"]["spec"],
+    };
+    let host = ["hostNetwork", "hostPID", "hostIPC"].iter();
+    let mut host = host.map(|field| pod[field] == true);
+    let lists = ["initContainers", "containers"].map(|list| pod[list].as_array());
+    let mut containers = lists.into_iter().flatten().flatten();
+    let privileged = containers.any(|it| it["securityContext"]["privileged"] == true);
+    (privileged || host.any(|it| it)).then_some("has pods with the nodes' rights or network")
+}
