@@ -40,6 +40,9 @@ pub(super) async fn settings(
     match (&cluster.calico, &calico) {
         (None, Some(_)) => other("a cluster without Calico, this one has it"),
         (Some(_), None) => other("Calico, this cluster has no DaemonSet kube-system/calico-node"),
+        (Some(spec), Some(_)) if spec.source != AgentSource::Cluster => {
+            other("another Felix than the cluster's own: leave its source out")
+        }
         (Some(spec), Some(_)) => match image.rsplit_once(':') {
             Some((_, tag)) if Version::parse(tag).is_some_and(|it| !it.is(&spec.version)) => {
                 let wanted = &spec.version;
