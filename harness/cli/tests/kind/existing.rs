@@ -102,16 +102,8 @@ impl<'a> Theirs<'a> {
             "--node-image",
         ];
         // The pinned one has to be pulled.
-        let image = more
-            .first()
-            .filter(|it| it.contains(':'))
-            .unwrap_or(&"busybox:1.36");
-        let more = more.iter().filter(|it| *it != image);
-        let more: Vec<&str> = more.copied().collect();
-        crate::command(
-            self.ground,
-            &[&args, &cluster[..], &[image], &more].concat(),
-        )
+        let image = ["busybox:1.36"];
+        crate::command(self.ground, &[&args, &cluster[..], &image, more].concat())
     }
 
     fn ran(&self, variant: &str, more: &[&str]) -> Output {
@@ -145,7 +137,6 @@ fn in_somebodys_cluster_a_case_keeps_to_itself_and_leaves_nothing_however_it_end
     what_concerns_everybody_is_done_only_with_leave_and_set_back(&theirs);
     an_interrupted_run_removes_what_it_made(&theirs);
     what_a_killed_run_left_is_found_and_removed(&theirs);
-    an_image_that_cannot_be_had_is_told_with_the_kubelets_words(&theirs);
 }
 
 fn a_case_runs_in_namespaces_of_its_own(theirs: &Theirs<'_>) {
@@ -202,14 +193,5 @@ fn what_a_killed_run_left_is_found_and_removed(theirs: &Theirs<'_>) {
         cleaned.contains("which no run uses, from the cluster"),
         "{cleaned}"
     );
-    assert_eq!(theirs.ours(), "");
-}
-
-fn an_image_that_cannot_be_had_is_told_with_the_kubelets_words(theirs: &Theirs<'_>) {
-    let output = theirs.ran("calm", &["registry.invalid/none:1"]);
-    exits(&output, 11);
-    let said = text(&output.stdout);
-    assert!(said.contains("until the pod on n1 runs"), "{said}");
-    assert!(said.contains("registry.invalid/none:1"), "{said}");
     assert_eq!(theirs.ours(), "");
 }

@@ -152,7 +152,19 @@ pub async fn remove(existing: &Existing, leaving: &Leaving) -> Result<(), KindEr
 
 fn is_alive(process: &str) -> Option<bool> {
     let (machine, pid) = process.rsplit_once('/')?;
-    (machine == self::machine()).then(|| Path::new("/proc").join(pid).exists())
+    (machine == self::machine()).then(|| runs(pid))
+}
+
+/// Whether a process of this machine is more than what nobody has waited for.
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
+    let stat = stat.unwrap_or_default();
+    // After the command's name in brackets, which may have brackets itself.
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// The first error of all, when as much as possible is undone.
