@@ -114,11 +114,9 @@ pub(crate) async fn observe(
     let mut ticks = interval(if cluster.records() { LOOK } else { LOOK_UNTOLD });
     let tables = watched.tables();
     let mut wanted = Wanted::All;
-    // A pod may not be there before the run's first moment, the beginning of the judged time.
-    let mut moment = match &at {
-        From::Pod { .. } => moments.recv().await.ok(),
-        From::Node(_) | From::Host(_) => None,
-    };
+    // Nobody asks what was there before the run's first moment, the beginning of the judged time; a pod may not be
+    // there before, and agents that start write a table forty times.
+    let mut moment = moments.recv().await.ok();
     loop {
         for source in watched.sources(wanted) {
             let known = looks.tables.contains(source);
