@@ -23,6 +23,10 @@ use crate::{
 
 /// The bridge of the underlay, in the worker's own namespace.
 const BRIDGE: &str = "underlay";
+/// The bridge's own MAC address. One that nobody chose is that of the lowest port: it would change with a pod's
+/// further interface, and nodes that have asked for the API's would talk to nobody until they ask again, up to
+/// a minute later.
+const BRIDGE_MAC: &str = "0e:00:00:00:00:01";
 /// The MAC address of every host-side pod interface, as Calico sets it.
 const POD_HOST_MAC: &str = "ee:ee:ee:ee:ee:ee";
 
@@ -39,7 +43,7 @@ pub struct Port {
 pub fn underlay(plan: Plan, ports: &[Port]) -> String {
     let mut batch = format!(
         "link set lo up\n\
-         link add {BRIDGE} type bridge stp_state 0 forward_delay 0\n\
+         link add {BRIDGE} address {BRIDGE_MAC} type bridge stp_state 0 forward_delay 0\n\
          addr add {}/{} dev {BRIDGE}\n\
          link set {BRIDGE} up\n",
         plan.api(),
@@ -279,6 +283,25 @@ mod tests {
         assert_eq!(calico, "calie822bf90b23");
         let other = pod_interface(PodOwner::ThirdParty, "ns1", "pod1");
         assert_eq!(other, "enie822bf90b23");
+    }
+
+    #[test]
+    fn the_underlays_own_address_stays_whatever_is_attached_to_it() {
+        let batch = underlay(Plan::ipv4(), &[]);
+        let lowest = "link add low address 02:00:00:00:00:01 type veth peer name other\n\
+                      link set low master underlay up\n\
+                      link show underlay\n";
+        let mut child = std::process::Command::new("unshare")
+            .args(["-Urn", "ip", "-o", "-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        std::io::Write::write_all(&mut stdin.unwrap(), (batch + lowest).as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains(BRIDGE_MAC), "{shown}");
     }
 
     #[test]
