@@ -79,13 +79,15 @@ fn changes() -> Vec<(&'static str, Vec<Value>)> {
     let gone = |object: &Value| vec![json!({ "gone": object })];
     let udp = json!({ "port": 53, "protocol": "UDP" });
     let moved = json!({ "port": 54, "protocol": "UDP" });
+    // A service's flows are deleted when it gets its first endpoint, but not where a kube-proxy hears of the
+    // endpoint before the service: the two come by different watches, hence one after the other.
     vec![
-        ("a cluster IP", vec![plain(udp.clone()), two("a", 1)]),
-        (
-            "a node port",
-            vec![service("b", 2, node_port.clone()), two("b", 2)],
-        ),
-        ("a load balancer", vec![balancer.clone(), two("c", 3)]),
+        ("a cluster IP", vec![plain(udp.clone())]),
+        ("a has endpoints", vec![two("a", 1)]),
+        ("a node port", vec![service("b", 2, node_port.clone())]),
+        ("b has endpoints", vec![two("b", 2)]),
+        ("a load balancer", vec![balancer.clone()]),
+        ("c has endpoints", vec![two("c", 3)]),
         ("a loses one of two", vec![one("a", 1)]),
         ("b loses one of two", vec![one("b", 2)]),
         ("c loses one of two", vec![one("c", 3)]),
