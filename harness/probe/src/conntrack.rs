@@ -20,6 +20,7 @@ use nix::{
 
 use crate::{
     error::ProbeError,
+    output::say,
     wire::conntrack::{Fill, Report},
 };
 
@@ -27,7 +28,7 @@ use crate::{
 const BATCH: usize = 128;
 
 /// Makes the entries.
-pub(crate) fn fill(order: &Fill, out: impl Write) -> Result<(), ProbeError> {
+pub(crate) fn fill(order: &Fill, mut out: impl Write) -> Result<(), ProbeError> {
     let table = Table::open()?;
     let mut numbers = (0..order.entries).peekable();
     let mut full = false;
@@ -36,20 +37,13 @@ pub(crate) fn fill(order: &Fill, out: impl Write) -> Result<(), ProbeError> {
         let requests = batch.flat_map(|number| message::made(order, number));
         full = table.tell(&requests.collect::<Vec<u8>>())?;
     }
-    say(out, Report::Filled { full })
+    say(&mut out, &Report::Filled { full })
 }
 
 /// Deletes every entry of ours.
-pub(crate) fn empty(out: impl Write) -> Result<(), ProbeError> {
+pub(crate) fn empty(mut out: impl Write) -> Result<(), ProbeError> {
     Table::open()?.tell(&message::none_left())?;
-    say(out, Report::Emptied)
-}
-
-fn say(mut out: impl Write, report: Report) -> Result<(), ProbeError> {
-    let mut line = serde_json::to_vec(&report).expect("reports are plain JSON");
-    line.push(b'\n');
-    let written = out.write_all(&line).and_then(|()| out.flush());
-    written.map_err(|source| ProbeError::Output { source })
+    say(&mut out, &Report::Emptied)
 }
 
 /// The table of the place's network namespace.

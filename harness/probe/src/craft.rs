@@ -29,6 +29,7 @@ use crate::{
         segment::{Made, Segment},
     },
     error::ProbeError,
+    output::say,
     wire::craft::{Craft, Report},
 };
 
@@ -57,13 +58,6 @@ pub(crate) fn run(order: &Craft, mut control: File, mut out: impl Write) -> Resu
             }
         }
     }
-}
-
-fn say(out: &mut impl Write, report: &Report) -> Result<(), ProbeError> {
-    let mut line = serde_json::to_vec(report).expect("reports are plain JSON");
-    line.push(b'\n');
-    let written = out.write_all(&line).and_then(|()| out.flush());
-    written.map_err(|source| ProbeError::Output { source })
 }
 
 #[derive(Debug)]

@@ -8,7 +8,17 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use serde::Serialize;
+
 use crate::{error::ProbeError, wire::Report};
+
+/// Writes a report at once: for whoever says little.
+pub(crate) fn say(out: &mut impl Write, report: &impl Serialize) -> Result<(), ProbeError> {
+    let mut line = serde_json::to_vec(report).expect("reports are plain JSON");
+    line.push(b'\n');
+    let written = out.write_all(&line).and_then(|()| out.flush());
+    written.map_err(|source| ProbeError::Output { source })
+}
 
 /// Reports are at most this old when they are written.
 const FLUSH_US: u64 = 20_000;
