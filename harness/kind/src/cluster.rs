@@ -128,14 +128,15 @@ impl Raised {
                 return Err(KindError::Unable(CALICO_STAYS.to_owned()));
             }
         };
-        match &self.end {
-            // It is no longer what the next case that asks for it would get.
-            End::Kind { holding, .. } if release.is_some() => holding.keep_no_longer(),
-            End::Existing(_) if release.is_some() => {
-                let why = "an existing cluster is upgraded by whoever has it";
-                return Err(KindError::Unable(why.to_owned()));
+        if release.is_some() {
+            match &self.end {
+                // It is no longer what the next case that asks for it would get.
+                End::Kind { holding, .. } => holding.keep_no_longer(),
+                End::Existing(_) => {
+                    let why = "an existing cluster is upgraded by whoever has it";
+                    return Err(KindError::Unable(why.to_owned()));
+                }
             }
-            End::Kind { .. } | End::Existing(_) => {}
         }
         let lost = || KindError::Unable(format!("there is no node {node}"));
         let node = self.nodes.named(node.as_str()).ok_or_else(lost)?;
