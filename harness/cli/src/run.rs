@@ -4,6 +4,7 @@
 use std::{
     cell::RefCell,
     cmp::Reverse,
+    collections::VecDeque,
     fs::File,
     io::BufWriter,
     path::{Path, PathBuf},
@@ -185,14 +186,13 @@ impl Record {
         Ok(record)
     }
 
-    /// The planned cases with their numbers, in the order to run them: one that takes long and begins last has the
-    /// others wait for it.
+    /// The planned cases with their numbers, in the order to run them.
     fn cases(&self) -> Vec<(usize, Case)> {
         let run = self.run.borrow();
         let cases = run.cases.values().map(|record| record.case.clone());
         let mut cases: Vec<(usize, Case)> = cases.enumerate().collect();
         cases.sort_by_key(|(_, case)| Reverse(case.lasts()));
-        cases
+        from_both_ends(cases)
     }
 
     fn line(&self, line: Line) -> anyhow::Result<()> {
@@ -285,6 +285,17 @@ async fn interrupted(stop: watch::Sender<bool>) -> String {
     name.to_owned()
 }
 
+/// Of what is sorted, the first, the last, the second, the last but one, … A case that takes long mostly waits, one that
+/// takes little mostly works: side by side they keep a machine busy all the time, and none that takes long begins last.
+fn from_both_ends<T>(sorted: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut rest = VecDeque::from_iter(sorted);
+    let ends = (0..rest.len()).map(|taken| match taken % 2 {
+        0 => rest.pop_front(),
+        _ => rest.pop_back(),
+    });
+    ends.flatten().collect()
+}
+
 /// Facts about the machine that a reader of the reports wants.
 fn host() -> IndexMap<String, String> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -330,4 +341,15 @@ fn unmet(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_both_ends;
+
+    #[test]
+    fn what_takes_long_and_what_takes_little_run_side_by_side() {
+        assert_eq!(from_both_ends([9, 8, 5, 2, 1]), [9, 1, 8, 2, 5]);
+        assert_eq!(from_both_ends([9, 5, 2, 1]), [9, 1, 5, 2]);
+    }
 }
