@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::{BackendName, Selection};
 
 /// Cases in the lab for each core: they mostly wait.
-const JOBS_PER_CORE: usize = 6;
+const JOBS_PER_CORE: usize = 7;
 
 /// A backend with its options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
