@@ -3,6 +3,7 @@
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -23,6 +24,8 @@ pub(crate) struct Fake {
     pub(crate) signals: Mutex<Vec<String>>,
     /// Which signal fails.
     pub(crate) refuses: Option<String>,
+    /// Which signal is answered late.
+    pub(crate) late: Option<(String, Duration)>,
     /// Signals are never answered.
     pub(crate) deaf: bool,
 }
@@ -66,6 +69,10 @@ impl Cluster for Fake {
     ) -> Result<(), SignalError> {
         let said = format!("{signal:?} {agent}");
         let refused = self.refuses.as_ref() == Some(&said);
+        let late = self.late.as_ref().filter(|(signal, _)| *signal == said);
+        if let Some((_, by)) = late {
+            tokio::time::sleep(*by).await;
+        }
         self.signals.lock().expect("no test panicked").push(said);
         if self.deaf {
             std::future::pending::<()>().await;

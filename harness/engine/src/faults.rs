@@ -103,15 +103,18 @@ impl Faults {
         Ok(())
     }
 
-    /// Waits until then and undoes meanwhile what is over, in time.
-    pub(crate) async fn until(&mut self, due: Instant) {
+    /// Waits until then and undoes meanwhile what is over, in time. When that was: undoing takes the time that it needs.
+    pub(crate) async fn until(&mut self, due: Instant) -> Instant {
+        let mut over = due;
         while let Some((ends, index)) = self.next_end()
             && ends <= due
         {
             sleep_until(ends).await;
             self.heal(index).await;
+            over = over.max(Instant::now());
         }
-        sleep_until(due).await;
+        sleep_until(over).await;
+        over
     }
 
     /// Waits until everything is over that has an end of its own.

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Plays the steps. Times are kept on an absolute schedule, so that a slow API call makes no step late; but
-/// a fault takes the time that it needs, and counts from when it is there. Faults with an end are over
+/// a fault and its end take the time that they need: it counts from when it is there, and what follows from when it is not. Faults with an end are over
 /// when this returns, the others still hold.
 pub(crate) async fn play(
     client: &Client,
@@ -48,7 +48,7 @@ pub(crate) async fn play(
                     if due >= end {
                         break;
                     }
-                    faults.until(due).await;
+                    due = faults.until(due).await;
                     scale(client, namespace, deployment, *count, log).await?;
                     due += *every;
                 }
@@ -62,7 +62,7 @@ pub(crate) async fn play(
                 due = due.max(Instant::now());
             }
         }
-        faults.until(due).await;
+        due = faults.until(due).await;
     }
     faults.outlast().await;
     Ok(())
@@ -230,6 +230,25 @@ mod tests {
         assert_eq!(fake.signals(), so_far);
         faults.heal_all().await;
         assert_eq!(fake.signals()[3..], ["Run felix"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_follows_a_fault_counts_from_when_it_is_undone() {
+        let late = ("Run kube-proxy".to_owned(), Duration::from_secs(5));
+        let fake = Fake {
+            late: Some(late),
+            ..Fake::default()
+        };
+        let (_fake, cluster) = fake.cluster();
+        let (log, _events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let pause = agent(AgentName::KubeProxy, AgentFault::Pause, Some(1));
+        let steps = [pause, settle(2), settle(3)];
+        let begin = Instant::now();
+        play(&cluster.api(), &mut faults, &steps, &log)
+            .await
+            .unwrap();
+        assert_eq!(begin.elapsed(), Duration::from_secs(1 + 5 + 3));
     }
 
     #[tokio::test(start_paused = true)]
