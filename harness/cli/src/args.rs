@@ -179,7 +179,10 @@ pub(crate) struct Kind {
     /// The node image, instead of the pinned one for the version
     #[arg(long = "kind-image", value_name = "IMAGE")]
     pub(crate) image: Option<String>,
-    /// Calico's manifest, instead of the pinned one for the version
+    /// How Calico is installed
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) calico_install: CalicoInstall,
+    /// Calico's manifest, or its operator's, instead of the pinned one for the version
     #[arg(long, value_name = "FILE")]
     pub(crate) calico_manifest: Option<PathBuf>,
 }
@@ -317,6 +320,15 @@ pub(crate) enum BackendName {
     Kind,
     /// A cluster that is there: namespaces in it, and a privileged pod on each node
     Cluster,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CalicoInstall {
+    /// By its manifests/calico.yaml
+    #[default]
+    Manifest,
+    /// By the tigera operator
+    Operator,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

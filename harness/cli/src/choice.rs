@@ -75,7 +75,11 @@ pub(crate) fn matrix(texts: &[String]) -> anyhow::Result<IndexMap<MatrixKey, Vec
         }
         known.extend(values);
     }
-    Ok(matrix)
+    let keys: Vec<MatrixKey> = matrix.keys().copied().collect();
+    match MatrixKey::twice(&keys) {
+        Some(why) => Err(invalid(format!("--matrix: {why}"))),
+        None => Ok(matrix),
+    }
 }
 
 /// Every `--exclude`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chainbreak_engine::cluster::Backend;
 use chainbreak_kind::{
-    Kind, Options,
+    Kind, Options, Way,
     error::KindError,
     existing::{Existing, InExisting},
 };
@@ -15,7 +15,7 @@ use chainbreak_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::args::{BackendName, Selection};
+use crate::args::{BackendName, CalicoInstall, Selection};
 
 /// Cases in the lab for each core: they mostly wait.
 const JOBS_PER_CORE: usize = 7;
@@ -38,6 +38,10 @@ impl Ground {
                 reuse: kind.reuse,
                 preload: kind.preload,
                 image: kind.image.clone(),
+                calico_install: match kind.calico_install {
+                    CalicoInstall::Manifest => Way::Manifest,
+                    CalicoInstall::Operator => Way::Operator,
+                },
                 calico_manifest: kind.calico_manifest.clone(),
             }),
             BackendName::Cluster => {
@@ -123,7 +127,7 @@ impl Ground {
     pub(crate) fn ready_within(&self) -> Duration {
         match self {
             Self::Lab => chainbreak_engine::run::READY_WITHIN,
-            Self::Kind(_) => Duration::from_secs(15 * 60),
+            Self::Kind(_) => chainbreak_kind::READY_WITHIN,
             Self::Cluster(_) => Duration::from_secs(5 * 60),
         }
     }

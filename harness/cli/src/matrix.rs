@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    args::{self, BackendName},
+    args::{self, BackendName, CalicoInstall},
     cases,
     ground::Ground,
 };
@@ -168,6 +168,9 @@ fn passed_on(selection: &args::Selection) -> String {
             .iter()
             .map(|image| format!("--kind-image {}", quoted(image))),
     );
+    if kind.calico_install == CalicoInstall::Operator {
+        words.push("--calico-install operator".to_owned());
+    }
     let manifest = kind.calico_manifest.iter();
     words.extend(
         manifest.map(|file| format!("--calico-manifest {}", quoted(&file.display().to_string()))),

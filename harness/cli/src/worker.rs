@@ -69,7 +69,7 @@ pub(crate) fn outside() -> anyhow::Result<ExitCode> {
         match &order.ground {
             Ground::Lab => anyhow::bail!("the lab's worlds are not elsewhere"),
             Ground::Kind(options) => {
-                let kind = Kind::new(options.clone());
+                let kind = Kind::new(options.clone()).ready_within(order.ready_within);
                 let worked = work(&kind, &order, stopped).await;
                 kind.finish().await.context("left behind")?;
                 worked?;

@@ -1,4 +1,5 @@
-//! FelixConfiguration `default`.
+//! FelixConfiguration `default`, where Calico itself keeps it: `projectcalico.org/v3` is there only where Calico's own API server,
+//! or its newer definitions, are.
 
 use chainbreak_model::event::What;
 use kube::{
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::{log::EventLog, trouble::Trouble};
 
 fn api(client: &Client) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("projectcalico.org", "v3", "FelixConfiguration");
+    let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
     Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
 }
 

@@ -5,6 +5,7 @@ pub mod begun;
 mod census;
 pub mod cluster;
 pub mod entries;
+pub mod evidence;
 #[cfg(test)]
 mod fake;
 mod faults;

@@ -15,8 +15,9 @@ use crate::trouble::Trouble;
 /// Creates the objects in order; one that is there already is merged over.
 pub(crate) async fn apply(client: &Client, manifests: &[Value]) -> Result<(), Trouble> {
     for manifest in manifests {
-        let object: DynamicObject = serde_json::from_value(manifest.clone())
+        let mut object: DynamicObject = serde_json::from_value(manifest.clone())
             .map_err(|error| Trouble::new("read a manifest", error))?;
+        object.types = object.types.map(as_kept);
         let what = format!(
             "apply {} {}",
             object
@@ -30,6 +31,18 @@ pub(crate) async fn apply(client: &Client, manifests: &[Value]) -> Result<(), Tr
             .map_err(|error| Trouble::new(what, error))?;
     }
     Ok(())
+}
+
+/// Calico keeps an object of its API in a definition of the same kind, which is there also where its API server is not.
+fn as_kept(types: TypeMeta) -> TypeMeta {
+    if types.api_version == "projectcalico.org/v3" {
+        let api_version = "crd.projectcalico.org/v1".to_owned();
+        return TypeMeta {
+            api_version,
+            ..types
+        };
+    }
+    types
 }
 
 async fn apply_one(client: &Client, object: DynamicObject) -> Result<(), kube::Error> {
@@ -49,10 +62,10 @@ async fn apply_one(client: &Client, object: DynamicObject) -> Result<(), kube::E
 
 /// Asks for an object's deletion, and returns when the API has taken note.
 pub(crate) async fn delete(client: &Client, object: &ObjectRef) -> Result<(), kube::Error> {
-    let types = TypeMeta {
+    let types = as_kept(TypeMeta {
         api_version: object.api_version.clone(),
         kind: object.kind.clone(),
-    };
+    });
     let api = api(client, &types, object.namespace.as_deref());
     let deleted = api.delete(&object.name, &DeleteParams::default()).await;
     deleted.map(drop)

@@ -16,11 +16,12 @@ use k8s_openapi::api::{
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    time::{Instant, MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
 use crate::{
     cluster::{Cluster, Command, Place},
+    evidence,
     log::EventLog,
     output::output,
     trouble::Trouble,
@@ -36,6 +37,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The same where nobody tells of writes: Felix may delete what kube-proxy has just written, and kube-proxy may not write it
 /// again for an hour.
 const OFTEN: Duration = Duration::from_millis(30);
+/// What the API may take to say why pods are not ready.
+const EVIDENCE: Duration = Duration::from_secs(10);
 /// Stands after what one look shows.
 const LOOKED: &str = "# looked";
 
@@ -54,10 +57,10 @@ pub(crate) async fn wait(
     };
     let settled = async {
         apply.await?;
-        wait::until("all pods are ready", deadline, async || {
-            pods_ready(&objects).await
-        })
-        .await?;
+        let pods = async || pods_ready(&objects).await;
+        if let Err(trouble) = wait::until("all pods are ready", deadline, pods).await {
+            return Err(trouble.with(&objects.evidence().await));
+        }
         wait::until("every service has its endpoints", deadline, async || {
             wanted(&objects, case).await
         })
@@ -206,6 +209,13 @@ impl Objects {
         let listed = all.list(&ListParams::default()).await;
         let listed = listed.map_err(|error| error.to_string())?;
         Ok(self.ours(listed.items))
+    }
+
+    /// Of the pods that are not ready.
+    async fn evidence(&self) -> String {
+        let pods = self.list::<Pod>().await.unwrap_or_default();
+        let said = timeout(EVIDENCE, evidence::of_pods(&self.client, &pods)).await;
+        said.unwrap_or_default()
     }
 
     fn ours<K: ResourceExt>(&self, mut objects: Vec<K>) -> Vec<K> {

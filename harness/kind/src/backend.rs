@@ -1,6 +1,9 @@
 //! The backend.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use chainbreak_engine::{
@@ -13,10 +16,14 @@ use crate::{
     error::KindError, holding::Holding, journal::Journal, raise::Raising, spec::Options, survey,
 };
 
+/// What a cluster may take to be ready: images may have to be pulled.
+pub const READY_WITHIN: Duration = Duration::from_secs(15 * 60);
+
 /// Real clusters, made by kind.
 #[derive(Debug)]
 pub struct Kind {
     options: Options,
+    ready_within: Duration,
     journal: Journal,
     held: Mutex<Option<Arc<Holding>>>,
 }
@@ -26,8 +33,18 @@ impl Kind {
     pub fn new(options: Options) -> Self {
         Self {
             options,
+            ready_within: READY_WITHIN,
             journal: Journal::of_user(),
             held: Mutex::new(None),
+        }
+    }
+
+    /// The same with another deadline for a cluster to be ready, which who calls `raise` keeps.
+    #[must_use]
+    pub fn ready_within(self, ready_within: Duration) -> Self {
+        Self {
+            ready_within,
+            ..self
         }
     }
 
@@ -61,6 +78,7 @@ impl Backend for Kind {
             case,
             log,
             options: &self.options,
+            ready_within: self.ready_within,
             journal: &self.journal,
             held: &self.held,
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    calico,
+    calico::{self, Way},
     error::KindError,
     tool::Tool,
     versions::{Digest, Versions},
@@ -47,17 +47,17 @@ impl Versions {
             digest: image.digest.clone(),
         });
         let calico = self.calico.iter().flat_map(|release| {
-            let manifest = Pinned {
+            let manifests = [Way::Manifest, Way::Operator].map(|way| Pinned {
                 what: "manifest",
-                name: release.url(),
-                digest: release.manifest.clone(),
-            };
+                name: release.url(way),
+                digest: release.digest(way).clone(),
+            });
             let images = release.images().map(|name| Pinned {
                 what: "image",
                 name,
                 digest: release.digests.clone(),
             });
-            std::iter::once(manifest).chain(images)
+            manifests.into_iter().chain(images)
         });
         std::iter::once(pod).chain(nodes).chain(calico).collect()
     }
@@ -120,8 +120,8 @@ mod tests {
     fn every_node_image_manifest_and_image_is_asked_about() {
         let pins = Versions::pinned().unwrap();
         let all = pins.all();
-        // The image of the pods by which commands get to somebody's nodes, and Calico's manifests and three images.
-        assert_eq!(all.len(), pins.kubernetes.len() + 4 * pins.calico.len() + 1);
+        // The image of the pods by which commands get to somebody's nodes, and Calico's two manifests and three images.
+        assert_eq!(all.len(), pins.kubernetes.len() + 5 * pins.calico.len() + 1);
         assert!(all.iter().all(|pin| !pin.name.is_empty()));
     }
 

@@ -13,7 +13,7 @@ use crate::{
     logs::DaemonPod,
     nodes::{Node, Nodes},
     raise::Origin,
-    signal::rolled_out,
+    signal::{ROLLOUT, rolled_out},
     spec::Spec,
     wait,
 };
@@ -126,7 +126,7 @@ pub(crate) async fn restart(
     nodes: &Nodes,
     agent: AgentName,
 ) -> Result<(), KindError> {
-    let set = DaemonPod::of(agent);
+    let set = DaemonPod::of(client, agent).await?;
     let pods = Api::<Pod>::namespaced(client.clone(), set.namespace);
     for node in &nodes.0 {
         let Some(pod) = set.on(client, &node.registered).await? else {
@@ -146,7 +146,7 @@ pub(crate) async fn restart(
         let what = format!("{agent} on {node} has a new pod");
         wait::until(&what, WRITTEN, look, || async { String::new() }).await?;
     }
-    rolled_out(client, set).await
+    rolled_out(client, set, ROLLOUT).await
 }
 
 pub(crate) fn word(variant: IptablesVariant) -> &'static str {

@@ -32,9 +32,9 @@ pub(crate) async fn of_nodes(
     };
     docker::have(name).await?;
     let image = chosen(name).await?;
-    match spec::wanted_version(&case.cluster) {
+    match case.cluster.kubernetes_version() {
         Some(wanted) if !image.version.is(wanted) => Err(KindError::Unable(format!(
-            "{name} is Kubernetes {}, the case is about {wanted}\nrun it with --matrix kube-proxy={}",
+            "{name} is Kubernetes {}, the case is about {wanted}\nrun it with --matrix kubernetes={}",
             image.version,
             image.version.to_string().trim_start_matches('v')
         ))),

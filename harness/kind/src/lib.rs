@@ -11,7 +11,6 @@ mod cluster;
 mod config;
 mod crds;
 mod docker;
-mod evidence;
 mod felix;
 mod felix_config;
 mod front_end;
@@ -26,6 +25,8 @@ mod pods;
 mod program;
 mod raise;
 mod renew;
+#[cfg(test)]
+mod served;
 mod signal;
 mod spec;
 mod survey;
@@ -39,7 +40,8 @@ pub mod existing;
 pub mod journal;
 pub mod versions;
 
-pub use backend::Kind;
+pub use backend::{Kind, READY_WITHIN};
+pub use calico::Way;
 pub use check::{Checked, Pinned};
 pub use name::ClusterName;
 pub use spec::Options;

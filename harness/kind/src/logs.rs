@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use chainbreak_engine::{
     entries::{Entries, Format},
+    evidence,
     logbook::Writer,
 };
 use chainbreak_model::names::AgentName;
 use futures::{AsyncBufReadExt, TryStreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, LogParams},
@@ -34,8 +35,21 @@ pub(crate) struct DaemonPod {
 }
 
 impl DaemonPod {
+    /// Where kubeadm and Calico's manifest make them, or Calico's operator if that has made one.
+    pub(crate) async fn of(client: &Client, agent: AgentName) -> Result<Self, KindError> {
+        let usual = Self::by_manifest(agent);
+        if agent == AgentName::KubeProxy {
+            return Ok(usual);
+        }
+        let operators = Self::by_operator();
+        let sets = Api::<DaemonSet>::namespaced(client.clone(), operators.namespace);
+        let found = sets.get_opt(operators.name).await;
+        let found = found.map_err(KindError::api(format!("look for daemonset {}", usual.name)))?;
+        Ok(found.map_or(usual, |_there| operators))
+    }
+
     /// As kubeadm and Calico's manifest make them.
-    pub(crate) fn of(agent: AgentName) -> Self {
+    pub(crate) fn by_manifest(agent: AgentName) -> Self {
         let (name, format) = match agent {
             AgentName::KubeProxy => ("kube-proxy", Format::Klog),
             AgentName::Felix => ("calico-node", Format::Lines),
@@ -45,6 +59,21 @@ impl DaemonPod {
             name,
             format,
         }
+    }
+
+    /// calico-node as Calico's operator makes it.
+    pub(crate) fn by_operator() -> Self {
+        Self {
+            namespace: "calico-system",
+            ..Self::by_manifest(AgentName::Felix)
+        }
+    }
+
+    /// What the API says of its pods that are not ready.
+    pub(crate) async fn evidence(self, client: &Client) -> String {
+        let mut text = evidence::of_labelled(client, self.namespace, self.name).await;
+        evidence::of_events(client, self.namespace, self.name, &mut text).await;
+        text
     }
 
     /// The agent's pod on a node, by Kubernetes' name of it; of several, one that stays.
@@ -69,16 +98,18 @@ pub(crate) async fn follow(
     since: Timestamp,
     writer: Writer,
 ) {
-    let pod = DaemonPod::of(agent);
     let mut log = Log {
         last: since,
-        entries: Entries::new(pod.format),
+        entries: Entries::new(DaemonPod::by_manifest(agent).format),
         writer,
     };
     let mut ticks = interval(AGAIN);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        let Ok(pod) = DaemonPod::of(&client, agent).await else {
+            continue;
+        };
         // A pod that is not there, or does not run yet, is looked for again.
         if let Ok(Some(found)) = pod.on(&client, &node).await {
             let read = log.read(&client, pod, &found.name_any()).await;

@@ -19,7 +19,7 @@ use kube::{
 
 use crate::{
     agent::Order,
-    calico,
+    calico::{self, Way},
     cluster::{End, Raised},
     config, crds, docker,
     error::KindError,
@@ -63,6 +63,8 @@ pub(crate) struct Raising<'a> {
     pub(crate) case: &'a Case,
     pub(crate) log: &'a EventLog,
     pub(crate) options: &'a Options,
+    /// What all of it may take.
+    pub(crate) ready_within: Duration,
     pub(crate) journal: &'a Journal,
     /// Where the cluster is noted as soon as it is ours to delete.
     pub(crate) held: &'a Mutex<Option<Arc<Holding>>>,
@@ -85,6 +87,11 @@ impl Raising<'_> {
         self.fact("kind", kind);
         let image = images::of_nodes(self.case, self.options, &pins).await?;
         let spec = Spec::of(self.case, image, self.options)?;
+        // Before anything is made for it.
+        let manifest = match &spec.felix {
+            Some(Felix::Calico(version)) => calico::manifest(version, self.options, &pins).await?,
+            Some(Felix::Model) | None => Vec::new(),
+        };
         let since = Timestamp::now();
         let (holding, origin) = self.find_or_make(&spec).await?;
         let client = client(&kubeconfig(&holding.name, Reach::Host).await?).await?;
@@ -92,9 +99,9 @@ impl Raising<'_> {
         let nodes = Nodes::of_kind(&client, &holding.name, spec.nodes).await?;
         leavings::without_names(&client).await?;
         if self.options.preload {
-            self.preload(&nodes, &spec, &pins).await?;
+            self.preload(&nodes, &spec, &manifest, &pins).await?;
         }
-        self.configure(&client, &spec, &pins).await?;
+        self.configure(&client, &spec, &manifest).await?;
         self.say("waiting until every node is ready");
         nodes.ready(&client).await?;
         nodes.untaint(&client).await?;
@@ -157,11 +164,21 @@ impl Raising<'_> {
         *held = Some(Arc::clone(holding));
     }
 
-    async fn preload(&self, nodes: &Nodes, spec: &Spec, pins: &Versions) -> Result<(), KindError> {
+    async fn preload(
+        &self,
+        nodes: &Nodes,
+        spec: &Spec,
+        calico: &[serde_json::Value],
+        pins: &Versions,
+    ) -> Result<(), KindError> {
         let mut wanted = images::of_pods(&objects(self.case));
-        if let Some(Felix::Calico(version)) = &spec.felix {
+        wanted.extend(images::of_pods(calico));
+        // The operator's manifest does not say what it makes.
+        if let (Some(Felix::Calico(version)), Way::Operator) =
+            (&spec.felix, self.options.calico_install)
+        {
             let release = pins.calico(version);
-            wanted.extend(release.into_iter().flat_map(CalicoRelease::images));
+            wanted.extend(release.into_iter().flat_map(CalicoRelease::of_operator));
         }
         for image in wanted {
             self.say(format!("loading {image} into the nodes"));
@@ -176,7 +193,7 @@ impl Raising<'_> {
         &self,
         client: &Client,
         spec: &Spec,
-        pins: &Versions,
+        manifest: &[serde_json::Value],
     ) -> Result<(), KindError> {
         match &spec.felix {
             None => Ok(()),
@@ -186,13 +203,18 @@ impl Raising<'_> {
             }
             Some(Felix::Calico(version)) => {
                 self.say(format!("installing Calico {version}"));
-                let manifest = calico::manifest(version, self.options, pins).await?;
                 let install = calico::Install {
                     client,
-                    spec,
-                    felix: &self.case.cluster.felix,
+                    order: calico::Order {
+                        spec,
+                        way: self.options.calico_install,
+                        felix: &self.case.cluster.felix,
+                        pools: calico::pools(&self.case.manifests),
+                    },
+                    // When it is over there is still time to ask its pods why they are not ready.
+                    within: self.ready_within / 2,
                 };
-                install.apply(&manifest).await
+                install.apply(manifest).await
             }
         }
     }
@@ -206,7 +228,10 @@ impl Raising<'_> {
         }
         let felix = match &spec.felix {
             None => return,
-            Some(Felix::Calico(version)) => format!("real {version}, Calico's manifest"),
+            Some(Felix::Calico(version)) => {
+                let file = self.options.calico_install.file();
+                format!("real {version}, Calico's {file}")
+            }
             Some(Felix::Model) => {
                 let version = self.case.cluster.version(AgentName::Felix);
                 format!("model {} (asked for)", version.unwrap_or_default())

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use chainbreak_engine::evidence::is_ready;
 use chainbreak_model::names::AgentName;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use kube::{
@@ -16,7 +17,6 @@ use serde_json::json;
 
 use crate::{
     error::KindError,
-    evidence::{self, is_ready},
     logs::DaemonPod,
     versions::{Version, Versions},
     wait,
@@ -32,7 +32,7 @@ pub(crate) async fn renew(
     node: &str,
     version: Option<Version>,
 ) -> Result<(), KindError> {
-    let set = DaemonPod::of(agent);
+    let set = DaemonPod::of(client, agent).await?;
     if let Some(version) = version {
         bring_to(client, set, version).await?;
     }
@@ -51,7 +51,7 @@ pub(crate) async fn renew(
             Err(error) => Err(error.to_string()),
         }
     };
-    let evidence = || evidence::of_daemon_set(client, set);
+    let evidence = || set.evidence(client);
     wait::until(
         &format!("{agent} on {node} is ready again"),
         WITHIN,
@@ -116,12 +116,10 @@ pub(crate) fn release(written: &str) -> Result<Version, KindError> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpListener, sync::Arc};
-
-    use chainbreak_apiserver::{Server, ServerConfig};
     use kube::api::PostParams;
 
     use super::*;
+    use crate::served;
 
     /// As kubeadm makes it, as far as this goes.
     fn daemon_set() -> DaemonSet {
@@ -183,13 +181,7 @@ mod tests {
     }
 
     async fn cluster() -> Client {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        listener.set_nonblocking(true).expect("a socket");
-        let server = Server::new(ServerConfig::new(Arc::new(jiff::Timestamp::now)));
-        tokio::spawn(async move { server.serve(listener).await });
-        let uri = format!("http://{address}").parse().expect("a URL");
-        let client = Client::try_from(kube::Config::new(uri)).expect("a client");
+        let client = served::api();
         let sets = Api::<DaemonSet>::namespaced(client.clone(), "kube-system");
         let made = sets.create(&PostParams::default(), &daemon_set()).await;
         made.expect("it can be made");

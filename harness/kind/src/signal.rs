@@ -30,8 +30,8 @@ use crate::{
 
 /// What an agent may take to end or to be ready again.
 const WITHIN: Duration = Duration::from_secs(25);
-/// What a DaemonSet may take to bring all its pods to a new template.
-const ROLLOUT: Duration = Duration::from_secs(180);
+/// What a DaemonSet may take to bring all its pods to a new template, whose images are there.
+pub(crate) const ROLLOUT: Duration = Duration::from_secs(180);
 
 /// The label of nodes on which an agent may run.
 fn label(agent: AgentName) -> String {
@@ -45,11 +45,15 @@ pub(crate) async fn prepare(client: &Client, case: &Case) -> Result<(), KindErro
         if !real || !is_stopped(case, agent) {
             continue;
         }
+        let pod = DaemonPod::of(client, agent).await?;
+        if pod == DaemonPod::by_operator() {
+            let why = "calico-node is the tigera operator's, which would start it again: it cannot be stopped";
+            return Err(KindError::Unable(why.to_owned()));
+        }
         // Also those that the case does not know of: the agent goes on there.
         for node in nodes::list(client).await.map_err(KindError::Unable)? {
             set_label(client, &node.name_any(), &label(agent), Some("yes")).await?;
         }
-        let pod = DaemonPod::of(agent);
         let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
         let selector = json!({ label(agent): "yes" });
         let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": selector } } } });
@@ -57,7 +61,7 @@ pub(crate) async fn prepare(client: &Client, case: &Case) -> Result<(), KindErro
         let patched = sets.patch(pod.name, &params, &Patch::Merge(patch)).await;
         let doing = format!("have {agent} run where its label is");
         patched.map_err(KindError::api(doing))?;
-        rolled_out(client, pod).await?;
+        rolled_out(client, pod, ROLLOUT).await?;
     }
     Ok(())
 }
@@ -65,7 +69,7 @@ pub(crate) async fn prepare(client: &Client, case: &Case) -> Result<(), KindErro
 /// Has agents run wherever they ran before [`prepare`], and takes our labels from every node.
 pub(crate) async fn release(client: &Client) -> Result<(), KindError> {
     for agent in AgentName::ALL {
-        let (pod, label) = (DaemonPod::of(agent), label(agent));
+        let (pod, label) = (DaemonPod::of(client, agent).await?, label(agent));
         let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
         let doing = || KindError::api(format!("have {agent} run where it did"));
         let standing = sets.get_opt(pod.name).await.map_err(doing())?;
@@ -76,7 +80,7 @@ pub(crate) async fn release(client: &Client) -> Result<(), KindError> {
             let params = PatchParams::default();
             let patched = sets.patch(pod.name, &params, &Patch::Merge(patch)).await;
             patched.map_err(doing())?;
-            rolled_out(client, pod).await?;
+            rolled_out(client, pod, ROLLOUT).await?;
         }
         let labelled = ListParams::default().labels(&label);
         let nodes = Api::<NodeObject>::all(client.clone()).list(&labelled).await;
@@ -117,7 +121,11 @@ fn is_stopped(case: &Case, agent: AgentName) -> bool {
 }
 
 /// Waits until every pod of the DaemonSet is of its newest template and ready.
-pub(crate) async fn rolled_out(client: &Client, pod: DaemonPod) -> Result<(), KindError> {
+pub(crate) async fn rolled_out(
+    client: &Client,
+    pod: DaemonPod,
+    within: Duration,
+) -> Result<(), KindError> {
     let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
     let look = || async {
         let set = sets
@@ -137,8 +145,8 @@ pub(crate) async fn rolled_out(client: &Client, pod: DaemonPod) -> Result<(), Ki
         ))
     };
     let what = format!("daemonset {} is ready on every node", pod.name);
-    let evidence = || async { crate::evidence::of_daemon_set(client, pod).await };
-    wait::until(&what, ROLLOUT, look, evidence).await
+    let evidence = || pod.evidence(client);
+    wait::until(&what, within, look, evidence).await
 }
 
 /// Does it to an agent's pod on a node. It is so when this returns.
@@ -149,7 +157,7 @@ pub(crate) async fn signal(
     node: &NodeName,
     signal: Signal,
 ) -> Result<(), KindError> {
-    let pod = DaemonPod::of(agent);
+    let pod = DaemonPod::of(client, agent).await?;
     let lost = || KindError::Unable(format!("there is no node {node}"));
     let on = nodes.named(node.as_str()).ok_or_else(lost)?;
     let registered = &on.registered;

@@ -9,6 +9,7 @@ use chainbreak_model::case::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    calico::{Way, operator_can},
     error::KindError,
     hash::short,
     name::ClusterName,
@@ -25,7 +26,9 @@ pub struct Options {
     pub preload: bool,
     /// The node image, instead of the pinned one.
     pub image: Option<String>,
-    /// Calico's manifest, instead of the pinned one.
+    /// How Calico is installed.
+    pub calico_install: Way,
+    /// Calico's manifest, or its operator's, instead of the pinned one.
     pub calico_manifest: Option<PathBuf>,
 }
 
@@ -81,6 +84,8 @@ pub(crate) struct Spec {
     pub(crate) proxy: Option<Proxy>,
     pub(crate) network: Network,
     pub(crate) felix: Option<Felix>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calico_install: Option<Way>,
     calico_manifest: Option<PathBuf>,
 }
 
@@ -90,16 +95,20 @@ impl Spec {
     pub(crate) fn of(case: &Case, image: Image, options: &Options) -> Result<Self, KindError> {
         let cluster = &case.cluster;
         let felix = felix(cluster)?;
+        let network = network(cluster, &image, felix.as_ref())?;
+        let real = matches!(felix, Some(Felix::Calico(_)));
+        let calico_install = real.then_some(options.calico_install);
+        if calico_install == Some(Way::Operator) {
+            operator_can(case, network)?;
+        }
         Ok(Self {
             nodes: cluster.nodes,
             ip_families: cluster.ip_families.clone(),
             iptables: cluster.iptables,
             proxy: proxy(cluster)?,
-            network: network(cluster, &image, felix.as_ref())?,
-            calico_manifest: match &felix {
-                Some(Felix::Calico(_)) => options.calico_manifest.clone(),
-                Some(Felix::Model) | None => None,
-            },
+            network,
+            calico_install,
+            calico_manifest: options.calico_manifest.clone().filter(|_| real),
             felix,
             image,
         })
@@ -112,20 +121,14 @@ impl Spec {
     }
 }
 
-/// The Kubernetes version that the case wants, as scenarios write it; any if it has no kube-proxy.
-pub(crate) fn wanted_version(cluster: &ClusterSpec) -> Option<&str> {
-    let kube_proxy = cluster.kube_proxy.as_ref();
-    kube_proxy.map(|spec| spec.version.as_str())
-}
-
 /// The pinned image for the case; a chosen one is looked at by [`crate::images`].
 pub(crate) fn pinned(cluster: &ClusterSpec, pins: &Versions) -> Result<Image, KindError> {
-    let found = match wanted_version(cluster) {
+    let found = match cluster.kubernetes_version() {
         Some(wanted) => pins.node_image(wanted),
         None => pins.kubernetes.first(),
     };
     let found = found.ok_or_else(|| {
-        let wanted = wanted_version(cluster).unwrap_or("any");
+        let wanted = cluster.kubernetes_version().unwrap_or("any");
         KindError::Unable(format!(
             "no node image of Kubernetes {wanted} is pinned: `chainbreak versions` lists all"
         ))
@@ -230,6 +233,7 @@ pub(crate) mod tests {
             network: network(cluster, &image(), felix.as_ref())?,
             felix,
             image: image(),
+            calico_install: None,
             calico_manifest: None,
         })
     }

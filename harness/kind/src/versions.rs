@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::error::KindError;
+use crate::{calico::Way, error::KindError};
 
 /// What this program was built with.
 const PINNED: &str = include_str!("../../../clusters/versions.yaml");
@@ -89,6 +89,8 @@ pub struct CalicoRelease {
     pub digests: Digest,
     /// Of its `manifests/calico.yaml`.
     pub manifest: Digest,
+    /// Of its `manifests/tigera-operator.yaml`.
+    pub operator: Digest,
 }
 
 impl CalicoRelease {
@@ -98,12 +100,27 @@ impl CalicoRelease {
             .map(|name| format!("{}/{name}:{}", self.registry, self.version))
     }
 
+    /// The images of what the operator makes.
+    pub(crate) fn of_operator(&self) -> Vec<String> {
+        let typha = format!("{}/typha:{}", self.registry, self.version);
+        self.images().into_iter().chain([typha]).collect()
+    }
+
     /// Where the manifest is.
-    pub fn url(&self) -> String {
+    pub fn url(&self, way: Way) -> String {
         format!(
-            "https://raw.githubusercontent.com/projectcalico/calico/{}/manifests/calico.yaml",
-            self.version
+            "https://raw.githubusercontent.com/projectcalico/calico/{}/{}",
+            self.version,
+            way.file()
         )
+    }
+
+    /// The manifest's checksum.
+    pub fn digest(&self, way: Way) -> &Digest {
+        match way {
+            Way::Manifest => &self.manifest,
+            Way::Operator => &self.operator,
+        }
     }
 }
 

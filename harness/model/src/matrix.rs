@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    case::{ClusterSpec, IpFamily, IptablesVariant, ProxyMode},
+    case::{ClusterSpec, Dataplane, IpFamily, IptablesVariant, ProxyMode},
     names::AgentName,
     version,
 };
@@ -24,16 +24,28 @@ pub enum MatrixKey {
     KubeProxy,
     /// Calico's version.
     Calico,
+    /// Kubernetes' version, which is kube-proxy's, too.
+    Kubernetes,
+    /// What Felix programs with.
+    Dataplane,
 }
 
 impl MatrixKey {
     /// All of them, by the word that a scenario or `--matrix` uses.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("mode", Self::Mode),
         ("iptables", Self::Iptables),
         ("ip-family", Self::IpFamily),
         ("kube-proxy", Self::KubeProxy),
         ("calico", Self::Calico),
+        ("kubernetes", Self::Kubernetes),
+        ("dataplane", Self::Dataplane),
+    ];
+
+    /// Each of two keys that say the same version, with the other one: a cell has one of them.
+    pub const SAME: [(Self, Self); 2] = [
+        (Self::Kubernetes, Self::KubeProxy),
+        (Self::KubeProxy, Self::Kubernetes),
     ];
 
     /// The key that a word means.
@@ -54,7 +66,7 @@ impl MatrixKey {
 
     /// The values that a word means: `nft`, or `1.28..1.31` for the minor versions from one to the other.
     fn values(self, word: &str) -> Result<Vec<String>, String> {
-        let ends = word.split_once("..").filter(|_| self.agent().is_some());
+        let ends = word.split_once("..").filter(|_| self.is_version());
         let Some((first, last)) = ends else {
             return self.check(word).map(|()| vec![word.to_owned()]);
         };
@@ -78,10 +90,32 @@ impl MatrixKey {
         }
     }
 
+    /// Whether its values are versions.
+    pub(crate) fn is_version(self) -> bool {
+        matches!(self, Self::KubeProxy | Self::Calico | Self::Kubernetes)
+    }
+
+    /// The version that the cluster has, of what this varies the version of. A kube-proxy that runs is of Kubernetes' version.
+    pub(crate) fn version(self, cluster: &ClusterSpec) -> Option<&str> {
+        match self {
+            Self::Kubernetes => cluster.kubernetes_version(),
+            _ => cluster.version(self.agent()?),
+        }
+    }
+
+    /// Why keys cannot stand side by side in a matrix; `None` when they can.
+    pub fn twice(keys: &[Self]) -> Option<&'static str> {
+        let both = |(one, other): &(Self, Self)| keys.contains(one) && keys.contains(other);
+        let said = "kube-proxy is of Kubernetes' version: vary kubernetes or kube-proxy, not both";
+        Self::SAME.iter().any(both).then_some(said)
+    }
+
     /// The agent whose version it is.
     pub(crate) fn agent(self) -> Option<AgentName> {
         match self {
-            Self::Mode | Self::Iptables | Self::IpFamily => None,
+            Self::Mode | Self::Iptables | Self::IpFamily | Self::Kubernetes | Self::Dataplane => {
+                None
+            }
             Self::KubeProxy => Some(AgentName::KubeProxy),
             Self::Calico => Some(AgentName::Felix),
         }
@@ -95,6 +129,8 @@ impl MatrixKey {
             Self::IpFamily => ip_families(value, &mut Vec::new()),
             Self::KubeProxy => version::kube_proxy(value),
             Self::Calico => version::calico(value),
+            Self::Kubernetes => version::kubernetes(value),
+            Self::Dataplane => Dataplane::parse(value).map(|_| ()),
         }
     }
 
@@ -110,7 +146,8 @@ impl MatrixKey {
                 IptablesVariant::Nft => "nft",
             },
             Self::IpFamily => cluster.default_family().as_str(),
-            Self::KubeProxy | Self::Calico => cluster.version(self.agent()?)?,
+            Self::Dataplane => Dataplane::of(cluster)?.as_str(),
+            Self::KubeProxy | Self::Calico | Self::Kubernetes => self.version(cluster)?,
         };
         Some(word.to_owned())
     }
@@ -144,6 +181,12 @@ impl MatrixKey {
                     value.clone_into(&mut calico.version);
                 }
             }
+            Self::Kubernetes => {
+                version::kubernetes(value)?;
+                cluster.kubernetes = Some(value.to_owned());
+                Self::KubeProxy.apply(value, cluster)?;
+            }
+            Self::Dataplane => Dataplane::parse(value)?.choose(cluster),
         }
         Ok(())
     }

@@ -121,6 +121,7 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
     let all = cases(scenario, choice).into_values();
     all.map(|Possible { case, variant, .. }| {
         let mut outside = outside(&case, variant);
+        outside.extend(of_another_dataplane(&case));
         outside.extend(beyond_a_real_one(&case));
         outside.extend(upgrades::cannot_be(&case));
         outside.extend(choice.exclude.iter().find_map(|it| it.leaves_out(&case)));
@@ -195,6 +196,13 @@ fn outside(case: &Case, variant: &Variant) -> Vec<String> {
     outside
         .chain(unknown.and_then(KubeProxySpec::unknown_mode))
         .collect()
+}
+
+/// How a case that says itself with what Felix begins lies outside its cell.
+fn of_another_dataplane(case: &Case) -> Option<String> {
+    let asked = case.cell.get(&MatrixKey::Dataplane.to_string())?;
+    let said = MatrixKey::Dataplane.value(&case.cluster)?;
+    (said != *asked).then(|| format!("says itself that Felix begins with {said}"))
 }
 
 /// What a case asks of kube-proxy that only its model can do, if a real one plays it.

@@ -487,5 +487,9 @@ fn matrix(gathered: &Gathered, node: &Node) -> Option<IndexMap<MatrixKey, Vec<St
         }
         matrix.insert(key, values);
     }
+    let keys: Vec<MatrixKey> = matrix.keys().copied().collect();
+    if let Some(message) = MatrixKey::twice(&keys) {
+        note(gathered, &node.place, message, None);
+    }
     Some(matrix)
 }

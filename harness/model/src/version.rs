@@ -4,10 +4,19 @@ use std::{cmp::Ordering, fmt};
 
 /// Accepts kube-proxy versions, `1.32` or `1.32.4`.
 pub(crate) fn kube_proxy(text: &str) -> Result<(), String> {
+    of_kubernetes("kube-proxy", text)
+}
+
+/// Accepts Kubernetes versions, which are written as kube-proxy's.
+pub(crate) fn kubernetes(text: &str) -> Result<(), String> {
+    of_kubernetes("Kubernetes", text)
+}
+
+fn of_kubernetes(what: &str, text: &str) -> Result<(), String> {
     let known =
         exact(text).filter(|n| matches!(n.as_slice(), [1, minor] | [1, minor, _] if *minor >= 20));
     known.map(|_| ()).ok_or_else(|| {
-        format!("{text:?} is no version of kube-proxy: write 1.32 or 1.32.4; the oldest is 1.20")
+        format!("{text:?} is no version of {what}: write 1.32 or 1.32.4; the oldest is 1.20")
     })
 }
 

@@ -253,6 +253,13 @@ fn variants_and_promises_that_say_nothing() {
             "matrix: [{ iptables: [nft] }, { mode: [ipvs] }, nft]\ntimeline:"
         )
     );
+    insta::assert_snapshot!(
+        "matrix_of_kubernetes",
+        said_of(
+            "timeline:",
+            "matrix: { kubernetes: [1.9], kube-proxy: [1.30], dataplane: [ebpf] }\ntimeline:"
+        )
+    );
     insta::assert_snapshot!("no_matrix", said_of("timeline:", "matrix: []\ntimeline:"));
 }
 

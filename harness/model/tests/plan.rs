@@ -9,7 +9,7 @@ use chainbreak_model::{
     matrix::MatrixKey,
     names::{AgentName, PromiseName, TrafficName},
     plan,
-    plan::{Choice, Planned, is_used, merged, real_agents},
+    plan::{Choice, Exclude, Planned, is_used, merged, real_agents},
     read,
     scenario::Scenario,
 };
@@ -215,6 +215,74 @@ fn cells_that_run_the_same_are_one_case() {
 }
 
 #[test]
+fn kubernetes_version_is_kube_proxys_and_without_it_that_of_real_clusters_alone() {
+    let text = SCENARIO.replace("timeline:", "matrix: { kube-proxy: [1.29] }\ntimeline:");
+    let scenario = scenario(&text);
+    let mut choice = choice(&[], &["kubernetes=1.28..1.29"]);
+    choice.exclude = vec![Exclude::parse("kubernetes<1.29: it is old").unwrap()];
+    choice.variants = vec!["partial".into(), "alone".into()];
+    let excluded = "excluded (kubernetes<1.29): it is old".to_owned();
+    let old = "s/partial[kubernetes=1.28]".to_owned();
+    assert_eq!(skips(&scenario, &choice), [(old, excluded.clone())]);
+    let run = cases(&scenario, &choice);
+    let versions = run
+        .iter()
+        .map(|case| (case.id(), case.cluster.kubernetes_version()));
+    assert_eq!(
+        versions.collect::<Vec<_>>(),
+        [
+            ("s/partial[kubernetes=1.29]".to_owned(), Some("1.29")),
+            // In the lab there is nothing of Kubernetes' version but kube-proxy.
+            ("s/alone".to_owned(), None),
+        ]
+    );
+    choice.real_clusters = true;
+    choice.variants = vec!["alone".into()];
+    let missing = "kubernetes-1.29: the backend lab does not have it".to_owned();
+    let skipped = skips(&scenario, &choice);
+    assert_eq!(skipped[0].0, "s/alone[kubernetes=1.28]");
+    assert!(skipped[0].1.starts_with(&excluded), "{skipped:?}");
+    assert_eq!(skipped[1], ("s/alone[kubernetes=1.29]".to_owned(), missing));
+}
+
+#[test]
+fn kubernetes_and_kube_proxy_are_not_varied_side_by_side() {
+    let both = [
+        MatrixKey::KubeProxy,
+        MatrixKey::Iptables,
+        MatrixKey::Kubernetes,
+    ];
+    assert!(MatrixKey::twice(&both).unwrap().contains("not both"));
+    assert_eq!(MatrixKey::twice(&both[..2]), None);
+}
+
+#[test]
+fn a_dataplane_is_felixs_unless_the_case_says_its_own() {
+    let text = SCENARIO.replace(
+        "  alone:",
+        "  bpf: { felix: { bpfEnabled: true }, expect: healthy }\n  alone:",
+    );
+    let scenario = scenario(&text);
+    let mut choice = choice(&[], &["dataplane=iptables,bpf"]);
+    choice.variants = vec!["partial".into(), "bpf".into()];
+    let run = cases(&scenario, &choice);
+    let felix = run
+        .iter()
+        .map(|case| (case.id(), case.cluster.felix["bpfEnabled"].as_bool()));
+    assert_eq!(
+        felix.collect::<Vec<_>>(),
+        [
+            ("s/partial[dataplane=iptables]".to_owned(), Some(false)),
+            ("s/partial[dataplane=bpf]".to_owned(), Some(true)),
+            ("s/bpf[dataplane=bpf]".to_owned(), Some(true)),
+        ]
+    );
+    let why = "says itself that Felix begins with bpf".to_owned();
+    let other = "s/bpf[dataplane=iptables]".to_owned();
+    assert_eq!(skips(&scenario, &choice), [(other, why)]);
+}
+
+#[test]
 fn a_family_of_the_matrix_comes_first_or_alone() {
     let families = |cluster: &str| {
         let text = SCENARIO.replace("  nodes: 1\n", cluster);
@@ -388,9 +456,11 @@ fn a_matrix_key_of_a_command_line_has_values_and_each_once() {
         ("kube-proxy", "gives no values"),
         (
             "kubeproxy=1.30",
-            "it can vary mode, iptables, ip-family, kube-proxy, calico",
+            "it can vary mode, iptables, ip-family, kube-proxy, calico, kubernetes, dataplane",
         ),
         ("calico=3.28", "is no version of Calico"),
+        ("kubernetes=1.9", "is no version of Kubernetes"),
+        ("dataplane=ebpf", "dataplane is iptables or bpf"),
     ] {
         let said = MatrixKey::parse_values(text).unwrap_err();
         assert!(said.contains(why), "{said}");

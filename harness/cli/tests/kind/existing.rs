@@ -137,6 +137,7 @@ fn in_somebodys_cluster_a_case_keeps_to_itself_and_leaves_nothing_however_it_end
     what_concerns_everybody_is_done_only_with_leave_and_set_back(&theirs);
     an_interrupted_run_removes_what_it_made(&theirs);
     what_a_killed_run_left_is_found_and_removed(&theirs);
+    felixs_configuration_is_set_back_whatever_becomes_of_the_case(&theirs);
 }
 
 fn a_case_runs_in_namespaces_of_its_own(theirs: &Theirs<'_>) {
@@ -193,5 +194,48 @@ fn what_a_killed_run_left_is_found_and_removed(theirs: &Theirs<'_>) {
         cleaned.contains("which no run uses, from the cluster"),
         "{cleaned}"
     );
+    assert_eq!(theirs.ours(), "");
+}
+
+/// Their calico-node does nothing: the case waits in vain for Felix's rules, and is over before it has begun.
+fn felixs_configuration_is_set_back_whatever_becomes_of_the_case(theirs: &Theirs<'_>) {
+    let calico = include_str!("crashing-calico.yaml").replace("exit 3", "sleep 3600");
+    // policy/v1 came with Kubernetes 1.21.
+    let known = calico
+        .split("---\n")
+        .filter(|it| !it.contains("PodDisruptionBudget"));
+    let known: Vec<&str> = known.collect();
+    theirs.ground.write("calico.yaml", known.join("---\n"));
+    theirs.kubectl(&["apply", "-f", "calico.yaml"]);
+    let ready = [
+        "-n",
+        "kube-system",
+        "rollout",
+        "status",
+        "daemonset/calico-node",
+        "--timeout=90s",
+    ];
+    theirs.kubectl(&ready);
+    theirs.ground.write(
+        "felix.yaml",
+        "apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\n\
+         metadata: { name: default }\nspec: { logSeverityScreen: Info }\n",
+    );
+    theirs.kubectl(&["apply", "-f", "felix.yaml"]);
+    exits(&theirs.ran("with-calico", &[]), 12);
+    let leave = ["--allow-disruption", "kind-theirs", "--ready-within", "90s"];
+    let output = theirs.ran("with-calico", &leave);
+    exits(&output, 11);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("no rule with"), "{said}");
+    let felix = theirs.kubectl(&[
+        "get",
+        "felixconfigurations.crd.projectcalico.org",
+        "default",
+        "-o",
+        "jsonpath={.metadata.generation} {.spec}",
+    ]);
+    // Made, set for the case, set back.
+    assert_eq!(felix, r#"3 {"logSeverityScreen":"Info"}"#);
     assert_eq!(theirs.ours(), "");
 }

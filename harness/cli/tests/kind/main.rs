@@ -158,6 +158,37 @@ fn an_interrupted_run_deletes_its_cluster_and_writes_its_reports() {
     assert_eq!(standing(), [""; 0]);
 }
 
+/// Installed down to its pods, on a real API server.
+#[test]
+#[ignore = "needs Docker, kind and a node image: make test-kind"]
+fn a_calico_that_never_gets_ready_is_an_error_with_its_last_words_and_leaves_nothing() {
+    let ground = ground();
+    ground.write("calico.yaml", include_str!("crashing-calico.yaml"));
+    let more = [
+        "--variant",
+        "with-calico",
+        "--calico-manifest",
+        "calico.yaml",
+        "--ready-within",
+        "3m",
+    ];
+    let output = run(&ground, "two-nodes.yaml", &more).output().unwrap();
+    exits(&output, 11);
+    let junit = ground.newest("junit.xml");
+    validates(&junit);
+    let junit = fs::read_to_string(junit).unwrap();
+    for words in [
+        "<error",
+        "daemonset calico-node is ready on every node: 0 of 2 pods are ready",
+        "and there is no bpffs here",
+        "exit status 3",
+        "event BackOff",
+    ] {
+        assert!(junit.contains(words), "{words}: {junit}");
+    }
+    assert_eq!(standing(), [""; 0]);
+}
+
 /// At 1.20 every sync is a full one: services flap, and no restore fails. The scenario knows.
 #[test]
 #[ignore = "needs Docker, kind and a node image: make test-kind"]

@@ -16,7 +16,7 @@ use super::{
 use crate::{begun::Begun, cluster::Signal, felix_config, gate::Matching, trouble::Trouble};
 
 /// The field of FelixConfiguration that says which dataplane it is.
-const BPF: &str = "bpfEnabled";
+const BPF: &str = Dataplane::FIELD;
 
 impl Injection<'_> {
     /// From now on the agent's command starts later, on every node.

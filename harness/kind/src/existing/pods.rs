@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use chainbreak_engine::evidence;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Pod, Taint};
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use serde_json::json;
 
 use crate::{
     error::KindError,
-    evidence,
     nodes::{self, Node, Nodes},
     wait,
 };

@@ -39,7 +39,9 @@ pub(super) async fn settings(
     let image = calico.as_ref().and_then(image).unwrap_or_default();
     match (&cluster.calico, &calico) {
         (None, Some(_)) => other("a cluster without Calico, this one has it"),
-        (Some(_), None) => other("Calico, this cluster has no DaemonSet kube-system/calico-node"),
+        (Some(_), None) => other(
+            "Calico, this cluster has no DaemonSet calico-node in kube-system or calico-system",
+        ),
         (Some(spec), Some(_)) if spec.source != AgentSource::Cluster => {
             other("another Felix than the cluster's own: leave its source out")
         }
@@ -89,7 +91,7 @@ fn other<T>(words: &str) -> Result<T, KindError> {
 }
 
 async fn set(client: &Client, agent: AgentName) -> Result<Option<DaemonSet>, KindError> {
-    let pod = DaemonPod::of(agent);
+    let pod = DaemonPod::of(client, agent).await?;
     let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
     let found = sets.get_opt(pod.name).await;
     found.map_err(KindError::api(format!("look for {}", pod.name)))

@@ -24,6 +24,9 @@ pub struct ClusterSpec {
     /// Which IP families it has, its default first; never empty.
     #[serde(default = "IpFamily::default_list")]
     pub ip_families: Vec<IpFamily>,
+    /// Kubernetes' version where it was asked for; else it is kube-proxy's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<String>,
     /// Which iptables the nodes have; also kube-proxy's and Felix's.
     pub iptables: IptablesVariant,
     /// kube-proxy, unless `none`.
@@ -55,6 +58,7 @@ impl ClusterSpec {
         Self {
             nodes,
             ip_families: IpFamily::default_list(),
+            kubernetes: None,
             iptables,
             kube_proxy: None,
             calico: None,
@@ -70,6 +74,12 @@ impl ClusterSpec {
     /// `n1` … `nN`.
     pub fn node_names(&self) -> impl Iterator<Item = NodeName> + use<> {
         (1..=self.nodes).map(|number| NodeName::from(format!("n{number}")))
+    }
+
+    /// kube-proxy's version, or without it the one that was asked for; `None` where any will do.
+    pub fn kubernetes_version(&self) -> Option<&str> {
+        let kube_proxy = self.kube_proxy.as_ref().map(|spec| spec.version.as_str());
+        kube_proxy.or(self.kubernetes.as_deref())
     }
 
     /// The family of what names none: the first.

@@ -7,7 +7,7 @@ use chainbreak_probe::wire::craft::Segment;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{From, To};
+use super::{ClusterSpec, From, To};
 use crate::names::{AgentName, NodeName, TrafficName};
 
 /// What is done. Where a node or a place may be given, `None` is every node.
@@ -171,14 +171,48 @@ pub enum Dataplane {
 impl Dataplane {
     /// As scenarios write them.
     pub const ALL: [(&'static str, Self); 2] = [("iptables", Self::Iptables), ("bpf", Self::Bpf)];
+    /// The field of FelixConfiguration that chooses.
+    pub const FIELD: &'static str = "bpfEnabled";
+
+    /// Reads what a scenario writes.
+    pub(crate) fn parse(word: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.iter();
+        let found = all.find(|(known, _)| *known == word);
+        found
+            .map(|(_, dataplane)| *dataplane)
+            .ok_or_else(|| format!("dataplane is iptables or bpf, not {word:?}"))
+    }
+
+    /// With which Felix begins; `None` where there is no Calico.
+    pub(crate) fn of(cluster: &ClusterSpec) -> Option<Self> {
+        cluster.calico.as_ref()?;
+        Some(Self::said(cluster).unwrap_or(Self::Iptables))
+    }
+
+    /// Has Felix begin with it, unless FelixConfiguration says itself with which.
+    pub(crate) fn choose(self, cluster: &mut ClusterSpec) {
+        if cluster.calico.is_some() && Self::said(cluster).is_none() {
+            let bpf = self == Self::Bpf;
+            cluster.felix.insert(Self::FIELD.to_owned(), bpf.into());
+        }
+    }
+
+    fn said(cluster: &ClusterSpec) -> Option<Self> {
+        let bpf = cluster.felix.get(Self::FIELD)?.as_bool()?;
+        Some(if bpf { Self::Bpf } else { Self::Iptables })
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Iptables => "iptables",
+            Self::Bpf => "bpf",
+        }
+    }
 }
 
 impl fmt::Display for Dataplane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Iptables => "iptables",
-            Self::Bpf => "bpf",
-        })
+        f.pad(self.as_str())
     }
 }
 

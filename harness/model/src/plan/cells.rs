@@ -27,6 +27,12 @@ pub(super) struct Possible<'a> {
 /// versions of an agent that it does not have, nor by versions that one real agent stands for.
 pub(super) fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> IndexMap<String, Possible<'a>> {
     let cells = scenario.matrices().flat_map(|mut matrix| {
+        // Of two keys that say the same version the chosen one replaces the other.
+        for (key, other) in MatrixKey::SAME {
+            if choice.matrix.contains_key(&key) {
+                matrix.shift_remove(&other);
+            }
+        }
         matrix.extend(choice.matrix.clone());
         cells(&matrix)
     });
@@ -58,7 +64,7 @@ pub(super) fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> IndexMap<Str
 
 /// Another player of the same version has the name already: what was written is told with the version.
 fn tell_apart(case: &mut Case, written: &Cell) {
-    for (key, written) in written.iter().filter(|(key, _)| key.agent().is_some()) {
+    for (key, written) in written.iter().filter(|(key, _)| key.is_version()) {
         if let Some(value) = case.cell.get_mut(&key.to_string()) {
             *value = format!("{written}→{value}");
         }
@@ -66,16 +72,18 @@ fn tell_apart(case: &mut Case, written: &Cell) {
 }
 
 /// Whether a setting makes a difference to a cluster whose kube-proxy has its mode already: one that writes
-/// through nft leaves nobody but Felix to write through iptables.
-fn varies(key: MatrixKey, cluster: &ClusterSpec) -> bool {
+/// through nft leaves nobody but Felix to write through iptables. In the lab nothing but kube-proxy has Kubernetes' version.
+fn varies(key: MatrixKey, cluster: &ClusterSpec, choice: &Choice) -> bool {
     let mode = cluster.kube_proxy.as_ref().map(|it| it.mode);
     match key {
         MatrixKey::Mode => mode.is_some(),
         MatrixKey::IpFamily => true,
         MatrixKey::Iptables => mode != Some(ProxyMode::Nftables) || cluster.calico.is_some(),
-        MatrixKey::KubeProxy | MatrixKey::Calico => key
-            .agent()
-            .is_some_and(|agent| cluster.version(agent).is_some()),
+        MatrixKey::Dataplane => cluster.calico.is_some(),
+        MatrixKey::Kubernetes if choice.real_clusters => true,
+        MatrixKey::KubeProxy | MatrixKey::Calico | MatrixKey::Kubernetes => {
+            key.version(cluster).is_some()
+        }
     }
 }
 
@@ -119,7 +127,7 @@ fn case(
     if let Some(mode) = cell.get(&MatrixKey::Mode) {
         set(MatrixKey::Mode, mode, &mut cluster);
     }
-    cell.retain(|key, _| varies(*key, &cluster));
+    cell.retain(|key, _| varies(*key, &cluster, choice));
     for (key, value) in &cell {
         set(*key, value, &mut cluster);
     }
@@ -131,7 +139,9 @@ fn case(
     }
     identify(&mut cluster, choice);
     for (key, value) in &mut cell {
-        if let Some(version) = key.agent().and_then(|agent| cluster.version(agent)) {
+        if key.is_version()
+            && let Some(version) = key.version(&cluster)
+        {
             version.clone_into(value);
         }
     }

@@ -63,7 +63,7 @@ impl Term {
         let end = text.find(['<', '>', '=']);
         let (word, rest) = text.split_at(end.unwrap_or(text.len()));
         let key = MatrixKey::named(word)?;
-        if key.agent().is_some() {
+        if key.is_version() {
             let range = Range::parse(rest, |version| key.check(version))?;
             return Ok(Self::Version(key, range));
         }
@@ -77,8 +77,7 @@ impl Term {
     fn holds(&self, case: &Case) -> bool {
         match self {
             Self::Version(key, range) => key
-                .agent()
-                .and_then(|agent| case.cluster.version(agent))
+                .version(&case.cluster)
                 .is_some_and(|version| range.contains(version)),
             Self::Value(key, value) => key.value(&case.cluster).as_deref() == Some(value),
         }

@@ -44,9 +44,9 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
 /// What the lab always has, and real clusters lack for now.
 fn of_a_real_cluster(case: &Case) -> Vec<String> {
     let cluster = &case.cluster;
-    let kube_proxy = cluster.kube_proxy.as_ref();
     let later = upgrades::all(case).filter_map(|(to, _)| to.get(&AgentName::KubeProxy));
-    let versions = kube_proxy.map(|it| &it.version).into_iter().chain(later);
+    let versions = cluster.kubernetes_version().into_iter();
+    let versions = versions.chain(later.map(String::as_str));
     let kubernetes = versions.map(|version| format!("kubernetes-{}", version::minor(version)));
     let upgrades_calico = upgrades::all(case).any(|(to, _)| to.contains_key(&AgentName::Felix));
     let mut faults = case.timeline.iter().filter_map(|step| match step {

@@ -83,9 +83,7 @@ pub(super) fn read(
         .unwrap_or(IptablesVariant::Legacy);
     let kube_proxy = kube_proxy.map(|(spec, _)| KubeProxySpec { iptables, ..spec });
     Some(ClusterSpec {
-        nodes: nodes?,
         ip_families: ip_families?,
-        iptables,
         kube_proxy,
         calico,
         felix: felix?,
@@ -93,7 +91,7 @@ pub(super) fn read(
         sysctls: sysctls?,
         host_sysctls: host_sysctls?,
         cni,
-        pools: Vec::new(),
+        ..ClusterSpec::new(nodes?, iptables)
     })
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The field of FelixConfiguration that says which dataplane it is.
-pub(super) const BPF: &str = "bpfEnabled";
+pub(super) const BPF: &str = Dataplane::FIELD;
 
 /// `upgrade:`, in the order in which its agents are written.
 pub(super) fn upgrade(gathered: &Gathered, node: &Node, there: &mut There<'_>) -> Option<Step> {

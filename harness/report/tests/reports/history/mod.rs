@@ -100,6 +100,7 @@ pub(crate) fn all_along(claim: Claim) -> Promise {
 
 fn cluster() -> ClusterSpec {
     ClusterSpec {
+        kubernetes: None,
         kube_proxy: Some(KubeProxySpec {
             mode: ProxyMode::Iptables,
             iptables: IptablesVariant::Legacy,
