@@ -26,7 +26,12 @@ impl Fakes<'_> {
             "out",
             "--backend",
             "kind",
+            // The pinned one has to be fetched.
+            "--calico-manifest",
+            "calico.yaml",
         ];
+        let set = "kind: DaemonSet\nmetadata: { name: calico-node }\n";
+        ground.write("calico.yaml", set);
         self.chainbreak(ground, &[&args, more].concat())
     }
 
