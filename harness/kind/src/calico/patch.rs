@@ -45,7 +45,8 @@ fn node(set: &mut Value, order: &Order<'_>) {
     template["metadata"]["annotations"][FELIX] = generation(order).into();
     let pods = &mut template["spec"];
     let owns = spec.network == Network::Calico;
-    if !owns && let Some(init) = pods["initContainers"].as_array_mut() {
+    let init = pods.get_mut("initContainers");
+    if !owns && let Some(init) = init.and_then(Value::as_array_mut) {
         init.retain(|container| !CNI.iter().any(|name| container["name"] == *name));
     }
     let containers = pods["containers"].as_array_mut().into_iter().flatten();
@@ -149,12 +150,12 @@ fn set_env(container: &mut Value, name: &str, value: &str) {
 /// Its probes no longer ask for BIRD, which does not run.
 fn without_bird(container: &mut Value) {
     for probe in ["livenessProbe", "readinessProbe"] {
-        if let Some(command) = container[probe]["exec"]["command"].as_array_mut() {
+        let command = container.pointer_mut(&format!("/{probe}/exec/command"));
+        if let Some(command) = command.and_then(Value::as_array_mut) {
             command.retain(|word| word.as_str().is_none_or(|word| !word.starts_with("-bird")));
         }
     }
-    let life = &mut container["lifecycle"];
-    if life.is_object() {
+    if let Some(life) = container.get_mut("lifecycle") {
         // It tells BIRD to shut down gracefully.
         *life = json!({});
     }
