@@ -71,7 +71,7 @@ impl Cluster for Fake {
         let refused = self.refuses.as_ref() == Some(&said);
         let late = self.late.as_ref().filter(|(signal, _)| *signal == said);
         if let Some((_, by)) = late {
-            tokio::time::sleep(*by).await;
+            tokio::time::sleep_until(tokio::time::Instant::now() + *by).await;
         }
         self.signals.lock().expect("no test panicked").push(said);
         if self.deaf {
