@@ -179,6 +179,9 @@ pub(crate) struct Kind {
     /// The node image, instead of the pinned one for the version
     #[arg(long = "kind-image", value_name = "IMAGE")]
     pub(crate) image: Option<String>,
+    /// What answers on hosts outside of the cluster, instead of the pinned nginx
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) nginx_image: Option<String>,
     /// How Calico is installed
     #[arg(long, value_enum, default_value_t)]
     pub(crate) calico_install: CalicoInstall,

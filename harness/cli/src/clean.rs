@@ -58,10 +58,13 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
     let journal = Journal::of_user();
     for cluster in clean::left(&journal).await? {
         found = true;
-        clean::remove(&journal, &cluster).await?;
+        let beside = clean::remove(&journal, &cluster).await?;
         crate::say(&format!(
             "deleted the cluster {cluster}, which no run uses\n"
         ))?;
+        for container in beside {
+            crate::say(&format!("removed {container}, which stood beside it\n"))?;
+        }
     }
     if let Some(kubeconfig) = &args.kubeconfig {
         let existing = Existing::new(kubeconfig.clone(), args.context.clone());

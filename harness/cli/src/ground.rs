@@ -38,6 +38,7 @@ impl Ground {
                 reuse: kind.reuse,
                 preload: kind.preload,
                 image: kind.image.clone(),
+                nginx_image: kind.nginx_image.clone(),
                 calico_install: match kind.calico_install {
                     CalicoInstall::Manifest => Way::Manifest,
                     CalicoInstall::Operator => Way::Operator,

@@ -163,18 +163,11 @@ fn passed_on(selection: &args::Selection) -> String {
             .filter(|(_, on)| *on)
             .map(|(flag, _)| (*flag).to_owned()),
     );
-    words.extend(
-        kind.image
-            .iter()
-            .map(|image| format!("--kind-image {}", quoted(image))),
-    );
     if kind.calico_install == CalicoInstall::Operator {
         words.push("--calico-install operator".to_owned());
     }
-    let manifest = kind.calico_manifest.iter();
-    words.extend(
-        manifest.map(|file| format!("--calico-manifest {}", quoted(&file.display().to_string()))),
-    );
+    let manifest = kind.calico_manifest.as_ref();
+    let manifest = manifest.map(|it| it.display().to_string());
     let args::Cluster {
         kubeconfig,
         context,
@@ -183,6 +176,9 @@ fn passed_on(selection: &args::Selection) -> String {
     } = &selection.cluster;
     let kubeconfig = kubeconfig.as_ref().map(|it| it.display().to_string());
     let options = [
+        ("--kind-image", &kind.image),
+        ("--nginx-image", &kind.nginx_image),
+        ("--calico-manifest", &manifest),
         ("--kubeconfig", &kubeconfig),
         ("--context", context),
         ("--node-image", node_image),

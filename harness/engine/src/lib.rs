@@ -14,6 +14,7 @@ pub mod gate;
 pub mod log;
 pub mod logbook;
 mod manifests;
+pub mod nginx;
 mod observe;
 mod output;
 mod ready;

@@ -1,16 +1,24 @@
 //! Applying manifests: the same for every backend, through the API and nothing else.
 
+use std::time::Duration;
+
 use chainbreak_model::case::ObjectRef;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{
     Api, Client, ResourceExt,
     api::{
         ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
         TypeMeta,
     },
+    core::Status,
 };
 use serde_json::Value;
+use tokio::time::Instant;
 
-use crate::trouble::Trouble;
+use crate::{trouble::Trouble, wait};
+
+/// What a controller may take to make a new namespace's service account.
+const ACCOUNT: Duration = Duration::from_secs(60);
 
 /// Creates the objects in order; one that is there already is merged over.
 pub(crate) async fn apply(client: &Client, manifests: &[Value]) -> Result<(), Trouble> {
@@ -56,8 +64,37 @@ async fn apply_one(client: &Client, object: DynamicObject) -> Result<(), kube::E
                 .await
                 .map(drop)
         }
+        Err(kube::Error::Api(status)) if lacks_account(&status) => {
+            let namespace = namespace.as_deref().unwrap_or("default");
+            if !has_account(client, namespace).await {
+                return Err(kube::Error::Api(status));
+            }
+            let created = api.create(&PostParams::default(), &object).await;
+            created.map(drop)
+        }
         other => other.map(drop),
     }
+}
+
+/// Whether a pod was refused because its namespace is so new that it has nothing to run as (Kubernetes,
+/// plugin/pkg/admission/serviceaccount, which itself looks for a second).
+fn lacks_account(status: &Status) -> bool {
+    let lacks = "serviceaccount \"default\" not found";
+    status.is_forbidden() && status.message.contains(lacks)
+}
+
+/// Waits until it has; not longer than [`ACCOUNT`].
+async fn has_account(client: &Client, namespace: &str) -> bool {
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
+    let look = async || match accounts.get_opt("default").await {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err("it has none".to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let what = "a namespace has its service account";
+    wait::until(what, Instant::now() + ACCOUNT, look)
+        .await
+        .is_ok()
 }
 
 /// Asks for an object's deletion, and returns when the API has taken note.
@@ -98,3 +135,21 @@ const CLUSTER_SCOPED: [&str; 8] = [
     "ClusterRole",
     "ClusterRoleBinding",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_came_before_its_namespaces_account_is_known_by_the_refusal() {
+        // As Kubernetes 1.20.2 says it.
+        let said = "pods \"one\" is forbidden: error looking up service account test/default: \
+                    serviceaccount \"default\" not found";
+        let refused = Status::failure(said, "Forbidden").with_code(403);
+        assert!(lacks_account(&refused));
+        let quota = "pods \"one\" is forbidden: exceeded quota";
+        assert!(!lacks_account(
+            &Status::failure(quota, "Forbidden").with_code(403)
+        ));
+    }
+}

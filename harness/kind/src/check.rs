@@ -15,7 +15,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// Something that is pinned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
-    /// `pod image`, `node image`, `manifest`, `image`.
+    /// `pod image`, `host image`, `node image`, `manifest`, `image`.
     pub what: &'static str,
     /// By which it is fetched.
     pub name: String,
@@ -36,11 +36,15 @@ pub enum Checked {
 impl Versions {
     /// Every pin, in the file's order.
     pub fn all(&self) -> Vec<Pinned> {
-        let pod = Pinned {
-            what: "pod image",
-            name: self.node_pod.name(),
-            digest: self.node_pod.digest.clone(),
-        };
+        let single = [
+            ("pod image", &self.node_pod),
+            ("host image", &self.host_nginx),
+        ];
+        let single = single.map(|(what, image)| Pinned {
+            what,
+            name: image.name(),
+            digest: image.digest.clone(),
+        });
         let nodes = self.kubernetes.iter().map(|image| Pinned {
             what: "node image",
             name: image.name(),
@@ -59,7 +63,7 @@ impl Versions {
             });
             manifests.into_iter().chain(images)
         });
-        std::iter::once(pod).chain(nodes).chain(calico).collect()
+        single.into_iter().chain(nodes).chain(calico).collect()
     }
 }
 
@@ -120,8 +124,9 @@ mod tests {
     fn every_node_image_manifest_and_image_is_asked_about() {
         let pins = Versions::pinned().unwrap();
         let all = pins.all();
-        // The image of the pods by which commands get to somebody's nodes, and Calico's two manifests and three images.
-        assert_eq!(all.len(), pins.kubernetes.len() + 5 * pins.calico.len() + 1);
+        // The image of the pods by which commands get to somebody's nodes, that of hosts' nginx, and Calico's two manifests and
+        // three images.
+        assert_eq!(all.len(), pins.kubernetes.len() + 5 * pins.calico.len() + 2);
         assert!(all.iter().all(|pin| !pin.name.is_empty()));
     }
 

@@ -17,20 +17,29 @@ pub async fn left(journal: &Journal) -> Result<Vec<ClusterName>, KindError> {
         Err(error) => return Err(error),
     };
     for name in standing {
-        let containers = docker::containers(&name).await?;
-        let Some(first) = containers.first() else {
-            continue;
-        };
-        if !journal.is_used(&name)? && docker::is_ours(&first.name, &name).await? {
+        if !journal.is_used(&name)? && is_ours(&name).await? {
             left.insert(name);
         }
     }
     Ok(left.into_iter().collect())
 }
 
-/// Deletes one of them; it is an error if somebody uses it meanwhile.
-pub async fn remove(journal: &Journal, name: &ClusterName) -> Result<(), KindError> {
+/// Whether a node has our mark, or something beside it: that has it as a label.
+async fn is_ours(name: &ClusterName) -> Result<bool, KindError> {
+    if !docker::beside(name).await?.is_empty() {
+        return Ok(true);
+    }
+    match docker::containers(name).await?.first() {
+        Some(first) => docker::is_ours(&first.name, name).await,
+        None => Ok(false),
+    }
+}
+
+/// Deletes one of them, and tells which containers stood beside it; it is an error if somebody uses it meanwhile.
+pub async fn remove(journal: &Journal, name: &ClusterName) -> Result<Vec<String>, KindError> {
     let used = journal.begin(name)?;
+    let beside = docker::beside(name).await?;
     holding::delete(name).await?;
-    used.forget()
+    used.forget()?;
+    Ok(beside)
 }

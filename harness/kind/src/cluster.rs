@@ -28,9 +28,11 @@ use crate::{
     existing::Stay,
     felix::Models,
     holding::Holding,
+    hosts::Hosts,
     leavings, logs,
-    nodes::{Node, Nodes},
+    nodes::Nodes,
     pods::{Network, Pods},
+    program::PROGRAM,
     renew, signal,
     survey::CALICO_STAYS,
 };
@@ -40,6 +42,8 @@ pub(crate) struct Raised {
     pub(crate) client: Client,
     pub(crate) nodes: Nodes,
     pub(crate) pods: Pods,
+    /// Outside of the cluster.
+    pub(crate) hosts: Hosts,
     pub(crate) logbook: Logbook,
     pub(crate) models: Models,
     /// Who plays Felix.
@@ -78,8 +82,8 @@ impl Raised {
         tasks
     }
 
-    /// What gives a command the place's network.
-    async fn entering(&self, at: &Place) -> Result<(Node, Vec<String>), KindError> {
+    /// Where this program is in a place, and what gives a command the place's network.
+    async fn entering(&self, at: &Place) -> Result<(String, Vec<String>), KindError> {
         let network = match at {
             Place::Node(name) => {
                 let name = name.as_str();
@@ -95,7 +99,9 @@ impl Raised {
                     .await?
             }
             Place::Host(name) => {
-                return Err(KindError::Unable(format!("there is no host {name}")));
+                let lost = || KindError::Unable(format!("there is no host {name}"));
+                let entry = self.hosts.entry(name).ok_or_else(lost)?;
+                return Ok((PROGRAM.to_owned(), entry.to_vec()));
             }
         };
         let mut argv = network.node.entry.clone();
@@ -103,7 +109,7 @@ impl Raised {
             argv.extend(["nsenter", "--net", "--target"].map(str::to_owned));
             argv.extend([pid.to_string(), "--".to_owned()]);
         }
-        Ok((network.node, argv))
+        Ok((network.node.program, argv))
     }
 
     async fn renew_agent(
@@ -144,10 +150,10 @@ impl Raised {
     }
 
     async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {
-        let (node, entering) = self.entering(at).await.map_err(std::io::Error::other)?;
+        let (program, entering) = self.entering(at).await.map_err(std::io::Error::other)?;
         let argv = match command {
             Command::Argv(argv) => argv.clone(),
-            Command::Probe => vec![node.program, "probe".to_owned()],
+            Command::Probe => vec![program, "probe".to_owned()],
         };
         let mut words = entering.into_iter().chain(argv);
         let program = words.next().ok_or(std::io::ErrorKind::InvalidInput)?;
@@ -175,9 +181,8 @@ impl Cluster for Raised {
 
     fn places(&self) -> Vec<(Place, IpAddr)> {
         let nodes = self.nodes.0.iter();
-        nodes
-            .map(|node| (Place::Node(node.name.clone()), node.address))
-            .collect()
+        let nodes = nodes.map(|node| (Place::Node(node.name.clone()), node.address));
+        nodes.chain(self.hosts.places()).collect()
     }
 
     async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError> {
@@ -239,13 +244,19 @@ impl Cluster for Raised {
     async fn raze(&self) -> Result<(), Leftovers> {
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         { tasks }.shutdown().await;
+        let mut errors = self.hosts.end().await;
         let razed = match &self.end {
             End::Kind { holding, manifests } if holding.is_kept() => {
+                errors.extend(self.hosts.forget_routes().await.err());
                 leavings::remove(&self.client, manifests).await
             }
             End::Kind { holding, .. } => holding.delete().await,
             End::Existing(stay) => stay.end().await,
         };
-        razed.map_err(|error| Leftovers(vec![error.to_string()]))
+        errors.extend(razed.err());
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Leftovers(errors.iter().map(ToString::to_string).collect()))
     }
 }

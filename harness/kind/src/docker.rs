@@ -1,13 +1,10 @@
 //! What Docker is asked: which containers of a cluster there are, whose they are, and which images.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use crate::{
-    config::OURS,
-    error::KindError,
-    name::{ClusterName, PREFIX},
-    tool::Tool,
-};
+use serde::Deserialize;
+
+use crate::{config::OURS, error::KindError, name::ClusterName, tool::Tool};
 
 /// The label that kind gives its containers; the value is the cluster's name.
 const KIND_LABEL: &str = "io.x-k8s.kind.cluster";
@@ -60,6 +57,62 @@ pub(crate) async fn containers(name: &ClusterName) -> Result<Vec<Container>, Kin
     Ok(listed.lines().filter_map(container).collect())
 }
 
+/// The containers beside a cluster of ours, by name: they have our label, with the cluster's name.
+pub(crate) async fn beside(name: &ClusterName) -> Result<Vec<String>, KindError> {
+    let filter = format!("label={OURS}={name}");
+    let listed = docker(["ps", "--all", "--filter", &filter, "--format", "{{.Names}}"]).await?;
+    Ok(listed.lines().map(str::to_owned).collect())
+}
+
+/// Removes containers of ours, running or not.
+pub(crate) async fn remove(containers: &[String]) -> Result<(), KindError> {
+    if containers.is_empty() {
+        return Ok(());
+    }
+    let words = ["rm", "--force", "--volumes"].map(str::to_owned);
+    let removed = docker(words.into_iter().chain(containers.iter().cloned())).await;
+    removed.map(drop)
+}
+
+/// The end of what a container has said, as far as Docker tells.
+pub(crate) async fn said(container: &str) -> String {
+    let argv = ["docker", "logs", "--tail", "10", container];
+    // On standard error, too: a shell brings them together.
+    let script = ["sh", "-c", "\"$@\" 2>&1", "sh"];
+    let said = Tool::new(SHORT, script.into_iter().chain(argv))
+        .output()
+        .await;
+    said.unwrap_or_else(|error| error.to_string())
+}
+
+/// A container's networks by name, with its addresses there.
+pub(crate) async fn networks(container: &str) -> Result<BTreeMap<String, Vec<IpAddr>>, KindError> {
+    let format = "{{json .NetworkSettings.Networks}}";
+    let said = docker(["container", "inspect", container, "--format", format]).await?;
+    read_networks(&said).ok_or_else(|| {
+        KindError::Unable(format!(
+            "Docker says of the networks of {container}: {said}"
+        ))
+    })
+}
+
+/// Docker's `NetworkSettings.Networks`. An address that a container does not have is empty.
+fn read_networks(json: &str) -> Option<BTreeMap<String, Vec<IpAddr>>> {
+    #[derive(Deserialize)]
+    struct Network {
+        #[serde(rename = "IPAddress")]
+        v4: String,
+        #[serde(rename = "GlobalIPv6Address")]
+        v6: String,
+    }
+    let read: BTreeMap<String, Network> = serde_json::from_str(json).ok()?;
+    let networks = read.into_iter().map(|(name, network)| {
+        let all = [network.v4, network.v6].into_iter();
+        (name, all.filter_map(|it| it.parse().ok()).collect())
+    });
+    Some(networks.collect())
+}
+
 /// Whether we made the container of a node: kubeadm's configuration, which kind puts there before anything runs, has
 /// our label with the cluster's name.
 pub(crate) async fn is_ours(container: &str, name: &ClusterName) -> Result<bool, KindError> {
@@ -72,13 +125,15 @@ pub(crate) async fn is_ours(container: &str, name: &ClusterName) -> Result<bool,
     }
 }
 
-/// The clusters whose names may be ours.
+/// The clusters whose names may be ours, with nodes or only with containers beside them.
 pub(crate) async fn clusters() -> Result<Vec<ClusterName>, KindError> {
-    let filter = format!("label={KIND_LABEL}");
-    let format = format!("{{{{.Label \"{KIND_LABEL}\"}}}}");
-    let listed = docker(["ps", "--all", "--filter", &filter, "--format", &format]).await?;
-    let ours = listed.lines().filter(|name| name.starts_with(PREFIX));
-    let mut names: Vec<ClusterName> = ours.filter_map(ClusterName::read).collect();
+    let mut names = Vec::new();
+    for label in [KIND_LABEL, OURS] {
+        let filter = format!("label={label}");
+        let format = format!("{{{{.Label \"{label}\"}}}}");
+        let listed = docker(["ps", "--all", "--filter", &filter, "--format", &format]).await?;
+        names.extend(listed.lines().filter_map(ClusterName::read));
+    }
     names.sort();
     names.dedup();
     Ok(names)
@@ -106,5 +161,21 @@ pub(crate) async fn have(image: &str) -> Result<(), KindError> {
             said,
         }),
         Err(other) => Err(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_has_the_addresses_that_docker_says_it_has() {
+        let said = r#"{"kind":{"IPAddress":"172.18.0.4","IPPrefixLen":16,"GlobalIPv6Address":"fc00::4"},
+            "other":{"IPAddress":"172.19.0.2","GlobalIPv6Address":""}}"#;
+        let read = read_networks(said).unwrap();
+        let kind: Vec<String> = read["kind"].iter().map(ToString::to_string).collect();
+        assert_eq!(kind, ["172.18.0.4", "fc00::4"]);
+        assert_eq!(read["other"].len(), 1);
+        assert_eq!(read_networks("no such container"), None);
     }
 }

@@ -68,6 +68,14 @@ pub enum KindError {
     /// A case asks for what no real cluster here can be.
     #[error("{0}")]
     Unable(String),
+    /// Docker did not do something with a container beside a cluster.
+    #[error("could not {doing}: {}", causes(source.as_ref()))]
+    Container {
+        /// What was being done.
+        doing: String,
+        /// What it said.
+        source: Box<testcontainers::TestcontainersError>,
+    },
     /// The image is not here and cannot be had.
     #[error("there is no image {image} here, and it cannot be pulled\n{said}")]
     Image {
@@ -159,6 +167,16 @@ impl KindError {
         }
     }
 
+    pub(crate) fn container(
+        doing: impl Into<String>,
+    ) -> impl FnOnce(testcontainers::TestcontainersError) -> Self {
+        let doing = doing.into();
+        move |source| Self::Container {
+            doing,
+            source: Box::new(source),
+        }
+    }
+
     pub(crate) fn file(
         doing: &'static str,
         path: impl Into<PathBuf>,
@@ -169,5 +187,22 @@ impl KindError {
             path,
             source,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testcontainers::TestcontainersError;
+
+    use super::*;
+
+    #[test]
+    fn what_docker_did_not_do_is_told_with_its_own_words() {
+        let why = TestcontainersError::other("Conflict. The container name is already in use");
+        let error = KindError::container("start the container chainbreak-0f-host-db")(why);
+        assert_eq!(
+            error.to_string().lines().next().unwrap_or_default(),
+            "could not start the container chainbreak-0f-host-db: other error: Conflict. The container name is already in use"
+        );
     }
 }

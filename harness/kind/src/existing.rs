@@ -40,6 +40,7 @@ use crate::{
     felix::Models,
     felix_config, front_end,
     hash::short,
+    hosts::Hosts,
     name::PREFIX,
     pods as places, program,
     raise::connect,
@@ -268,6 +269,7 @@ impl InExisting {
         }
         let raised = Raised {
             pods: places::Pods::default(),
+            hosts: Hosts::default(),
             logbook: Logbook::default(),
             models: Models::default(),
             felix: case.cluster.source(AgentName::Felix).cloned(),

@@ -69,7 +69,7 @@ impl Holding {
     }
 }
 
-/// Deletes a cluster of ours, whatever is left of it.
+/// Deletes a cluster of ours and what stands beside it, whatever is left of them.
 pub(crate) async fn delete(name: &ClusterName) -> Result<(), KindError> {
     // kind writes into the person's kubeconfig otherwise, to take out what never was in.
     let nowhere =
@@ -84,14 +84,18 @@ pub(crate) async fn delete(name: &ClusterName) -> Result<(), KindError> {
         "--kubeconfig",
         &kubeconfig,
     ];
-    Tool::new(DELETE, argv).output().await?;
-    let left = docker::containers(name).await?;
-    if left.is_empty() {
+    let deleted = Tool::new(DELETE, argv).output().await;
+    // After the nodes: what was just being made is there by now.
+    docker::remove(&docker::beside(name).await?).await?;
+    deleted?;
+    let nodes = docker::containers(name).await?;
+    let mut names: Vec<String> = nodes.into_iter().map(|container| container.name).collect();
+    names.extend(docker::beside(name).await?);
+    if names.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = left.into_iter().map(|container| container.name).collect();
     Err(KindError::Unable(format!(
-        "kind left containers behind: {}",
+        "containers are left behind: {}",
         names.join(", ")
     )))
 }

@@ -16,6 +16,7 @@ mod felix_config;
 mod front_end;
 mod hash;
 mod holding;
+mod hosts;
 mod images;
 mod leavings;
 mod logs;

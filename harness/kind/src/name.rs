@@ -33,6 +33,11 @@ impl ClusterName {
             number => format!("{self}-worker{}", number - 1),
         }
     }
+
+    /// A container beside the cluster: what it is, and of which host outside.
+    pub(crate) fn beside(&self, what: &str, host: &str) -> String {
+        format!("{self}-{what}-{host}")
+    }
 }
 
 impl fmt::Display for ClusterName {

@@ -3,6 +3,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use chainbreak_model::names::NodeName;
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Taint};
 use kube::{
     Api, Client, ResourceExt,
@@ -91,6 +92,20 @@ impl Nodes {
         wait::until(what, READY, look, || async { String::new() })
             .await
             .map(Self)
+    }
+
+    /// The networks that Kubernetes has given to the pods of each, n1's first.
+    pub(crate) async fn pods(&self, client: &Client) -> Result<Vec<Vec<IpNet>>, KindError> {
+        let listed = list(client).await.map_err(KindError::Unable)?;
+        let of = |node: &Node| {
+            let mut all = listed.iter();
+            let found = all.find(|it| it.name_any() == node.registered);
+            let spec = found.and_then(|it| it.spec.as_ref());
+            let networks = spec.and_then(|spec| spec.pod_cidrs.clone());
+            let networks = networks.into_iter().flatten();
+            networks.filter_map(|it| it.parse().ok()).collect()
+        };
+        Ok(self.0.iter().map(of).collect())
     }
 
     /// Waits until all of them are Ready; what is still missing is told with the end of the kubelet's log.

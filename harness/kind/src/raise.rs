@@ -71,11 +71,11 @@ pub(crate) struct Raising<'a> {
 }
 
 impl Raising<'_> {
-    fn say(&self, text: impl Into<String>) {
+    pub(crate) fn say(&self, text: impl Into<String>) {
         self.log.append(What::Step { text: text.into() });
     }
 
-    fn fact(&self, name: impl Into<String>, value: impl Into<String>) {
+    pub(crate) fn fact(&self, name: impl Into<String>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
         self.log.append(What::Fact { name, value });
     }
@@ -102,15 +102,12 @@ impl Raising<'_> {
             self.preload(&nodes, &spec, &manifest, &pins).await?;
         }
         self.configure(&client, &spec, &manifest).await?;
-        self.say("waiting until every node is ready");
-        nodes.ready(&client).await?;
-        nodes.untaint(&client).await?;
-        front_end::choose(&client, &nodes, &spec, origin).await?;
-        signal::prepare(&client, self.case).await?;
-        program::place(&nodes).await?;
+        self.make_fit(&client, &nodes, &spec, origin).await?;
+        let hosts = self.hosts(&client, &nodes, &spec, &pins).await?;
         self.facts(&spec);
         let raised = Raised {
             pods: Pods::default(),
+            hosts,
             logbook: Logbook::default(),
             models: Models::default(),
             felix: self.case.cluster.source(AgentName::Felix).cloned(),
@@ -126,12 +123,36 @@ impl Raising<'_> {
         self.begin(raised, &spec, since).await
     }
 
+    /// Nodes as the case wants them, ready and with this program on them.
+    async fn make_fit(
+        &self,
+        client: &Client,
+        nodes: &Nodes,
+        spec: &Spec,
+        origin: Origin,
+    ) -> Result<(), KindError> {
+        self.say("waiting until every node is ready");
+        nodes.ready(client).await?;
+        nodes.untaint(client).await?;
+        front_end::choose(client, nodes, spec, origin).await?;
+        signal::prepare(client, self.case).await?;
+        program::place(nodes).await
+    }
+
     /// The standing cluster of that name, if it may be used, or a new one.
     async fn find_or_make(&self, spec: &Spec) -> Result<(Arc<Holding>, Origin), KindError> {
         let name = spec.name();
         let used = self.journal.begin(&name)?;
         let was_ours = used.was_ours;
         let holding = Arc::new(Holding::new(name.clone(), used, self.options.reuse));
+        let beside = docker::beside(&name).await?;
+        if !beside.is_empty() {
+            let names = beside.join(", ");
+            self.say(format!(
+                "removing what an earlier run left beside {name}: {names}"
+            ));
+            docker::remove(&beside).await?;
+        }
         let standing = docker::containers(&name).await?;
         if let Some(first) = standing.first() {
             if !was_ours && !docker::is_ours(&first.name, &name).await? {

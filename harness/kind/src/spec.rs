@@ -26,6 +26,8 @@ pub struct Options {
     pub preload: bool,
     /// The node image, instead of the pinned one.
     pub image: Option<String>,
+    /// What answers on hosts outside of the cluster, instead of the pinned nginx.
+    pub nginx_image: Option<String>,
     /// How Calico is installed.
     pub calico_install: Way,
     /// Calico's manifest, or its operator's, instead of the pinned one.

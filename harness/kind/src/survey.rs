@@ -34,9 +34,32 @@ const REAL: [&str; 1] = ["bpf-service-nat"];
 pub(crate) const CALICO_STAYS: &str =
     "Calico is not upgraded on kind yet: it takes its whole manifest, not an image alone";
 
+/// What no real cluster has for now, and why.
+const LACKING: [(&str, &str); 4] = [
+    ("calico-upgrade", CALICO_STAYS),
+    (
+        "further-interfaces",
+        "pods of a real cluster have one interface: it takes Multus to attach another",
+    ),
+    (
+        "load-balancers",
+        "nobody gives Services of type LoadBalancer an address on a real cluster",
+    ),
+    (
+        "underlay-addresses",
+        "which addresses nodes and hosts have is Docker's to say: routes lead via node/NAME or host/NAME",
+    ),
+];
+/// Hosts beside the cluster.
+const HOSTS: &str = "off-cluster-hosts";
+
 /// Every capability that cases may need.
 pub(crate) async fn survey(options: &Options) -> Capabilities {
-    of("kind", here(options).await)
+    let mut found = of("kind", here(options).await);
+    // They are containers as its nodes are.
+    let kind = found.0.get("kind").cloned();
+    found.0.extend(kind.map(|kind| (HOSTS.to_owned(), kind)));
+    found
 }
 
 /// The capabilities of a backend that has these versions of Kubernetes, or none for that reason.
@@ -45,7 +68,10 @@ pub(crate) fn of(backend: &str, here: Result<Vec<Version>, KindError>) -> Capabi
     let reason = here.as_ref().map(|_| ()).map_err(ToString::to_string);
     let always = [backend].into_iter().chain(BROUGHT).chain(REAL);
     found.extend(always.map(|name| (name.to_owned(), reason.clone())));
-    found.insert("calico-upgrade".to_owned(), Err(CALICO_STAYS.to_owned()));
+    let lacking = LACKING.map(|(name, why)| (name.to_owned(), Err(why.to_owned())));
+    found.extend(lacking);
+    let nowhere = "it is not known which network the nodes are on: the backend kind has hosts";
+    found.insert(HOSTS.to_owned(), Err(nowhere.to_owned()));
     let versions = here.or_else(|_error| Versions::pinned().map(|pins| pins.versions()));
     let versions = versions.into_iter().flatten();
     found.extend(versions.map(|version| (kubernetes(version), reason.clone())));

@@ -20,7 +20,9 @@ pub struct Versions {
     /// Which kind.
     pub kind: KindPin,
     /// What the pods on the nodes of somebody's cluster run.
-    pub node_pod: PodImage,
+    pub node_pod: PinnedImage,
+    /// What answers on hosts outside of a cluster.
+    pub host_nginx: PinnedImage,
     /// Node images, the newest first.
     pub kubernetes: Vec<NodeImage>,
     /// Calico's releases, the newest first.
@@ -35,17 +37,17 @@ pub struct KindPin {
     pub at_least: Version,
 }
 
-/// An image that has a shell and nsenter.
+/// An image that is no part of a release.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct PodImage {
+pub struct PinnedImage {
     /// With its tag.
     pub image: String,
     /// Of the image.
     pub digest: Digest,
 }
 
-impl PodImage {
+impl PinnedImage {
     /// The name to pull it by.
     pub fn name(&self) -> String {
         match &self.digest {

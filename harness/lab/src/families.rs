@@ -3,7 +3,7 @@
 //!
 //! A world has IPv4 also where its Kubernetes knows only IPv6: agents reach the API server by it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use chainbreak_model::case::IpFamily;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -49,17 +49,17 @@ impl Families {
 
     /// What Kubernetes knows somebody by who has this IPv4 address.
     pub fn addresses(&self, v4: IpAddr) -> Vec<IpAddr> {
-        self.iter().map(|family| address(v4, family)).collect()
+        self.iter().map(|family| family.address(v4)).collect()
     }
 
     /// The first of [`Self::addresses`].
     pub fn first(&self, v4: IpAddr) -> IpAddr {
-        address(v4, self.0[0])
+        self.0[0].address(v4)
     }
 
     /// The networks that Kubernetes knows this IPv4 network by.
     pub fn nets(&self, v4: IpNet) -> Vec<IpNet> {
-        self.iter().filter_map(|family| net(v4, family)).collect()
+        self.iter().filter_map(|family| family.net(v4)).collect()
     }
 
     /// The ranges of cluster IPs.
@@ -117,45 +117,6 @@ impl Families {
     }
 }
 
-/// The address of a family by its IPv4 address.
-pub fn address(v4: IpAddr, family: IpFamily) -> IpAddr {
-    match (v4, family) {
-        (IpAddr::V4(v4), IpFamily::V6) => twin(v4).into(),
-        _ => v4,
-    }
-}
-
-/// The network of a family by its IPv4 network; `None` where no IPv6 network has just the twins of its
-/// addresses.
-pub fn net(v4: IpNet, family: IpFamily) -> Option<IpNet> {
-    match (v4, family) {
-        (IpNet::V4(v4), IpFamily::V6) => twin_net(v4).map(IpNet::V6),
-        _ => Some(v4),
-    }
-}
-
-/// Each number of an IPv4 address is read in IPv6 as it is in IPv4.
-fn twin(v4: Ipv4Addr) -> Ipv6Addr {
-    let read = |n: u8| {
-        let n = u16::from(n);
-        ((n / 100) << 8) | ((n / 10 % 10) << 4) | (n % 10)
-    };
-    let [a, b, c, d] = v4.octets().map(read);
-    Ipv6Addr::new(0xfd00, a, b, 0, 0, 0, c, d)
-}
-
-fn twin_net(v4: Ipv4Net) -> Option<Ipv6Net> {
-    let prefix = match v4.prefix_len() {
-        0 => return Some(Ipv6Net::default()),
-        8 => 32,
-        16 => 96,
-        24 => 112,
-        32 => 128,
-        _ => return None,
-    };
-    Some(Ipv6Net::new_assert(twin(v4.network()), prefix).trunc())
-}
-
 /// The IPv6 line to one of `ip -batch`; links have no family.
 fn mirror(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split(' ').collect();
@@ -172,10 +133,10 @@ fn mirror(line: &str) -> Option<String> {
         } else if *word == gateway {
             POD_GATEWAY_V6.to_owned()
         } else if let Ok(v4) = word.parse::<Ipv4Addr>() {
-            twin(v4).to_string()
+            IpFamily::V6.address(v4.into()).to_string()
         } else if let Ok(v4) = word.parse::<Ipv4Net>() {
-            let prefix = twin_net(v4.trunc())?.prefix_len();
-            format!("{}/{prefix}", twin(v4.addr()))
+            let prefix = IpFamily::V6.net(v4.trunc().into())?.prefix_len();
+            format!("{}/{prefix}", IpFamily::V6.address(v4.addr().into()))
         } else {
             (*word).to_owned()
         });
@@ -198,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_twin_is_read_as_its_ipv4_address_and_lies_in_the_twin_of_its_network() {
-        let twin = |text: &str| address(text.parse().unwrap(), IpFamily::V6).to_string();
+        let twin = |text: &str| IpFamily::V6.address(text.parse().unwrap()).to_string();
         assert_eq!(twin("10.20.3.254"), "fd00:10:20::3:254");
         assert_eq!(twin("10.0.0.1"), "fd00:10::1");
         let nets = |text: &str| both().nets(text.parse().unwrap());
@@ -212,7 +173,7 @@ mod tests {
         ] {
             let inside: IpAddr = inside.parse().unwrap();
             assert!(
-                nets(net)[0].contains(&address(inside, IpFamily::V6)),
+                nets(net)[0].contains(&IpFamily::V6.address(inside)),
                 "{net}"
             );
         }

@@ -3,14 +3,14 @@
 
 use std::{net::SocketAddr, process::Stdio, time::Duration};
 
-use chainbreak_engine::log::EventLog;
+use chainbreak_engine::{log::EventLog, nginx};
 use chainbreak_model::event::What;
 use futures::future::try_join_all;
 use tokio::{process::Child, task::JoinSet, time::timeout};
 
 use crate::{
     error::LabError,
-    kubelet::{accepts, nginx_config},
+    kubelet::accepts,
     parts::lasting,
     world::{Host, World},
 };
@@ -52,7 +52,7 @@ async fn start(host: &Host, port: u16, has_v6: bool) -> Result<(&str, Child), La
     };
     let folder = format!("/run/chainbreak/hosts/{}", host.name);
     let file = format!("{folder}/nginx.conf");
-    let config = nginx_config(&host.name, &[port], has_v6, &folder);
+    let config = nginx::config(&host.name, &[port], has_v6, &folder);
     let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, config));
     written.map_err(failed("configure its nginx"))?;
     let argv = ["nginx", "-c", &file];

@@ -29,7 +29,7 @@ use kube::{
 };
 use tokio::{sync::watch, task::JoinSet};
 
-pub(crate) use self::{container::accepts, image::nginx_config};
+pub(crate) use self::container::accepts;
 use self::{image::Program, pod::Ending};
 use crate::{parts::guarded, world::World};
 

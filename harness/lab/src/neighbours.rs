@@ -12,7 +12,6 @@ use ipnet::IpNet;
 use crate::{
     addresses::Plan,
     error::LabError,
-    families,
     pools::{Pools, Way, tunnel_mac},
     wiring::{End, TunnelEnd},
     world::{Host, Node},
@@ -101,12 +100,12 @@ impl Neighbours {
     ) -> Option<(TunnelEnd, Vec<TunnelEnd>)> {
         let end = |(name, number, address): (&NodeName, u16, IpAddr)| {
             let blocks = self.pools.ways(number).filter_map(|way| match way {
-                Way::Tunnel(block) => families::net(block, family),
+                Way::Tunnel(block) => family.net(block),
                 Way::Direct(_) => None,
             });
             Some(TunnelEnd {
-                node: families::address(address, family),
-                tunnel: families::address(self.pools.tunnel(number)?, family),
+                node: family.address(address),
+                tunnel: family.address(self.pools.tunnel(number)?),
                 mac: tunnel_mac(name.as_str(), family),
                 blocks: blocks.collect(),
             })

@@ -148,10 +148,12 @@ fn an_image_that_cannot_be_pulled_is_named_with_what_docker_said() {
     assert!(!asked.contains("kind create"), "{asked}");
 }
 
-/// Docker with the node image and one container of any cluster that it is asked for, whose `kubeadm.conf` says that.
+/// Docker with the node image and one container of any cluster that it is asked for, whose `kubeadm.conf` says that; nothing of
+/// ours stands beside it.
 fn docker_with(kubeadm: &str) -> String {
     format!(
         "case \"$*\" in 'image inspect'*) echo null;; \
+         *label=chainbreak.dev/*) ;; \
          ps*) echo 'some-control-plane\trunning';; \
          cp*) echo '{kubeadm}';; esac"
     )
@@ -172,7 +174,9 @@ fn a_cluster_of_that_name_that_is_not_ours_is_never_touched() {
     );
     let asked = asked(&ground);
     assert!(
-        !asked.contains("kind delete") && !asked.contains("kind create"),
+        !["kind delete", "kind create", "docker rm"]
+            .iter()
+            .any(|it| asked.contains(it)),
         "{asked}"
     );
 }
@@ -222,4 +226,47 @@ fn clean_deletes_the_clusters_of_runs_that_were_killed_and_names_them() {
     assert!(said.contains("deleted the cluster chainbreak-0f"), "{said}");
     assert!(asked(&ground).contains("kind delete cluster --name chainbreak-0f"));
     assert!(!journal.join("chainbreak-0f.json").exists());
+}
+
+/// The next run of that cluster, or `clean`: the journal can be lost, labels are not.
+#[test]
+fn clean_removes_what_stands_beside_a_cluster_that_has_no_nodes_any_more() {
+    let ground = Ground::new();
+    let docker = "case \"$*\" in \
+        *'{{.Label \"chainbreak.dev/cluster\"}}'*) echo chainbreak-0f;; \
+        *label=chainbreak.dev/cluster=chainbreak-0f*) \
+            test -e gone || printf 'chainbreak-0f-host-db\\nchainbreak-0f-nginx-db\\n';; \
+        rm*) : > gone;; esac";
+    let fakes = Fakes {
+        docker,
+        kind: "exit 0",
+    };
+    let output = fakes.chainbreak(&ground, &["clean"]);
+    exits(&output, 0);
+    let said = text(&output.stdout);
+    for words in [
+        "deleted the cluster chainbreak-0f",
+        "removed chainbreak-0f-host-db, which stood beside it",
+        "removed chainbreak-0f-nginx-db, which stood beside it",
+    ] {
+        assert!(said.contains(words), "{words} in:\n{said}");
+    }
+    let asked = asked(&ground);
+    let removed = "docker rm --force --volumes chainbreak-0f-host-db chainbreak-0f-nginx-db\n";
+    assert!(asked.contains(removed), "{asked}");
+}
+
+/// They are containers, too: without a daemon there are none, and the case was asked for by name.
+#[test]
+fn without_a_docker_daemon_a_case_with_hosts_is_trouble_and_not_skipped() {
+    let ground = Ground::new();
+    let short = fs::read_to_string(ground.path().join("short.yaml")).unwrap();
+    let with_a_host = short.replacen("nodes: 1\n", "nodes: 1\n  hosts: [outside]\n", 1);
+    assert_ne!(short, with_a_host);
+    ground.write("short.yaml", &with_a_host);
+    let fakes = Fakes {
+        docker: &format!("echo '{NO_DAEMON}' >&2; exit 1"),
+        kind: KIND,
+    };
+    is_trouble(&ground, &fakes.run(&ground, &[]), &[NO_DAEMON]);
 }

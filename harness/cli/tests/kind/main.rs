@@ -8,6 +8,7 @@
 mod ground;
 
 mod existing;
+mod off_cluster;
 
 use std::{
     fs,

@@ -13,19 +13,14 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::refused;
-use crate::{
-    error::LabError,
-    families::{self, Families},
-    pools::Pools,
-    world::World,
-};
+use crate::{error::LabError, families::Families, pools::Pools, world::World};
 
 /// Where Calico looks for a node's addresses on the underlay, as annotations of the Node.
 pub(super) fn node_addresses(world: &World, v4: IpAddr, prefix: u8) -> Value {
     let net = IpNet::new_assert(v4, prefix);
     let annotation = |family: IpFamily| {
-        let net = families::net(net.trunc(), family)?;
-        let address = families::address(v4, family);
+        let net = family.net(net.trunc())?;
+        let address = family.address(v4);
         let key = format!("projectcalico.org/{family}Address");
         Some((key, format!("{address}/{}", net.prefix_len()).into()))
     };

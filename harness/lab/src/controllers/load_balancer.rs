@@ -15,7 +15,6 @@ use super::{
     view::View,
     write::{Verb, Writes},
 };
-use crate::families::address;
 
 /// Addresses are 192.0.2.1 … 192.0.2.254, which are nobody's (RFC 5737, TEST-NET-1).
 const HOSTS: u8 = 254;
@@ -55,7 +54,7 @@ fn wanted(service: &Service, given: &[String], taken: &BTreeSet<String>) -> Vec<
         known.map(|(_, family)| *family)
     });
     families
-        .map(|family| address(main, family).to_string())
+        .map(|family| family.address(main).to_string())
         .collect()
 }
 

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use chainbreak_engine::nginx;
 use k8s_openapi::api::core::v1::{Container, Lifecycle, Pod};
 use nix::{
     sys::signal::{Signal, kill, killpg},
@@ -24,11 +25,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout, timeout_at},
 };
 
-use super::{
-    image::{Program, nginx_config},
-    pod::Ending,
-    status::State,
-};
+use super::{image::Program, pod::Ending, status::State};
 use crate::{error::tolerate, place::PlaceThread, worker::PATH};
 
 /// First pause before another look whether a port accepts; doubles up to the longest.
@@ -250,7 +247,7 @@ async fn start(home: &Home, container: &Container, program: &Program) -> io::Res
 /// Writes nginx's configuration where the pod's node keeps such things.
 async fn nginx(home: &Home, ports: &[u16]) -> io::Result<Vec<String>> {
     let folder = format!("/run/chainbreak/pods/{}", home.uid);
-    let config = nginx_config(&home.name, ports, home.has_v6, &folder);
+    let config = nginx::config(&home.name, ports, home.has_v6, &folder);
     let file = format!("{folder}/nginx.conf");
     let argv = ["nginx", "-c", &file].map(str::to_owned).to_vec();
     let write = move || {

@@ -1,12 +1,9 @@
 //! What the lab runs for a container. There are no images here: nginx is the machine's own, commands
 //! are the machine's, and what is neither does nothing.
 
-use std::fmt::Write;
-
 use k8s_openapi::api::core::v1::Container;
 
 use chainbreak_model::plan::is_nginx;
-use chainbreak_probe::wire::{BACKEND_HEADER, CLIENT_HEADER};
 
 /// The port of an nginx that declares none.
 const HTTP: u16 = 80;
@@ -64,38 +61,6 @@ fn tcp_ports(container: &Container) -> Vec<u16> {
     let tcp = ports.filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
     tcp.filter_map(|port| u16::try_from(port.container_port).ok())
         .collect()
-}
-
-/// The configuration of a pod's or a host's nginx: one process, which names the pod and the client it saw, and
-/// writes nothing outside `folder`.
-pub(crate) fn nginx_config(pod: &str, ports: &[u16], has_v6: bool, folder: &str) -> String {
-    let mut listens = String::new();
-    for port in ports {
-        write!(listens, " listen {port} backlog=4096;").expect("a String takes everything");
-        if has_v6 {
-            write!(listens, " listen [::]:{port} backlog=4096;")
-                .expect("a String takes everything");
-        }
-    }
-    let mut folders = String::new();
-    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-        write!(folders, " {kind}_temp_path {folder}/{kind};").expect("a String takes everything");
-    }
-    format!(
-        "daemon off; master_process off; user root; pid {folder}/pid;\n\
-         error_log stderr crit;\n\
-         events {{ worker_connections 8192; }}\n\
-         http {{\n\
-         access_log off; server_tokens off; keepalive_timeout 1h; keepalive_requests 100000000;\n\
-         {folders}\n\
-         map $remote_addr $client {{ ~: \"[$remote_addr]\"; default $remote_addr; }}\n\
-         server {{{listens}\n\
-         add_header {BACKEND_HEADER} \"{pod}\" always;\n\
-         add_header {CLIENT_HEADER} \"$client:$remote_port\" always;\n\
-         return 200 \"{pod}\\n\";\n\
-         }}\n\
-         }}\n"
-    )
 }
 
 #[cfg(test)]

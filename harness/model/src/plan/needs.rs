@@ -3,10 +3,11 @@
 use super::{Choice, upgrades};
 use crate::{
     case::{
-        AgentSource, Case, Claim, ClusterSpec, Fault, IpFamily, IptablesVariant, Promise,
-        ProxyMode, Step,
+        AgentSource, Case, Claim, ClusterSpec, Fault, HostSpec, IpFamily, IptablesVariant, Promise,
+        ProxyMode, Step, To, Via,
     },
     names::AgentName,
+    pod_network::NETWORKS,
     version,
 };
 
@@ -55,13 +56,22 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
     });
     let parts = [
         ("off-cluster-hosts", !cluster.hosts.is_empty()),
+        (
+            "underlay-addresses",
+            cluster.hosts.values().any(has_addressed_hops),
+        ),
+        ("further-interfaces", objects(case).any(has_attachments)),
+        ("load-balancers", objects(case).any(is_balanced)),
         ("node-sysctls", !cluster.sysctls.is_empty()),
         ("vpc-cni", cluster.cni.is_some()),
         (
             "calico-upgrade",
             upgrades_calico && cluster.source(AgentName::Felix) == Some(&AgentSource::Cluster),
         ),
-        ("telling-servers", case.promises.values().any(hears_servers)),
+        (
+            "telling-servers",
+            case.promises.values().any(|it| hears_pods(case, it)),
+        ),
         (
             "held-commands",
             faults
@@ -79,12 +89,42 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
     kubernetes.chain(parts).collect()
 }
 
-/// Whether a promise is about what servers say of the client and of themselves, as the lab's nginx does in headers.
-fn hears_servers(promise: &Promise) -> bool {
-    matches!(
+/// Everything that a case makes.
+fn objects(case: &Case) -> impl Iterator<Item = &serde_json::Value> {
+    let later = case.timeline.iter().filter_map(|step| match step {
+        Step::Apply(objects) => Some(objects),
+        _ => None,
+    });
+    case.manifests.iter().chain(later.flatten())
+}
+
+/// Whether a promise is about what pods' servers say of the client and of themselves, as the lab's nginx does in headers. That of a
+/// host outside is told to by every backend.
+fn hears_pods(case: &Case, promise: &Promise) -> bool {
+    let hears = matches!(
         promise.claim,
         Claim::Source { .. } | Claim::SourcePorts { .. } | Claim::Balance { .. }
-    )
+    );
+    let traffic = promise.claim.traffic().and_then(|it| case.traffic.get(it));
+    hears && !traffic.is_some_and(|traffic| matches!(traffic.to, To::Host(_)))
+}
+
+/// Whether a host's routes lead via addresses that the lab gives.
+fn has_addressed_hops(host: &HostSpec) -> bool {
+    let mut routes = host.routes.iter();
+    routes.any(|route| matches!(route.via, Via::Address(_)))
+}
+
+/// Whether an object's pods want interfaces beside their first.
+fn has_attachments(object: &serde_json::Value) -> bool {
+    let own = &object["metadata"]["annotations"];
+    let templates = &object["spec"]["template"]["metadata"]["annotations"];
+    [own, templates].iter().any(|it| it.get(NETWORKS).is_some())
+}
+
+/// Whether somebody outside has to give it an address.
+fn is_balanced(object: &serde_json::Value) -> bool {
+    object["kind"] == "Service" && object["spec"]["type"] == "LoadBalancer"
 }
 
 /// The front ends of its nodes. IPv4's is there also where only IPv6 is routed: Felix programs both.
