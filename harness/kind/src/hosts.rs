@@ -103,11 +103,9 @@ impl Raising<'_> {
         };
         let hosts = Hosts::raise(cluster, &spec.name(), nodes, &images, pods).await?;
         for (name, host) in &cluster.hosts {
-            let runs = host.nginx.map_or("nothing", |_| images.nginx.as_str());
-            self.fact(
-                format!("host {name}"),
-                format!("a container; it serves {runs}"),
-            );
+            let nginx = host.nginx.map(|_| format!(" with {}", images.nginx));
+            let value = format!("a container{}", nginx.unwrap_or_default());
+            self.fact(format!("host {name}"), value);
         }
         Ok(hosts)
     }
