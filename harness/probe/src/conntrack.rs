@@ -6,12 +6,14 @@
 mod message;
 
 use std::{
-    io::Write,
-    os::fd::{AsRawFd, OwnedFd},
+    fs::File,
+    io::{Read, Write},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
 };
 
 use nix::{
     errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::socket::{
         AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto,
         socket,
@@ -27,17 +29,39 @@ use crate::{
 /// Requests a message: all their answers find room in a socket's receive buffer of the default size.
 const BATCH: usize = 128;
 
-/// Makes the entries.
-pub(crate) fn fill(order: &Fill, mut out: impl Write) -> Result<(), ProbeError> {
+/// How long a full table is left alone, in milliseconds.
+const AGAIN: u8 = 20;
+
+/// Makes the entries. Where the table is full before all are there, the others take what room there is, until `control`
+/// ends: as soon as a table is full, the kernel looks for connections of others that are nearly over, and forgets them.
+pub(crate) fn fill(order: &Fill, mut control: File, mut out: impl Write) -> Result<(), ProbeError> {
     let table = Table::open()?;
-    let mut numbers = (0..order.entries).peekable();
+    let mut numbers = 0..order.entries;
     let mut full = false;
-    while !full && numbers.peek().is_some() {
+    while !full && !numbers.is_empty() {
         let batch = numbers.by_ref().take(BATCH);
         let requests = batch.flat_map(|number| message::made(order, number));
         full = table.tell(&requests.collect::<Vec<u8>>())?;
     }
-    say(&mut out, &Report::Filled { full })
+    say(&mut out, &Report::Filled { full })?;
+    for number in numbers {
+        while table.tell(&message::made(order, number))? {
+            if !goes_on(&mut control)? {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the input has not ended after a while.
+fn goes_on(control: &mut File) -> Result<bool, ProbeError> {
+    let mut watched = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut watched, PollTimeout::from(AGAIN)) {
+        Ok(0) | Err(Errno::EINTR) => Ok(true),
+        Ok(_) => Ok(control.read(&mut [0; 64]).is_ok_and(|count| count > 0)),
+        Err(errno) => Err(ProbeError::system("wait for the end")(errno)),
+    }
 }
 
 /// Deletes every entry of ours.

@@ -42,7 +42,7 @@ fn carry_out() -> Result<(), ProbeError> {
     match read_errand(&mut control)? {
         Errand::Requests(order) => run(&order, control, io::stdout()),
         Errand::Craft(order) => craft::run(&order, control, io::stdout()),
-        Errand::FillConntrack(order) => conntrack::fill(&order, io::stdout()),
+        Errand::FillConntrack(order) => conntrack::fill(&order, control, io::stdout()),
         Errand::EmptyConntrack => conntrack::empty(io::stdout()),
     }
 }

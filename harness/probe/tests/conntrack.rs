@@ -30,6 +30,12 @@ fn told(world: &World, errand: &Errand) -> Report {
     report.expect("the probe says what became of it")
 }
 
+/// How many entries a table may have.
+fn most() -> u32 {
+    let most = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max");
+    most.expect("conntrack").trim().parse().expect("a number")
+}
+
 fn fill(entries: u32) -> Errand {
     Errand::FillConntrack(Fill {
         entries,
@@ -53,8 +59,7 @@ fn entries_are_established_and_assured_and_only_they_are_deleted() {
 #[test]
 fn a_table_that_takes_no_more_is_full_and_that_takes_seconds_at_most() {
     let world = world();
-    let most = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max");
-    let most: u32 = most.expect("conntrack").trim().parse().expect("a number");
+    let most = most();
     let begin = std::time::Instant::now();
     assert_eq!(
         told(&world, &fill(most + 1000)),
@@ -68,4 +73,25 @@ fn a_table_that_takes_no_more_is_full_and_that_takes_seconds_at_most() {
     ));
     assert_eq!(told(&world, &Errand::EmptyConntrack), Report::Emptied);
     world.sh("test $(cat /proc/sys/net/netfilter/nf_conntrack_count) = 1");
+}
+
+#[test]
+fn a_full_table_stays_full_while_others_connections_end() {
+    let world = world();
+    world.sh(
+        "for port in $(seq 800 1000); do conntrack -I -s 198.18.0.1 -d 198.19.0.1 -p tcp --sport $port --dport 80 \
+         --state ESTABLISHED -u SEEN_REPLY,ASSURED -t 600 >/dev/null 2>&1; done",
+    );
+    let mut command: Command = world.command(env!("CARGO_BIN_EXE_chainbreak-probe"));
+    let (mut child, stdin, reports) = send(&mut command, &fill(most() + 1000));
+    let filled: Option<Report> = reports.recv_timeout(Duration::from_secs(30)).ok();
+    assert_eq!(filled, Some(Report::Filled { full: true }));
+    world.sh("conntrack -D -p tcp -s 198.18.0.1 -d 198.19.0.1 --dport 80 >/dev/null 2>&1");
+    world.sh(&format!(
+        "for _ in $(seq 50); do test $(cat /proc/sys/net/netfilter/nf_conntrack_count) -ge {} && exit; sleep 0.1; done; exit 1",
+        most() - 20
+    ));
+    drop(stdin);
+    assert!(child.0.wait().expect("the probe ends").success());
+    assert_eq!(told(&world, &Errand::EmptyConntrack), Report::Emptied);
 }

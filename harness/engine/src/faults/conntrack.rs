@@ -7,16 +7,20 @@
 use chainbreak_model::{case::Entries, names::NodeName};
 use chainbreak_probe::wire::{
     Errand,
-    conntrack::{Fill, NETWORK, Report},
+    conntrack::{Fill, NETWORK},
 };
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    process::ChildStdin,
+    time::Instant,
+};
 
 use super::{
     Injection, sysctl,
     undo::{How, Undo},
 };
 use crate::{
-    cluster::{Cluster, Command, Place},
+    cluster::{Cluster, Command, Place, Process},
     output::ended,
     trouble::Trouble,
 };
@@ -47,21 +51,24 @@ impl Injection<'_> {
         let room = before.max.saturating_sub(before.count);
         let wanted = match entries {
             Entries::Number(number) => number,
-            // More than fit: what was there and ends meanwhile makes no hole.
+            // More than fit: they take the room of what was there and ends.
             Entries::Full => room + before.max / 64,
         };
-        self.undo.push(Undo {
-            text: format!("delete the entries of {NETWORK} from conntrack on {at}"),
-            how: How::EmptyConntrack(at.clone()),
-        });
         let begin = Instant::now();
         let fill = Fill {
             entries: wanted,
             timeout_s: before.timeout,
             seed: self.seed,
         };
-        let filled = errand(self.cluster, at, &Errand::FillConntrack(fill)).await;
-        filled.map_err(|why| Trouble::new(format!("fill conntrack of {at}"), why))?;
+        let trouble = |why| Trouble::new(format!("fill conntrack of {at}"), why);
+        let (filler, filled) = Filler::start(self.cluster, at, fill)
+            .await
+            .map_err(trouble)?;
+        self.undo.push(Undo {
+            text: format!("delete the entries of {NETWORK} from conntrack on {at}"),
+            how: How::EmptyConntrack(filler),
+        });
+        filled.await.map_err(trouble)?;
         let took = begin.elapsed();
         let after = self.table(at).await?;
         self.say(format!(
@@ -86,15 +93,62 @@ impl Injection<'_> {
     }
 }
 
-/// Deletes what filled the table. That nothing of it is left any more is as well.
-pub(super) async fn empty(cluster: &dyn Cluster, at: &Place) -> Result<(), String> {
-    errand(cluster, at, &Errand::EmptyConntrack).await.map(drop)
+/// Who fills a table, and keeps it full.
+pub(super) struct Filler {
+    at: Place,
+    stdin: Option<ChildStdin>,
+    process: Process,
 }
 
-async fn errand(cluster: &dyn Cluster, at: &Place, errand: &Errand) -> Result<Report, String> {
-    let process = cluster.exec(at, &Command::Probe).await;
-    let process = process.map_err(|error| error.to_string())?;
+impl Filler {
+    /// Starts it. The second is over when it has filled the table.
+    async fn start(
+        cluster: &dyn Cluster,
+        at: &Place,
+        fill: Fill,
+    ) -> Result<(Self, impl Future<Output = Result<(), String>>), String> {
+        let process = cluster.exec(at, &Command::Probe).await;
+        let mut process = process.map_err(|error| error.to_string())?;
+        let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
+        let (Some(mut stdin), Some(stdout), Some(mut stderr)) =
+            (stdin, stdout, process.stderr.take())
+        else {
+            return Err("its standard input and output are not piped".to_owned());
+        };
+        let order = line(&Errand::FillConntrack(fill))?;
+        let told = stdin.write_all(order.as_bytes()).await;
+        told.map_err(|error| error.to_string())?;
+        let filler = Self {
+            at: at.clone(),
+            stdin: Some(stdin),
+            process,
+        };
+        let filled = async move {
+            let said = BufReader::new(stdout).lines().next_line().await;
+            if said.map_err(|error| error.to_string())?.is_some() {
+                return Ok(());
+            }
+            let mut why = String::new();
+            let read = stderr.read_to_string(&mut why).await;
+            read.map_err(|error| error.to_string())?;
+            Err(why)
+        };
+        Ok((filler, filled))
+    }
+
+    /// Ends it, and deletes what it made. That nothing of it is left any more is as well.
+    pub(super) async fn empty(&mut self, cluster: &dyn Cluster) -> Result<(), String> {
+        drop(self.stdin.take());
+        let over = self.process.wait().await;
+        over.map_err(|error| error.to_string())?;
+        let process = cluster.exec(&self.at, &Command::Probe).await;
+        let process = process.map_err(|error| error.to_string())?;
+        ended(process, &line(&Errand::EmptyConntrack)?).await?;
+        Ok(())
+    }
+}
+
+fn line(errand: &Errand) -> Result<String, String> {
     let line = serde_json::to_string(errand).map_err(|error| error.to_string())?;
-    let said = ended(process, &(line + "\n")).await?;
-    serde_json::from_str(&said).map_err(|error| error.to_string())
+    Ok(line + "\n")
 }

@@ -3,7 +3,7 @@
 use chainbreak_model::names::{AgentName, NodeName};
 use tokio::task::JoinHandle;
 
-use super::{command, conntrack, craft::Crafters};
+use super::{command, conntrack::Filler, craft::Crafters};
 use crate::{
     cluster::{Cluster, Place, Process, Signal},
     gate::Delayed,
@@ -33,7 +33,7 @@ pub(super) enum How {
     End(Process),
     /// They are told to end.
     Craft(Crafters),
-    EmptyConntrack(Place),
+    EmptyConntrack(Filler),
     /// It is killed, unless it is over; then it must have ended well.
     Stop {
         following: JoinHandle<Result<String, String>>,
@@ -68,7 +68,7 @@ impl Undo {
                 killed.map_err(|error| error.to_string())
             }
             How::Craft(crafters) => crafters.end().await,
-            How::EmptyConntrack(at) => conntrack::empty(cluster, at).await,
+            How::EmptyConntrack(filler) => filler.empty(cluster).await,
             How::Stop { following, pid } => stop(following, *pid).await,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! They are TCP's, established and assured: the kernel drops none of them early to make room, as it does with
 //! connections that were never answered. A probe reads one [`Fill`] or is told to empty the table of them,
-//! and prints one [`Report`] when that is done.
+//! and prints one [`Report`] when that is done. A table that it has filled it keeps full until its input ends.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub const MARK: u32 = 0x198_1815;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Fill {
-    /// So many, or less where the table is full before.
+    /// So many. Where the table is full before, the rest comes as soon as there is room.
     pub entries: u32,
     /// How long they live, in seconds.
     pub timeout_s: u32,
