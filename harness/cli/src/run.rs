@@ -3,8 +3,7 @@
 
 use std::{
     cell::RefCell,
-    cmp::Reverse,
-    collections::VecDeque,
+    collections::BTreeMap,
     fs::File,
     io::BufWriter,
     path::{Path, PathBuf},
@@ -190,9 +189,9 @@ impl Record {
     fn cases(&self) -> Vec<(usize, Case)> {
         let run = self.run.borrow();
         let cases = run.cases.values().map(|record| record.case.clone());
-        let mut cases: Vec<(usize, Case)> = cases.enumerate().collect();
-        cases.sort_by_key(|(_, case)| Reverse(case.lasts()));
-        from_both_ends(cases)
+        spread(cases.enumerate().collect(), |(_, case)| {
+            case.scenario.clone()
+        })
     }
 
     fn line(&self, line: Line) -> anyhow::Result<()> {
@@ -285,15 +284,23 @@ async fn interrupted(stop: watch::Sender<bool>) -> String {
     name.to_owned()
 }
 
-/// Of what is sorted, the first, the last, the second, the last but one, … A case that takes long mostly waits, one that
-/// takes little mostly works: side by side they keep a machine busy all the time, and none that takes long begins last.
-fn from_both_ends<T>(sorted: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut rest = VecDeque::from_iter(sorted);
-    let ends = (0..rest.len()).map(|taken| match taken % 2 {
-        0 => rest.pop_front(),
-        _ => rest.pop_back(),
+/// What is alike as far from each other as can be. Cases of one scenario wait and work at the same times and for the same
+/// things: side by side with others they keep a machine busy all the time, and are in each other's way the least.
+fn spread<T, K: Ord>(items: Vec<T>, kind: impl Fn(&T) -> K) -> Vec<T> {
+    let mut kinds: BTreeMap<K, usize> = BTreeMap::new();
+    let mut ranks = Vec::new();
+    for item in &items {
+        let seen = kinds.entry(kind(item)).or_default();
+        ranks.push(*seen);
+        *seen += 1;
+    }
+    let place = |(item, rank): &(T, usize)| (2 * rank + 1, kinds[&kind(item)]);
+    let mut placed: Vec<(T, usize)> = items.into_iter().zip(ranks).collect();
+    placed.sort_by(|a, b| {
+        let ((a, of_a), (b, of_b)) = (place(a), place(b));
+        (a * of_b).cmp(&(b * of_a))
     });
-    ends.flatten().collect()
+    placed.into_iter().map(|(item, _)| item).collect()
 }
 
 /// Facts about the machine that a reader of the reports wants.
@@ -345,11 +352,15 @@ fn unmet(
 
 #[cfg(test)]
 mod tests {
-    use super::from_both_ends;
+    use super::spread;
 
     #[test]
-    fn what_takes_long_and_what_takes_little_run_side_by_side() {
-        assert_eq!(from_both_ends([9, 8, 5, 2, 1]), [9, 1, 8, 2, 5]);
-        assert_eq!(from_both_ends([9, 5, 2, 1]), [9, 1, 5, 2]);
+    fn cases_of_one_scenario_are_spread_over_the_run() {
+        let kind = |name: &&str| name.chars().next();
+        let cases = vec!["a1", "a2", "a3", "a4", "b1", "b2", "c1"];
+        assert_eq!(
+            spread(cases, kind),
+            ["a1", "b1", "a2", "c1", "a3", "b2", "a4"]
+        );
     }
 }
