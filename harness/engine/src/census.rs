@@ -106,12 +106,16 @@ impl Source {
         Self::of(front, command.split(' ').map(str::to_owned).collect())
     }
 
-    /// A table of the node's own front end.
-    fn own(front: &'static str, table: &str) -> Self {
+    /// A table of the node's own front end. Asking iptables-nft makes none.
+    fn own(front: &'static str, variant: IptablesVariant, table: &str) -> Self {
         let program = format!("{front}-save");
-        Self {
-            when_there: Some(tables::save(&program, table)),
-            ..Self::of(front, tables::save_if_there(&program, table))
+        let save = tables::save(&program, table);
+        match variant {
+            IptablesVariant::Legacy => Self {
+                when_there: Some(save),
+                ..Self::of(front, tables::save_if_there(&program, table))
+            },
+            IptablesVariant::Nft => Self::of(front, save),
         }
     }
 
@@ -174,14 +178,15 @@ impl Source {
 /// not know which there are; then the other front end and nft, for what somebody else wrote there. Asked
 /// without a table, neither makes one. Last conntrack, which drops without a rule.
 fn sources(case: &Case) -> Vec<Source> {
-    let mut sources = vec![Source::own("iptables", "filter")];
+    let variant = case.cluster.iptables;
+    let mut sources = vec![Source::own("iptables", variant, "filter")];
     if case.cluster.calico.is_some() {
-        sources.push(Source::own("iptables", "raw"));
+        sources.push(Source::own("iptables", variant, "raw"));
     }
     if case.cluster.ip_families.contains(&IpFamily::V6) {
-        sources.push(Source::own("ip6tables", "filter"));
+        sources.push(Source::own("ip6tables", variant, "filter"));
     }
-    sources.push(match case.cluster.iptables {
+    sources.push(match variant {
         IptablesVariant::Legacy => Source::new("iptables-nft", "iptables-nft-save -c"),
         IptablesVariant::Nft => Source::new("iptables-legacy", "iptables-legacy-save -c"),
     });
