@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Distance of two looks.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(3);
 /// How long the last look may take; a machine that is busier than that has no last look.
 const LAST: Duration = Duration::from_secs(2);
 /// Tables of iptables-nft, which the `nft` tool lists as well.
