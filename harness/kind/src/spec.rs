@@ -225,6 +225,17 @@ pub(crate) mod tests {
         cluster
     }
 
+    pub(crate) fn with_calico(pods: PodOwner) -> ClusterSpec {
+        ClusterSpec {
+            calico: Some(CalicoSpec {
+                version: "v3.28.1".to_owned(),
+                source: AgentSource::Cluster,
+                pods,
+            }),
+            ..cluster()
+        }
+    }
+
     pub(crate) fn spec(cluster: &ClusterSpec) -> Result<Spec, KindError> {
         let felix = felix(cluster)?;
         Ok(Spec {

@@ -178,10 +178,10 @@ pub(super) fn services_endpoint(spec: &Spec, namespace: &str) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::{AgentSource, CalicoSpec, ClusterSpec, PodOwner};
+    use chainbreak_model::case::PodOwner;
 
     use super::*;
-    use crate::spec::tests::{cluster, spec};
+    use crate::spec::tests::{spec, with_calico};
 
     fn order<'a>(spec: &'a Spec, felix: &'a Map<String, Value>) -> Order<'a> {
         Order {
@@ -190,16 +190,6 @@ mod tests {
             felix,
             pools: Vec::new(),
         }
-    }
-
-    fn with_calico(pods: PodOwner) -> ClusterSpec {
-        let mut cluster = cluster();
-        cluster.calico = Some(CalicoSpec {
-            version: "v3.28.1".to_owned(),
-            source: AgentSource::Cluster,
-            pods,
-        });
-        cluster
     }
 
     /// As in Calico's manifest, cut to what matters.

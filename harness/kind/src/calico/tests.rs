@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use chainbreak_model::{
-    case::{AgentSource, CalicoSpec, ClusterSpec, IpFamily, PodOwner},
+    case::{ClusterSpec, IpFamily, PodOwner},
     names::AgentName,
 };
 use k8s_openapi::{
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     felix_config, served,
-    spec::tests::{cluster, spec},
+    spec::tests::{spec, with_calico},
 };
 
 const BY_MANIFEST: &str = include_str!("fixtures/calico.yaml");
@@ -42,16 +42,6 @@ enum Fate {
     NeverReady,
     /// The operator says why not.
     Degraded,
-}
-
-fn cluster_spec(pods: PodOwner) -> ClusterSpec {
-    let mut cluster = cluster();
-    cluster.calico = Some(CalicoSpec {
-        version: "v3.28.1".to_owned(),
-        source: AgentSource::Cluster,
-        pods,
-    });
-    cluster
 }
 
 /// Installs it in a new cluster, or in one that is there.
@@ -244,7 +234,7 @@ async fn has_all(client: &Client, way: Way, manifest: &str) {
 #[ignore = "needs a folder with Calico's own manifests: CHAINBREAK_CALICO_MANIFESTS"]
 async fn calicos_own_manifests_go_in_whole() {
     let folder = std::env::var("CHAINBREAK_CALICO_MANIFESTS").expect("it names the folder");
-    let mut cluster = cluster_spec(PodOwner::Calico);
+    let mut cluster = with_calico(PodOwner::Calico);
     cluster.ip_families = vec![IpFamily::V4, IpFamily::V6];
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -270,7 +260,7 @@ async fn calicos_own_manifests_go_in_whole() {
 async fn the_manifests_objects_are_applied_definitions_first_and_felixs_configuration_before_felix()
 {
     let client = served::api();
-    let mut cluster = cluster_spec(PodOwner::Calico);
+    let mut cluster = with_calico(PodOwner::Calico);
     cluster.felix.insert("bpfEnabled".to_owned(), false.into());
     let done = installed(&client, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
     done.unwrap();
@@ -305,7 +295,7 @@ async fn the_manifests_objects_are_applied_definitions_first_and_felixs_configur
 
 #[tokio::test]
 async fn in_ebpf_mode_calico_has_its_memory_and_without_kube_proxy_the_way_to_the_api() {
-    let mut cluster = cluster_spec(PodOwner::Calico);
+    let mut cluster = with_calico(PodOwner::Calico);
     cluster.felix.insert("bpfEnabled".to_owned(), true.into());
     let left = served::api();
     let done = installed(&left, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
@@ -332,7 +322,7 @@ async fn in_ebpf_mode_calico_has_its_memory_and_without_kube_proxy_the_way_to_th
 async fn another_felix_configuration_in_the_same_cluster_means_new_pods_and_nothing_of_the_old_one()
 {
     let client = served::api();
-    let mut cluster = cluster_spec(PodOwner::ThirdParty);
+    let mut cluster = with_calico(PodOwner::ThirdParty);
     let mut generations = Vec::new();
     for (field, value) in [
         ("bpfEnabled", json!(true)),
@@ -359,7 +349,7 @@ async fn another_felix_configuration_in_the_same_cluster_means_new_pods_and_noth
 #[tokio::test]
 async fn a_cases_own_pools_are_there_before_calico_and_instead_of_its_own() {
     let client = served::api();
-    let cluster = cluster_spec(PodOwner::Calico);
+    let cluster = with_calico(PodOwner::Calico);
     let pool = json!({
         "apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": { "name": "overlay" },
         "spec": { "cidr": "10.30.0.0/16", "vxlanMode": "Always" },
@@ -380,7 +370,7 @@ async fn a_cases_own_pools_are_there_before_calico_and_instead_of_its_own() {
 #[tokio::test]
 async fn the_operator_is_asked_for_the_dataplane_and_told_where_the_api_is() {
     let client = served::api();
-    let mut cluster = cluster_spec(PodOwner::Calico);
+    let mut cluster = with_calico(PodOwner::Calico);
     cluster.felix.insert("bpfEnabled".to_owned(), true.into());
     cluster.kube_proxy = None;
     let done = installed(&client, &cluster, Way::Operator, Fate::Ready, Vec::new()).await;
@@ -402,7 +392,7 @@ async fn the_operator_is_asked_for_the_dataplane_and_told_where_the_api_is() {
 #[tokio::test]
 async fn what_the_operator_cannot_do_is_said_in_its_own_words() {
     let client = served::api();
-    let cluster = cluster_spec(PodOwner::Calico);
+    let cluster = with_calico(PodOwner::Calico);
     let done = installed(&client, &cluster, Way::Operator, Fate::Degraded, Vec::new()).await;
     let said = done.unwrap_err().to_string();
     let why = "calico is not available: Could not resolve CalicoNetwork IPPool";
@@ -441,12 +431,17 @@ async fn crash(client: &Client) {
         .create(&PostParams::default(), &event)
         .await
         .expect("it can be made");
+    node(client, json!([
+        { "type": "DiskPressure", "status": "False", "message": "kubelet has no disk pressure" },
+        { "type": "MemoryPressure", "status": "True", "message": "kubelet has insufficient memory available" },
+    ]))
+    .await;
+}
+
+/// The node n2, of which its kubelet tells this.
+async fn node(client: &Client, conditions: Value) {
     let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n2" },
-        "status": { "conditions": [
-            { "type": "DiskPressure", "status": "False", "message": "kubelet has no disk pressure" },
-            { "type": "MemoryPressure", "status": "True", "message": "kubelet has insufficient memory available" },
-        ] },
+        "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n2" }, "status": { "conditions": conditions },
     });
     let nodes = Api::<Node>::all(client.clone());
     let node = serde_json::from_value(node).expect("a node");
@@ -464,7 +459,7 @@ async fn a_calico_pod_that_never_gets_ready_is_told_with_its_last_log_lines_even
     let log = "[INFO][8] startup/startup.go 431: Early log level set to info\n\
                [ERROR][8] startup/startup.go 158: failed to query kubeadm's config map\n";
     let client = served::logging(api, log);
-    let cluster = cluster_spec(PodOwner::Calico);
+    let cluster = with_calico(PodOwner::Calico);
     let done = installed(
         &client,
         &cluster,
@@ -474,6 +469,34 @@ async fn a_calico_pod_that_never_gets_ready_is_told_with_its_last_log_lines_even
     )
     .await;
     insta::assert_snapshot!(done.unwrap_err().to_string());
+}
+
+#[tokio::test]
+async fn pods_that_were_evicted_or_fit_nowhere_are_told_with_the_reason_and_the_full_disk() {
+    let client = served::api();
+    let full = "kubelet has disk pressure";
+    node(
+        &client,
+        json!([{ "type": "DiskPressure", "status": "True", "message": full }]),
+    )
+    .await;
+    let pod = |name: &str, status: Value| -> Pod {
+        let pod = json!({ "metadata": { "namespace": "test", "name": name }, "status": status });
+        serde_json::from_value(pod).unwrap()
+    };
+    let low = "The node was low on resource: ephemeral-storage.";
+    let evicted = json!({ "phase": "Failed", "reason": "Evicted", "message": low });
+    let nowhere = "0/2 nodes are available: 2 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }.";
+    let unscheduled = json!({ "type": "PodScheduled", "status": "False", "message": nowhere });
+    let pending = json!({ "phase": "Pending", "conditions": [unscheduled] });
+    let pods = [pod("web-1", evicted), pod("web-2", pending)];
+    assert_eq!(
+        chainbreak_engine::evidence::of_pods(&client, &pods).await,
+        format!(
+            "web-1: Failed Evicted {low}\nweb-2: Pending\nweb-2 is on no node: {nowhere}\n\
+             node n2, DiskPressure: {full}\n"
+        )
+    );
 }
 
 #[tokio::test]
