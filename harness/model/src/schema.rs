@@ -143,10 +143,10 @@ fn kube_proxy(part: Part) -> Value {
             "version" => version("kube-proxy's version.", "^1\\.[0-9]+(\\.[0-9]+)?$", "1.32"),
             "source" => source(),
             "min-sync-period" => {
-                time("--iptables-min-sync-period or --nftables-min-sync-period; 1s when not given.")
+                time("--iptables-min-sync-period, in nftables mode too; 1s when not given.")
             }
             "sync-period" => {
-                time("--iptables-sync-period or --nftables-sync-period; 30s when not given.")
+                time("--iptables-sync-period, in nftables mode too; 30s when not given.")
             }
             _ => time(
                 "The model's: the age of the last full sync at which 1.33 and later make another; 1h when not \

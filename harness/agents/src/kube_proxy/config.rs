@@ -42,9 +42,9 @@ pub struct Config {
     pub node_ip: Option<IpAddr>,
     /// `--cluster-cidr`; without it no traffic is known to be a pod's.
     pub cluster_cidr: Option<IpNet>,
-    /// `--iptables-min-sync-period`, `--nftables-min-sync-period`.
+    /// `--iptables-min-sync-period`, in nftables mode too.
     pub min_sync_period: Duration,
-    /// `--iptables-sync-period`, `--nftables-sync-period`: the canary's period and the wait after a
+    /// `--iptables-sync-period`, in nftables mode too: the canary's period and the wait after a
     /// failed sync. Not a resync period.
     pub sync_period: Duration,
     /// The age of the last full sync at which the next one is full, in releases that do so

@@ -35,7 +35,8 @@ pub(super) struct Seat {
 ///
 /// - up to 1.25, `--bind-address` decides the family and the source of node addresses, later the Node
 ///   object does; the same address is in both;
-/// - the periods of nftables mode have flags of their own from 1.30;
+/// - no mode but ipvs has flags of its own for its periods: those of iptables mode set them in nftables mode, too
+///   (1.36 options.go);
 /// - from 1.29, UDP timeouts of conntrack can be set too, 0 (leave alone) by default.
 pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
     let pods = seat.pods.iter().map(IpNet::to_string);
@@ -52,8 +53,11 @@ pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
         format!("--proxy-mode={mode}"),
         // Without it there is no "from outside the pods" (`! -s`), and thus no masquerading of it.
         format!("--cluster-cidr={pods}"),
-        format!("--{mode}-min-sync-period={}", period(spec.min_sync_period)),
-        format!("--{mode}-sync-period={}", period(spec.sync_period)),
+        format!(
+            "--iptables-min-sync-period={}",
+            period(spec.min_sync_period)
+        ),
+        format!("--iptables-sync-period={}", period(spec.sync_period)),
         // Limits of conntrack are the machine's, and not being able to write them is fatal.
         "--conntrack-max-per-core=0".to_owned(),
         "--conntrack-tcp-timeout-established=0s".to_owned(),
@@ -156,17 +160,29 @@ mod tests {
         }
     }
 
-    #[test]
-    fn kube_proxys_flags_carry_the_cases_periods_and_leave_the_machine_alone() {
-        let spec = KubeProxySpec {
-            mode: ProxyMode::Iptables,
+    fn spec(mode: ProxyMode) -> KubeProxySpec {
+        KubeProxySpec {
+            mode,
             iptables: IptablesVariant::Legacy,
             version: "1.32".to_owned(),
             source: AgentSource::default(),
             min_sync_period: Duration::from_millis(100),
             sync_period: Duration::from_secs(5),
             full_sync_period: Duration::from_secs(3600),
-        };
+        }
+    }
+
+    #[test]
+    fn nftables_mode_has_its_periods_by_the_flags_of_iptables_mode() {
+        let flags = kube_proxy(&spec(ProxyMode::Nftables), &seat());
+        assert!(flags.contains(&"--proxy-mode=nftables".to_owned()));
+        assert!(flags.contains(&"--iptables-sync-period=5000ms".to_owned()));
+        assert!(flags.iter().all(|flag| !flag.starts_with("--nftables")));
+    }
+
+    #[test]
+    fn kube_proxys_flags_carry_the_cases_periods_and_leave_the_machine_alone() {
+        let spec = spec(ProxyMode::Iptables);
         insta::assert_snapshot!(kube_proxy(&spec, &seat()).join("\n"), @r"
         --master=http://10.0.0.1:6443
         --hostname-override=n2

@@ -150,9 +150,9 @@ pub struct KubeProxySpec {
     /// Who plays it.
     #[serde(default)]
     pub source: AgentSource,
-    /// `--iptables-min-sync-period` or `--nftables-min-sync-period`.
+    /// `--iptables-min-sync-period`, in nftables mode too.
     pub min_sync_period: Duration,
-    /// `--iptables-sync-period` or `--nftables-sync-period`.
+    /// `--iptables-sync-period`, in nftables mode too.
     pub sync_period: Duration,
     /// The age of the last full sync at which 1.33 and later make another: an hour, for which the real one
     /// has no flag.
