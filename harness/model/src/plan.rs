@@ -5,6 +5,7 @@ mod cells;
 mod disturb;
 mod exclude;
 mod follow;
+mod knob;
 mod needs;
 mod shard;
 mod upgrades;
@@ -122,6 +123,7 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
     all.map(|Possible { case, variant, .. }| {
         let mut outside = outside(&case, variant);
         outside.extend(of_another_dataplane(&case));
+        outside.extend(knob::lost(&case, variant, choice));
         outside.extend(beyond_a_real_one(&case));
         outside.extend(upgrades::cannot_be(&case));
         outside.extend(choice.exclude.iter().find_map(|it| it.leaves_out(&case)));

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use crate::{
     case::{ClusterSpec, Expect, Promise, Step, Traffic},
     matrix::MatrixKey,
-    names::{PromiseName, ScenarioName, TrafficName, VariantName},
+    names::{AgentName, PromiseName, ScenarioName, TrafficName, VariantName},
     version::Range,
 };
 
@@ -45,6 +45,8 @@ pub struct Variant {
     pub needs: Vec<String>,
     /// `only:`, the versions that it is about: of `kube-proxy` and of `calico`, where it has them.
     pub only: IndexMap<MatrixKey, Range>,
+    /// The agents whose version it sets to another one than the scenario's: the version is what it is about.
+    pub own_versions: Vec<AgentName>,
     /// What runs.
     pub run: Run,
     /// `expect:`.

@@ -49,11 +49,12 @@ fn numbers(text: &str) -> Vec<u16> {
     parts.map_while(|part| part.parse().ok()).collect()
 }
 
-/// How a version stands to a written one, as far as that is written: 1.27.3 equals 1.27. Numbers that
-/// the version lacks are zeros.
+/// How a version stands to a written one, as far as that is written: 1.27.3 equals 1.27. Who writes a minor version means its
+/// last patch, which is what a model of it does: 1.27 is later than 1.27.3. What is no version is older than any.
 fn compare(version: &str, written: &[u16]) -> Ordering {
     let mut numbers = numbers(version);
-    numbers.resize(written.len(), 0);
+    let lacking = if numbers.is_empty() { 0 } else { u16::MAX };
+    numbers.resize(written.len(), lacking);
     numbers.as_slice().cmp(written)
 }
 
@@ -167,7 +168,7 @@ mod tests {
             ("<=1.27", "1.27.3"),
             ("=1.20", "v1.20.2"),
             (">=1.26, <1.33", "1.32.13"),
-            ("<1.27.2", "1.27"),
+            (">=1.27.2", "1.27"),
         ];
         for (range, version) in held {
             let range = Range::parse(range, kube_proxy).unwrap();
@@ -181,7 +182,7 @@ mod tests {
             ("=1.20", "1.2"),
             ("=1.20.2", "1.20.15"),
             (">=1.26,<1.33", "1.33"),
-            (">=1.27.2", "1.27"),
+            ("<1.27.2", "1.27"),
             (">=1.27", "unknown"),
         ];
         for (range, version) in left_out {

@@ -13,7 +13,7 @@ use crate::{
     case::{ClusterSpec, Expect},
     complaint::Gathered,
     matrix::MatrixKey,
-    names::{PromiseName, VariantName},
+    names::{AgentName, PromiseName, VariantName},
     nearest::suggest,
     scenario::{Run, Variant},
     version::Range,
@@ -110,16 +110,27 @@ impl Reader<'_> {
             .iter()
             .chain(&OF_SCENARIO)
             .any(|f| fields.get(f).is_some());
+        let run = run?;
         Some((
             Variant {
                 needs,
                 only: only?,
-                run: run?,
+                own_versions: own_versions(base.run.as_ref(), &run),
+                run,
                 expect: expect?,
             },
             overrides,
         ))
     }
+}
+
+/// The agents whose version a variant sets to another one than the scenario's.
+fn own_versions(base: Option<&Run>, run: &Run) -> Vec<AgentName> {
+    let own = |agent: &AgentName| {
+        let before = base.and_then(|base| base.cluster.version(*agent));
+        before.is_some_and(|before| run.cluster.version(*agent).is_some_and(|it| it != before))
+    };
+    AgentName::ALL.into_iter().filter(own).collect()
 }
 
 /// The versions that a variant is about.
