@@ -36,8 +36,6 @@ const TAKING_CHANGES: &str = "taking-changes";
 
 static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
-const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
-
 /// One family's proxier.
 pub(crate) struct Proxier {
     io: Io<Event>,
@@ -51,7 +49,8 @@ pub(crate) struct Proxier {
     synced: Synced,
     /// Told during a sync, and to wait for its end.
     held_back: VecDeque<Event>,
-    /// `None` until the node is known, which differs from having no labels.
+    /// `None` until the node is known, which differs from having no labels. From 1.34 on it does not: a node without the
+    /// zone's label asks for no sync at the start (1.34 config.go, `NodeTopologyConfig`).
     node_labels: Option<BTreeMap<String, String>>,
     node_ip: IpAddr,
     needs_full_sync: bool,
@@ -88,7 +87,7 @@ impl Proxier {
             tracker: Tracker::default(),
             synced: Synced::default(),
             held_back: VecDeque::new(),
-            node_labels: None,
+            node_labels: config.version.topology_labels_only().then(BTreeMap::new),
             node_ip: config.node_ip.unwrap_or(config.family.unknown_node()),
             needs_full_sync: true,
             last_full_sync: None,
@@ -214,7 +213,7 @@ impl Proxier {
     fn labels(&self, node: &Node) -> BTreeMap<String, String> {
         let mut labels = node.metadata.labels.clone().unwrap_or_default();
         if self.config.version.topology_labels_only() {
-            labels.retain(|key, _| key == ZONE_LABEL || key == HOSTNAME_LABEL);
+            labels.retain(|key, _| key == ZONE_LABEL);
         }
         labels
     }

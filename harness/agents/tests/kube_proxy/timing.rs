@@ -93,3 +93,13 @@ fn from_1_34_only_labels_of_the_topology_count() {
         assert_eq!(desk.restores().len(), syncs, "{version}");
     }
 }
+
+#[test]
+fn from_1_34_a_node_outside_all_zones_asks_for_no_sync_at_the_start() {
+    for (version, syncs) in [("1.33", 1), ("1.34", 0)] {
+        let mut desk = synced(version);
+        desk.forget();
+        desk.tell_later(node(json!({"kubernetes.io/hostname": "n1"})));
+        assert_eq!(desk.restores().len(), syncs, "{version}");
+    }
+}
