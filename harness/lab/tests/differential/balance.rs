@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     pair::{Launcher, Trouble},
     real, real_and_model,
-    sequence::Front,
+    stage::{Front, Stage},
     support::{self, User},
 };
 
@@ -38,7 +38,9 @@ async fn both_spread_connections_evenly() {
 /// How many connections each endpoint got, in each place.
 async fn counts(front: Front) -> Result<[Vec<u32>; 2], Trouble> {
     let launcher = Launcher::new(User::Myself, Some(&real()));
-    let mut pair = launcher.raise(front, 0, &real_and_model()).await;
+    let mut pair = launcher
+        .raise(Stage::iptables(front), 0, &real_and_model())
+        .await;
     for number in 0..ENDPOINTS {
         // Nobody listens: a refusal is an answer, and the way there is what is counted.
         pair.sh(&format!("ip addr add {} dev lo", address(number)))

@@ -4,9 +4,12 @@
 //! a Go map. There the rules of one port still stand together in a fixed order, and the jump to node
 //! ports comes last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use chainbreak_model::case::{IpFamily, ProxyMode};
 use chainbreak_netfilter::{Chain, Ruleset};
+
+use crate::tables;
 
 const SHARED: [&str; 4] = [
     "KUBE-SERVICES",
@@ -15,13 +18,44 @@ const SHARED: [&str; 4] = [
     "KUBE-PROXY-FIREWALL",
 ];
 
+/// The rules of each family, as they are listed.
+pub(crate) type Rules = BTreeMap<IpFamily, String>;
+
 /// A line for every difference: what only the left one has, and what only the right one has.
-pub(crate) fn differences(left: &str, right: &str) -> Vec<String> {
+pub(crate) fn differences(mode: ProxyMode, left: &Rules, right: &Rules) -> Vec<String> {
+    let families = left.keys().chain(right.keys()).collect::<BTreeSet<_>>();
+    let of = |side: &Rules, family| side.get(family).cloned().unwrap_or_default();
+    let several = families.len() > 1;
+    let mut found = Vec::new();
+    for family in families {
+        let (left, right) = (of(left, family), of(right, family));
+        let here = match mode {
+            ProxyMode::Iptables => of_saves(&left, &right),
+            ProxyMode::Nftables => between(&tables::lines(&left), &tables::lines(&right)),
+        };
+        let named = |line: String| {
+            if several && !line.starts_with(' ') {
+                format!("{family}: {line}")
+            } else {
+                line
+            }
+        };
+        found.extend(here.into_iter().map(named));
+    }
+    found
+}
+
+fn of_saves(left: &str, right: &str) -> Vec<String> {
     let [left, right] = [left, right].map(|save| Ruleset::parse(save).map(|it| lines(&it)));
-    let (left, right) = match (left, right) {
-        (Ok(left), Ok(right)) => (left, right),
-        (Err(error), _) | (_, Err(error)) => return vec![format!("unreadable: {error}")],
-    };
+    match (left, right) {
+        (Ok(left), Ok(right)) => between(&left, &right),
+        (Err(error), _) | (_, Err(error)) => vec![format!("unreadable: {error}")],
+    }
+}
+
+type Chains = BTreeMap<String, Vec<String>>;
+
+fn between(left: &Chains, right: &Chains) -> Vec<String> {
     let mut found = Vec::new();
     let chains = left
         .keys()
@@ -108,27 +142,27 @@ mod tests {
     #[test]
     fn the_order_of_services_does_not_count() {
         let (left, right) = (save(&[A1, A2, B, TAIL]), save(&[B, A1, A2, TAIL]));
-        assert_eq!(differences(&left, &right), Vec::<String>::new());
+        assert_eq!(of_saves(&left, &right), Vec::<String>::new());
     }
 
     #[test]
     fn the_order_of_one_ports_rules_counts_and_so_does_the_last_rule() {
         let left = save(&[A1, A2, B, TAIL]);
         for right in [&[A2, A1, B, TAIL], &[A1, A2, TAIL, B], &[TAIL, A1, A2, B]] {
-            assert!(!differences(&left, &save(right)).is_empty(), "{right:?}");
+            assert!(!of_saves(&left, &save(right)).is_empty(), "{right:?}");
         }
     }
 
     #[test]
     fn a_missing_rule_and_a_missing_chain_are_shown() {
-        let found = differences(&save(&[A1, A2]), &save(&[A1]));
+        let found = of_saves(&save(&[A1, A2]), &save(&[A1]));
         assert!(
             found
                 .iter()
                 .any(|it| it.starts_with("  < ") && it.contains("SVC-A")),
             "{found:#?}"
         );
-        let found = differences(&save(&[]), "*nat\nCOMMIT\n");
+        let found = of_saves(&save(&[]), "*nat\nCOMMIT\n");
         assert_eq!(found, ["nat KUBE-SERVICES: left there, right absent"]);
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     pair::{Launcher, Trouble},
     real, real_and_model,
-    sequence::Front,
+    stage::{Front, Stage},
     support::{self, User},
 };
 
@@ -30,7 +30,9 @@ async fn both_delete_the_same_udp_flows_after_every_change() {
 
 async fn deletions() -> Result<Vec<String>, Trouble> {
     let launcher = Launcher::new(User::Myself, Some(&real()));
-    let mut pair = launcher.raise(Front::Legacy, 0, &real_and_model()).await;
+    let mut pair = launcher
+        .raise(Stage::iptables(Front::Legacy), 0, &real_and_model())
+        .await;
     pair.sh(WITNESS).await?;
     pair.start().await?;
     let mut found = Vec::new();

@@ -3,14 +3,17 @@
 //! What kube-proxy itself leaves to chance is avoided: an endpoint that is in two slices at once is the
 //! same in both, for the order in which slices are read is that of a Go map.
 
+use chainbreak_model::case::ProxyMode;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
-    harms::{CANARIES, HARMS},
-    sequence::{Deed, Front, Sequence},
+    families,
+    harms::{self, CANARIES},
+    sequence::{Deed, Harm, Sequence},
     services::{Kind, service, slice_names, slices},
+    stage::{Front, Stage},
 };
 
 /// How many services a world has at most.
@@ -18,34 +21,48 @@ const SERVICES: u8 = 5;
 /// Rounds after the start.
 const ROUNDS: usize = 3;
 
-/// The sequence of a seed. One in eight is nft's, whose commands take several times as long; one in
-/// twenty has the monitor wait for its canary.
+/// The sequence of a seed. In iptables mode one in eight is nft's, whose commands take several times as
+/// long, and one in twenty has the monitor wait for its canary.
 pub(crate) fn sequence(seed: u64) -> Sequence {
-    let mut author = Author {
-        rng: ChaCha8Rng::seed_from_u64(seed),
-        kinds: [None; SERVICES as usize],
-    };
     let front = if seed % 8 == 4 {
         Front::Nft
     } else {
         Front::Legacy
+    };
+    on(Stage::asked(front), seed)
+}
+
+/// The sequence of a seed on that stage.
+pub(crate) fn on(stage: Stage, seed: u64) -> Sequence {
+    let mut author = Author {
+        rng: ChaCha8Rng::seed_from_u64(seed),
+        kinds: [None; SERVICES as usize],
+        harms: harms::of(stage.mode),
     };
     let mut rounds = vec![author.beginning()];
     for _ in 0..ROUNDS {
         let round = author.round();
         rounds.push(round);
     }
-    if seed % 20 == 3 {
+    if seed % 20 == 3 && stage.mode == ProxyMode::Iptables {
         let which = author.rng.random_range(0..CANARIES.len());
         rounds.push(vec![Deed::Harm(&CANARIES[which])]);
     }
-    Sequence { front, rounds }
+    let told = |deed| families::deeds(stage.families, deed);
+    let rounds = rounds.into_iter();
+    Sequence {
+        stage,
+        rounds: rounds
+            .map(|round| round.into_iter().flat_map(told).collect())
+            .collect(),
+    }
 }
 
 struct Author {
     rng: ChaCha8Rng,
     /// What each service is, if it is there.
     kinds: [Option<Kind>; SERVICES as usize],
+    harms: &'static [Harm],
 }
 
 impl Author {
@@ -63,8 +80,8 @@ impl Author {
     fn round(&mut self) -> Vec<Deed> {
         let mut deeds = Vec::new();
         if self.rng.random_bool(0.4) {
-            let which = self.rng.random_range(0..HARMS.len());
-            deeds.push(Deed::Harm(&HARMS[which]));
+            let which = self.rng.random_range(0..self.harms.len());
+            deeds.push(Deed::Harm(&self.harms[which]));
         }
         for _ in 0..self.rng.random_range(0..4) {
             let number = self.rng.random_range(0..SERVICES);

@@ -3,7 +3,17 @@
 //! Scripts are the same in both places and find the same there: before a harm the rules are equal, and
 //! whatever they choose among kube-proxy's chains they choose by name.
 
+use chainbreak_model::case::ProxyMode;
+
 use crate::sequence::Harm;
+
+/// Those of a mode.
+pub(crate) fn of(mode: ProxyMode) -> &'static [Harm] {
+    match mode {
+        ProxyMode::Iptables => &HARMS,
+        ProxyMode::Nftables => &NFT_HARMS,
+    }
+}
 
 /// Harms that the next sync of a kube-proxy without partial syncs heals.
 pub(crate) static HARMS: [Harm; 16] = [
@@ -72,6 +82,49 @@ pub(crate) static HARMS: [Harm; 16] = [
     harm(
         "all canaries but mangle's die",
         "for t in nat filter; do iptables -t $t -X KUBE-PROXY-CANARY; done; true",
+    ),
+];
+
+/// What may befall the table of nftables mode. Only what a transaction needs is missed.
+pub(crate) static NFT_HARMS: [Harm; 10] = [
+    harm("the table is deleted", "nft delete table ip kube-proxy"),
+    harm("the table is flushed", "nft flush table ip kube-proxy"),
+    harm(
+        "elements are flushed",
+        "for m in service-ips no-endpoint-services; do nft flush map ip kube-proxy $m; done",
+    ),
+    harm(
+        "the sets are flushed",
+        "nft flush set ip kube-proxy cluster-ips; nft flush set ip kube-proxy nodeport-ips; \
+         nft flush set ip kube-proxy hairpin-connections 2>&-; true",
+    ),
+    harm(
+        "node ports are flushed",
+        "nft flush map ip kube-proxy service-nodeports",
+    ),
+    harm(
+        "the chains of some services are flushed",
+        "for c in $(nft list table ip kube-proxy | sed -n 's/^\\tchain \\([a-z]*-.*\\/[^ ]*\\) {$/\\1/p' | \
+         sort | head -3); do nft flush chain ip kube-proxy $c; done",
+    ),
+    harm(
+        "the common chains are flushed",
+        "for c in services masquerading nat-prerouting filter-forward; do \
+         nft flush chain ip kube-proxy $c; done",
+    ),
+    harm(
+        "a base chain is deleted",
+        "nft delete chain ip kube-proxy nat-output",
+    ),
+    harm(
+        "a stranger's rules come first",
+        "for c in services nat-prerouting masquerading; do nft insert rule ip kube-proxy $c \
+         ip saddr 192.0.2.77 accept; done",
+    ),
+    harm(
+        "a stranger's chains and elements are in the table",
+        "nft add chain ip kube-proxy stranger; nft add chain ip kube-proxy a/stranger; \
+         nft add element ip kube-proxy cluster-ips { 192.0.2.77 }",
     ),
 ];
 

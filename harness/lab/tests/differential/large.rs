@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::{
     pair::Launcher,
     real, real_and_model,
-    sequence::{Deed, Front, Sequence},
+    sequence::{Deed, Sequence},
+    stage::{Front, Stage},
     support::{self, User},
 };
 
@@ -23,7 +24,7 @@ async fn both_take_the_same_cluster_for_large() {
     let more = slices(MOST + 1).pop().expect("there are slices");
     let fewer = slices(MOST).pop().expect("there are slices");
     let sequence = Sequence {
-        front: Front::Legacy,
+        stage: Stage::iptables(Front::Legacy),
         rounds: vec![before, vec![Deed::Put(more)], vec![Deed::Put(fewer)]],
     };
     let life = launcher.run(&sequence, 0, &real_and_model()).await;

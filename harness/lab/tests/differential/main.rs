@@ -3,7 +3,8 @@
 //!
 //! `CHAINBREAK_REAL_KUBE_PROXY` names the binary and `CHAINBREAK_REAL_VERSION` its release (1.20.2 when it
 //! is not set). `CHAINBREAK_SEED` is the first seed, `CHAINBREAK_WORLDS` how many are tried: a difference
-//! is shown with the seed that repeats it, shrunk to the smallest world that shows it.
+//! is shown with the seed that repeats it, shrunk to the smallest world that shows it. `CHAINBREAK_MODE` is
+//! `iptables` or `nftables`, `CHAINBREAK_IP_FAMILY` `IPv4`, `IPv6` or `dual`.
 
 #![expect(
     clippy::print_stdout,
@@ -12,17 +13,21 @@
 
 mod balance;
 mod compare;
+mod families;
 mod flows;
 mod generate;
 mod harms;
 mod large;
 mod logs;
+mod marks;
 mod pair;
 mod sequence;
 mod services;
 mod shrink;
+mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod tables;
 mod timing;
 
 use std::{

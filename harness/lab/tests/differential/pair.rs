@@ -10,9 +10,11 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use crate::{
-    compare::differences,
+    compare::{Rules, differences},
     logs::{self, Sites},
-    sequence::{Deed, Front, Sequence},
+    marks::{FIRST_MARK, Settle, marker},
+    sequence::{Deed, Harm, Sequence},
+    stage::Stage,
     support::User,
 };
 
@@ -24,13 +26,10 @@ pub(crate) const REAL: &str = "CHAINBREAK_REAL_KUBE_PROXY";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A round that takes longer than this is a difference: one of the two does not get there.
 const SETTLE_MS: u64 = 12_000;
+/// Without a sync for so long, nothing is left that would begin one but a timer.
+const STILL_MS: u64 = 150;
 /// `--iptables-sync-period`: how soon a dead canary is seen and a failed sync repeated.
 const SYNC_PERIOD_MS: u64 = 1000;
-/// The service and the slice that end a round carry its number. Watches are ordered, so rules that show
-/// both were made from all that was written before.
-const MARKER: &str = "10.96.255.1";
-const FIRST_MARK: usize = 1000;
-
 /// Who plays on the two sides.
 #[derive(Debug, Clone)]
 pub(crate) struct Players {
@@ -76,17 +75,24 @@ impl Launcher {
     }
 
     /// Both places, and nobody plays yet.
-    pub(crate) async fn raise(&self, front: Front, seed: u64, players: &Players) -> Pair {
+    pub(crate) async fn raise(&self, stage: Stage, seed: u64, players: &Players) -> Pair {
         let worker = spawn_worker(&self.folder.path().join("start"), &[]).expect("a worker starts");
         let mut pair = Pair {
             worker,
+            stage,
             notices: 0,
             stuck: false,
         };
-        let setup = json!({
-            "iptables": front.as_str(), "sync-period-ms": SYNC_PERIOD_MS, "seed": seed,
+        let mut setup = stage.setup();
+        let rest = json!({
+            "sync-period-ms": SYNC_PERIOD_MS, "seed": seed,
             "left": players.left, "right": players.right,
         });
+        setup
+            .as_object_mut()
+            .zip(rest.as_object())
+            .into_iter()
+            .for_each(|(setup, rest)| setup.extend(rest.clone()));
         let raised = pair.send(&setup).await;
         assert_eq!(raised, Ok(json!({ "raised": true })));
         pair
@@ -99,7 +105,7 @@ impl Launcher {
         seed: u64,
         players: &Players,
     ) -> Result<Life, Trouble> {
-        let mut pair = self.raise(sequence.front, seed, players).await;
+        let mut pair = self.raise(sequence.stage, seed, players).await;
         for (number, round) in sequence.rounds.iter().enumerate() {
             if let Some(what) = pair.round(number, round).await? {
                 let rules = Difference::Rules {
@@ -186,6 +192,7 @@ pub(crate) struct Trouble(pub(crate) String);
 /// Two places and whoever plays there.
 pub(crate) struct Pair {
     worker: Worker,
+    stage: Stage,
     notices: usize,
     /// Both fail to write what is asked for, and in the same way, such as a chain that has to go and is
     /// in use (issue 132516). Nothing will move them.
@@ -204,31 +211,53 @@ impl Pair {
                 Deed::Put(object) => drop(self.ask(json!({ "put": object })).await?),
                 Deed::Delete(object) => drop(self.ask(json!({ "delete": object })).await?),
                 Deed::Harm(harm) => {
-                    self.ask(json!({ "sh": harm.script })).await?;
-                    if let Some(text) = harm.noticed_by {
-                        self.notices += 1;
-                        settle.said(text, self.notices);
-                        // Whatever follows would be healed by another sync.
-                        if let Some(late) = self.settle(&settle).await?.left() {
-                            return Ok(Some(late));
-                        }
+                    if let Some(late) = self.harm(harm, &mut settle).await? {
+                        return Ok(Some(late));
                     }
                 }
             }
         }
         let mark = FIRST_MARK + number;
-        for object in marker(mark) {
+        for object in marker(self.stage, mark) {
             self.ask(json!({ "put": object })).await?;
         }
         if number == 0 {
             self.ask(json!("start")).await?;
         }
-        settle.marked(mark);
+        settle.marked(self.stage, mark);
         let found = match self.settle(&settle).await? {
-            Settled::Both([left, right]) => differences(&left, &right),
+            Settled::Both([left, right]) => differences(self.stage.mode, &left, &right),
             Settled::Late(what) => what,
         };
         Ok((!found.is_empty()).then_some(found))
+    }
+
+    /// Harms both while both stand still, and waits until it is noticed, if somebody notices it.
+    async fn harm(
+        &mut self,
+        harm: &Harm,
+        settle: &mut Settle,
+    ) -> Result<Option<Vec<String>>, Trouble> {
+        self.still().await?;
+        let script = self.stage.script(harm.script);
+        self.ask(json!({ "sh": script })).await?;
+        let Some(text) = harm.noticed_by else {
+            return Ok(None);
+        };
+        self.notices += self.stage.families.all().len();
+        settle.said(self.stage, text, self.notices);
+        // Whatever follows would be healed by another sync.
+        Ok(self.settle(settle).await?.left())
+    }
+
+    /// Waits until neither does anything: a harm that met a sync of one of them would be another harm to the other.
+    pub(crate) async fn still(&mut self) -> Result<(), Trouble> {
+        let still = self.ask(json!({ "still": [STILL_MS, SETTLE_MS] })).await?;
+        match still["still"].as_bool() {
+            Some(true) => Ok(()),
+            _ if self.stuck => Ok(()),
+            _ => Err(Trouble("they never stand still".to_owned())),
+        }
     }
 
     /// What kinds of line each has said.
@@ -244,13 +273,9 @@ impl Pair {
         let Some(saves) = answer.get("unsettled") else {
             return Ok(Settled::Both(parsed(answer)?));
         };
-        let saves: [String; 2] = parsed(saves.clone())?;
-        let lack = |save: &String| {
-            let lacks = what.marks.iter().filter(|(_, text)| !save.contains(text));
-            lacks.map(|(_, text)| text.clone()).collect::<Vec<_>>()
-        };
-        let [left, right] = [lack(&saves[0]), lack(&saves[1])];
-        let differences = differences(&saves[0], &saves[1]);
+        let saves: [Rules; 2] = parsed(saves.clone())?;
+        let [left, right] = [&saves[0], &saves[1]].map(|rules| what.lacking(rules));
+        let differences = differences(self.stage.mode, &saves[0], &saves[1]);
         if left == right && differences.is_empty() {
             self.stuck = true;
             return Ok(Settled::Both(saves));
@@ -293,9 +318,9 @@ impl Pair {
         most: Duration,
     ) -> Result<[Option<f64>; 2], Trouble> {
         let mark = FIRST_MARK + number;
-        let objects = marker(mark);
+        let objects = marker(self.stage, mark);
         let mut settle = Settle::default();
-        settle.marked(mark);
+        settle.marked(self.stage, mark);
         let race = json!({ "race": [objects, script, settle.marks, most.as_millis()] });
         parsed(self.ask(race).await?)
     }
@@ -336,33 +361,8 @@ impl Pair {
     }
 }
 
-/// What a round ends with.
-#[derive(Default)]
-struct Settle {
-    /// Tables and texts that have to be in them.
-    marks: Vec<(&'static str, String)>,
-    /// Texts that both have to have said so often.
-    said: Vec<(&'static str, usize)>,
-}
-
-impl Settle {
-    fn said(&mut self, text: &'static str, times: usize) {
-        self.said.push((text, times));
-        for table in ["mangle", "nat", "filter"] {
-            self.marks.push((table, ":KUBE-PROXY-CANARY ".to_owned()));
-        }
-    }
-
-    fn marked(&mut self, mark: usize) {
-        let service = format!("\"default/marker cluster IP\" -m tcp --dport {mark} -j KUBE-SVC-");
-        self.marks.push(("nat", service));
-        self.marks
-            .push(("nat", format!("--to-destination 10.20.255.1:{mark}\n")));
-    }
-}
-
 enum Settled {
-    Both([String; 2]),
+    Both([Rules; 2]),
     Late(Vec<String>),
 }
 
@@ -373,26 +373,6 @@ impl Settled {
             Self::Late(what) => Some(what),
         }
     }
-}
-
-/// The service and the slice that end a round.
-fn marker(mark: usize) -> [Value; 2] {
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": { "name": "marker", "namespace": "default" },
-        "spec": { "clusterIP": MARKER, "ports": [{ "port": mark }] },
-    });
-    let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {
-            "name": "marker", "namespace": "default",
-            "labels": { "kubernetes.io/service-name": "marker" },
-        },
-        "addressType": "IPv4",
-        "endpoints": [{ "addresses": ["10.20.255.1"] }],
-        "ports": [{ "name": "", "port": mark, "protocol": "TCP" }],
-    });
-    [service, slice]
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, Trouble> {

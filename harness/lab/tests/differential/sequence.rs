@@ -4,22 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// The netfilter front end of both places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Front {
-    Legacy,
-    Nft,
-}
-
-impl Front {
-    /// As a node's `iptables` field has it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Legacy => "legacy",
-            Self::Nft => "nft",
-        }
-    }
-}
+use crate::stage::Stage;
 
 /// Something that happens to both places alike.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +22,8 @@ pub(crate) enum Deed {
 pub(crate) struct Harm {
     /// What is done.
     pub(crate) what: &'static str,
-    /// Run in both places while both kube-proxies are idle.
+    /// Run in both places while both kube-proxies are idle. Written for IPv4; other families have it in
+    /// their own words.
     pub(crate) script: &'static str,
     /// What both kube-proxies are waited for to say before anything else happens.
     pub(crate) noticed_by: Option<&'static str>,
@@ -46,7 +32,7 @@ pub(crate) struct Harm {
 /// Rounds of deeds. The first one's happen before the kube-proxies are started.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sequence {
-    pub(crate) front: Front,
+    pub(crate) stage: Stage,
     pub(crate) rounds: Vec<Vec<Deed>>,
 }
 
@@ -59,7 +45,7 @@ impl Sequence {
 
 impl fmt::Display for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "iptables: {}", self.front.as_str())?;
+        writeln!(f, "{}", self.stage)?;
         for (number, round) in self.rounds.iter().enumerate() {
             let when = if number == 0 {
                 " # before the start"

@@ -10,7 +10,7 @@ use crate::{
     logs::{self, Sites},
     pair::{Launcher, Pair, Trouble},
     real, real_and_model,
-    sequence::Front,
+    stage::{Front, Stage},
     support::{self, User},
 };
 
@@ -24,7 +24,9 @@ const FLUSH_MS: f64 = 5000.0;
 async fn pair() -> Pair {
     support::require_packages();
     let launcher = Launcher::new(User::Myself, Some(&real()));
-    let mut pair = launcher.raise(Front::Legacy, 0, &real_and_model()).await;
+    let mut pair = launcher
+        .raise(Stage::iptables(Front::Legacy), 0, &real_and_model())
+        .await;
     pair.start()
         .await
         .unwrap_or_else(|trouble| panic!("{}", trouble.0));

@@ -18,11 +18,11 @@ use std::{
 
 use chainbreak_apiserver::{Server, ServerConfig};
 use chainbreak_lab::{
-    addresses::{API_PORT, Plan},
+    addresses::API_PORT,
     worker::{Lifeline, VERB, enter},
     world::World,
 };
-use chainbreak_model::case::{ClusterSpec, IptablesVariant};
+use chainbreak_model::case::{ClusterSpec, IpFamily, IptablesVariant, ProxyMode};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ use tokio::{net::TcpSocket, time::interval};
 use self::{
     objects::Objects,
     player::{Player, Settings},
-    side::{LOOK, Side},
+    side::{LOOK, Mark, Side},
 };
 
 /// Names the binary of the real kube-proxy.
@@ -42,7 +42,13 @@ const REAL: &str = "CHAINBREAK_REAL_KUBE_PROXY";
 struct Setup {
     /// The front end of both places.
     iptables: IptablesVariant,
-    /// `--iptables-sync-period` of both. The shortest interval between syncs is none.
+    /// `--proxy-mode` of both.
+    #[serde(default)]
+    mode: ProxyMode,
+    /// The families of both, the default first.
+    #[serde(default = "ipv4")]
+    ip_families: Vec<IpFamily>,
+    /// `--iptables-sync-period` of both, in either mode. The shortest interval between syncs is none.
     sync_period_ms: u64,
     /// Orders what chance would order in a model.
     seed: u64,
@@ -63,12 +69,16 @@ enum Ask {
     Start,
     /// Run a shell's script in both places.
     Sh(String),
-    /// Wait until both rulesets have all these texts in these tables, both kube-proxies have said these
-    /// texts so often, and both are idle; so many milliseconds at most. Answers with both rulesets.
-    Settle(Vec<(String, String)>, Vec<(String, usize)>, u64),
-    /// Put these objects, run this script in both places, and look for these texts in these tables, so
-    /// many milliseconds at most. Answers with the milliseconds it took on each side, null for too long.
-    Race(Vec<Value>, String, Vec<(String, String)>, u64),
+    /// Wait until the rules of both have all these marks, both kube-proxies have said these texts so
+    /// often, and both are idle; so many milliseconds at most. Answers with the rules of both, by family:
+    /// what `iptables-save` prints, or `nft list table` of kube-proxy's table.
+    Settle(Vec<Mark>, Vec<(String, usize)>, u64),
+    /// Wait until both stand still: idle for this many milliseconds on end, at most for that many. Answers
+    /// with whether they do.
+    Still(u64, u64),
+    /// Put these objects, run this script in both places, and look for these marks, so many milliseconds
+    /// at most. Answers with the milliseconds it took on each side, null for too long.
+    Race(Vec<Value>, String, Vec<Mark>, u64),
     /// What both have said so far.
     Logs,
     /// End.
@@ -99,25 +109,33 @@ fn main() -> ExitCode {
 async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> {
     let setup: Setup = serde_json::from_str(&life.first).map_err(text)?;
     // Nothing runs on them.
-    let world = World::raise(&ClusterSpec::new(2, setup.iptables))
-        .await
-        .map_err(text)?;
+    let spec = ClusterSpec {
+        ip_families: setup.ip_families,
+        ..ClusterSpec::new(2, setup.iptables)
+    };
+    let world = World::raise(&spec).await.map_err(text)?;
     let address = SocketAddr::new(world.plan.api(), API_PORT);
-    let server = listen(world.plan, address)?;
+    let server = listen(&world, address)?;
     tokio::spawn(server);
+    let families: Vec<IpFamily> = world.families.iter().collect();
+    let places = world.nodes().map(|node| &node.place);
     let mut pair = Pair {
         objects: Objects::new(&format!("http://{address}"))?,
-        sides: world.nodes().map(|node| Side::new(&node.place)).collect(),
+        sides: places
+            .map(|place| Side::new(place, setup.mode, &families))
+            .collect(),
         settings: Settings {
             api: format!("http://{address}"),
-            cluster_cidr: world.pools.main(),
+            mode: setup.mode,
+            node: world.families.first(world.plan.node(1)),
+            cluster_cidrs: world.families.nets(world.pools.main()),
             sync_period: Duration::from_millis(setup.sync_period_ms),
             seed: setup.seed,
             real,
         },
         players: [setup.left, setup.right],
     };
-    let node = objects::node(world.plan.node(1));
+    let node = objects::node(&world.families.addresses(world.plan.node(1)));
     pair.objects.put(node).await?;
     say(&json!({ "raised": true }));
     while let Some(line) = life.lines.recv().await {
@@ -131,10 +149,14 @@ async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> 
     Ok(())
 }
 
+fn ipv4() -> Vec<IpFamily> {
+    vec![IpFamily::V4]
+}
+
 fn listen(
-    plan: Plan,
+    world: &World,
     address: SocketAddr,
-) -> Result<impl Future<Output = ()> + Send + 'static, String> {
+) -> Result<impl Future<Output = ()> + Send + use<>, String> {
     let socket = TcpSocket::new_v4().map_err(text)?;
     socket.bind(address).map_err(text)?;
     let listener = socket
@@ -142,7 +164,7 @@ fn listen(
         .and_then(tokio::net::TcpListener::into_std);
     let listener = listener.map_err(text)?;
     let server = Server::new(ServerConfig {
-        service_cidrs: vec![plan.services()],
+        service_cidrs: world.families.services(world.plan.services()),
         ..ServerConfig::new(Arc::new(Timestamp::now))
     });
     Ok(async move {
@@ -179,33 +201,65 @@ impl Pair {
                 self.settle(&marks, &said, Duration::from_millis(most))
                     .await
             }
+            Ask::Still(quiet, most) => {
+                let [quiet, most] = [quiet, most].map(Duration::from_millis);
+                self.still(quiet, most).await
+            }
             Ask::Race(objects, script, marks, most) => {
-                let begin = Instant::now();
-                for object in objects {
-                    self.objects.put(object).await?;
-                }
-                let done =
-                    futures::future::try_join_all(self.sides.iter().map(|it| it.sh(&script)));
-                done.await.map_err(text)?;
-                let deadline = begin + Duration::from_millis(most);
-                let seen = self
-                    .sides
-                    .iter()
-                    .map(|side| side.first_look(&marks, deadline));
-                let seen = futures::future::try_join_all(seen).await.map_err(text)?;
-                let took = seen.into_iter().map(|seen| {
-                    seen.map(|seen| seen.saturating_duration_since(begin).as_secs_f64() * 1000.0)
-                });
-                Ok(json!(took.collect::<Vec<_>>()))
+                let most = Duration::from_millis(most);
+                self.race(objects, &script, &marks, most).await
             }
             Ask::Logs => Ok(json!(self.sides.iter().map(Side::log).collect::<Vec<_>>())),
             Ask::Stop => Ok(Value::Null),
         }
     }
 
+    async fn race(
+        &self,
+        objects: Vec<Value>,
+        script: &str,
+        marks: &[Mark],
+        most: Duration,
+    ) -> Result<Value, String> {
+        let begin = Instant::now();
+        for object in objects {
+            self.objects.put(object).await?;
+        }
+        let done = futures::future::try_join_all(self.sides.iter().map(|it| it.sh(script)));
+        done.await.map_err(text)?;
+        let looks = self.sides.iter();
+        let looks = looks.map(|side| side.first_look(marks, begin + most));
+        let seen = futures::future::try_join_all(looks).await.map_err(text)?;
+        let took = seen.into_iter().map(|seen| {
+            seen.map(|seen| seen.saturating_duration_since(begin).as_secs_f64() * 1000.0)
+        });
+        Ok(json!(took.collect::<Vec<_>>()))
+    }
+
+    /// How many syncs each has begun and ended.
+    fn syncs(&self) -> Vec<(usize, usize)> {
+        self.sides.iter().map(Side::syncs).collect()
+    }
+
+    async fn still(&self, quiet: Duration, most: Duration) -> Result<Value, String> {
+        let begin = Instant::now();
+        let mut looks = interval(LOOK);
+        let mut since = (self.syncs(), begin);
+        loop {
+            looks.tick().await;
+            let (syncs, now) = (self.syncs(), Instant::now());
+            if syncs.iter().any(|(begun, ended)| begun != ended) || syncs != since.0 {
+                since = (syncs, now);
+            }
+            if now - since.1 >= quiet || now - begin >= most {
+                return Ok(json!({ "still": now - since.1 >= quiet }));
+            }
+        }
+    }
+
     async fn settle(
         &self,
-        marks: &[(String, String)],
+        marks: &[Mark],
         said: &[(String, usize)],
         most: Duration,
     ) -> Result<Value, String> {
@@ -214,7 +268,7 @@ impl Pair {
         let mut before = None;
         loop {
             looks.tick().await;
-            let syncs: Vec<_> = self.sides.iter().map(Side::syncs).collect();
+            let syncs = self.syncs();
             let saves = futures::future::try_join_all(self.sides.iter().map(Side::save));
             let saves = saves.await.map_err(text)?;
             let marked = saves.iter().all(|save| side::has(save, marks));

@@ -70,7 +70,9 @@ impl Objects {
 }
 
 /// The node that both kube-proxies are of.
-pub(crate) fn node(address: IpAddr) -> Value {
+pub(crate) fn node(addresses: &[IpAddr]) -> Value {
+    let addresses = addresses.iter();
+    let addresses = addresses.map(|it| json!({ "type": "InternalIP", "address": it }));
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -78,6 +80,6 @@ pub(crate) fn node(address: IpAddr) -> Value {
             "name": "n1",
             "labels": { "kubernetes.io/hostname": "n1", "topology.kubernetes.io/zone": "z1" },
         },
-        "status": { "addresses": [{ "type": "InternalIP", "address": address }] },
+        "status": { "addresses": addresses.collect::<Vec<_>>() },
     })
 }

@@ -1,12 +1,13 @@
 //! Who plays kube-proxy in a place.
 
-use std::{path::PathBuf, process::Stdio, rc::Rc, sync::Arc, thread, time::Duration};
+use std::{net::IpAddr, path::PathBuf, process::Stdio, rc::Rc, sync::Arc, thread, time::Duration};
 
 use chainbreak_agents::{
     driver::{self, Exec, header},
-    kube_proxy::{Config, Version},
+    kube_proxy::{Config, Family, Mode, Version},
     step::{Command, LogLine, Output},
 };
+use chainbreak_model::case::ProxyMode;
 use futures::{FutureExt, future::LocalBoxFuture};
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -28,7 +29,7 @@ pub(crate) enum Player {
     Real,
     /// The model of that release.
     Model(String),
-    /// A model that somebody broke: every `find` in its restore inputs becomes `replace`.
+    /// A model that somebody broke: every `find` in the inputs of its commands becomes `replace`.
     Broken {
         version: String,
         find: String,
@@ -39,7 +40,11 @@ pub(crate) enum Player {
 /// What both are told.
 pub(crate) struct Settings {
     pub(crate) api: String,
-    pub(crate) cluster_cidr: IpNet,
+    pub(crate) mode: ProxyMode,
+    /// The node's, of the default family.
+    pub(crate) node: IpAddr,
+    /// Of each family, the default first.
+    pub(crate) cluster_cidrs: Vec<IpNet>,
     pub(crate) sync_period: Duration,
     pub(crate) seed: u64,
     pub(crate) real: Option<PathBuf>,
@@ -68,24 +73,34 @@ impl Player {
 fn flags(settings: &Settings) -> Vec<String> {
     let Settings {
         api,
-        cluster_cidr,
+        mode,
+        node,
+        cluster_cidrs,
         sync_period,
         ..
     } = settings;
     let period = sync_period.as_millis();
-    [
+    let mode = match mode {
+        ProxyMode::Iptables => "iptables",
+        ProxyMode::Nftables => "nftables",
+    };
+    let cidrs: Vec<String> = cluster_cidrs.iter().map(IpNet::to_string).collect();
+    let mut flags = vec![
         format!("--master={api}"),
         "--hostname-override=n1".to_owned(),
-        "--proxy-mode=iptables".to_owned(),
-        format!("--cluster-cidr={cluster_cidr}"),
+        format!("--proxy-mode={mode}"),
+        format!("--cluster-cidr={}", cidrs.join(",")),
         "--iptables-min-sync-period=0s".to_owned(),
         format!("--iptables-sync-period={period}ms"),
         "--conntrack-max-per-core=0".to_owned(),
         "--conntrack-tcp-timeout-established=0".to_owned(),
         "--conntrack-tcp-timeout-close-wait=0".to_owned(),
         "-v=2".to_owned(),
-    ]
-    .to_vec()
+    ];
+    if node.is_ipv6() {
+        flags.push(format!("--bind-address={node}"));
+    }
+    flags
 }
 
 async fn start_real(side: &Side, settings: &Settings) -> Result<(), String> {
@@ -117,19 +132,13 @@ async fn start_model(
     defect: Option<(String, String)>,
 ) -> Result<(), String> {
     let version: Version = version.parse().map_err(text)?;
-    let config = Config {
-        cluster_cidr: Some(settings.cluster_cidr),
-        min_sync_period: Duration::ZERO,
-        sync_period: settings.sync_period,
-        seed: settings.seed,
-        ..Config::new(version, "n1")
-    };
+    let configs = configs(settings, &version);
     let (api, log) = (settings.api.clone(), side.log.clone());
     let started = side.place.run(move || {
         thread::Builder::new()
             .name("model".to_owned())
             .spawn(move || {
-                let reason = play(&api, config, defect, log.clone());
+                let reason = play(&api, configs, defect, log.clone());
                 log.died(format!(
                     "the model ended: {}",
                     reason.unwrap_or_else(|it| it)
@@ -139,9 +148,33 @@ async fn start_model(
     started.await.map(drop).map_err(text)
 }
 
+/// A proxier for each family; up to 1.20 for the first.
+fn configs(settings: &Settings, version: &Version) -> Vec<Config> {
+    let mut cidrs = settings.cluster_cidrs.clone();
+    if !version.has_dual_stack() {
+        cidrs.truncate(1);
+    }
+    let of = |(cidr, number): (IpNet, u64)| Config {
+        mode: match settings.mode {
+            ProxyMode::Iptables => Mode::Iptables,
+            ProxyMode::Nftables => Mode::Nftables,
+        },
+        family: match cidr {
+            IpNet::V4(_) => Family::Ipv4,
+            IpNet::V6(_) => Family::Ipv6,
+        },
+        cluster_cidr: Some(cidr),
+        min_sync_period: Duration::ZERO,
+        sync_period: settings.sync_period,
+        seed: settings.seed.wrapping_add(number),
+        ..Config::new(version.clone(), "n1")
+    };
+    cidrs.into_iter().zip(0..).map(of).collect()
+}
+
 fn play(
     api: &str,
-    config: Config,
+    configs: Vec<Config>,
     defect: Option<(String, String)>,
     log: Log,
 ) -> Result<String, String> {
@@ -158,7 +191,7 @@ fn play(
         let exec = Rc::new(Hands {
             defect: defect.map(Arc::new),
         });
-        Ok(driver::kube_proxy(client, vec![config], exec, &mut sink).await)
+        Ok(driver::kube_proxy(client, configs, exec, &mut sink).await)
     })
 }
 

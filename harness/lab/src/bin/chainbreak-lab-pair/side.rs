@@ -1,6 +1,7 @@
 //! One of the two places.
 
 use std::{
+    collections::BTreeMap,
     io,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
@@ -8,7 +9,8 @@ use std::{
 };
 
 use chainbreak_lab::place::PlaceThread;
-use serde::Serialize;
+use chainbreak_model::case::{IpFamily, ProxyMode};
+use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
     time::interval,
@@ -18,13 +20,48 @@ use tokio::{
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 /// The words of a sync's begin and end, at `-v=2`.
-const BEGUN: &str = "Syncing iptables rules";
+const BEGUN: [&str; 2] = ["Syncing iptables rules", "Syncing nftables rules"];
 const ENDED: [&str; 2] = ["syncProxyRules took", "SyncProxyRules complete"];
 
 /// A place and what is known of its kube-proxy.
 pub(crate) struct Side {
     pub(crate) place: Arc<PlaceThread>,
     pub(crate) log: Log,
+    mode: ProxyMode,
+    families: Vec<IpFamily>,
+}
+
+/// The rules of each family.
+pub(crate) type Rules = BTreeMap<IpFamily, String>;
+
+/// What rules have to show.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Mark {
+    family: IpFamily,
+    /// One of iptables' tables; none in nftables mode, where there is only one.
+    table: Option<String>,
+    /// One of these texts.
+    any: Vec<String>,
+}
+
+impl Mark {
+    fn is_in(&self, rules: &Rules) -> bool {
+        let rules = rules.get(&self.family).map_or("", String::as_str);
+        let content = match &self.table {
+            None => Some(rules),
+            Some(table) => rules
+                .split_once(&format!("*{table}\n"))
+                .and_then(|(_, rest)| rest.split("\nCOMMIT\n").next()),
+        };
+        let content = content.map(|content| format!("{content}\n"));
+        content.is_some_and(|content| self.any.iter().any(|text| content.contains(text)))
+    }
+}
+
+/// Whether the rules have all these marks.
+pub(crate) fn has(rules: &Rules, marks: &[Mark]) -> bool {
+    marks.iter().all(|mark| mark.is_in(rules))
 }
 
 /// How a script ended.
@@ -37,10 +74,12 @@ pub(crate) struct Done {
 
 impl Side {
     /// Nobody plays there yet.
-    pub(crate) fn new(place: &Arc<PlaceThread>) -> Self {
+    pub(crate) fn new(place: &Arc<PlaceThread>, mode: ProxyMode, families: &[IpFamily]) -> Self {
         Self {
             place: Arc::clone(place),
             log: Log::default(),
+            mode,
+            families: families.to_vec(),
         }
     }
 
@@ -58,19 +97,32 @@ impl Side {
         })
     }
 
-    /// All rules.
-    pub(crate) async fn save(&self) -> io::Result<String> {
-        let done = self.sh("iptables-save").await?;
+    /// All rules of kube-proxy's mode.
+    pub(crate) async fn save(&self) -> io::Result<Rules> {
+        let mut rules = Rules::new();
+        for &family in &self.families {
+            rules.insert(family, self.save_family(family).await?);
+        }
+        Ok(rules)
+    }
+
+    async fn save_family(&self, family: IpFamily) -> io::Result<String> {
+        let (script, may_lack) = match self.mode {
+            ProxyMode::Iptables => (format!("{}-save", family.iptables()), false),
+            ProxyMode::Nftables => (format!("nft list table {} kube-proxy", ip(family)), true),
+        };
+        let done = self.sh(&script).await?;
         match done.exit {
             Some(0) => Ok(done.stdout),
+            _ if may_lack && done.stderr.contains("No such file or directory") => Ok(String::new()),
             _ => Err(io::Error::other(done.stderr)),
         }
     }
 
-    /// When all these texts were first seen in these tables; none before the deadline.
+    /// When all these marks were first seen; none before the deadline.
     pub(crate) async fn first_look(
         &self,
-        marks: &[(String, String)],
+        marks: &[Mark],
         deadline: Instant,
     ) -> io::Result<Option<Instant>> {
         let mut looks = interval(LOOK);
@@ -97,8 +149,8 @@ impl Side {
 
     /// How many syncs were begun and ended.
     pub(crate) fn syncs(&self) -> (usize, usize) {
-        let ended = ENDED.iter().map(|text| self.said(text)).sum();
-        (self.said(BEGUN), ended)
+        let count = |texts: &[&str]| texts.iter().map(|text| self.said(text)).sum();
+        (count(&BEGUN), count(&ENDED))
     }
 
     /// The reason for which the kube-proxy exited, if it did, and its last words.
@@ -111,13 +163,12 @@ impl Side {
     }
 }
 
-/// Whether what `iptables-save` printed has all these texts in these tables.
-pub(crate) fn has(save: &str, marks: &[(String, String)]) -> bool {
-    marks.iter().all(|(table, text)| {
-        let content = save.split_once(&format!("*{table}\n"));
-        let content = content.and_then(|(_, rest)| rest.split("\nCOMMIT\n").next());
-        content.is_some_and(|content| format!("{content}\n").contains(text.as_str()))
-    })
+/// How nft calls a family.
+fn ip(family: IpFamily) -> &'static str {
+    match family {
+        IpFamily::V4 => "ip",
+        IpFamily::V6 => "ip6",
+    }
 }
 
 /// What a kube-proxy says, line by line.
