@@ -9,6 +9,7 @@ mod felix;
 pub mod header;
 mod health;
 mod kube_proxy;
+pub mod netlink;
 
 pub use felix::{InterfaceName, felix};
 pub use kube_proxy::kube_proxy;

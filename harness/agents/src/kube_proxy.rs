@@ -10,8 +10,7 @@
 //!
 //! A dual-stack kube-proxy is two of these, which the driver runs side by side.
 //!
-//! Left out, and to be remembered when a model stands in for the real thing: the health of each family for itself, nfacct counters (the
-//! rules are those of a kube-proxy whose kernel has none), `--nodeport-addresses`, the listening
+//! Left out, and to be remembered when a model stands in for the real thing: the health of each family for itself, `--nodeport-addresses`, the listening
 //! sockets that 1.20 opens for node ports (which ones is kept, and said, but none is opened) and for external
 //! IPs that the node has, the lock file that
 //! kube-proxy itself takes for iptables older than 1.6.2, the removal of the other mode's rules at the start, the sysctls written at the start
@@ -61,8 +60,7 @@ use crate::step::Io;
 
 /// What the API tells kube-proxy.
 ///
-/// Headless services and those with the label `service.kubernetes.io/service-proxy-name` are the
-/// driver's to leave out with the label selector of the real thing.
+/// What the real thing leaves out by label selectors is the driver's to leave out.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A service was added or changed.
@@ -121,7 +119,13 @@ async fn with_nftables(io: Io<Event>, config: Rc<Config>, pulse: health::Pulse) 
 
 async fn with_iptables(io: Io<Event>, config: Rc<Config>, pulse: health::Pulse) -> String {
     let shared = Rc::new(Shared::default());
-    let iptables = match Iptables::probe(io.clone(), config.family, Rc::clone(&shared)).await {
+    let probed = Iptables::probe(
+        io.clone(),
+        config.family,
+        Rc::clone(&shared),
+        &config.version,
+    );
+    let iptables = match probed.await {
         Ok(iptables) => Rc::new(iptables),
         Err(reason) => return reason,
     };

@@ -1,5 +1,5 @@
-//! Every netfilter command of every agent becomes an event: who, where, what, and how it ended. Before
-//! it runs, it passes the cluster's gate; the time for which it waits there is not part of the event's
+//! Every netfilter command of every agent becomes an event: who, where, what, and how it ended; what a model asks of
+//! the kernel without a program, too, as a command of [`netlink`](driver::netlink). Before it runs, it passes the cluster's gate; the time for which it waits there is not part of the event's
 //! `took_us`, but of the [`Output::took`] that a model sees.
 
 use std::{
@@ -90,8 +90,13 @@ impl Exec for Recorder {
             let asked = Instant::now();
             recorder.pass(&command.argv).await;
             let begin = Instant::now();
-            let child = driver::command::spawn(&command.argv);
-            let output = recorder.follow(child, command, begin).await;
+            let output = match driver::netlink::answer(&command) {
+                Some(output) => recorder.keep(command, output, begin),
+                None => {
+                    let child = driver::command::spawn(&command.argv);
+                    recorder.follow(child, command, begin).await
+                }
+            };
             Output {
                 took: output.took + (begin - asked),
                 ..output
@@ -118,6 +123,10 @@ impl Recorder {
 
     async fn follow(&self, child: io::Result<Child>, command: Command, begin: Instant) -> Output {
         let output = driver::command::follow(child, &command, begin).await;
+        self.keep(command, output, begin)
+    }
+
+    fn keep(&self, command: Command, output: Output, begin: Instant) -> Output {
         let end = begin + output.took;
         self.record(Ended {
             argv: command.argv,

@@ -1,6 +1,6 @@
 //! Listings of `conntrack`: statistics (`-S`) and entries (`-L`).
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +146,33 @@ impl Flow {
     }
 }
 
+/// As `conntrack -L` lists it, but for the protocol's number, which is 0.
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} 0", self.protocol)?;
+        if let Some(timeout) = self.timeout {
+            write!(f, " {timeout}")?;
+        }
+        if let Some(state) = &self.state {
+            write!(f, " {state}")?;
+        }
+        let no_answer = if self.unreplied { " [UNREPLIED]" } else { "" };
+        write!(f, " {}{no_answer} {}", self.original, self.reply)?;
+        let assured = if self.assured { " [ASSURED]" } else { "" };
+        write!(f, "{assured} mark={}", self.mark)
+    }
+}
+
+impl fmt::Display for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "src={} dst={}", self.src, self.dst)?;
+        if let (Some(sport), Some(dport)) = (self.sport, self.dport) {
+            write!(f, " sport={sport} dport={dport}")?;
+        }
+        Ok(())
+    }
+}
+
 /// Reads a whole `conntrack -L`; lines that are no entries are passed over.
 pub fn flows(listing: &str) -> impl Iterator<Item = Flow> {
     listing.lines().filter_map(Flow::parse)
@@ -204,6 +231,9 @@ mod tests {
         ))
         .collect();
         assert_eq!(read.len(), 2);
+        for flow in &read {
+            assert_eq!(Flow::parse(&flow.to_string()).as_ref(), Some(flow));
+        }
         assert!(read[0].unreplied && read[0].state.is_none());
         assert_eq!(read[1].original.sport, None);
     }

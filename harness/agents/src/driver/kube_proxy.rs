@@ -26,12 +26,16 @@ use super::{
     health,
 };
 use crate::{
-    kube_proxy::{Config, Event, Family, Health, run},
+    kube_proxy::{Config, Event, Family, Health, Version, run},
     step::{LogLine, Stepper},
 };
 
-/// What kube-proxy's informers leave out (kube-proxy 1.32, server.go).
-const SELECTOR: &str = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
+/// What kube-proxy's informers leave out until 1.35 (1.32 server.go).
+const NEITHER: &str = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
+/// From 1.36 each label hides one kind only (1.36.0 server.go). Services without a cluster IP are left out by that,
+/// which comes to the same here.
+const NO_OTHER_PROXY: &str = "!service.kubernetes.io/service-proxy-name";
+const NOT_HEADLESS: &str = "!service.kubernetes.io/headless";
 
 /// Runs one life of kube-proxy, its health servers with it, and returns the reason for which its
 /// process exits. It has a proxier for each of `configs`, which differ in what is a family's own: one,
@@ -47,7 +51,7 @@ pub async fn kube_proxy(
         return "kube-proxy serves no family".to_owned();
     };
     let follows_cidrs = configs.iter().any(Config::follows_service_cidrs);
-    let mut told = events(&client, &first.node_name, follows_cidrs);
+    let mut told = events(&client, &first, follows_cidrs);
     let log = RefCell::new(log);
     let pulse = Rc::new(Pulse::new(&first, configs.len()));
     // The cores' clocks begin when they are driven, which is now.
@@ -135,10 +139,16 @@ async fn node_ip(client: &Client, config: &Config) -> Option<IpAddr> {
     None
 }
 
-fn events(client: &Client, node: &str, follows_cidrs: bool) -> LocalBoxStream<'static, Event> {
-    let selected = watcher::Config::default().labels(SELECTOR);
-    let services = feed::<Service>(Api::all(client.clone()), selected.clone()).map(service);
-    let slices = feed::<EndpointSlice>(Api::all(client.clone()), selected).map(slice);
+fn events(
+    client: &Client,
+    config: &Config,
+    follows_cidrs: bool,
+) -> LocalBoxStream<'static, Event> {
+    let node = &config.node_name;
+    let [of_services, of_slices] = selectors(&config.version)
+        .map(|selector| watcher::Config::default().labels(selector));
+    let services = feed::<Service>(Api::all(client.clone()), of_services).map(service);
+    let slices = feed::<EndpointSlice>(Api::all(client.clone()), of_slices).map(slice);
     let own = watcher::Config::default().fields(&format!("metadata.name={node}"));
     let nodes =
         feed::<Node>(Api::all(client.clone()), own).filter_map(async |change| match change {
@@ -155,6 +165,15 @@ fn events(client: &Client, node: &str, follows_cidrs: bool) -> LocalBoxStream<'s
         all.push(service_cidrs(client));
     }
     futures::stream::select_all(all).boxed_local()
+}
+
+/// Which services and which slices are told.
+fn selectors(version: &Version) -> [&'static str; 2] {
+    if version.labels_hide_both_kinds() {
+        [NEITHER, NEITHER]
+    } else {
+        [NO_OTHER_PROXY, NOT_HEADLESS]
+    }
 }
 
 /// Every change tells all of them.

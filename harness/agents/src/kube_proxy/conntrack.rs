@@ -2,20 +2,20 @@
 //!
 //! 1.20 has its own list ([`super::early::conntrack`]). Until 1.31 the changes that the sync took over say which flows are stale, and `conntrack -D`
 //! deletes them; a sync that failed has lost them. From 1.32 the whole table is compared with the
-//! state, over netlink; here that goes through the `conntrack` command as well, with the same
-//! outcome: flows of services that are gone or have no endpoints are left alone.
+//! state over netlink ([`table`]), and the program is not needed.
 
-use std::collections::BTreeSet;
+mod table;
 
-use chainbreak_netfilter::conntrack::{Flow, Tuple, flows};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
     Event,
     config::{Config, Family},
     early,
     iptables::Failure,
+    klog,
     logs::Logs,
-    names::Protocol,
+    names::PortName,
     profile::Profile,
     tracker::{Changes, Tracker},
 };
@@ -37,8 +37,14 @@ pub(crate) struct Deletion {
 pub(crate) enum Complaint {
     /// 1.20 has a line for each place.
     Early { site: &'static str, text: String },
-    /// What was stale.
-    Stale(&'static str),
+    /// Later ones say what they were at (cleanup.go; until 1.27 proxier.go).
+    Later {
+        text: &'static str,
+        /// Behind the family that some releases name.
+        pairs: String,
+        /// What could not be done.
+        error: String,
+    },
 }
 
 /// Deletes the stale flows.
@@ -49,20 +55,16 @@ pub(crate) async fn clean(
     tracker: &Tracker,
     changes: &Changes,
 ) {
+    if config.version.reconciles_conntrack() {
+        if changes.of_udp {
+            table::reconcile(io, config, logs, tracker).await;
+        }
+        return;
+    }
     let deletions = if config.version.profile() == Profile::V1_20 {
         early::conntrack::deletions(tracker, changes)
-    } else if !config.version.reconciles_conntrack() {
-        by_changes(tracker, changes)
-    } else if changes.touches_udp() {
-        let listed = run(io, config, "-L -p udp").await;
-        if listed.exit != 0 {
-            logs.conntrack_failed(&Complaint::Stale("UDP"), &Failure::of(listed));
-            return;
-        }
-        let stale = flows(&listed.stdout).filter(|flow| is_stale(flow, tracker));
-        stale.map(|flow| deletion(&flow)).collect()
     } else {
-        return;
+        by_changes(tracker, changes)
     };
     for deletion in deletions {
         delete(io, config, logs, deletion).await;
@@ -87,11 +89,6 @@ async fn run(io: &Io<Event>, config: &Config, arguments: &str) -> Output {
     io.run(&words, String::new()).await
 }
 
-fn stale(what: &'static str, command: String) -> Deletion {
-    let complaint = Complaint::Stale(what);
-    Deletion { command, complaint }
-}
-
 /// First services, by address and node port, then single endpoints.
 fn by_changes(tracker: &Tracker, changes: &Changes) -> Vec<Deletion> {
     let mut ips = changes.gone_udp_ips.clone();
@@ -105,57 +102,93 @@ fn by_changes(tracker: &Tracker, changes: &Changes) -> Vec<Deletion> {
         ips.extend(port.external_ips.iter().chain(&port.load_balancer_ips));
         node_ports.extend(Some(port.node_port).filter(|it| *it != 0));
     }
-    let ips = ips
-        .iter()
-        .map(|ip| stale("service", format!("-D --orig-dst {ip} -p udp")));
-    let node_ports = node_ports
-        .iter()
-        .map(|port| stale("service", format!("-D -p udp --dport {port}")));
+    let ips = ips.iter().map(of_service);
+    let node_ports = node_ports.iter().map(of_node_port);
     let mut commands: Vec<Deletion> = ips.chain(node_ports).collect();
     for (name, endpoint) in &changes.gone_udp_endpoints {
         let Some(port) = tracker.port(name) else {
             continue;
         };
-        let to = endpoint.ip();
+        let peer = Peer {
+            service: name,
+            ip: endpoint.ip(),
+        };
         if port.node_port != 0 {
-            let text = format!("-D -p udp --dport {} --dst-nat {to}", port.node_port);
-            commands.push(stale("endpoint", text));
+            commands.push(peer.over_node_port(port.node_port));
         }
-        let others = port.external_ips.iter().chain(&port.load_balancer_ips);
-        for ip in [&port.cluster_ip].into_iter().chain(others) {
-            let text = format!("-D --orig-dst {ip} --dst-nat {to} -p udp");
-            commands.push(stale("endpoint", text));
+        commands.push(peer.at(port.cluster_ip, "Failed to delete endpoint connections", None));
+        for ip in &port.external_ips {
+            let text = "Failed to delete endpoint connections for externalIP";
+            commands.push(peer.at(*ip, text, Some("externalIP")));
+        }
+        for ip in &port.load_balancer_ips {
+            let text = "Failed to delete endpoint connections for LoadBalancerIP";
+            commands.push(peer.at(*ip, text, Some("loadBalancerIP")));
         }
     }
     commands
 }
 
-/// Whether it went to a service that has endpoints, and none of them is the one who answers.
-fn is_stale(flow: &Flow, tracker: &Tracker) -> bool {
-    let (to, to_port) = (flow.original.dst, flow.original.dport.unwrap_or(0));
-    let (answered_by, _) = flow.backend();
-    tracker.ports().any(|(name, port)| {
-        let others = port.external_ips.iter().chain(&port.load_balancer_ips);
-        let mut addresses = [&port.cluster_ip].into_iter().chain(others);
-        let hit = (port.port == to_port && addresses.any(|ip| *ip == to))
-            || (port.node_port != 0 && port.node_port == to_port);
-        if name.protocol != Protocol::Udp || !hit {
-            return false;
-        }
-        let endpoints = tracker.endpoints(name).iter();
-        let mut serving = endpoints.filter(|it| it.serves()).peekable();
-        serving.peek().is_some() && serving.all(|it| it.address.ip() != answered_by)
-    })
+fn of_service(ip: &IpAddr) -> Deletion {
+    let mut pairs = String::new();
+    klog::append(&mut pairs, "IP", &ip.to_string());
+    Deletion {
+        command: format!("-D --orig-dst {ip} -p udp"),
+        complaint: Complaint::Later {
+            text: "Failed to delete stale service connections",
+            pairs,
+            error: format!("error deleting connection tracking state for UDP service IP: {ip}"),
+        },
+    }
 }
 
-fn deletion(flow: &Flow) -> Deletion {
-    let Tuple {
-        src,
-        dst,
-        sport,
-        dport,
-    } = flow.original;
-    let (sport, dport) = (sport.unwrap_or(0), dport.unwrap_or(0));
-    let ends = format!("--orig-src {src} --orig-dst {dst} --sport {sport} --dport {dport}");
-    stale("UDP", format!("-D -p udp {ends}"))
+fn of_node_port(port: &u16) -> Deletion {
+    Deletion {
+        command: format!("-D -p udp --dport {port}"),
+        complaint: Complaint::Later {
+            text: "Failed to clear udp conntrack",
+            pairs: format!(" nodePort={port}"),
+            error: format!("error deleting conntrack entries for UDP port: {port}"),
+        },
+    }
+}
+
+/// An endpoint that is gone, of a service.
+struct Peer<'a> {
+    service: &'a PortName,
+    ip: IpAddr,
+}
+
+impl Peer<'_> {
+    fn pairs(&self) -> String {
+        let mut pairs = String::new();
+        klog::append(&mut pairs, "servicePortName", &self.service.to_string());
+        pairs
+    }
+
+    fn over_node_port(&self, port: u16) -> Deletion {
+        Deletion {
+            command: format!("-D -p udp --dport {port} --dst-nat {}", self.ip),
+            complaint: Complaint::Later {
+                text: "Failed to delete nodeport-related endpoint connections",
+                pairs: self.pairs(),
+                error: format!("error deleting conntrack entries for UDP port: {port}"),
+            },
+        }
+    }
+
+    fn at(&self, ip: IpAddr, text: &'static str, key: Option<&str>) -> Deletion {
+        let (mut pairs, peer) = (self.pairs(), self.ip);
+        if let Some(key) = key {
+            klog::append(&mut pairs, key, &ip.to_string());
+        }
+        Deletion {
+            command: format!("-D --orig-dst {ip} --dst-nat {peer} -p udp"),
+            complaint: Complaint::Later {
+                text,
+                pairs,
+                error: format!("error deleting conntrack entries for UDP peer {{{ip}, {peer}}}"),
+            },
+        }
+    }
 }

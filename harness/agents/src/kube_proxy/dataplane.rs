@@ -1,5 +1,6 @@
 //! What writes the rules of a sync into the kernel, one kind for each mode.
 
+pub(crate) mod counters;
 pub(crate) mod iptables;
 
 use std::{
@@ -48,9 +49,9 @@ pub(crate) enum Dataplane {
 
 impl Dataplane {
     /// The proxier is made, and says so.
-    pub(crate) fn made(&self, config: &Config, logs: &Logs) {
+    pub(crate) async fn made(&mut self, config: &Config, logs: &Logs) {
         match self {
-            Self::Iptables(writer) => writer.made(config, logs),
+            Self::Iptables(writer) => writer.made(config, logs).await,
             Self::Nftables(_) => {}
         }
     }

@@ -6,14 +6,15 @@
 
 use std::{fmt, rc::Rc};
 
-use super::{Event, config::Family, shared::Shared};
+use super::{Event, config::Family, profile::Version, shared::Shared};
 use crate::step::{Io, Output};
 
 /// Exit code of a resource problem, such as a lock that stays taken.
 const RESOURCE_PROBLEM: i32 = 4;
 
-/// What iptables of that version is told about waiting for its lock.
-const WAIT: [&str; 4] = ["-w", "5", "-W", "100000"];
+/// What an iptables that knows all of it is told about waiting for its lock, and what it is told from 1.34.
+const WAIT_AND_LOOK: [&str; 4] = ["-w", "5", "-W", "100000"];
+const WAIT: [&str; 2] = ["-w", "5"];
 
 type Number = (u32, u32, u32);
 
@@ -77,13 +78,19 @@ impl Iptables {
         io: Io<Event>,
         family: Family,
         shared: Rc<Shared>,
+        release: &Version,
     ) -> Result<Self, String> {
+        let longest: &'static [&'static str] = if release.tells_wait_interval() {
+            &WAIT_AND_LOOK
+        } else {
+            &WAIT
+        };
         let mut iptables = Self {
             io,
             shared,
             family,
-            wait: &WAIT,
-            restore_wait: &WAIT,
+            wait: longest,
+            restore_wait: longest,
             random_fully: true,
         };
         let program = iptables.program("");
@@ -100,13 +107,13 @@ impl Iptables {
         // The real one, too, takes the oldest version for one that it cannot read.
         let version = version(&output.stdout).unwrap_or((1, 4, 11));
         iptables.wait = match version {
-            (1, 6, 1..) | (1, 7.., _) | (2.., _, _) => &WAIT,
-            (1, 4, 22..) | (1, 5..=6, _) => &["-w", "5"],
+            (1, 6, 1..) | (1, 7.., _) | (2.., _, _) => longest,
+            (1, 4, 22..) | (1, 5..=6, _) => &WAIT,
             (1, 4, 20..) => &["-w"],
             _ => &[],
         };
         let new = version >= (1, 6, 2);
-        iptables.restore_wait = if new { &WAIT } else { &[] };
+        iptables.restore_wait = if new { longest } else { &[] };
         iptables.random_fully = new;
         Ok(iptables)
     }

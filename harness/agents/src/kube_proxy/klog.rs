@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::profile::LogStyle;
-
 /// A value of a structured line.
 pub(crate) enum Value<'a> {
     Text(&'a str),
@@ -22,34 +20,6 @@ pub(crate) fn append(line: &mut String, key: &str, text: &str) {
         line.extend(["\t", part, "\n"]);
     }
     line.push_str(" >");
-}
-
-/// `cmd: line N failed`, and nothing else, names a line of the input.
-pub(crate) fn input_error(output: &str) -> Option<(&str, usize)> {
-    let (command, rest) = output.split_once(':')?;
-    if rest.contains(':') {
-        return None;
-    }
-    let number = rest.split_once("line ")?.1.strip_suffix(" failed\n")?;
-    Some((command, number.parse().ok()?))
-}
-
-/// The named line with three before and after it.
-pub(crate) fn around(input: &str, line: usize, style: LogStyle) -> String {
-    let numbered = input.lines().enumerate().map(|(at, text)| (at + 1, text));
-    let shown: Vec<String> = numbered
-        .filter(|(at, _)| at.abs_diff(line) <= 3)
-        .map(|(at, text)| match style {
-            LogStyle::Contextual => format!("{{\"Line\":{at},\"Data\":{text:?}}}"),
-            LogStyle::Plain | LogStyle::Structured => format!("{{Line:{at} Data:{text}}}"),
-        })
-        .collect();
-    let between = if style == LogStyle::Contextual {
-        ","
-    } else {
-        " "
-    };
-    format!("[{}]", shown.join(between))
 }
 
 /// As Go's `time.Duration` prints itself.
@@ -99,30 +69,5 @@ mod tests {
         ] {
             assert_eq!(go_duration(Duration::from_nanos(nanos)), text);
         }
-    }
-
-    #[test]
-    fn only_a_bare_line_number_is_an_input_error() {
-        assert_eq!(
-            input_error("iptables-restore: line 7 failed\n"),
-            Some(("iptables-restore", 7))
-        );
-        let missing = "iptables-restore v1.8.9 (legacy): Couldn't load target `KUBE-SVC-A':No such \
-                       file or directory\n\nError occurred at line: 22\n";
-        assert_eq!(input_error(missing), None);
-    }
-
-    #[test]
-    fn the_lines_around_an_input_error_are_shown() {
-        let input = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
-        assert_eq!(
-            around(input, 2, LogStyle::Structured),
-            "[{Line:1 Data:1} {Line:2 Data:2} {Line:3 Data:3} {Line:4 Data:4} {Line:5 Data:5}]"
-        );
-        assert_eq!(
-            around(input, 9, LogStyle::Contextual),
-            "[{\"Line\":6,\"Data\":\"6\"},{\"Line\":7,\"Data\":\"7\"},{\"Line\":8,\"Data\":\"8\"},\
-             {\"Line\":9,\"Data\":\"9\"}]"
-        );
     }
 }

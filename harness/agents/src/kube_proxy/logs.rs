@@ -5,6 +5,7 @@
 //! and 1.33 from issues 121362, 130170 and 138073); where none was seen, the distance of a seen
 //! neighbour in another release was kept.
 
+mod conntrack;
 mod nftables;
 mod services;
 
@@ -13,7 +14,6 @@ use std::time::Duration;
 use super::{
     Event,
     config::{Config, Mode},
-    conntrack::Complaint,
     input::Input,
     iptables::Failure,
     jumps::Jump,
@@ -120,6 +120,20 @@ impl Logs {
         self.info(0, self.sites.liberal, text, &[]);
     }
 
+    /// At the start, when the kernel has no nfnetlink_acct.
+    pub(crate) fn no_nfacct(&self) {
+        let text = "Failed to create nfacct runner, nfacct based metrics won't be available";
+        let error = "nfacct sub-system not available";
+        self.error("proxier.go:283", text, error, &[]);
+    }
+
+    /// A counter could not be made: rules do without.
+    pub(crate) fn counter_failed(&self, name: &str, error: &str) {
+        let text = "Failed to create nfacct counter; the corresponding metric will not be updated";
+        let pairs = [("counter", Value::Text(name))];
+        self.error("proxier.go:878", text, error, &pairs);
+    }
+
     /// A sync before the API was read.
     pub(crate) fn not_ready(&self) {
         let text = format!(
@@ -179,8 +193,10 @@ impl Logs {
         }
     }
 
-    /// iptables-restore refused the input.
-    pub(crate) fn restore_failed(&self, failure: &Failure, input: &str) {
+    /// iptables-restore refused the input. The line that it names is looked for from 1.24 on and never found: the
+    /// pattern is held against the end of the text, behind which there is a line break (iptables.go, 1.24 to 1.36;
+    /// seen in 1.28.15 and 1.36.1).
+    pub(crate) fn restore_failed(&self, failure: &Failure) {
         let site = self.sites.restore;
         let text = "Failed to execute iptables-restore";
         if self.style == LogStyle::Plain {
@@ -189,10 +205,6 @@ impl Logs {
             self.plain(0, Severity::Error, site, text);
             let text = "Closing local ports after iptables-restore failure".to_owned();
             self.plain(2, Severity::Info, "proxier.go:1598", text);
-        } else if let Some((command, line)) = klog::input_error(failure.output()) {
-            let error = format!("{command}: input error on line {line}: ");
-            let rules = klog::around(input, line, self.style);
-            self.error(site, text, &error, &[("rules", Value::Bare(rules))]);
         } else {
             self.error(site, text, &failure.to_string(), &[]);
         }
@@ -241,23 +253,6 @@ impl Logs {
                 error,
                 &pairs,
             );
-        }
-    }
-
-    /// Stale UDP flows could not be deleted.
-    pub(crate) fn conntrack_failed(&self, complaint: &Complaint, failure: &Failure) {
-        let output = failure.output();
-        let status = failure.status();
-        let error = format!("conntrack command returned: {output:?}, error message: {status}");
-        match complaint {
-            Complaint::Early { site, text } => {
-                let text = format!("{text}, error: {error}");
-                self.plain(0, Severity::Error, site, text);
-            }
-            Complaint::Stale(what) => {
-                let text = format!("Failed to delete stale {what} connections");
-                self.error(self.sites.conntrack, &text, &error, &[]);
-            }
         }
     }
 

@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, fmt::Display};
 
 use super::{
     config::Family,
+    dataplane::counters::LOCALHOST,
     input::{Input, Lines},
     names::PortName,
     ports::ServicePort,
@@ -232,16 +233,30 @@ impl<'a> Port<'a> {
         let (proto, number) = (self.spec.protocol, self.spec.node_port);
         if self.routes.usable.anywhere {
             let (name, chain) = (&self.name, &self.external_chain);
-            input.nat_rules.add(format_args!(
-                "-A KUBE-NODEPORTS -m comment --comment {name} -m {proto} -p {proto} \
-                 --dport {number} -j {chain}"
-            ));
+            let rule = format!("-A KUBE-NODEPORTS -m comment --comment {name} -m {proto} -p {proto}");
+            if self.counts_localhost() {
+                let count = self.scene.counters.counting(LOCALHOST);
+                input.nat_rules.add(format_args!(
+                    "{rule} -d 127.0.0.0/8 --dport {number}{count} -j {chain}"
+                ));
+            }
+            input
+                .nat_rules
+                .add(format_args!("{rule} --dport {number} -j {chain}"));
         }
         if !self.routes.has_external {
             let to =
                 format!(" -m addrtype --dst-type LOCAL -m {proto} -p {proto} --dport {number}");
             self.refuse("KUBE-EXTERNAL-SERVICES", &to, &mut input.filter_rules);
         }
+    }
+
+    /// Requests to a node port over the loopback have a rule that counts them.
+    fn counts_localhost(&self) -> bool {
+        let config = self.scene.config;
+        config.family == Family::Ipv4
+            && config.localhost_node_ports
+            && self.scene.counters.has(LOCALHOST)
     }
 
     /// No endpoint anywhere: reject. Some, but none that the policy allows: drop.

@@ -181,11 +181,16 @@ fn load_balancer_ips(service: &Service, config: &Config) -> Vec<IpAddr> {
 
 fn source_ranges(spec: &ServiceSpec, config: &Config) -> Vec<IpNet> {
     let ranges = spec.load_balancer_source_ranges.iter().flatten();
-    ranges
+    let ranges: Vec<IpNet> = ranges
         .filter_map(|text| text.trim().parse::<IpNet>().ok())
         .filter(|range| config.family.has(range.addr()))
         .map(|range| range.trunc())
-        .collect()
+        .collect();
+    let open = ranges.iter().any(|range| range.prefix_len() == 0);
+    if open && config.version.zero_range_opens() {
+        return Vec::new();
+    }
+    ranges
 }
 
 fn sticky_seconds(spec: &ServiceSpec) -> Option<u32> {

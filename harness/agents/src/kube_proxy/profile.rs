@@ -1,5 +1,7 @@
 //! What differs from release to release. Every question about a version is answered here.
 
+mod gates;
+
 use std::{fmt, str::FromStr};
 
 /// A Kubernetes release, `1.32` or `1.32.4`.
@@ -106,10 +108,21 @@ impl Version {
         self.minor <= 27
     }
 
-    /// Whether an hour without a full sync makes the next one full. Issue 138571 takes it back for
-    /// large clusters from 1.37.
+    /// Whether it is as new as these patches, each of its minor, the oldest first. A minor between or behind
+    /// them has what the one before has; one that is older than all has not.
+    fn since(&self, patches: &[(u32, u32)]) -> bool {
+        let newest = patches.iter().rev().find(|(minor, _)| *minor <= self.minor);
+        newest.is_some_and(|(minor, patch)| {
+            *minor < self.minor || self.patch.is_none_or(|own| own >= *patch)
+        })
+    }
+
+    /// Whether an hour without a full sync makes the next one full (`FullSyncPeriod`, from 1.33). Issue 138571
+    /// takes it back for large clusters (proxier.go of 1.34.7 and 1.34.8, 1.35.4 and 1.35.5, 1.36.0 and 1.36.1;
+    /// 1.33.13 has not).
     pub(crate) fn hourly_full_sync(&self, large_cluster: bool) -> bool {
-        self.profile() >= Profile::V1_33 && !(large_cluster && self.minor >= 37)
+        let spares_large = self.since(&[(34, 8), (35, 5), (36, 1)]);
+        self.profile() >= Profile::V1_33 && !(large_cluster && spares_large)
     }
 
     /// Whether a full sync of nftables mode compares with the elements that the kernel has, instead of
@@ -165,12 +178,12 @@ impl Version {
         }
     }
 
-    /// Whether an endpoint that serves while it terminates is the last resort
     /// Whether one process serves both families (`IPv6DualStack` is on from 1.21).
     pub fn has_dual_stack(&self) -> bool {
         self.minor >= 21
     }
 
+    /// Whether an endpoint that serves while it terminates is the last resort
     /// (`ProxyTerminatingEndpoints`: on by default from 1.26).
     pub(crate) fn terminating_endpoints(&self) -> bool {
         self.minor >= 26
@@ -196,9 +209,9 @@ impl Version {
         self.minor < 31
     }
 
-    /// Whether hints for this very node are heeded (`PreferSameTrafficDistribution`).
+    /// Whether hints for this very node are heeded (`PreferSameTrafficDistribution`: on by default from 1.34).
     pub(crate) fn node_hints(&self) -> bool {
-        self.minor >= 35
+        self.minor >= 34
     }
 
     /// Whether a change of the node's labels matters.
@@ -284,10 +297,6 @@ impl Version {
         }
     }
 
-    /// Whether stale UDP flows are found by looking at the whole conntrack table (from 1.32).
-    pub(crate) fn reconciles_conntrack(&self) -> bool {
-        self.minor >= 32
-    }
 }
 
 impl FromStr for Version {
@@ -374,6 +383,23 @@ mod tests {
             "1.26.5", "1.27", "1.27.11", "1.28.7", "1.29.2", "1.29", "1.30.0",
         ] {
             assert!(!loses(mended), "{mended}");
+        }
+    }
+
+    #[test]
+    fn large_clusters_lose_the_hourly_full_sync_with_the_patch_that_says_so() {
+        let full = |text: &str| {
+            let version: Version = text.parse().unwrap();
+            [false, true].map(|large| version.hourly_full_sync(large))
+        };
+        for never in ["1.20.2", "1.32.13", "1.32"] {
+            assert_eq!(full(never), [false, false], "{never}");
+        }
+        for both in ["1.33.0", "1.33.13", "1.33", "1.34.7", "1.35.4", "1.36.0"] {
+            assert_eq!(full(both), [true, true], "{both}");
+        }
+        for small in ["1.34.8", "1.34", "1.35.5", "1.35", "1.36.1", "1.36", "1.37.0"] {
+            assert_eq!(full(small), [true, false], "{small}");
         }
     }
 

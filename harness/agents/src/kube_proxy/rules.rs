@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     config::{Config, Family},
+    dataplane::counters::{Counters, INVALID},
     input::{Input, Lines},
     names::{Namespaced, PortName},
     ports::ServicePort,
@@ -34,6 +35,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) existing: &'a [String],
     /// Whether `MASQUERADE` takes `--random-fully`.
     pub(crate) random_fully: bool,
+    pub(crate) counters: &'a Counters,
     /// More than a thousand endpoints: comments are left out where they are many.
     pub(crate) large: bool,
 }
@@ -117,8 +119,9 @@ pub(crate) fn tail(scene: &Scene<'_>, nat: &mut Lines) {
 /// The drop of INVALID packets and the acceptance of marked ones.
 pub(crate) fn forward(scene: &Scene<'_>, filter: &mut Lines) {
     if !scene.config.accepts_invalid() {
+        let count = scene.counters.counting(INVALID);
         filter.add(format_args!(
-            "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP"
+            "-A KUBE-FORWARD -m conntrack --ctstate INVALID{count} -j DROP"
         ));
     }
     filter.add(format_args!(

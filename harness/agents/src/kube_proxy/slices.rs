@@ -31,6 +31,7 @@ pub(crate) struct Endpoint {
     /// Its `KUBE-SEP-` chain.
     pub(crate) chain: String,
     pub(crate) local: bool,
+    pub(crate) terminating: bool,
     pub(crate) state: State,
     pub(crate) zone_hints: BTreeSet<String>,
     pub(crate) node_hints: BTreeSet<String>,
@@ -165,13 +166,18 @@ fn endpoints<'a>(
                 let Some(endpoint) = of_endpoint(&name, endpoint, port, config) else {
                     continue;
                 };
-                // Two slices may both hold an endpoint while it moves; a local one wins.
+                // Two slices may both hold an endpoint while it moves, or a new pod has the address of one that ends.
                 let key = if config.version.endpoint_is_an_address() {
                     endpoint.address.ip().to_string()
                 } else {
                     endpoint.text.clone()
                 };
-                if endpoint.local || !of_port.contains_key(&key) {
+                let wins = if config.version.prefers_running_endpoints() {
+                    !endpoint.terminating
+                } else {
+                    endpoint.local
+                };
+                if wins || !of_port.contains_key(&key) {
                     of_port.insert(key, endpoint);
                 }
             }
@@ -215,6 +221,7 @@ fn of_endpoint(
         text: address.to_string(),
         chain: name.endpoint_chain(address),
         local: endpoint.node_name.as_deref() == Some(&config.node_name),
+        terminating: conditions.terminating.unwrap_or(false),
         state: state(&conditions),
         zone_hints: zones.map(|hint| hint.name).collect(),
         node_hints: nodes.map(|hint| hint.name).collect(),

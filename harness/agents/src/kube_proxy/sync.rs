@@ -102,7 +102,7 @@ impl Proxier {
 
     /// Runs for ever.
     pub(crate) async fn run(mut self) -> Infallible {
-        self.dataplane.made(&self.config, &self.logs);
+        self.dataplane.made(&self.config, &self.logs).await;
         loop {
             match self.wake().await {
                 Woke::Event(event) => self.on_event(event).await,

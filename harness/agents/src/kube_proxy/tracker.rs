@@ -42,13 +42,9 @@ pub(crate) struct Changes {
     pub(crate) activated_udp: Vec<PortName>,
     /// Endpoints of UDP ports that serve no more.
     pub(crate) gone_udp_endpoints: Vec<(PortName, SocketAddr)>,
-}
-
-impl Changes {
-    /// Whether the endpoints of any UDP port became more or fewer.
-    pub(crate) fn touches_udp(&self) -> bool {
-        !(self.activated_udp.is_empty() && self.gone_udp_endpoints.is_empty())
-    }
+    /// Whether it took over slices of a service that had a UDP port in them before or after, whatever changed
+    /// (endpointschangetracker.go from 1.32, `ConntrackCleanupRequired`).
+    pub(crate) of_udp: bool,
 }
 
 impl Tracker {
@@ -194,6 +190,7 @@ fn compare_udp(before: &Endpoints, after: &Endpoints, changes: &mut Changes) {
             .collect()
     };
     let udp = |name: &&PortName| name.protocol == Protocol::Udp;
+    changes.of_udp |= before.keys().chain(after.keys()).any(|name| udp(&name));
     for name in before.keys().filter(udp) {
         let now = serving(after, name);
         for address in serving(before, name).difference(&now) {

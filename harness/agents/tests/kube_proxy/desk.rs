@@ -1,7 +1,7 @@
 //! A desk on which a core is stepped: it hands commands to a kernel, real or invented, keeps what
 //! was run and said, and lets time pass from one deadline to the next.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt::Write as _, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::{BTreeMap, BTreeSet}, fmt::Write as _, rc::Rc, time::Duration};
 
 use chainbreak_agents::{
     kube_proxy::{Config, Event, Health, run},
@@ -193,13 +193,23 @@ fn printed(stdout: impl Into<String>) -> Output {
 #[derive(Debug, Default)]
 pub(crate) struct Invented {
     pub(crate) rules: Ruleset,
-    /// What is listed by `conntrack -L`.
+    /// What is listed of conntrack's table.
     pub(crate) flows: String,
+    /// The counters of nfnetlink_acct, in a kernel that has it.
+    pub(crate) counters: Option<BTreeSet<String>>,
     /// A part of a command line, and what it gives instead of success.
     pub(crate) outputs: BTreeMap<&'static str, Output>,
 }
 
 impl Invented {
+    /// One that has nfnetlink_acct.
+    pub(crate) fn counting() -> Self {
+        Self {
+            counters: Some(BTreeSet::new()),
+            ..Self::default()
+        }
+    }
+
     /// Somebody else restores something.
     pub(crate) fn plant(&mut self, input: &str) {
         apply(&mut self.rules, &["iptables-restore", "--noflush"], input).unwrap();
@@ -226,6 +236,15 @@ impl Invented {
         printed(saved.to_string())
     }
 
+    fn counter(&mut self, what: &str, name: &str) -> Output {
+        match (&mut self.counters, what) {
+            (None, _) => failed(22, "invalid argument"),
+            (Some(counters), "get") if counters.contains(name) => Output::default(),
+            (Some(_), "get") => failed(2, "no such file or directory"),
+            (Some(counters), _) => failed(i32::from(!counters.insert(name.to_owned())), "twice"),
+        }
+    }
+
     fn has(&self, table: &str, chain: &str, rule: &[&str]) -> bool {
         let rule = Rule::new(join(rule.iter().copied()));
         let chain = self.rules.chain(table, chain);
@@ -246,9 +265,12 @@ impl Kernel for Invented {
             ["iptables-save", "-t", table] => self.save(table),
             ["iptables-restore", ..] => self.change(command),
             ["nft", "--version"] => failed(1, ""),
-            ["conntrack", "-L", ..] => printed(self.flows.clone()),
-            ["conntrack", ..] => Output::default(),
-            ["iptables", "-w", "5", "-W", "100000", rest @ ..] => match rest {
+            ["conntrack", "-D", ..] => Output::default(),
+            ["netlink", "conntrack", "list", "ipv4"] => printed(self.flows.clone()),
+            ["netlink", "conntrack", "delete", "ipv4"] => printed(command.input.clone()),
+            ["netlink", "nfacct", what, name] => self.counter(what, name),
+            ["iptables", "-w", "5", "-W", "100000", rest @ ..]
+            | ["iptables", "-w", "5", rest @ ..] => match rest {
                 ["-S", chain, "-t", table] => {
                     let there = self.rules.chain(table, chain).is_some();
                     failed(i32::from(!there), "")

@@ -128,6 +128,58 @@ fn a_source_range_with_the_node_in_it_lets_the_balancer_s_address_in() {
 }
 
 #[test]
+fn a_source_range_of_length_zero_is_no_range_from_1_34() {
+    for (version, firewall) in [("1.33", true), ("1.34.0", false), ("1.36", false)] {
+        let spec = json!({
+            "type": "LoadBalancer",
+            "clusterIP": "10.96.10.10",
+            "loadBalancerSourceRanges": ["203.0.113.0/24", "0.0.0.0/0"],
+            "ports": [{"name": "http", "port": 80}],
+        });
+        let status = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}});
+        let service = service_with("nginx", json!({}), spec, status);
+        let input = input(version, service, vec![ready("10.20.1.2", "n2")]);
+        assert_eq!(input.contains("KUBE-FW-"), firewall, "{version}: {input}");
+        assert_eq!(input.contains("203.0.113.0/24"), firewall, "{version}");
+    }
+}
+
+#[test]
+fn hints_for_this_node_keep_traffic_on_it_from_1_34() {
+    let hinted = |ip: &str, node: &str| {
+        let hints = json!({"forNodes": [{"name": node}]});
+        json!({"addresses": [ip], "nodeName": node, "hints": hints})
+    };
+    for (version, expected) in [("1.33", 2), ("1.34.0", 1), ("1.35", 1)] {
+        let both = vec![hinted("10.20.1.1", "n1"), hinted("10.20.1.2", "n2")];
+        let input = input(version, plain("nginx", "10.96.10.10"), both);
+        assert_eq!(destinations(&input).len(), expected, "{version}");
+    }
+}
+
+/// A new pod got the address of one that ends: two slices hold it.
+#[test]
+fn from_1_36_the_pod_that_runs_wins_over_one_with_its_address_that_ends() {
+    let named = |name: &str, endpoint: Value| {
+        let Event::Slice(mut slice) = slice_of("nginx", http(), vec![endpoint]) else {
+            unreachable!()
+        };
+        slice.metadata.name = Some(name.to_owned());
+        Event::Slice(slice)
+    };
+    for (version, answered) in [("1.35", false), ("1.36", true)] {
+        let events = [
+            plain("nginx", "10.96.10.10"),
+            named("a", ready("10.20.1.1", "n2")),
+            named("b", terminating("10.20.1.1", "n1", false)),
+        ];
+        let desk = Desk::synced(config(version), Invented::default(), events);
+        let to = destinations(desk.last_restore());
+        assert_eq!(!to.is_empty(), answered, "{version}: {to:?}");
+    }
+}
+
+#[test]
 fn an_address_with_ip_mode_proxy_has_no_rules_from_1_30() {
     for (version, there) in [("1.29", true), ("1.30", false)] {
         let spec = json!({"type": "LoadBalancer", "clusterIP": "10.96.10.10", "ports": [http()]});

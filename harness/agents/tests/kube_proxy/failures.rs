@@ -228,24 +228,22 @@ fn from_1_33_the_line_says_whether_the_sync_is_full() {
     );
 }
 
+/// Seen with 1.28.15 and 1.36.1: the form that shows the lines around it is never reached.
 #[test]
-fn an_input_error_shows_the_lines_around_it() {
-    let mut desk = synced("1.32");
-    fail(
-        &mut desk,
-        "iptables-restore",
-        failed(1, "iptables-restore: line 1 failed\n"),
-    );
-    desk.forget();
-    churn(&mut desk);
-    let said = desk.said();
-    assert!(
-        said.contains(
-            "\"Failed to execute iptables-restore\" err=\"iptables-restore: input error on line 1: \" \
-             ipFamily=\"IPv4\" rules=[{\"Line\":1,\"Data\":\"*filter\"},"
-        ),
-        "{said}"
-    );
+fn a_line_that_is_refused_is_named_and_not_shown() {
+    let words = "Ignoring deprecated --wait-interval option.\niptables-restore: line 31 failed\n";
+    let second = "\tiptables-restore: line 31 failed\n";
+    for (version, family) in [("1.24", ""), ("1.28", ""), ("1.32", " ipFamily=\"IPv4\"")] {
+        let mut desk = synced(version);
+        fail(&mut desk, "iptables-restore", failed(1, words));
+        desk.forget();
+        churn(&mut desk);
+        let line = format!(
+            "\"Failed to execute iptables-restore\" err=<\n\texit status 1: Ignoring deprecated \
+             --wait-interval option.\n{second} >{family}\n"
+        );
+        assert!(desk.said().contains(&line), "{version}: {}", desk.said());
+    }
 }
 
 #[test]
@@ -254,7 +252,7 @@ fn at_verbosity_0_only_failures_are_said() {
         verbosity: 0,
         ..config("1.32")
     };
-    let mut desk = Desk::synced(config, Invented::default(), nginx());
+    let mut desk = Desk::synced(config, Invented::counting(), nginx());
     assert_eq!(desk.said(), "");
     fail(&mut desk, "iptables-restore", failed(2, MISSING));
     churn(&mut desk);

@@ -7,6 +7,7 @@
 
 mod conntrack;
 mod convergence;
+mod counters;
 mod desk;
 mod early;
 mod endpoints;

@@ -18,17 +18,25 @@ fn looks(desk: &Desk<Invented>) -> Vec<String> {
 
 #[test]
 fn the_canary_is_put_into_three_tables_and_looked_at_in_one() {
-    let mut desk = synced("1.32");
-    let typed = desk.typed("iptables");
-    for table in ["mangle", "nat", "filter"] {
-        let line = format!("iptables -w 5 -W 100000 -N {CANARY} -t {table}");
-        assert!(typed.contains(&line), "{typed:#?}");
+    for (version, wait) in [
+        ("1.33", "-w 5 -W 100000"),
+        ("1.34.0", "-w 5"),
+        ("1.36", "-w 5"),
+    ] {
+        let mut desk = synced(version);
+        let typed = desk.typed("iptables");
+        for table in ["mangle", "nat", "filter"] {
+            let line = format!("iptables {wait} -N {CANARY} -t {table}");
+            assert!(typed.contains(&line), "{typed:#?}");
+        }
+        let restore = format!("iptables-restore {wait} --noflush --counters");
+        assert!(desk.typed("iptables-restore").contains(&restore));
+        desk.forget();
+        desk.pass(61 * SECOND);
+        let look = format!("iptables {wait} -S {CANARY} -t mangle");
+        assert_eq!(looks(&desk), [look.clone(), look]);
+        assert!(desk.restores().is_empty());
     }
-    desk.forget();
-    desk.pass(61 * SECOND);
-    let look = format!("iptables -w 5 -W 100000 -S {CANARY} -t mangle");
-    assert_eq!(looks(&desk), [look.clone(), look]);
-    assert!(desk.restores().is_empty());
 }
 
 #[test]

@@ -54,8 +54,8 @@ fn tables(command: &event::Command) -> Option<Vec<String>> {
     let in_vain = (1..128).contains(&command.exit) && !restores(command);
     let (program, arguments) = command.argv.split_first()?;
     match base_name(program) {
-        // Sets and connections are no rules.
-        "ipset" | "conntrack" => return None,
+        // Sets, connections and counters are no rules.
+        "ipset" | "conntrack" | "netlink" => return None,
         _ if in_vain => return None,
         "nft" => return (!nft_looks(arguments)).then(Vec::new),
         _ => {}
@@ -179,6 +179,7 @@ mod tests {
             "ipset restore",
             "ipset list",
             "conntrack -D -p udp --orig-dst 10.96.0.10",
+            "netlink conntrack delete ipv4",
         ] {
             assert_eq!(written(line, 0), None, "{line}");
         }

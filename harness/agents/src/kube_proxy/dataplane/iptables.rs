@@ -5,7 +5,7 @@ use std::{rc::Rc, time::Duration};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Logged, View};
+use super::{Logged, View, counters::Counters};
 use crate::{
     kube_proxy::{
         Event, config::Config, early::sockets::Sockets, iptables::Iptables, jumps, logs::Logs,
@@ -25,6 +25,7 @@ pub(crate) struct Writer {
     last_cleanup: Option<Duration>,
     large_cluster: bool,
     sockets: Sockets,
+    counters: Counters,
     map_order: ChaCha8Rng,
 }
 
@@ -36,15 +37,17 @@ impl Writer {
             last_cleanup: None,
             large_cluster: false,
             sockets: Sockets::default(),
+            counters: Counters::default(),
             map_order: ChaCha8Rng::seed_from_u64(seed),
         }
     }
 
-    pub(super) fn made(&self, config: &Config, logs: &Logs) {
+    pub(super) async fn made(&mut self, config: &Config, logs: &Logs) {
         logs.made(config, self.iptables.random_fully());
         if config.accepts_invalid() {
             logs.liberal();
         }
+        self.counters.probe(&self.io, config, logs).await;
     }
 
     pub(super) fn is_large(&self) -> bool {
@@ -54,6 +57,7 @@ impl Writer {
     pub(super) async fn write(&mut self, view: &View<'_>) -> Result<(), Logged> {
         if view.changed.is_none() {
             self.ensure_jumps(view).await?;
+            self.counters.ensure(&self.io, view.logs).await;
         }
         let endpoints = view.endpoints();
         self.large_cluster = endpoints > LARGE_CLUSTER;
@@ -77,13 +81,13 @@ impl Writer {
             node_ip: view.node_ip,
             existing: &existing,
             random_fully: self.iptables.random_fully(),
+            counters: &self.counters,
             large: self.large_cluster,
         };
         let input = scene.render();
         view.logs.reloading(ports.len(), endpoints, &input);
-        let input = input.to_string();
-        if let Err(failure) = self.iptables.restore(input.clone()).await {
-            view.logs.restore_failed(&failure, &input);
+        if let Err(failure) = self.iptables.restore(input.to_string()).await {
+            view.logs.restore_failed(&failure);
             return Err(Logged);
         }
         self.sockets = sockets;
