@@ -196,7 +196,9 @@ fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
         if found == kind {
             return rest.get(4..length);
         }
-        rest = rest.get(length.max(4).next_multiple_of(4)..).unwrap_or_default();
+        rest = rest
+            .get(length.max(4).next_multiple_of(4)..)
+            .unwrap_or_default();
     }
     None
 }

@@ -139,14 +139,10 @@ async fn node_ip(client: &Client, config: &Config) -> Option<IpAddr> {
     None
 }
 
-fn events(
-    client: &Client,
-    config: &Config,
-    follows_cidrs: bool,
-) -> LocalBoxStream<'static, Event> {
+fn events(client: &Client, config: &Config, follows_cidrs: bool) -> LocalBoxStream<'static, Event> {
     let node = &config.node_name;
-    let [of_services, of_slices] = selectors(&config.version)
-        .map(|selector| watcher::Config::default().labels(selector));
+    let [of_services, of_slices] =
+        selectors(&config.version).map(|selector| watcher::Config::default().labels(selector));
     let services = feed::<Service>(Api::all(client.clone()), of_services).map(service);
     let slices = feed::<EndpointSlice>(Api::all(client.clone()), of_slices).map(slice);
     let own = watcher::Config::default().fields(&format!("metadata.name={node}"));

@@ -131,8 +131,7 @@ impl Kernel {
         let mut any = false;
         loop {
             let length = recv(socket, &mut buffer, MsgFlags::empty())?;
-            let (answers, interrupted) =
-                netlink::answers(buffer.get(..length).unwrap_or_default());
+            let (answers, interrupted) = netlink::answers(buffer.get(..length).unwrap_or_default());
             any |= interrupted;
             for answer in answers {
                 match answer {

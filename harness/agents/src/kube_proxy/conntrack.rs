@@ -16,7 +16,6 @@ use super::{
     klog,
     logs::Logs,
     names::PortName,
-    profile::Profile,
     tracker::{Changes, Tracker},
 };
 use crate::step::{Io, Output};
@@ -61,7 +60,7 @@ pub(crate) async fn clean(
         }
         return;
     }
-    let deletions = if config.version.profile() == Profile::V1_20 {
+    let deletions = if config.version.cleans_conntrack_as_1_20() {
         early::conntrack::deletions(tracker, changes)
     } else {
         by_changes(tracker, changes)
@@ -116,7 +115,11 @@ fn by_changes(tracker: &Tracker, changes: &Changes) -> Vec<Deletion> {
         if port.node_port != 0 {
             commands.push(peer.over_node_port(port.node_port));
         }
-        commands.push(peer.at(port.cluster_ip, "Failed to delete endpoint connections", None));
+        commands.push(peer.at(
+            port.cluster_ip,
+            "Failed to delete endpoint connections",
+            None,
+        ));
         for ip in &port.external_ips {
             let text = "Failed to delete endpoint connections for externalIP";
             commands.push(peer.at(*ip, text, Some("externalIP")));

@@ -1,8 +1,8 @@
-//! The rule set of 1.20 (proxier.go, `syncProxyRules`).
+//! The rule set of 1.20 to 1.23 (proxier.go, `syncProxyRules`).
 //!
 //! `KUBE-XLB-` stands for the local policy, `KUBE-FW-` before every load balancer's address, and
 //! what is not accepted is marked in nat (`KUBE-MARK-DROP`) for kubelet's filter rule to drop.
-//! Masquerading of what comes in stands in the common chains, next to the jumps.
+//! Masquerading of what comes in stands in the common chains, next to the jumps, and from 1.22 on in the service's.
 
 pub(crate) mod conntrack;
 pub(crate) mod sockets;
@@ -22,8 +22,12 @@ const SERVICE_CHAINS: [&str; 4] = ["KUBE-SVC-", "KUBE-SEP-", "KUBE-FW-", "KUBE-X
 /// Renders the restore input.
 pub(crate) fn render(scene: &Scene<'_>) -> Input {
     let mut input = Input::default();
+    let version = &scene.config.version;
     for chain in ["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-FORWARD"] {
         input.filter_chains.chain(chain);
+    }
+    if version.admits_health_checks() {
+        input.filter_chains.chain("KUBE-NODEPORTS");
     }
     for chain in [
         "KUBE-SERVICES",
@@ -41,6 +45,10 @@ pub(crate) fn render(scene: &Scene<'_>) -> Input {
     scene.remove_stale(&SERVICE_CHAINS, &active, &mut input);
     rules::tail(scene, &mut input.nat_rules);
     rules::forward(scene, &mut input.filter_rules);
+    if version.has_one_rule_for_answers() {
+        rules::forward_answers(&mut input.filter_rules);
+        return input;
+    }
     for side in ["source", "destination"] {
         input.filter_rules.add(format_args!(
             "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack pod {side} rule\" \
@@ -55,6 +63,7 @@ struct Port<'a> {
     scene: &'a Scene<'a>,
     spec: &'a ServicePort,
     name: String,
+    /// Those that have a chain.
     endpoints: Vec<&'a Endpoint>,
     service_chain: String,
     local_chain: String,
@@ -65,11 +74,15 @@ impl<'a> Port<'a> {
     fn new(scene: &'a Scene<'a>, name: &PortName, spec: &'a ServicePort) -> Self {
         let endpoints = scene.tracker.endpoints(name).iter();
         let hash = &spec.hash;
+        let all = scene.config.version.takes_endpoints_that_are_not_ready();
+        // Of everything that leads to the service: only a policy of its own about the outside comes before.
+        let only_local = spec.internal_local && !spec.external_local;
+        let taken = |it: &&Endpoint| (all || it.is_ready()) && (!only_local || it.local);
         Self {
             scene,
             spec,
             name: name.to_string(),
-            endpoints: endpoints.filter(|it| it.is_ready()).collect(),
+            endpoints: endpoints.filter(taken).collect(),
             service_chain: format!("KUBE-SVC-{hash}"),
             local_chain: format!("KUBE-XLB-{hash}"),
             firewall_chain: format!("KUBE-FW-{hash}"),
@@ -102,6 +115,10 @@ impl<'a> Port<'a> {
             }
         } else {
             self.reject(&mut input.filter_rules);
+        }
+        let health_check = self.spec.health_check_node_port;
+        if health_check != 0 && self.scene.config.version.admits_health_checks() {
+            rules::admit_health_check(&self.name, health_check, &mut input.filter_rules);
         }
     }
 
@@ -141,28 +158,55 @@ impl<'a> Port<'a> {
         let (name, proto, port) = (&self.name, self.spec.protocol, self.spec.port);
         let ip = cidr(ip);
         format!(
-            "-A KUBE-SERVICES -m comment --comment \"{name} {what}\" -m {proto} -p {proto} -d {ip} \
-             --dport {port}"
+            "-m comment --comment \"{name} {what}\" -m {proto} -p {proto} -d {ip} --dport {port}"
         )
+    }
+
+    /// Where masquerading stands of what `common` hands to the service.
+    fn marking_chain<'b>(&'b self, common: &'b str) -> &'b str {
+        if self.scene.config.version.masquerades_in_service_chains() {
+            &self.service_chain
+        } else {
+            common
+        }
     }
 
     fn cluster_ip(&self, nat: &mut Lines) {
         let config = self.scene.config;
         let rule = self.destination("cluster IP", self.spec.cluster_ip);
+        let marking = self.marking_chain("KUBE-SERVICES");
         if config.masquerade_all {
-            nat.add(format_args!("{rule} -j KUBE-MARK-MASQ"));
+            nat.add(format_args!("-A {marking} {rule} -j KUBE-MARK-MASQ"));
         } else if let Some(cidr) = config.cluster_cidr {
-            nat.add(format_args!("{rule} ! -s {cidr} -j KUBE-MARK-MASQ"));
+            nat.add(format_args!(
+                "-A {marking} {rule} ! -s {cidr} -j KUBE-MARK-MASQ"
+            ));
         }
-        nat.add(format_args!("{rule} -j {}", self.service_chain));
+        nat.add(format_args!(
+            "-A KUBE-SERVICES {rule} -j {}",
+            self.service_chain
+        ));
     }
 
-    /// Only off-machine traffic, and the node's own to an address that it has.
+    /// 1.20 takes off-machine traffic only, and the node's own to an address that it has.
     fn external_ip(&self, ip: IpAddr, nat: &mut Lines) {
+        let config = self.scene.config;
+        let from_anywhere = config.version.takes_external_ips_from_anywhere();
         let rule = self.destination("external IP", ip);
         let to = self.policy_chain();
         if !self.spec.external_local {
-            nat.add(format_args!("{rule} -j KUBE-MARK-MASQ"));
+            let marking = self.marking_chain("KUBE-SERVICES");
+            let foreign = match config.cluster_cidr {
+                Some(cidr) if from_anywhere => format!(" ! -s {cidr}"),
+                _ => String::new(),
+            };
+            nat.add(format_args!(
+                "-A {marking} {rule}{foreign} -j KUBE-MARK-MASQ"
+            ));
+        }
+        let rule = format!("-A KUBE-SERVICES {rule}");
+        if from_anywhere {
+            return nat.add(format_args!("{rule} -j {to}"));
         }
         nat.add(format_args!(
             "{rule} -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL -j {to}"
@@ -173,7 +217,7 @@ impl<'a> Port<'a> {
     fn load_balancer(&self, ip: IpAddr, nat: &mut Lines) {
         let (name, chain, to) = (&self.name, &self.firewall_chain, self.policy_chain());
         let jump = self.destination("loadbalancer IP", ip);
-        nat.add(format_args!("{jump} -j {chain}"));
+        nat.add(format_args!("-A KUBE-SERVICES {jump} -j {chain}"));
         let rule = format!("-A {chain} -m comment --comment \"{name} loadbalancer IP\"");
         if !self.spec.external_local {
             nat.add(format_args!("{rule} -j KUBE-MARK-MASQ"));
@@ -196,16 +240,20 @@ impl<'a> Port<'a> {
             return;
         }
         let (name, proto, number) = (&self.name, self.spec.protocol, self.spec.node_port);
-        let rule = format!(
-            "-A KUBE-NODEPORTS -m comment --comment {name} -m {proto} -p {proto} --dport {number}"
-        );
-        let source = if self.spec.external_local {
-            format!(" -s {}", self.scene.config.family.loopback())
+        let rule = format!("-m comment --comment {name} -m {proto} -p {proto} --dport {number}");
+        if self.spec.external_local {
+            let loopback = self.scene.config.family.loopback();
+            nat.add(format_args!(
+                "-A KUBE-NODEPORTS {rule} -s {loopback} -j KUBE-MARK-MASQ"
+            ));
         } else {
-            String::new()
-        };
-        nat.add(format_args!("{rule}{source} -j KUBE-MARK-MASQ"));
-        nat.add(format_args!("{rule} -j {}", self.policy_chain()));
+            let marking = self.marking_chain("KUBE-NODEPORTS");
+            nat.add(format_args!("-A {marking} {rule} -j KUBE-MARK-MASQ"));
+        }
+        nat.add(format_args!(
+            "-A KUBE-NODEPORTS {rule} -j {}",
+            self.policy_chain()
+        ));
     }
 
     fn policy_chain(&self) -> &str {
@@ -216,17 +264,19 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// The balancing rules, each followed by the rules of its endpoint.
+    /// The balancing rules, each followed by the rules of its endpoint. One that is not ready has the latter only,
+    /// where it has anything.
     fn balance(&self, nat: &mut Lines) {
         let comment = self.scene.comment(&self.name);
         let chain = &self.service_chain;
         self.sticky(chain, &self.endpoints, &comment, nat);
-        for (index, endpoint) in self.endpoints.iter().enumerate() {
-            let dice = rules::dice(self.endpoints.len() - index);
-            nat.add(format_args!(
-                "-A {chain}{comment}{dice} -j {}",
-                endpoint.chain
-            ));
+        let mut left = self.endpoints.iter().filter(|it| it.is_ready()).count();
+        for endpoint in &self.endpoints {
+            if endpoint.is_ready() {
+                let (dice, to) = (rules::dice(left), &endpoint.chain);
+                nat.add(format_args!("-A {chain}{comment}{dice} -j {to}"));
+                left -= 1;
+            }
             let source = cidr(endpoint.address.ip());
             rules::endpoint(&comment, self.spec, endpoint, &source, nat);
         }
@@ -259,21 +309,28 @@ impl<'a> Port<'a> {
             "-A {chain} -m comment --comment \"route LOCAL traffic for {name} LB IP to service \
              chain\" -m addrtype --src-type LOCAL -j {service}"
         ));
-        let here = self.endpoints.iter().copied().filter(|it| it.local);
+        let here = self.endpoints.iter().copied();
+        let here = here.filter(|it| it.local && it.is_ready());
         let local: Vec<&Endpoint> = here.collect();
         if local.is_empty() {
             nat.add(format_args!(
                 "-A {chain} -m comment --comment \"{name} has no local endpoints\" -j KUBE-MARK-DROP"
             ));
         }
-        let comment = format!(" -m comment --comment {name}");
+        // From 1.23 on as in the service's own chain.
+        let as_everywhere = self.scene.config.version.has_one_rule_for_answers();
+        let own = format!(" -m comment --comment {name}");
+        let comment = if as_everywhere {
+            self.scene.comment(name)
+        } else {
+            own
+        };
         self.sticky(chain, &local, &comment, nat);
         for (index, endpoint) in local.iter().enumerate() {
-            let dice = rules::dice(local.len() - index);
-            nat.add(format_args!(
-                "-A {chain} -m comment --comment \"Balancing rule {index} for {name}\"{dice} -j {}",
-                endpoint.chain
-            ));
+            let (dice, to) = (rules::dice(local.len() - index), &endpoint.chain);
+            let own = format!(" -m comment --comment \"Balancing rule {index} for {name}\"");
+            let comment = if as_everywhere { &comment } else { &own };
+            nat.add(format_args!("-A {chain}{comment}{dice} -j {to}"));
         }
     }
 }

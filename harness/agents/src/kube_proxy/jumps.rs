@@ -3,7 +3,7 @@
 //! Each is prepended when it is missing, so a clean chain ends up with them in the reverse of this
 //! order, and one made again stands at the top.
 
-use super::profile::Profile;
+use super::profile::Version;
 
 /// A rule in a built-in chain that leads to one of kube-proxy's.
 #[derive(Debug, Clone, Copy)]
@@ -44,35 +44,8 @@ const fn jump([table, from, to]: [&'static str; 3], comment: &'static str, only_
     }
 }
 
-const EARLY: [Jump; 8] = [
-    jump(
-        ["filter", "INPUT", "KUBE-EXTERNAL-SERVICES"],
-        EXTERNAL,
-        true,
-    ),
-    jump(
-        ["filter", "FORWARD", "KUBE-EXTERNAL-SERVICES"],
-        EXTERNAL,
-        true,
-    ),
-    jump(["filter", "FORWARD", "KUBE-SERVICES"], PORTALS, true),
-    jump(["filter", "OUTPUT", "KUBE-SERVICES"], PORTALS, true),
-    jump(
-        ["filter", "FORWARD", "KUBE-FORWARD"],
-        "kubernetes forwarding rules",
-        false,
-    ),
-    jump(["nat", "OUTPUT", "KUBE-SERVICES"], PORTALS, false),
-    jump(["nat", "PREROUTING", "KUBE-SERVICES"], PORTALS, false),
-    jump(
-        ["nat", "POSTROUTING", "KUBE-POSTROUTING"],
-        "kubernetes postrouting rules",
-        false,
-    ),
-];
-
-/// The last two are copies of kubelet's.
-const MODERN: [Jump; 14] = [
+/// All that there are, in the order in which they are made. The last two are copies of kubelet's.
+const JUMPS: [Jump; 14] = [
     jump(
         ["filter", "INPUT", "KUBE-EXTERNAL-SERVICES"],
         EXTERNAL,
@@ -109,18 +82,22 @@ const MODERN: [Jump; 14] = [
     jump(["filter", "OUTPUT", "KUBE-FIREWALL"], "", false),
 ];
 
-/// The jumps, in the order in which they are made.
-pub(crate) fn jumps(profile: Profile) -> &'static [Jump] {
-    match profile {
-        Profile::V1_20 => &EARLY,
-        _ => &MODERN,
-    }
+/// The jumps of a release, in the order in which they are made.
+pub(crate) fn jumps(version: &Version) -> impl Iterator<Item = &'static Jump> {
+    let has = |jump: &&Jump| match jump.to {
+        "KUBE-NODEPORTS" => version.admits_health_checks(),
+        "KUBE-PROXY-FIREWALL" => !version.drops_by_mark(),
+        "KUBE-FIREWALL" => version.writes_kubelets_firewall(),
+        _ => true,
+    };
+    JUMPS.iter().filter(has)
 }
 
 /// Chains of kubelet's that are made when missing, and left as they are.
-pub(crate) fn kubelet_chains(profile: Profile) -> &'static [(&'static str, &'static str)] {
-    match profile {
-        Profile::V1_20 => &[("nat", "KUBE-MARK-DROP")],
-        _ => &[],
+pub(crate) fn kubelet_chains(version: &Version) -> &'static [(&'static str, &'static str)] {
+    if version.drops_by_mark() {
+        &[("nat", "KUBE-MARK-DROP")]
+    } else {
+        &[]
     }
 }

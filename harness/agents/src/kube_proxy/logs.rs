@@ -30,6 +30,7 @@ pub(crate) struct Logs {
     mode: Mode,
     family: &'static str,
     verbosity: u8,
+    version: Version,
     full_sync: bool,
     sites: &'static Sites,
 }
@@ -106,6 +107,7 @@ impl Logs {
             mode: config.mode,
             family: config.family.as_str(),
             verbosity: config.verbosity,
+            version: version.clone(),
             full_sync: version.logs_full_sync(),
             sites: match config.mode {
                 Mode::Iptables => sites(version),
@@ -151,9 +153,9 @@ impl Logs {
         self.info(2, self.sites.syncing, &text, pairs);
     }
 
-    /// The input is ready. 1.20 says nothing at this level.
+    /// The input is ready.
     pub(crate) fn reloading(&self, services: usize, endpoints: usize, input: &Input) {
-        if self.style == LogStyle::Plain {
+        if !self.version.counts_what_it_writes() {
             return;
         }
         let pairs = [
@@ -205,6 +207,9 @@ impl Logs {
             self.plain(0, Severity::Error, site, text);
             let text = "Closing local ports after iptables-restore failure".to_owned();
             self.plain(2, Severity::Info, "proxier.go:1598", text);
+        } else if self.version.brackets_restore_errors() {
+            let error = format!("{} ({})", failure.status(), failure.output());
+            self.error(site, text, &error, &[]);
         } else {
             self.error(site, text, &failure.to_string(), &[]);
         }
@@ -270,46 +275,58 @@ impl Logs {
     }
 
     fn canary_failed(&self, site: &'static str, text: &str, table: &str, chain: &str, error: &str) {
-        if self.style == LogStyle::Plain {
+        if self.version.monitors_in_plain_text() {
             let text = format!("{text} {table}/{chain}: {error}");
             self.plain(0, Severity::Warning, site, text);
         } else {
             let pairs = [("table", Value::Text(table)), ("chain", Value::Text(chain))];
-            self.bare().error(site, text, error, &pairs);
+            self.monitor().error(site, text, error, &pairs);
         }
     }
 
     /// The canary is dead.
     pub(crate) fn canary_deleted(&self, table: &str, chain: &str) {
         let site = canary::DELETED;
-        if self.style == LogStyle::Plain {
+        if self.version.monitors_in_plain_text() {
             let text = format!("iptables canary {table}/{chain} deleted");
             self.plain(2, Severity::Info, site, text);
         } else {
             let pairs = [("table", Value::Text(table)), ("chain", Value::Text(chain))];
-            self.bare().info(2, site, "IPTables canary deleted", &pairs);
+            self.monitor()
+                .info(2, site, "IPTables canary deleted", &pairs);
         }
     }
 
     /// Only some canaries died.
     pub(crate) fn canary_inconsistent(&self) {
         let site = canary::INCONSISTENT;
-        if self.style == LogStyle::Plain {
+        if self.version.monitors_in_plain_text() {
             let text = "Inconsistent iptables state detected.".to_owned();
             self.plain(0, Severity::Warning, site, text);
         } else {
             let text = "Inconsistent iptables state detected";
-            self.bare().info(0, site, text, &[]);
+            self.monitor().info(0, site, text, &[]);
         }
     }
 
     /// A forced sync follows.
     pub(crate) fn canary_reloading(&self) {
         let text = "Reloading after iptables flush";
-        self.bare().info(2, canary::RELOADING, text, &[]);
+        self.monitor().info(2, canary::RELOADING, text, &[]);
     }
 
-    /// The same without the family: iptables.go has no logger of its own.
+    /// As the monitor writes: iptables.go has no logger of its own.
+    fn monitor(&self) -> Self {
+        if self.version.monitors_in_plain_text() {
+            return Self {
+                style: LogStyle::Plain,
+                ..self.clone()
+            };
+        }
+        self.bare()
+    }
+
+    /// The same without the family.
     fn bare(&self) -> Self {
         let style = match self.style {
             LogStyle::Contextual => LogStyle::Structured,

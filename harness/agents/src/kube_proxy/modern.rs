@@ -2,7 +2,10 @@
 //!
 //! `KUBE-SVC-` holds a port's endpoints for the cluster policy, `KUBE-SVL-` those for the local one,
 //! `KUBE-EXT-` is where all traffic from outside comes in, `KUBE-FW-` stands before it when source
-//! ranges are given. What is never accepted is dropped in the filter table.
+//! ranges are given. What is never accepted is dropped in the filter table; 1.24 marks it in nat, for kubelet's
+//! rule to drop it there.
+
+mod own;
 
 use std::{collections::BTreeSet, fmt::Display};
 
@@ -30,7 +33,7 @@ const XLB: &str = "KUBE-XLB-";
 /// Renders the restore input.
 pub(crate) fn render(scene: &Scene<'_>) -> Input {
     let mut input = Input::default();
-    declare(&mut input);
+    declare(scene, &mut input);
     rules::masquerade(scene, &mut input.nat_rules);
     firewall(scene, &mut input);
     let mut active = BTreeSet::new();
@@ -49,22 +52,21 @@ pub(crate) fn render(scene: &Scene<'_>) -> Input {
     scene.remove_stale(&prefixes, &active, &mut input);
     rules::tail(scene, &mut input.nat_rules);
     rules::forward(scene, &mut input.filter_rules);
-    input.filter_rules.add(format_args!(
-        "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack \
-         --ctstate RELATED,ESTABLISHED -j ACCEPT"
-    ));
+    rules::forward_answers(&mut input.filter_rules);
     input
 }
 
-fn declare(input: &mut Input) {
+fn declare(scene: &Scene<'_>, input: &mut Input) {
     for chain in [
         "KUBE-SERVICES",
         "KUBE-EXTERNAL-SERVICES",
         "KUBE-FORWARD",
         "KUBE-NODEPORTS",
-        "KUBE-PROXY-FIREWALL",
     ] {
         input.filter_chains.chain(chain);
+    }
+    if !scene.config.version.drops_by_mark() {
+        input.filter_chains.chain("KUBE-PROXY-FIREWALL");
     }
     for chain in [
         "KUBE-SERVICES",
@@ -78,6 +80,9 @@ fn declare(input: &mut Input) {
 
 /// The copy of kubelet's rule that closes what `route_localnet` opens.
 fn firewall(scene: &Scene<'_>, input: &mut Input) {
+    if !scene.config.version.writes_kubelets_firewall() {
+        return;
+    }
     if scene.config.family != Family::Ipv4 || !scene.config.localhost_node_ports {
         return;
     }
@@ -103,7 +108,12 @@ struct Port<'a> {
 impl<'a> Port<'a> {
     fn new(scene: &'a Scene<'a>, name: &PortName, spec: &'a ServicePort) -> Self {
         let endpoints = scene.tracker.endpoints(name);
-        let routes = Routes::of(endpoints, spec, scene.node_labels, scene.config);
+        let mut routes = Routes::of(endpoints, spec, scene.node_labels, scene.config);
+        if scene.config.version.drops_by_mark() {
+            // The local policy's chain is there without endpoints, too, and marks.
+            routes.has_internal = routes.usable.anywhere;
+            routes.has_external = routes.usable.anywhere;
+        }
         let hash = &spec.hash;
         Self {
             scene,
@@ -135,13 +145,25 @@ impl<'a> Port<'a> {
             && !self.spec.source_ranges.is_empty()
     }
 
+    fn uses_local_chain(&self) -> bool {
+        !self.routes.usable.local.is_empty() || self.marks_what_is_not_local()
+    }
+
+    /// The local policy applies, and nobody is here.
+    fn marks_what_is_not_local(&self) -> bool {
+        self.scene.config.version.drops_by_mark()
+            && self.spec.uses_local_endpoints()
+            && self.routes.usable.anywhere
+            && self.routes.usable.local.is_empty()
+    }
+
     /// The chains that this port needs in nat, written now or earlier.
     fn active(&self, active: &mut BTreeSet<String>) {
         let chains = [
             (self.uses_external_chain(), &self.external_chain),
             (self.uses_firewall_chain(), &self.firewall_chain),
             (!self.routes.usable.cluster.is_empty(), &self.cluster_chain),
-            (!self.routes.usable.local.is_empty(), &self.local_chain),
+            (self.uses_local_chain(), &self.local_chain),
         ];
         let used = chains.into_iter().filter(|(used, _)| *used);
         active.extend(used.map(|(_, chain)| chain.clone()));
@@ -160,12 +182,9 @@ impl<'a> Port<'a> {
         self.external_ips(input);
         self.load_balancer(input);
         self.node_port(input);
-        if self.spec.health_check_node_port != 0 {
-            input.filter_rules.add(format_args!(
-                "-A KUBE-NODEPORTS -m comment --comment \"{} health check node port\" -m tcp -p tcp \
-                 --dport {} -j ACCEPT",
-                self.name, self.spec.health_check_node_port
-            ));
+        let health_check = self.spec.health_check_node_port;
+        if health_check != 0 {
+            rules::admit_health_check(&self.name, health_check, &mut input.filter_rules);
         }
     }
 
@@ -211,7 +230,7 @@ impl<'a> Port<'a> {
                     "-A KUBE-SERVICES -m comment --comment \"{name} loadbalancer IP\"{to} -j {chain}"
                 ));
             }
-            if firewalled {
+            if firewalled && !self.scene.config.version.drops_by_mark() {
                 input.filter_rules.add(format_args!(
                     "-A KUBE-PROXY-FIREWALL -m comment --comment \"{name} traffic not accepted by \
                      {chain}\"{to} -j DROP"
@@ -233,7 +252,8 @@ impl<'a> Port<'a> {
         let (proto, number) = (self.spec.protocol, self.spec.node_port);
         if self.routes.usable.anywhere {
             let (name, chain) = (&self.name, &self.external_chain);
-            let rule = format!("-A KUBE-NODEPORTS -m comment --comment {name} -m {proto} -p {proto}");
+            let rule =
+                format!("-A KUBE-NODEPORTS -m comment --comment {name} -m {proto} -p {proto}");
             if self.counts_localhost() {
                 let count = self.scene.counters.counting(LOCALHOST);
                 input.nat_rules.add(format_args!(
@@ -275,128 +295,5 @@ impl<'a> Port<'a> {
     fn destination(&self, ip: impl Display) -> String {
         let (proto, port) = (self.spec.protocol, self.spec.port);
         format!(" -m {proto} -p {proto} -d {ip} --dport {port}")
-    }
-
-    /// The chains that belong to this port alone.
-    fn own_chains(&self, input: &mut Input) {
-        let Input {
-            nat_chains,
-            nat_rules,
-            ..
-        } = input;
-        self.masquerade_foreign(nat_rules);
-        if self.uses_external_chain() {
-            nat_chains.chain(&self.external_chain);
-            self.external(nat_rules);
-        }
-        if self.uses_firewall_chain() {
-            nat_chains.chain(&self.firewall_chain);
-            self.source_ranges(nat_rules);
-        }
-        for (chain, endpoints) in [
-            (&self.cluster_chain, &self.routes.usable.cluster),
-            (&self.local_chain, &self.routes.usable.local),
-        ] {
-            if !endpoints.is_empty() {
-                nat_chains.chain(chain);
-                rules::balance(
-                    chain,
-                    self.spec.sticky_seconds,
-                    endpoints,
-                    nat_rules,
-                    |it| {
-                        self.scene
-                            .comment(&format!("\"{} -> {}\"", self.name, it.text))
-                    },
-                );
-            }
-        }
-        let comment = self.scene.comment(&self.name);
-        for endpoint in &self.routes.usable.reachable {
-            nat_chains.chain(&endpoint.chain);
-            let source = endpoint.address.ip().to_string();
-            rules::endpoint(&comment, self.spec, endpoint, &source, nat_rules);
-        }
-    }
-
-    /// What comes to the cluster IP from outside the cluster must come back through this node.
-    fn masquerade_foreign(&self, nat: &mut Lines) {
-        let config = self.scene.config;
-        if !self.routes.has_internal || !(config.masquerade_all || config.cluster_cidr.is_some()) {
-            return;
-        }
-        let not_local = match config.cluster_cidr {
-            Some(cidr) if !config.masquerade_all => format!(" ! -s {cidr}"),
-            _ => String::new(),
-        };
-        let (chain, to) = (
-            self.internal_chain(),
-            self.destination(self.spec.cluster_ip),
-        );
-        nat.add(format_args!(
-            "-A {chain} -m comment --comment \"{} cluster IP\"{to}{not_local} -j KUBE-MARK-MASQ",
-            self.name
-        ));
-    }
-
-    fn external(&self, nat: &mut Lines) {
-        let (name, chain) = (&self.name, &self.external_chain);
-        if self.spec.external_local {
-            self.short_circuits(nat);
-        } else {
-            nat.add(format_args!(
-                "-A {chain} -m comment --comment \"masquerade traffic for {name} external \
-                 destinations\" -j KUBE-MARK-MASQ"
-            ));
-        }
-        if self.routes.has_external {
-            let policy = if self.spec.external_local {
-                &self.local_chain
-            } else {
-                &self.cluster_chain
-            };
-            nat.add(format_args!("-A {chain} -j {policy}"));
-        }
-    }
-
-    /// Pods and the node itself are not subject to a local policy.
-    fn short_circuits(&self, nat: &mut Lines) {
-        let (name, chain, to) = (&self.name, &self.external_chain, &self.cluster_chain);
-        if let Some(cidr) = self.scene.config.cluster_cidr {
-            nat.add(format_args!(
-                "-A {chain} -m comment --comment \"pod traffic for {name} external destinations\" \
-                 -s {cidr} -j {to}"
-            ));
-        }
-        for (what, to) in [("masquerade", "KUBE-MARK-MASQ"), ("route", to)] {
-            nat.add(format_args!(
-                "-A {chain} -m comment --comment \"{what} LOCAL traffic for {name} external \
-                 destinations\" -m addrtype --src-type LOCAL -j {to}"
-            ));
-        }
-    }
-
-    fn source_ranges(&self, nat: &mut Lines) {
-        let (name, chain, to) = (&self.name, &self.firewall_chain, &self.external_chain);
-        let mut accept = |source: &dyn Display| {
-            nat.add(format_args!(
-                "-A {chain} -m comment --comment \"{name} loadbalancer IP\" -s {source} -j {to}"
-            ));
-        };
-        let ranges = &self.spec.source_ranges;
-        for range in ranges {
-            accept(range);
-        }
-        // A load balancer's address is often one of the node's own: a request from the node then
-        // comes back with it as its source.
-        if ranges.iter().any(|it| it.contains(&self.scene.node_ip)) {
-            for ip in &self.spec.load_balancer_ips {
-                accept(ip);
-            }
-        }
-        nat.add(format_args!(
-            "-A {chain} -m comment --comment \"other traffic to {name} will be dropped by \
-             KUBE-PROXY-FIREWALL\""
-        ));
     }
 }

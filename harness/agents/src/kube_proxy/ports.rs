@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::{
 use super::{
     config::{Config, Family},
     names::{Namespaced, PortName, Protocol},
-    profile::Profile,
 };
 
 /// The default of `sessionAffinityConfig.clientIP.timeoutSeconds`.
@@ -118,7 +117,7 @@ fn template(
         internal_local: config.version.internal_traffic_policy()
             && local(&spec.internal_traffic_policy),
         external_local,
-        hints_annotation: hints_annotation(service),
+        hints_annotation: hints_annotation(service, config),
         hash: String::new(),
     }
 }
@@ -165,7 +164,7 @@ fn ingress(service: &Service) -> impl Iterator<Item = &LoadBalancerIngress> {
 }
 
 fn balancers_without_ip(service: &Service, config: &Config) -> usize {
-    if config.version.profile() > Profile::V1_20 || config.family == Family::Ipv6 {
+    if !config.version.cleans_conntrack_as_1_20() || config.family == Family::Ipv6 {
         return 0;
     }
     ingress(service).filter(|it| it.ip.is_none()).count()
@@ -204,8 +203,13 @@ fn sticky_seconds(spec: &ServiceSpec) -> Option<u32> {
     Some(seconds.unwrap_or(STICKY_SECONDS))
 }
 
-fn hints_annotation(service: &Service) -> bool {
+fn hints_annotation(service: &Service, config: &Config) -> bool {
     let annotations = service.metadata.annotations.iter().flatten();
+    let asks = |value: &str| match value {
+        "Auto" | "auto" => true,
+        "" | "Disabled" | "disabled" => false,
+        _ => config.version.any_hints_annotation_counts(),
+    };
     annotations
         .filter(|(key, _)| {
             matches!(
@@ -214,5 +218,5 @@ fn hints_annotation(service: &Service) -> bool {
                     | "service.kubernetes.io/topology-aware-hints"
             )
         })
-        .any(|(_, value)| value.eq_ignore_ascii_case("auto"))
+        .any(|(_, value)| asks(value))
 }

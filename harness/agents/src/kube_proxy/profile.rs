@@ -1,5 +1,6 @@
 //! What differs from release to release. Every question about a version is answered here.
 
+mod before_1_28;
 mod gates;
 
 use std::{fmt, str::FromStr};
@@ -38,9 +39,9 @@ pub enum VersionError {
 /// A rule set with the way it is synced: releases of one profile differ only in small things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
-    /// 1.20 … 1.23, as 1.20 is: `KUBE-XLB-`, `KUBE-MARK-DROP`, every sync full.
+    /// 1.20 … 1.23: `KUBE-XLB-`, `KUBE-MARK-DROP`, every sync full.
     V1_20,
-    /// 1.24 … 1.26, as 1.26 is: `KUBE-EXT-` and `KUBE-SVL-`, every sync full.
+    /// 1.24 … 1.26: `KUBE-EXT-` and `KUBE-SVL-`, every sync full.
     V1_26,
     /// 1.27 … 1.32: partial syncs, and no full one without a reason.
     V1_27,
@@ -172,8 +173,8 @@ impl Version {
     /// The layout of log lines.
     pub(crate) fn log_style(&self) -> LogStyle {
         match self.minor {
-            ..=23 => LogStyle::Plain,
-            24..=30 => LogStyle::Structured,
+            ..=20 => LogStyle::Plain,
+            21..=30 => LogStyle::Structured,
             31.. => LogStyle::Contextual,
         }
     }
@@ -189,9 +190,9 @@ impl Version {
         self.minor >= 26
     }
 
-    /// Whether `internalTrafficPolicy` is heeded.
+    /// Whether `internalTrafficPolicy` is heeded (`ServiceInternalTrafficPolicy`: on by default from 1.22).
     pub(crate) fn internal_traffic_policy(&self) -> bool {
-        self.profile() >= Profile::V1_26
+        self.minor >= 22
     }
 
     /// Whether `ipMode: Proxy` takes a load balancer's address out of the rules (on from 1.30).
@@ -231,9 +232,9 @@ impl Version {
     }
 
     /// Whether an address has one endpoint of a port at most, whatever its numbers in several slices
-    /// (1.20 endpointslicecache.go, `addEndpointsByIP`).
+    /// (1.20 and 1.21 endpointslicecache.go, `addEndpointsByIP`).
     pub(crate) fn endpoint_is_an_address(&self) -> bool {
-        self.profile() == Profile::V1_20
+        self.minor <= 21
     }
 
     /// Whether a liberal conntrack keeps the INVALID rule away (from 1.29).
@@ -296,7 +297,6 @@ impl Version {
             "proxier"
         }
     }
-
 }
 
 impl FromStr for Version {
@@ -398,7 +398,9 @@ mod tests {
         for both in ["1.33.0", "1.33.13", "1.33", "1.34.7", "1.35.4", "1.36.0"] {
             assert_eq!(full(both), [true, true], "{both}");
         }
-        for small in ["1.34.8", "1.34", "1.35.5", "1.35", "1.36.1", "1.36", "1.37.0"] {
+        for small in [
+            "1.34.8", "1.34", "1.35.5", "1.35", "1.36.1", "1.36", "1.37.0",
+        ] {
             assert_eq!(full(small), [true, false], "{small}");
         }
     }

@@ -103,7 +103,7 @@ pub(crate) fn masquerade(scene: &Scene<'_>, nat: &mut Lines) {
 /// The jump to node ports, which must come after all services.
 pub(crate) fn tail(scene: &Scene<'_>, nat: &mut Lines) {
     let config = scene.config;
-    let modern = config.version.profile() >= Profile::V1_26;
+    let modern = config.version.leaves_out_the_loopback();
     let closed = config.family == Family::Ipv6 || !config.localhost_node_ports;
     let except = if modern && closed {
         format!(" ! -d {}", config.family.loopback())
@@ -127,6 +127,22 @@ pub(crate) fn forward(scene: &Scene<'_>, filter: &mut Lines) {
     filter.add(format_args!(
         "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\" -m mark --mark \
          {MARK}/{MARK} -j ACCEPT"
+    ));
+}
+
+/// Answers to what is forwarded, and what it sends further.
+pub(crate) fn forward_answers(filter: &mut Lines) {
+    filter.add(format_args!(
+        "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack \
+         --ctstate RELATED,ESTABLISHED -j ACCEPT"
+    ));
+}
+
+/// Health checks of balancers reach the port that they ask.
+pub(crate) fn admit_health_check(name: &str, port: u16, filter: &mut Lines) {
+    filter.add(format_args!(
+        "-A KUBE-NODEPORTS -m comment --comment \"{name} health check node port\" -m tcp -p tcp \
+         --dport {port} -j ACCEPT"
     ));
 }
 

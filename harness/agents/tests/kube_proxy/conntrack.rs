@@ -140,7 +140,10 @@ fn from_1_32_flows_that_no_endpoint_answers_are_found_in_the_table() {
     assert_eq!(deleted(&desk), ["1", "3", "5"]);
     assert_eq!(
         desk.typed("netlink"),
-        ["netlink conntrack list ipv4", "netlink conntrack delete ipv4"],
+        [
+            "netlink conntrack list ipv4",
+            "netlink conntrack delete ipv4"
+        ],
         "in one go"
     );
     assert!(desk.typed("conntrack").is_empty(), "no program is needed");
@@ -195,8 +198,17 @@ fn an_interrupted_listing_is_tried_again_from_1_33() {
         desk.tell_later(endpoints(&["10.20.1.2"]));
         let listed = desk.typed("netlink");
         let listed = listed.iter().filter(|it| it.contains(" list ")).count();
-        assert_eq!((listed, deleted(&desk)), (lists, expected.iter().map(|it: &&str| (*it).to_owned()).collect()), "{version}");
-        let gave_up = desk.said().contains("\"Failed to list conntrack entries\" err=\"interrupted");
+        assert_eq!(
+            (listed, deleted(&desk)),
+            (
+                lists,
+                expected.iter().map(|it: &&str| (*it).to_owned()).collect()
+            ),
+            "{version}"
+        );
+        let gave_up = desk
+            .said()
+            .contains("\"Failed to list conntrack entries\" err=\"interrupted");
         assert_eq!(gave_up, version == "1.32", "{}", desk.said());
         assert!(!desk.said().contains("Sync failed"));
     }

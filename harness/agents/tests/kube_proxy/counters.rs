@@ -15,7 +15,10 @@ const NODE_PORT: &str = "-A KUBE-NODEPORTS -m comment --comment test/nginx:http 
 fn node_port() -> [chainbreak_agents::kube_proxy::Event; 2] {
     let ports = json!([{"name": "http", "port": 80, "nodePort": 30080}]);
     let spec = json!({"type": "NodePort", "clusterIP": "10.96.10.10", "ports": ports});
-    [service("nginx", spec), slice("nginx", &[("10.20.1.1", "n1")])]
+    [
+        service("nginx", spec),
+        slice("nginx", &[("10.20.1.1", "n1")]),
+    ]
 }
 
 #[test]
@@ -86,7 +89,10 @@ fn a_counter_that_cannot_be_made_is_left_out_of_the_rules() {
         .outputs
         .insert("nfacct new ct_state_invalid", no_room);
     let desk = Desk::synced(config("1.32"), kernel, node_port());
-    assert!(desk.last_restore().contains(&format!("{INVALID} -j DROP\n")));
+    assert!(
+        desk.last_restore()
+            .contains(&format!("{INVALID} -j DROP\n"))
+    );
     assert!(desk.last_restore().contains("localhost_nps_accepted_pkts"));
     assert!(
         desk.said().contains(

@@ -1,7 +1,13 @@
 //! A desk on which a core is stepped: it hands commands to a kernel, real or invented, keeps what
 //! was run and said, and lets time pass from one deadline to the next.
 
-use std::{cell::RefCell, collections::{BTreeMap, BTreeSet}, fmt::Write as _, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    rc::Rc,
+    time::Duration,
+};
 
 use chainbreak_agents::{
     kube_proxy::{Config, Event, Health, run},

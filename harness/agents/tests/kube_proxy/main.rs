@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod before_1_28;
 mod conntrack;
 mod convergence;
 mod counters;

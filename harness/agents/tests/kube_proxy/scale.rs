@@ -65,7 +65,12 @@ fn a_large_cluster_looks_for_stale_chains_once_a_sync_period() {
 
 #[test]
 fn the_hourly_full_sync_spares_large_clusters_from_1_34_8() {
-    for (version, full) in [("1.33", true), ("1.34.7", true), ("1.34.8", false), ("1.36", false)] {
+    for (version, full) in [
+        ("1.33", true),
+        ("1.34.7", true),
+        ("1.34.8", false),
+        ("1.36", false),
+    ] {
         let mut desk = synced(version, 101);
         desk.forget();
         desk.pass(HOUR + SECOND);

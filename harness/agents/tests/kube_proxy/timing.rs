@@ -71,7 +71,7 @@ fn from_1_33_a_full_sync_comes_after_an_hour() {
 #[test]
 fn a_change_of_the_node_s_labels_makes_a_full_sync() {
     let zone = |name: &str| node(json!({"topology.kubernetes.io/zone": name, "x": "y"}));
-    for (version, jumps) in [("1.20", 0), ("1.26", 14), ("1.27", 14), ("1.34", 14)] {
+    for (version, jumps) in [("1.20", 0), ("1.26", 12), ("1.27", 14), ("1.34", 14)] {
         let mut desk = synced(version);
         desk.tell_later(zone("a"));
         desk.forget();

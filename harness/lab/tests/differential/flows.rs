@@ -1,22 +1,47 @@
-//! Which UDP flows are deleted, and when: every `conntrack` command of both, one change at a time.
+//! Which UDP flows are deleted, and when, one change at a time. Before each change both tables hold the same flows;
+//! what is missing afterwards was deleted. Until 1.31 every `conntrack` command is compared, too; from 1.32 on flows
+//! are deleted over netlink, and nobody runs the program.
 
+use std::fmt::Write as _;
+
+use chainbreak_agents::kube_proxy::Version;
 use serde_json::{Value, json};
 
 use crate::{
     pair::{Launcher, Trouble},
-    real, real_and_model,
+    real, real_and_model, real_version,
     stage::{Front, Stage},
     support::{self, User},
 };
 
-/// Notes the words of each command and runs it.
+/// Notes the words of each command and runs it. Our own commands go past it.
 const WITNESS: &str = r#"
 real=$(command -v conntrack)
 printf '#!/bin/sh\nfor word; do printf "[%%s]" "$word"; done >> /run/flows\necho >> /run/flows\nexec %s "$@"\n' \
     "$real" > /run/chainbreak/bin/conntrack
 chmod 755 /run/chainbreak/bin/conntrack
 : > /run/flows
+printf '%s\n' "$real" > /run/conntrack
 "#;
+/// The commands since the last look, and which flows there are.
+const COMMANDS: &str = "sort /run/flows; : > /run/flows";
+const LISTING: &str = "$(cat /run/conntrack) -L -p udp 2>/dev/null";
+
+/// Where flows went to, and whether the number is a node port, or any port of the service's.
+const TARGETS: [(&str, u16); 10] = [
+    ("10.96.1.1", 53),
+    ("10.96.1.1", 54),
+    ("10.96.1.2", 53),
+    ("198.51.100.1", 53),
+    ("203.0.113.9", 31001),
+    ("10.96.1.3", 53),
+    ("192.0.2.1", 53),
+    ("192.0.2.1", 5353),
+    ("203.0.113.9", 31002),
+    ("203.0.113.9", 53),
+];
+/// Who answers, by the last part of an address in the network of the service: other ports and addresses are nobody's.
+const ANSWERS: [(u8, u16); 4] = [(1, 53), (2, 53), (1, 54), (9, 53)];
 
 #[tokio::test]
 #[ignore = "needs a real kube-proxy: make test-real"]
@@ -35,29 +60,83 @@ async fn deletions() -> Result<Vec<String>, Trouble> {
         .await;
     pair.sh(WITNESS).await?;
     pair.start().await?;
-    let mut found = Vec::new();
-    let mut seen = 0;
+    let plant = planting();
+    let (mut found, mut run, mut gone) = (Vec::new(), 0, 0);
     for (number, (what, objects)) in changes().into_iter().enumerate() {
+        pair.sh(&plant).await?;
+        let before = pair.sh(LISTING).await?.map(|listing| flows(&listing));
         let (puts, deletes): (Vec<Value>, Vec<Value>) =
             objects.into_iter().partition(|it| it.get("gone").is_none());
         for object in deletes {
             pair.ask(json!({ "delete": object["gone"] })).await?;
         }
         pair.put(number + 1, &puts).await?;
-        let commands = pair.sh("sort /run/flows; : > /run/flows").await?;
-        seen += commands[0].lines().count();
-        if commands[0] != commands[1] {
-            let [left, right] = commands;
+        let after = pair.sh(LISTING).await?.map(|listing| flows(&listing));
+        let commands = pair.sh(COMMANDS).await?;
+        let deleted = [0, 1].map(|side| {
+            let missing = before[side].difference(&after[side]);
+            missing.fold(commands[side].clone(), |text, flow| text + flow + "\n")
+        });
+        run += commands[0].lines().count();
+        gone += before[0].difference(&after[0]).count();
+        if deleted[0] != deleted[1] {
+            let [left, right] = deleted;
             found.push(format!(
                 "{what}: the left one\n{left}the right one\n{right}"
             ));
         }
     }
-    assert!(
-        seen > 0,
-        "nobody ran conntrack: the witness was not in the way"
+    assert!(gone > 0, "nobody deleted a flow: none was in the way");
+    assert_eq!(
+        run > 0,
+        runs_conntrack(),
+        "{run} conntrack commands were seen"
     );
     Ok(found)
+}
+
+/// Until 1.31 (cleanup.go).
+fn runs_conntrack() -> bool {
+    let version = real_version();
+    let _known: Version = version.parse().expect("a release");
+    let minor = version.split('.').nth(1).and_then(|it| it.parse().ok());
+    minor.is_some_and(|minor: u32| minor < 32)
+}
+
+/// A script that makes all flows that are missing: each of the targets, answered by every one of the answers, and one
+/// that nobody translated.
+fn planting() -> String {
+    let mut script = "real=$(cat /run/conntrack)\n".to_owned();
+    let mut client = 0;
+    for (to, port) in TARGETS {
+        let network = match (to, port) {
+            ("10.96.1.1", _) => 1,
+            ("10.96.1.2" | "198.51.100.1", _) | (_, 31001) => 2,
+            _ => 3,
+        };
+        let answers = ANSWERS.map(|(end, port)| (format!("10.20.{network}.{end}"), port));
+        for (by, by_port) in answers.into_iter().chain([(to.to_owned(), port)]) {
+            client += 1;
+            writeln!(
+                script,
+                "$real -I -p udp -s 10.20.9.{client} -d {to} --sport 4000 --dport {port} -r {by} \
+                 -q 10.20.9.{client} --reply-port-src {by_port} --reply-port-dst 4000 -t 600 2>/dev/null"
+            )
+            .expect("a string takes everything");
+        }
+    }
+    script + "true"
+}
+
+/// The flows of a listing, without what changes by itself.
+fn flows(listing: &str) -> std::collections::BTreeSet<String> {
+    let planted = listing.lines().filter(|line| line.contains("src=10.20.9."));
+    let words = planted.map(|line| {
+        let words = line.split_ascii_whitespace();
+        let fixed = words.filter(|word| word.contains('=') && !word.starts_with("use="));
+        fixed.collect::<Vec<_>>().join(" ")
+    });
+    words.collect()
 }
 
 fn changes() -> Vec<(&'static str, Vec<Value>)> {

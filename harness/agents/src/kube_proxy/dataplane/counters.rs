@@ -77,7 +77,9 @@ impl Counters {
 }
 
 async fn ask(io: &Io<Event>, what: &str, name: &str) -> Result<(), (i32, String)> {
-    let output = io.run(&[PROGRAM, "nfacct", what, name], String::new()).await;
+    let output = io
+        .run(&[PROGRAM, "nfacct", what, name], String::new())
+        .await;
     match output.exit {
         0 => Ok(()),
         errno => Err((errno, output.stderr)),

@@ -9,7 +9,7 @@ use super::{Logged, View, counters::Counters};
 use crate::{
     kube_proxy::{
         Event, config::Config, early::sockets::Sockets, iptables::Iptables, jumps, logs::Logs,
-        names::PortName, ports::ServicePort, profile::Profile, rules::Scene,
+        names::PortName, ports::ServicePort, rules::Scene,
     },
     step::Io,
 };
@@ -65,8 +65,7 @@ impl Writer {
         existing.shuffle(&mut self.map_order);
         let mut ports: Vec<(&PortName, &ServicePort)> = view.tracker.ports().collect();
         ports.shuffle(&mut self.map_order);
-        let early = view.config.version.profile() == Profile::V1_20;
-        let sockets = if early {
+        let sockets = if view.config.version.opens_node_ports() {
             let opened = self.sockets.open(&self.io, view.config, view.logs, &ports);
             opened.await
         } else {
@@ -95,8 +94,8 @@ impl Writer {
     }
 
     async fn ensure_jumps(&self, view: &View<'_>) -> Result<(), Logged> {
-        let profile = view.config.version.profile();
-        for jump in jumps::jumps(profile) {
+        let version = &view.config.version;
+        for jump in jumps::jumps(version) {
             self.ensure_chain(view.logs, jump.table, jump.to).await?;
             let rule = jump.rule();
             let made = self.iptables.ensure_rule(jump.table, jump.from, &rule);
@@ -105,7 +104,7 @@ impl Writer {
                 return Err(Logged);
             }
         }
-        for (table, chain) in jumps::kubelet_chains(profile) {
+        for (table, chain) in jumps::kubelet_chains(version) {
             self.ensure_chain(view.logs, table, chain).await?;
         }
         Ok(())
@@ -119,11 +118,11 @@ impl Writer {
         })
     }
 
-    /// The chains of nat, for the removal of stale ones. 1.20 saves filter as well, and in every
+    /// The chains of nat, for the removal of stale ones. Until 1.24 filter is saved as well, and in every
     /// sync; since 1.25 a large cluster is looked at once in a sync period at most.
     async fn existing_chains(&mut self, view: &View<'_>) -> Vec<String> {
         let now = self.io.now();
-        let early = view.config.version.profile() == Profile::V1_20;
+        let early = view.config.version.saves_both_tables();
         let rested = |last| now.saturating_sub(last) > view.config.sync_period;
         if !early && self.large_cluster && !self.last_cleanup.is_none_or(rested) {
             return Vec::new();

@@ -79,7 +79,7 @@ impl HealthLog {
             "failed to start {what} healthz on {address}: listen tcp {address}: bind: {}",
             go_error(error)
         );
-        let text = if self.plain() {
+        let text = if self.version.log_style() == LogStyle::Plain {
             format!("healthz server failed: {error}")
         } else {
             let mut text = "\"Healthz server failed\"".to_owned();
@@ -124,7 +124,7 @@ impl HealthLog {
     }
 
     fn plain(&self) -> bool {
-        self.version.log_style() == LogStyle::Plain
+        self.version.checks_health_in_plain_text()
     }
 
     fn site(&self, plain: &'static str, structured: &'static str) -> &'static str {

@@ -1,7 +1,7 @@
 //! What 1.20 says about itself and about services (1.20.2, proxier.go and service.go). Later releases say
 //! it in other words or not at all at the default verbosity; here they are silent.
 
-use super::{Logs, klog};
+use super::{Logs, Value, klog};
 use crate::{
     kube_proxy::{
         config::Config,
@@ -65,8 +65,31 @@ impl Logs {
 
     /// A UDP service has endpoints again: its old flows end after the sync.
     pub(crate) fn stale_udp(&self, name: &PortName, port: &ServicePort) {
+        if self.style == LogStyle::Structured && self.version.tells_of_stale_services() {
+            self.stale_service(name, port);
+        }
         let text = format!("Stale udp service {name} -> {}", port.cluster_ip);
         self.early(2, "proxier.go:853", text);
+    }
+
+    /// The same from 1.21 to 1.26, the node port by itself (1.23 proxier.go; earlier it is `svcPortName`).
+    fn stale_service(&self, name: &PortName, port: &ServicePort) {
+        let name = name.to_string();
+        let ip = port.cluster_ip.to_string();
+        let pairs = [
+            ("protocol", Value::Text("udp")),
+            ("servicePortName", Value::Text(&name)),
+            ("clusterIP", Value::Text(&ip)),
+        ];
+        self.info(2, self.sites.not_ready, "Stale service", &pairs);
+        if port.node_port != 0 {
+            let pairs = [
+                ("protocol", Value::Text("udp")),
+                ("servicePortName", Value::Text(&name)),
+                ("nodePort", Value::Bare(port.node_port.to_string())),
+            ];
+            self.info(2, self.sites.not_ready, "Stale service", &pairs);
+        }
     }
 
     /// A node port is kept from others.
