@@ -10,7 +10,7 @@
 //!
 //! A dual-stack kube-proxy is two of these, which the driver runs side by side.
 //!
-//! Left out, and to be remembered when a model stands in for the real thing: the health of each family for itself, `--nodeport-addresses`, the listening
+//! Left out, and to be remembered when a model stands in for the real thing: the health of each family for itself, the listening
 //! sockets that 1.20 opens for node ports (which ones is kept, and said, but none is opened) and for external
 //! IPs that the node has, the lock file that
 //! kube-proxy itself takes for iptables older than 1.6.2, the removal of the other mode's rules at the start, the sysctls written at the start
@@ -50,7 +50,7 @@ use k8s_openapi::api::{
 };
 
 pub use self::{
-    config::{Config, Family, Mode},
+    config::{Config, DetectLocal, Family, Mode},
     health::{Answer, Check, Health, HealthLog, Moment},
     names::Namespaced,
     profile::{Profile, Version, VersionError},

@@ -104,6 +104,7 @@ pub struct Io<E> {
 struct State<E> {
     now: Duration,
     next_id: u64,
+    log_from: Severity,
     wanted: Wanted,
     outputs: BTreeMap<RequestId, Output>,
     events: VecDeque<E>,
@@ -124,14 +125,22 @@ impl<E> Io<E> {
         self.state.borrow().now
     }
 
-    /// Writes a log line.
+    /// Writes a log line, unless it is below what [`Self::log_from`] asks for.
     pub fn log(&self, severity: Severity, site: &'static str, text: impl Into<String>) {
+        if severity < self.state.borrow().log_from {
+            return;
+        }
         let line = LogLine {
             severity,
             site,
             text: text.into(),
         };
         self.state.borrow_mut().wanted.logs.push(line);
+    }
+
+    /// Lines below that severity are not written from now on.
+    pub fn log_from(&self, severity: Severity) {
+        self.state.borrow_mut().log_from = severity;
     }
 
     /// Runs a command to its end.
@@ -234,6 +243,7 @@ impl<E> Stepper<E> {
         let state = State {
             now: Duration::ZERO,
             next_id: 0,
+            log_from: Severity::Info,
             wanted: Wanted::default(),
             outputs: BTreeMap::new(),
             events: VecDeque::new(),
@@ -286,6 +296,20 @@ impl<E> Stepper<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_below_the_asked_for_severity_is_not_written() {
+        let mut stepper = Stepper::<()>::new(|io| async move {
+            io.log(Severity::Info, "a", "before");
+            io.log_from(Severity::Error);
+            io.log(Severity::Warning, "a", "below");
+            io.log(Severity::Error, "a", "at");
+            String::new()
+        });
+        let said = stepper.step(Duration::ZERO, Reply::Tick).logs;
+        let said: Vec<&str> = said.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(said, ["before", "at"]);
+    }
 
     #[test]
     fn a_core_runs_commands_side_by_side_and_wakes_in_time() {

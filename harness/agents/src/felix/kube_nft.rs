@@ -1,4 +1,4 @@
-//! From v3.32 the cleanup deletes the nftables tables of a kube-proxy in nftables mode too
+//! From v3.31.4 the cleanup deletes the nftables tables of a kube-proxy in nftables mode too
 //! (`felix/nftables/table.go`, a table that is disabled). A table that comes back is noticed by the
 //! refresh timer only. The real one takes out every element, chain and map in the transaction that deletes
 //! the table.
@@ -14,14 +14,17 @@ pub(super) struct KubeNft {
     pub(super) family: Family,
     /// Zero: it is read once.
     pub(super) refresh: Duration,
+    /// It is read whenever anything is applied.
+    each_time: bool,
     last_read: Option<Duration>,
 }
 
 impl KubeNft {
-    pub(super) fn new(family: Family, refresh: Duration) -> Self {
+    pub(super) fn new(family: Family, refresh: Duration, each_time: bool) -> Self {
         Self {
             family,
             refresh,
+            each_time,
             last_read: None,
         }
     }
@@ -31,6 +34,7 @@ impl KubeNft {
         let began = io.now();
         let due = match self.last_read {
             None => true,
+            Some(_) if self.each_time => true,
             Some(read) => !self.refresh.is_zero() && began >= read + self.refresh,
         };
         if due {

@@ -65,6 +65,16 @@ async fn configuration(io: &Io<Event>, config: &Config, world: &mut World) -> Pa
     }
 }
 
+/// From which severity on lines are printed.
+fn screen(word: &str) -> Severity {
+    match word {
+        "WARNING" => Severity::Warning,
+        "ERROR" => Severity::Error,
+        "FATAL" => Severity::Fatal,
+        _ => Severity::Info,
+    }
+}
+
 struct Life {
     io: Io<Event>,
     config: Config,
@@ -89,6 +99,7 @@ impl Life {
         params: Params,
         world: World,
     ) -> Result<Self, Panicked> {
+        io.log_from(screen(params.word("LogSeverityScreen")));
         let ipv6 = params.is("Ipv6Support");
         let proxy_mode = ProxyMode::detect(io, &params, config.version).await;
         let iptables = Iptables::detect(io, &params, ipv6).await?;
@@ -112,11 +123,14 @@ impl Life {
             _ => params.time("IptablesRefreshInterval"),
         };
         let nft = cleanup && config.version.deletes_nft_tables();
+        let each_time = config.version.reads_nft_tables_each_time();
         let nft = families.iter().filter(|_| nft);
         let mut life = Self {
             io: io.clone(),
             config: config.clone(),
-            kube_nft: nft.map(|&family| KubeNft::new(family, refresh)).collect(),
+            kube_nft: nft
+                .map(|&family| KubeNft::new(family, refresh, each_time))
+                .collect(),
             proxy_mode,
             params,
             world,

@@ -92,6 +92,10 @@ const PARAMS: &[Param] = &[
         param("IptablesLockProbeIntervalMillis", Kind::Millis),
     ),
     required("IptablesMarkMask", Kind::Mask),
+    param(
+        "LogSeverityScreen",
+        Kind::OneOf(&["DEBUG", "INFO", "WARNING", "ERROR", "FATAL", "TRACE"]),
+    ),
     param("Ipv6Support", Kind::Bool),
     param("AllowVXLANPacketsFromWorkloads", Kind::Bool),
     param("AllowIPIPPacketsFromWorkloads", Kind::Bool),
@@ -108,6 +112,7 @@ fn default_of(name: &str, config: &Config) -> Value {
     let version = config.version;
     let word = |word: &str| Value::Word(word.to_owned());
     match name {
+        "LogSeverityScreen" => word("INFO"),
         "BPFKubeProxyIptablesCleanupEnabled" => Value::Bool(true),
         "BPFHostConntrackBypass" => Value::Bool(version.bypasses_conntrack()),
         "BPFForceTrackPacketsFromIfaces" => Value::List(vec!["docker+".to_owned()]),

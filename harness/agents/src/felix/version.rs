@@ -50,6 +50,10 @@ impl Version {
         self.minor >= minor
     }
 
+    fn since_patch(self, minor: u32, patch: u32) -> bool {
+        (self.minor, self.patch) >= (minor, patch)
+    }
+
     /// `IptablesRefreshInterval`'s default (`config_params.go`).
     pub(super) fn refresh_interval(self) -> Duration {
         Duration::from_secs(if self.since(27) { 180 } else { 90 })
@@ -91,9 +95,10 @@ impl Version {
         self.since(26)
     }
 
-    /// BPF mode answers unknown TCP flows with RST, and no longer accepts every Seen packet to the host.
+    /// BPF mode answers unknown TCP flows with RST, and no longer accepts every Seen packet to the host
+    /// (`int_dataplane.go`; v3.28.0 has no such rule, v3.28.1 has).
     pub(super) fn resets_unknown_tcp(self) -> bool {
-        self.since(28)
+        self.since_patch(28, 1)
     }
 
     /// `BPFForceTrackPacketsFromIfaces` exists.
@@ -130,15 +135,35 @@ impl Version {
         self.since(32)
     }
 
-    /// The nftables tables `ip kube-proxy` and `ip6 kube-proxy` are deleted by the cleanup too.
+    /// The nftables tables `ip kube-proxy` and `ip6 kube-proxy` are deleted by the cleanup too (`int_dataplane.go`; not
+    /// in v3.31.3).
     pub(super) fn deletes_nft_tables(self) -> bool {
-        self.since(32)
+        self.since_patch(31, 4)
+    }
+
+    /// Whether a table that returns is deleted with the next update of any kind. Later ones read it again by the
+    /// refresh timer only.
+    pub(super) fn reads_nft_tables_each_time(self) -> bool {
+        (self.minor, self.patch) == (31, 4)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patches_have_what_they_brought() {
+        let version = |text: &str| text.parse::<Version>().unwrap();
+        assert!(
+            !version("v3.28.0").resets_unknown_tcp() && version("v3.28.1").resets_unknown_tcp()
+        );
+        assert!(
+            !version("v3.31.3").deletes_nft_tables() && version("v3.31.4").deletes_nft_tables()
+        );
+        assert!(version("v3.31.4").reads_nft_tables_each_time());
+        assert!(!version("v3.31.5").reads_nft_tables_each_time());
+    }
 
     #[test]
     fn a_version_outside_the_known_releases_is_an_error() {

@@ -217,9 +217,9 @@ fn kubelets_hint_decides_against_the_number_of_rules() {
 }
 
 #[test]
-fn from_v3_32_kube_proxys_nft_table_goes_too() {
+fn from_v3_31_4_kube_proxys_nft_table_goes_too() {
     let table = "table ip kube-proxy {\n chain services {\n }\n}\n";
-    for (version, survives) in [("v3.31.0", true), ("v3.32.1", false)] {
+    for (version, survives) in [("v3.31.3", true), ("v3.31.4", false), ("v3.32.1", false)] {
         let netns = Netns::new();
         netns.must(&["nft", "-f", "-"], table);
         let spec = json!({"bpfEnabled": true, "iptablesBackend": "nft"});

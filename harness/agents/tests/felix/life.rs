@@ -169,3 +169,18 @@ fn a_configuration_felix_cannot_start_with_is_waited_out() {
     node.configure(json!({"chainInsertMode": "Insert", "iptablesBackend": "legacy"}));
     assert_eq!(node.restores(), 4);
 }
+
+/// What hid every failed list of the API from the report of issue 10538.
+#[test]
+fn lines_below_log_severity_screen_are_not_printed() {
+    for (screen, said) in [("Info", true), ("Error", false)] {
+        let netns = Netns::new();
+        let spec = json!({"bpfEnabled": true, "logSeverityScreen": screen});
+        let node = started(&netns, spec);
+        let infos = node.logs.iter().map(|line| line.text.as_str());
+        let cleanup = infos
+            .filter(|it| it.starts_with("BPF enabled, configuring"))
+            .count();
+        assert_eq!(cleanup > 0, said, "{screen}");
+    }
+}
