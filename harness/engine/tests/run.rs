@@ -265,6 +265,7 @@ async fn an_agent_that_is_dead_for_good_ends_the_run_with_its_last_words() {
         min_sync_period: Duration::from_secs(1),
         sync_period: Duration::from_secs(5),
         full_sync_period: Duration::from_secs(3600),
+        config: serde_json::Map::new(),
     });
     let (log, mut events) = EventLog::new();
     let (_stop, stopped) = watch::channel(false);

@@ -64,12 +64,26 @@ fn kube_proxy(proxy: &Proxy) -> String {
         "minSyncPeriod": go_duration(proxy.min_sync_period),
         "syncPeriod": go_duration(proxy.sync_period),
     });
-    patch(&json!({
+    let mut config = json!({
         "kind": "KubeProxyConfiguration",
         "mode": proxy.mode,
         "conntrack": { "maxPerCore": 0 },
         proxy.mode: periods,
-    }))
+    });
+    put(&mut config, &Value::Object(proxy.config.clone()));
+    patch(&config)
+}
+
+/// Lays settings over others.
+fn put(under: &mut Value, over: &Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (name, over) in over {
+                put(under.entry(name.clone()).or_insert(Value::Null), over);
+            }
+        }
+        (under, over) => *under = over.clone(),
+    }
 }
 
 fn patch(value: &Value) -> String {

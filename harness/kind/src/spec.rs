@@ -62,6 +62,9 @@ pub(crate) struct Proxy {
     /// `iptables` or `nftables`.
     pub(crate) mode: &'static str,
     pub(crate) min_sync_period: Duration,
+    /// Further settings, as `KubeProxyConfiguration` has them.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub(crate) config: serde_json::Map<String, serde_json::Value>,
     pub(crate) sync_period: Duration,
 }
 
@@ -157,6 +160,7 @@ fn proxy(cluster: &ClusterSpec) -> Result<Option<Proxy>, KindError> {
         },
         min_sync_period: spec.min_sync_period,
         sync_period: spec.sync_period,
+        config: spec.config.clone(),
     }))
 }
 
@@ -221,6 +225,7 @@ pub(crate) mod tests {
             min_sync_period: Duration::from_secs(1),
             sync_period: Duration::from_secs(30),
             full_sync_period: KubeProxySpec::hour(),
+            config: serde_json::Map::new(),
         });
         cluster
     }

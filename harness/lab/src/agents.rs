@@ -7,6 +7,7 @@ pub(crate) mod identity;
 mod model;
 mod process;
 mod program;
+mod proxy_config;
 mod real;
 pub(crate) mod reins;
 mod settings;

@@ -21,6 +21,7 @@ mod complaint;
 mod felix;
 mod judge;
 mod nearest;
+mod proxy_config;
 mod read;
 mod schema;
 mod yaml;

@@ -8,6 +8,7 @@ mod fields;
 mod manifests;
 mod network;
 mod promises;
+mod proxy_config;
 mod strict;
 mod timeline;
 mod traffic;
@@ -79,6 +80,7 @@ pub(crate) mod words {
         "min-sync-period",
         "sync-period",
         "full-sync-period",
+        "config",
     ];
     pub(crate) const CALICO: &[&str] = &["version", "source", "pods"];
     pub(crate) const ONLY: &[&str] = &["kube-proxy", "calico"];

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     felix,
     matrix::MatrixKey,
+    proxy_config::{FIELDS, Kind},
     read::{NODES, words},
 };
 use promise::promise;
@@ -148,12 +149,40 @@ fn kube_proxy(part: Part) -> Value {
             "sync-period" => {
                 time("--iptables-sync-period, in nftables mode too; 30s when not given.")
             }
+            "config" => proxy_config(
+                "Further settings, as KubeProxyConfiguration has them.",
+                FIELDS,
+            ),
             _ => time(
                 "The model's: the age of the last full sync at which 1.33 and later make another; 1h when not \
                  given, as always in a real one.",
             ),
         },
     )
+}
+
+/// Fields of `KubeProxyConfiguration`.
+fn proxy_config(what: &str, fields: &[(&str, Kind)]) -> Value {
+    let of = |kind: Kind| match kind {
+        Kind::Truth => json!({ "type": "boolean" }),
+        Kind::Whole(low, high) => json!({ "type": "integer", "minimum": low, "maximum": high }),
+        Kind::Time => json!({ "type": "string", "examples": ["30s"] }),
+        Kind::Text => json!({ "type": "string" }),
+        Kind::Networks => json!({ "type": "string", "examples": ["", "10.20.0.0/16"] }),
+        Kind::NetworkList => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::Word(words) => json!({ "enum": words }),
+        Kind::Part(fields) => proxy_config("", fields),
+    };
+    let properties = fields
+        .iter()
+        .map(|(name, kind)| ((*name).to_owned(), of(*kind)));
+    let properties: serde_json::Map<String, Value> = properties.collect();
+    let mut object =
+        json!({ "type": "object", "additionalProperties": false, "properties": properties });
+    if !what.is_empty() {
+        object["description"] = json!(what);
+    }
+    object
 }
 
 fn calico(part: Part) -> Value {

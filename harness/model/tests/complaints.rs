@@ -348,6 +348,47 @@ fn networks_that_cannot_be() {
 }
 
 #[test]
+fn kube_proxys_settings_are_those_that_kube_proxy_has() {
+    let with = |config: &str| {
+        let settings = format!("version: '1.32', config: {{ {config} }}");
+        said_of("version: '1.32'", &settings)
+    };
+    for (config, said) in [
+        ("clusterCidr: ''", "config has no field \"clusterCidr\""),
+        (
+            "clusterCIDR: pods",
+            "clusterCIDR is a network, not \"pods\"",
+        ),
+        (
+            "detectLocalMode: Bridge",
+            "detectLocalMode cannot be \"Bridge\"",
+        ),
+        (
+            "detectLocalMode: BridgeInterface",
+            "needs detectLocal.bridgeInterface",
+        ),
+        (
+            "nodePortAddresses: [10.0.0.300/8]",
+            "nodePortAddresses is a network",
+        ),
+        (
+            "iptables: { masqueradeBit: 40 }",
+            "masqueradeBit is a whole number from 0 to 31",
+        ),
+        (
+            "conntrack: { tcpBeLiberal: 1 }",
+            "tcpBeLiberal is true or false",
+        ),
+        ("conntrack: { udpTimeout: 5 }", "udpTimeout is a time"),
+    ] {
+        let text = with(config);
+        assert!(text.contains(said), "{config}: {text}");
+    }
+    let hint = with("clusterCidr: ''");
+    assert!(hint.contains("clusterCIDR"), "{hint}");
+}
+
+#[test]
 fn settings_that_are_the_machines_and_settings_that_are_not() {
     let with = |settings: &str| said_of("  nodes: 2\n", &format!("  nodes: 2\n  {settings}\n"));
     insta::assert_snapshot!(

@@ -40,8 +40,16 @@ pub struct Config {
     pub node_name: String,
     /// The node's address, for source ranges that contain it. Taken from the Node while `None`.
     pub node_ip: Option<IpAddr>,
-    /// `--cluster-cidr`; without it no traffic is known to be a pod's.
+    /// `--cluster-cidr`; without it no traffic is known to be a pod's, unless [`Self::detect_local`] says how.
     pub cluster_cidr: Option<IpNet>,
+    /// `--detect-local-mode`.
+    pub detect_local: DetectLocal,
+    /// `--nodeport-addresses`: networks whose addresses of the node take node ports; none for all addresses.
+    pub node_port_addresses: Vec<IpNet>,
+    /// The node's own addresses, the loopback's among them. The real one looks at every sync.
+    pub node_addresses: Vec<IpAddr>,
+    /// `--iptables-masquerade-bit`.
+    pub masquerade_bit: u8,
     /// `--iptables-min-sync-period`, in nftables mode too.
     pub min_sync_period: Duration,
     /// `--iptables-sync-period`, in nftables mode too: the canary's period and the wait after a
@@ -81,6 +89,10 @@ impl Config {
             node_name: node_name.into(),
             node_ip: None,
             cluster_cidr: None,
+            detect_local: DetectLocal::ClusterCidr,
+            node_port_addresses: Vec::new(),
+            node_addresses: Vec::new(),
+            masquerade_bit: 14,
             min_sync_period: Duration::from_secs(1),
             sync_period: Duration::from_secs(30),
             full_sync_period: HOUR,
@@ -109,10 +121,64 @@ impl Config {
         }
     }
 
+    /// The match for packets of this node's pods, if there is one; `None` when they cannot be told. An interface is the
+    /// node's own, a network all pods'.
+    pub(crate) fn if_local(&self) -> Option<String> {
+        match &self.detect_local {
+            DetectLocal::ClusterCidr => self.cluster_cidr.map(|cidr| format!("-s {cidr}")),
+            DetectLocal::Bridge(name) => Some(format!("-i {name}")),
+            DetectLocal::Prefix(prefix) => Some(format!("-i {prefix}+")),
+        }
+    }
+
+    /// Whether node ports work on the loopback. `--nodeport-addresses` that leave it out switch them off.
+    pub(crate) fn takes_localhost(&self) -> bool {
+        self.family == Family::Ipv4
+            && self.localhost_node_ports
+            && (self.takes_all_addresses()
+                || self
+                    .node_port_addresses
+                    .iter()
+                    .any(|net| net.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST))))
+    }
+
+    /// Whether node ports are taken at any address of the node (`MatchAll`): with nothing said about its family, too.
+    pub(crate) fn takes_all_addresses(&self) -> bool {
+        let mut own = self.node_port_addresses.iter();
+        let mut own = own
+            .by_ref()
+            .filter(|net| self.family.has(net.addr()))
+            .peekable();
+        own.peek().is_none() || own.any(|net| net.prefix_len() == 0)
+    }
+
+    /// The node's addresses that take node ports, where not all do.
+    pub(crate) fn node_port_ips(&self) -> impl Iterator<Item = IpAddr> {
+        let own = self.node_addresses.iter().copied();
+        let taken = move |ip: &IpAddr| self.node_port_addresses.iter().any(|net| net.contains(ip));
+        own.filter(|ip| self.family.has(*ip)).filter(taken)
+    }
+
+    /// The mark for packets to be masqueraded, as `%#08x` prints it.
+    pub(crate) fn mark(&self) -> String {
+        format!("{:#010x}", 1_u32 << self.masquerade_bit)
+    }
+
     /// Whether the rule that drops INVALID packets is left out.
     pub(crate) fn accepts_invalid(&self) -> bool {
         self.tcp_be_liberal && self.version.heeds_tcp_be_liberal()
     }
+}
+
+/// How packets of this node's pods are told from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DetectLocal {
+    /// By [`Config::cluster_cidr`], which with `NodeCIDR` is that of the node.
+    ClusterCidr,
+    /// They come in by this bridge.
+    Bridge(String),
+    /// They come in by an interface whose name begins so.
+    Prefix(String),
 }
 
 /// An IP family.

@@ -63,7 +63,7 @@ pub(crate) async fn clean(
     let deletions = if config.version.cleans_conntrack_as_1_20() {
         early::conntrack::deletions(tracker, changes)
     } else {
-        by_changes(tracker, changes)
+        by_changes(config, tracker, changes)
     };
     for deletion in deletions {
         delete(io, config, logs, deletion).await;
@@ -89,7 +89,7 @@ async fn run(io: &Io<Event>, config: &Config, arguments: &str) -> Output {
 }
 
 /// First services, by address and node port, then single endpoints.
-fn by_changes(tracker: &Tracker, changes: &Changes) -> Vec<Deletion> {
+fn by_changes(config: &Config, tracker: &Tracker, changes: &Changes) -> Vec<Deletion> {
     let mut ips = changes.gone_udp_ips.clone();
     let mut node_ports = BTreeSet::new();
     for port in changes
@@ -98,11 +98,14 @@ fn by_changes(tracker: &Tracker, changes: &Changes) -> Vec<Deletion> {
         .filter_map(|it| tracker.port(it))
     {
         ips.insert(port.cluster_ip);
-        ips.extend(port.external_ips.iter().chain(&port.load_balancer_ips));
+        ips.extend(&port.external_ips);
+        if !config.version.leaves_out_flows_to_balancers() {
+            ips.extend(&port.load_balancer_ips);
+        }
         node_ports.extend(Some(port.node_port).filter(|it| *it != 0));
     }
     let ips = ips.iter().map(of_service);
-    let node_ports = node_ports.iter().map(of_node_port);
+    let node_ports = node_ports.into_iter().map(of_node_port);
     let mut commands: Vec<Deletion> = ips.chain(node_ports).collect();
     for (name, endpoint) in &changes.gone_udp_endpoints {
         let Some(port) = tracker.port(name) else {
@@ -145,7 +148,7 @@ fn of_service(ip: &IpAddr) -> Deletion {
     }
 }
 
-fn of_node_port(port: &u16) -> Deletion {
+fn of_node_port(port: u16) -> Deletion {
     Deletion {
         command: format!("-D -p udp --dport {port}"),
         complaint: Complaint::Later {

@@ -177,9 +177,9 @@ impl<'a> Port<'a> {
         let marking = self.marking_chain("KUBE-SERVICES");
         if config.masquerade_all {
             nat.add(format_args!("-A {marking} {rule} -j KUBE-MARK-MASQ"));
-        } else if let Some(cidr) = config.cluster_cidr {
+        } else if let Some(local) = config.if_local() {
             nat.add(format_args!(
-                "-A {marking} {rule} ! -s {cidr} -j KUBE-MARK-MASQ"
+                "-A {marking} {rule} ! {local} -j KUBE-MARK-MASQ"
             ));
         }
         nat.add(format_args!(
@@ -196,8 +196,8 @@ impl<'a> Port<'a> {
         let to = self.policy_chain();
         if !self.spec.external_local {
             let marking = self.marking_chain("KUBE-SERVICES");
-            let foreign = match config.cluster_cidr {
-                Some(cidr) if from_anywhere => format!(" ! -s {cidr}"),
+            let foreign = match config.if_local() {
+                Some(local) if from_anywhere => format!(" ! {local}"),
                 _ => String::new(),
             };
             nat.add(format_args!(
@@ -295,10 +295,10 @@ impl<'a> Port<'a> {
 
     fn local_policy(&self, nat: &mut Lines) {
         let (name, chain, service) = (&self.name, &self.local_chain, &self.service_chain);
-        if let Some(cidr) = self.scene.config.cluster_cidr {
+        if let Some(local) = self.scene.config.if_local() {
             nat.add(format_args!(
                 "-A {chain} -m comment --comment \"Redirect pods trying to reach external \
-                 loadbalancer VIP to clusterIP\" -s {cidr} -j {service}"
+                 loadbalancer VIP to clusterIP\" {local} -j {service}"
             ));
         }
         nat.add(format_args!(

@@ -84,13 +84,16 @@ const JUMPS: [Jump; 14] = [
 
 /// The jumps of a release, in the order in which they are made.
 pub(crate) fn jumps(version: &Version) -> impl Iterator<Item = &'static Jump> {
-    let has = |jump: &&Jump| match jump.to {
+    let has = move |jump: &&Jump| match jump.to {
         "KUBE-NODEPORTS" => version.admits_health_checks(),
         "KUBE-PROXY-FIREWALL" => !version.drops_by_mark(),
         "KUBE-FIREWALL" => version.writes_kubelets_firewall(),
         _ => true,
     };
-    JUMPS.iter().filter(has)
+    let late = version.makes_the_masquerading_jump_last();
+    let is_late = move |jump: &&Jump| late && jump.to == "KUBE-POSTROUTING";
+    let first = JUMPS.iter().filter(has).filter(move |jump| !is_late(jump));
+    first.chain(JUMPS.iter().filter(move |jump| is_late(jump)))
 }
 
 /// Chains of kubelet's that are made when missing, and left as they are.

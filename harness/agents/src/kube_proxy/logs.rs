@@ -9,11 +9,11 @@ mod conntrack;
 mod nftables;
 mod services;
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use super::{
     Event,
-    config::{Config, Mode},
+    config::{Config, Family, Mode},
     input::Input,
     iptables::Failure,
     jumps::Jump,
@@ -122,7 +122,7 @@ impl Logs {
         self.info(0, self.sites.liberal, text, &[]);
     }
 
-    /// At the start, when the kernel has no nfnetlink_acct.
+    /// At the start, when the kernel has no `nfnetlink_acct`.
     pub(crate) fn no_nfacct(&self) {
         let text = "Failed to create nfacct runner, nfacct based metrics won't be available";
         let error = "nfacct sub-system not available";
@@ -169,6 +169,21 @@ impl Logs {
         .map(|(key, number)| (key, Value::Bare(number.to_string())));
         let text = "Reloading service iptables data";
         self.info(2, self.sites.reloading, text, &pairs);
+    }
+
+    /// An address of the loopback takes no node ports (1.27 and later).
+    pub(crate) fn localhost_not_supported(&self, ip: IpAddr, family: Family) {
+        let text = match family {
+            Family::Ipv4 => {
+                "--nodeport-addresses includes localhost but --iptables-localhost-nodeports=false was passed"
+            }
+            Family::Ipv6 => {
+                "--nodeport-addresses includes localhost but localhost NodePorts are not supported on IPv6"
+            }
+        };
+        let mut line = format!("{text:?}");
+        self.append(&mut line, &[("address", Value::Text(&ip.to_string()))]);
+        self.io.log(Severity::Error, self.sites.save, line);
     }
 
     /// A sync is over, well or not.

@@ -10,7 +10,6 @@ mod own;
 use std::{collections::BTreeSet, fmt::Display};
 
 use super::{
-    config::Family,
     dataplane::counters::LOCALHOST,
     input::{Input, Lines},
     names::PortName,
@@ -83,7 +82,7 @@ fn firewall(scene: &Scene<'_>, input: &mut Input) {
     if !scene.config.version.writes_kubelets_firewall() {
         return;
     }
-    if scene.config.family != Family::Ipv4 || !scene.config.localhost_node_ports {
+    if !scene.config.takes_localhost() {
         return;
     }
     input.filter_chains.chain("KUBE-FIREWALL");
@@ -274,9 +273,7 @@ impl<'a> Port<'a> {
     /// Requests to a node port over the loopback have a rule that counts them.
     fn counts_localhost(&self) -> bool {
         let config = self.scene.config;
-        config.family == Family::Ipv4
-            && config.localhost_node_ports
-            && self.scene.counters.has(LOCALHOST)
+        config.takes_localhost() && self.scene.counters.has(LOCALHOST)
     }
 
     /// No endpoint anywhere: reject. Some, but none that the policy allows: drop.

@@ -7,9 +7,10 @@ use std::{
 };
 
 use super::{
-    config::{Config, Family},
+    config::Config,
     dataplane::counters::{Counters, INVALID},
     input::{Input, Lines},
+    logs::Logs,
     names::{Namespaced, PortName},
     ports::ServicePort,
     profile::Profile,
@@ -24,6 +25,7 @@ pub(crate) const MARK: &str = "0x00004000";
 #[derive(Debug)]
 pub(crate) struct Scene<'a> {
     pub(crate) config: &'a Config,
+    pub(crate) logs: &'a Logs,
     pub(crate) tracker: &'a Tracker,
     /// All ports, in the order in which Go's map gave them this time.
     pub(crate) ports: &'a [(&'a PortName, &'a ServicePort)],
@@ -82,11 +84,12 @@ impl Scene<'_> {
 
 /// The rules that bring masquerading about.
 pub(crate) fn masquerade(scene: &Scene<'_>, nat: &mut Lines) {
+    let mark = scene.config.mark();
     nat.add(format_args!(
-        "-A KUBE-POSTROUTING -m mark ! --mark {MARK}/{MARK} -j RETURN"
+        "-A KUBE-POSTROUTING -m mark ! --mark {mark}/{mark} -j RETURN"
     ));
     nat.add(format_args!(
-        "-A KUBE-POSTROUTING -j MARK --xor-mark {MARK}"
+        "-A KUBE-POSTROUTING -j MARK --xor-mark {mark}"
     ));
     let random = if scene.random_fully {
         " --random-fully"
@@ -97,23 +100,34 @@ pub(crate) fn masquerade(scene: &Scene<'_>, nat: &mut Lines) {
         "-A KUBE-POSTROUTING -m comment --comment \"kubernetes service traffic requiring SNAT\" \
          -j MASQUERADE{random}"
     ));
-    nat.add(format_args!("-A KUBE-MARK-MASQ -j MARK --or-mark {MARK}"));
+    nat.add(format_args!("-A KUBE-MARK-MASQ -j MARK --or-mark {mark}"));
 }
 
-/// The jump to node ports, which must come after all services.
+/// The jumps to node ports, which must come after all services: one, or one for each address that takes them.
 pub(crate) fn tail(scene: &Scene<'_>, nat: &mut Lines) {
     let config = scene.config;
-    let modern = config.version.leaves_out_the_loopback();
-    let closed = config.family == Family::Ipv6 || !config.localhost_node_ports;
-    let except = if modern && closed {
-        format!(" ! -d {}", config.family.loopback())
-    } else {
-        String::new()
+    let mut jump = |to: &str| {
+        nat.add(format_args!(
+            "-A KUBE-SERVICES -m comment --comment \"kubernetes service nodeports; NOTE: this must be \
+             the last rule in this chain\"{to} -j KUBE-NODEPORTS"
+        ));
     };
-    nat.add(format_args!(
-        "-A KUBE-SERVICES -m comment --comment \"kubernetes service nodeports; NOTE: this must be \
-         the last rule in this chain\" -m addrtype --dst-type LOCAL{except} -j KUBE-NODEPORTS"
-    ));
+    let heeds_loopback = config.version.leaves_out_the_loopback();
+    if config.takes_all_addresses() {
+        let except = if heeds_loopback && !config.takes_localhost() {
+            format!(" ! -d {}", config.family.loopback())
+        } else {
+            String::new()
+        };
+        return jump(&format!(" -m addrtype --dst-type LOCAL{except}"));
+    }
+    for ip in config.node_port_ips() {
+        if ip.is_loopback() && heeds_loopback && !config.takes_localhost() {
+            scene.logs.localhost_not_supported(ip, config.family);
+        } else {
+            jump(&format!(" -d {ip}"));
+        }
+    }
 }
 
 /// The drop of INVALID packets and the acceptance of marked ones.
@@ -124,9 +138,10 @@ pub(crate) fn forward(scene: &Scene<'_>, filter: &mut Lines) {
             "-A KUBE-FORWARD -m conntrack --ctstate INVALID{count} -j DROP"
         ));
     }
+    let mark = scene.config.mark();
     filter.add(format_args!(
         "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\" -m mark --mark \
-         {MARK}/{MARK} -j ACCEPT"
+         {mark}/{mark} -j ACCEPT"
     ));
 }
 

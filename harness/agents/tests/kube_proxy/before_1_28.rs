@@ -263,3 +263,33 @@ fn until_1_23_a_failed_restores_words_stand_in_brackets() {
         assert!(desk.said().contains(&line), "{version}: {}", desk.said());
     }
 }
+
+#[test]
+fn in_1_27_the_jump_to_masquerading_is_made_last() {
+    let last = |version: &str| {
+        let desk = Desk::synced(config(version), Invented::default(), nginx());
+        let made = desk.typed("iptables");
+        let jumps = made.iter().filter(|it| it.contains(" -C "));
+        jumps.last().unwrap().contains("-j KUBE-POSTROUTING")
+    };
+    assert_eq!(["1.26", "1.27", "1.28"].map(last), [true, true, false]);
+}
+
+#[test]
+fn only_1_22_0_leaves_flows_to_balancers() {
+    let spec = json!({
+        "type": "LoadBalancer",
+        "clusterIP": "10.96.0.10",
+        "ports": [{"name": "dns", "port": 53, "protocol": "UDP"}],
+    });
+    let status = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.53"}]}});
+    for (version, left) in [("1.21", false), ("1.22.0", true), ("1.22.3", false)] {
+        let dns = service_with("dns", json!({}), spec.clone(), status.clone());
+        let port = json!({"name": "dns", "port": 53, "protocol": "UDP"});
+        let slice = slice_of("dns", port, vec![json!({"addresses": ["10.20.1.1"]})]);
+        let desk = Desk::synced(config(version), Invented::default(), [dns, slice]);
+        let flows = desk.typed("conntrack").join("\n");
+        assert!(flows.contains("--orig-dst 10.96.0.10 "), "{flows}");
+        assert_eq!(!flows.contains("192.0.2.53"), left, "{version}: {flows}");
+    }
+}

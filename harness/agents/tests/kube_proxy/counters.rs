@@ -1,4 +1,4 @@
-//! The counters of nfnetlink_acct.
+//! The counters of `nfnetlink_acct`.
 
 use chainbreak_agents::kube_proxy::Config;
 use serde_json::json;

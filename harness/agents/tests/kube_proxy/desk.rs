@@ -201,14 +201,14 @@ pub(crate) struct Invented {
     pub(crate) rules: Ruleset,
     /// What is listed of conntrack's table.
     pub(crate) flows: String,
-    /// The counters of nfnetlink_acct, in a kernel that has it.
+    /// The counters of `nfnetlink_acct`, in a kernel that has it.
     pub(crate) counters: Option<BTreeSet<String>>,
     /// A part of a command line, and what it gives instead of success.
     pub(crate) outputs: BTreeMap<&'static str, Output>,
 }
 
 impl Invented {
-    /// One that has nfnetlink_acct.
+    /// One that has `nfnetlink_acct`.
     pub(crate) fn counting() -> Self {
         Self {
             counters: Some(BTreeSet::new()),

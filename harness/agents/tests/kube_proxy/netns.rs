@@ -118,7 +118,7 @@ impl Netns {
 }
 
 impl Kernel for Netns {
-    /// Requests over netlink are answered as by a kernel without nfnetlink_acct, and with no flows: a thread of this
+    /// Requests over netlink are answered as by a kernel without `nfnetlink_acct`, and with no flows: a thread of this
     /// process cannot be in an ordinary user's namespace. The lab's tests have both.
     fn run(&mut self, command: &Command) -> Output {
         match command.argv.iter().map(String::as_str).collect::<Vec<_>>()[..] {

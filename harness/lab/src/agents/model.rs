@@ -1,6 +1,6 @@
 //! One life of a model: the core, driven on the thread of its node.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, net::IpAddr, rc::Rc};
 
 use chainbreak_agents::{
     driver::{self, header},
@@ -15,8 +15,12 @@ use chainbreak_model::{
 use ipnet::IpNet;
 use jiff::Timestamp;
 
-use super::{Death, Kind, Life};
+use super::{
+    Death, Kind, Life,
+    proxy_config::{Said, own_addresses},
+};
 use crate::{
+    addresses::block,
     api,
     error::LabError,
     recorder::Recorder,
@@ -45,8 +49,10 @@ pub(super) fn kube_proxy(
     log: &EventLog,
 ) -> Result<Life, LabError> {
     let version: kube_proxy::Version = version(AgentName::KubeProxy, &spec.version)?;
-    let families = served(world, &version);
-    let config = kube_proxy::Config {
+    let families = served(world, node, &version);
+    let said = Said(spec.config.clone());
+    let addresses = world.families.addresses(node.address);
+    let mut config = kube_proxy::Config {
         mode: match spec.mode {
             ProxyMode::Iptables => kube_proxy::Mode::Iptables,
             ProxyMode::Nftables => kube_proxy::Mode::Nftables,
@@ -57,15 +63,21 @@ pub(super) fn kube_proxy(
         seed: seed_of(node, seed),
         ..kube_proxy::Config::new(version, node.name.as_str())
     };
+    said.settle(&mut config);
     let url = api::url(world.plan);
     let recorder = recorder(AgentName::KubeProxy, world, node, log);
     Ok(Box::new(move |scribe, bit| {
         let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
-        let families = families.clone();
+        let (families, said, addresses) = (families.clone(), said.clone(), addresses.clone());
         Box::pin(bit.ride(async move {
+            if let Err(error) = said.write_sysctls(config.version.sets_more_of_conntrack()) {
+                let why = "could not set conntrack parameters from kube-proxy configuration";
+                return planned(format!("{why}: {error}"));
+            }
             // Read once, at the start, as the real one does.
             config.tcp_be_liberal = tcp_be_liberal();
-            let configs = of_families(&config, families);
+            config.node_addresses = own_addresses();
+            let configs = of_families(&config, families, &said, &addresses);
             let mut sink = |line: LogLine| (scribe.write)(header::klog(&line, Timestamp::now()));
             let ended = match api::client(&url) {
                 Ok(client) => driver::kube_proxy(client, configs, exec, &mut sink).await,
@@ -113,10 +125,16 @@ pub(super) fn felix(
     }))
 }
 
-/// The families that a kube-proxy serves, each with its pods. Before 1.21 it knows one only, that of its
+/// The families that a kube-proxy serves, each with its pods, and with the node's. Before 1.21 it knows one only, that of its
 /// `--bind-address` (feature gate `IPv6DualStack`).
-fn served(world: &World, version: &kube_proxy::Version) -> Vec<IpNet> {
-    let mut all = world.families.nets(world.pools.main());
+fn served(world: &World, node: &Node, version: &kube_proxy::Version) -> Vec<[IpNet; 2]> {
+    let all = world.families.nets(world.pools.main());
+    let own = world.families.nets(block(world.pools.main(), node.number));
+    let mut all: Vec<[IpNet; 2]> = all
+        .into_iter()
+        .zip(own)
+        .map(|(all, own)| [all, own])
+        .collect();
     if !version.has_dual_stack() {
         all.truncate(1);
     }
@@ -124,16 +142,25 @@ fn served(world: &World, version: &kube_proxy::Version) -> Vec<IpNet> {
 }
 
 /// The settings of each family's proxier. Chance does not run in step in both.
-fn of_families(config: &kube_proxy::Config, families: Vec<IpNet>) -> Vec<kube_proxy::Config> {
+fn of_families(
+    config: &kube_proxy::Config,
+    families: Vec<[IpNet; 2]>,
+    said: &Said,
+    addresses: &[IpAddr],
+) -> Vec<kube_proxy::Config> {
     let families = families.into_iter().zip(0..);
-    let of = |(pods, number): (IpNet, u64)| kube_proxy::Config {
-        family: match pods {
+    let of = |([pods, own], number): ([IpNet; 2], u64)| {
+        let family = match pods {
             IpNet::V4(_) => kube_proxy::Family::Ipv4,
             IpNet::V6(_) => kube_proxy::Family::Ipv6,
-        },
-        cluster_cidr: Some(pods),
-        seed: config.seed.wrapping_add(number),
-        ..config.clone()
+        };
+        kube_proxy::Config {
+            family,
+            cluster_cidr: said.pods(pods, own),
+            node_port_addresses: said.node_ports(family, addresses),
+            seed: config.seed.wrapping_add(number),
+            ..config.clone()
+        }
     };
     families.map(of).collect()
 }

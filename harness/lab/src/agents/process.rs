@@ -32,6 +32,8 @@ pub(super) struct Start {
     /// The whole environment.
     pub(super) env: BTreeMap<&'static str, String>,
     pub(super) format: Format,
+    /// Written on the node before: its path and content.
+    pub(super) file: Option<(&'static str, String)>,
 }
 
 /// Runs the program in the place of the calling thread, until it exits. Dropping this kills it. In either
@@ -184,6 +186,7 @@ mod tests {
             argv: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
             env: [("NAME", "value".to_owned())].into(),
             format: Format::Lines,
+            file: None,
         }
     }
 

@@ -28,6 +28,7 @@ use crate::{
 
 /// On each node's own `/run`.
 const KUBECONFIG: &str = "/run/chainbreak/kubeconfig";
+const KUBE_PROXY_CONFIG: &str = "/run/chainbreak/kube-proxy.json";
 /// With this status Felix asks to be started again because its configuration changed
 /// (felix/daemon/daemon.go, `configChangedRC`).
 const CONFIG_CHANGED: i32 = 129;
@@ -98,10 +99,18 @@ impl Real {
 
     /// kube-proxy on that seat.
     pub(super) fn kube_proxy(&self, spec: &KubeProxySpec, seat: &Seat) -> Start {
+        let (flags, file) = if spec.config.is_empty() {
+            (settings::kube_proxy(spec, seat), None)
+        } else {
+            let flags = settings::flags_beside_a_file(KUBE_PROXY_CONFIG, seat);
+            let content = settings::kube_proxy_config(spec, seat);
+            (flags, Some((KUBE_PROXY_CONFIG, content)))
+        };
         Start {
-            argv: self.argv(settings::kube_proxy(spec, seat)),
+            argv: self.argv(flags),
             env: settings::environment(seat),
             format: Format::Klog,
+            file,
         }
     }
 
@@ -111,6 +120,7 @@ impl Real {
             argv: self.argv(settings::felix_arguments(&self.program)),
             env: settings::felix(seat),
             format: Format::Lines,
+            file: None,
         }
     }
 
@@ -127,6 +137,11 @@ impl Real {
     ) -> impl FnOnce() -> Result<Life, LabError> + Send + use<> {
         let (agent, root) = (self.agent, self.root.clone());
         move || {
+            if let Some((path, content)) = &start.file {
+                fs::write(path, content).map_err(|error| LabError::Unable {
+                    what: format!("write {path}: {error}"),
+                })?;
+            }
             if let Some(root) = root {
                 image::enter(&root, agent.as_str())?;
             }

@@ -12,6 +12,9 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use super::proxy_config;
 
 /// Where an agent is and whom it asks.
 #[derive(Debug, Clone)]
@@ -66,6 +69,49 @@ pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
         "--oom-score-adj=0".to_owned(),
         // The API speaks JSON only; this concerns the events that are written to it.
         "--kube-api-content-type=application/json".to_owned(),
+        "-v=2".to_owned(),
+    ]
+}
+
+/// The same as a file, with what the case says over it; it takes the flags' place (options.go, `Complete`), but for
+/// [`flags_beside_a_file`].
+pub(super) fn kube_proxy_config(spec: &KubeProxySpec, seat: &Seat) -> String {
+    let pods = seat.pods.iter().map(IpNet::to_string);
+    let pods = pods.collect::<Vec<_>>().join(",");
+    let period = |period: std::time::Duration| format!("{}ms", period.as_millis());
+    let mode = match spec.mode {
+        ProxyMode::Iptables => "iptables",
+        ProxyMode::Nftables => "nftables",
+    };
+    let periods = json!({
+        "minSyncPeriod": period(spec.min_sync_period),
+        "syncPeriod": period(spec.sync_period),
+    });
+    let mut config = json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "bindAddress": seat.address,
+        "mode": mode,
+        "clusterCIDR": pods,
+        mode: periods,
+        "conntrack": {
+            "maxPerCore": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+        "oomScoreAdj": 0,
+        "clientConnection": { "contentType": "application/json" },
+    });
+    proxy_config::put(&mut config, &Value::Object(spec.config.clone()));
+    config.to_string()
+}
+
+/// The flags that count beside a file.
+pub(super) fn flags_beside_a_file(file: &str, seat: &Seat) -> Vec<String> {
+    vec![
+        format!("--config={file}"),
+        format!("--master=http://{}", seat.api),
+        format!("--hostname-override={}", seat.node),
         "-v=2".to_owned(),
     ]
 }
@@ -169,6 +215,7 @@ mod tests {
             min_sync_period: Duration::from_millis(100),
             sync_period: Duration::from_secs(5),
             full_sync_period: Duration::from_secs(3600),
+            config: serde_json::Map::new(),
         }
     }
 
@@ -198,6 +245,22 @@ mod tests {
         --kube-api-content-type=application/json
         -v=2
         ");
+    }
+
+    #[test]
+    fn what_the_case_says_is_laid_over_the_file_that_takes_the_flags_place() {
+        let mut spec = spec(ProxyMode::Iptables);
+        let said = json!({ "clusterCIDR": "", "iptables": { "masqueradeAll": true } });
+        spec.config = said.as_object().expect("an object").clone();
+        let config: Value =
+            serde_json::from_str(&kube_proxy_config(&spec, &seat())).expect("it is JSON");
+        assert_eq!(config["clusterCIDR"], "");
+        assert_eq!(config["iptables"]["masqueradeAll"], true);
+        assert_eq!(config["iptables"]["syncPeriod"], "5000ms");
+        assert_eq!(config["conntrack"]["maxPerCore"], 0);
+        let flags = flags_beside_a_file("/run/config", &seat());
+        assert!(flags.contains(&"--config=/run/config".to_owned()));
+        assert!(flags.iter().all(|flag| !flag.starts_with("--iptables")));
     }
 
     #[test]

@@ -158,6 +158,9 @@ pub struct KubeProxySpec {
     /// has no flag.
     #[serde(default = "KubeProxySpec::hour")]
     pub full_sync_period: Duration,
+    /// Further settings, as `KubeProxyConfiguration` has them.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub config: serde_json::Map<String, serde_json::Value>,
 }
 
 impl KubeProxySpec {

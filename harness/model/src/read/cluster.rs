@@ -7,7 +7,7 @@ use serde_json::Map;
 
 use super::{
     fields::{Fields, duration, entries, items, note, number, text, word},
-    network, words,
+    network, proxy_config, words,
 };
 use crate::{
     case::{
@@ -173,6 +173,9 @@ fn kube_proxy(
     // kube-proxy's own defaults.
     let (min_sync_period, sync_period) = (period("min-sync-period", 1), period("sync-period", 30));
     let full_sync_period = period("full-sync-period", 3600);
+    let config = fields.or("config", Map::new(), |node| {
+        proxy_config::read(gathered, node)
+    });
     let iptables = iptables?;
     let spec = KubeProxySpec {
         mode: mode?,
@@ -182,6 +185,7 @@ fn kube_proxy(
         min_sync_period: min_sync_period?,
         sync_period: sync_period?,
         full_sync_period: full_sync_period?,
+        config: config?,
     };
     if spec.source != AgentSource::Model && fields.get("full-sync-period").is_some() {
         let message = "a real kube-proxy's full-sync-period is an hour, and cannot be set";

@@ -1,4 +1,4 @@
-//! The counters of nfnetlink_acct that rules count with, and the requests over netlink that make them (from 1.31,
+//! The counters of `nfnetlink_acct` that rules count with, and the requests over netlink that make them (from 1.31,
 //! `pkg/proxy/util/nfacct` and metrics.go).
 //!
 //! Whether the kernel has that subsystem is asked once, at the start. Whether `iptables` has the match is never

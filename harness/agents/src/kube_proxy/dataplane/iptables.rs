@@ -73,6 +73,7 @@ impl Writer {
         };
         let scene = Scene {
             config: view.config,
+            logs: view.logs,
             tracker: view.tracker,
             ports: &ports,
             changed: view.changed,

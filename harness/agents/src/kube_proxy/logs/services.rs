@@ -9,7 +9,6 @@ use crate::{
         names::{Namespaced, PortName},
         ports::ServicePort,
         profile::LogStyle,
-        rules,
     },
     step::Severity,
 };
@@ -18,7 +17,7 @@ impl Logs {
     /// A proxier is made.
     pub(crate) fn made(&self, config: &Config, random_fully: bool) {
         let who = format!("iptables({})", self.family);
-        let mark = rules::MARK;
+        let mark = config.mark();
         self.early(
             2,
             "proxier.go:286",

@@ -58,13 +58,14 @@ impl Port<'_> {
     /// What comes to the cluster IP from outside the cluster must come back through this node.
     fn masquerade_foreign(&self, nat: &mut Lines) {
         let config = self.scene.config;
-        if !self.routes.has_internal || !(config.masquerade_all || config.cluster_cidr.is_some()) {
+        let not_local = match config.if_local() {
+            _ if config.masquerade_all => String::new(),
+            Some(local) => format!(" ! {local}"),
+            None => return,
+        };
+        if !self.routes.has_internal {
             return;
         }
-        let not_local = match config.cluster_cidr {
-            Some(cidr) if !config.masquerade_all => format!(" ! -s {cidr}"),
-            _ => String::new(),
-        };
         let (chain, to) = (
             self.internal_chain(),
             self.destination(self.spec.cluster_ip),
@@ -98,10 +99,10 @@ impl Port<'_> {
     /// Pods and the node itself are not subject to a local policy.
     fn short_circuits(&self, nat: &mut Lines) {
         let (name, chain, to) = (&self.name, &self.external_chain, &self.cluster_chain);
-        if let Some(cidr) = self.scene.config.cluster_cidr {
+        if let Some(local) = self.scene.config.if_local() {
             nat.add(format_args!(
                 "-A {chain} -m comment --comment \"pod traffic for {name} external destinations\" \
-                 -s {cidr} -j {to}"
+                 {local} -j {to}"
             ));
         }
         for (what, to) in [("masquerade", "KUBE-MARK-MASQ"), ("route", to)] {

@@ -40,9 +40,19 @@ impl Version {
     }
 
     /// Whether flows of UDP services are chosen as 1.20 chooses them, without addresses of load balancers and
-    /// node ports where a service gets its first endpoint. 1.22.0 leaves out the first only, which is not modelled.
+    /// node ports where a service gets its first endpoint.
     pub(crate) fn cleans_conntrack_as_1_20(&self) -> bool {
         self.minor <= 20
+    }
+
+    /// Whether only the addresses of load balancers are left out then (1.22.0; not 1.21.14, not 1.22.3).
+    pub(crate) fn leaves_out_flows_to_balancers(&self) -> bool {
+        self.minor == 22 && self.patch == Some(0)
+    }
+
+    /// Whether the jump to masquerading is made after all others, with kubelet's (1.27).
+    pub(crate) fn makes_the_masquerading_jump_last(&self) -> bool {
+        self.minor == 27
     }
 
     /// Whether a policy that leaves no endpoint marks packets for kubelet's rule to drop them (until 1.24), and

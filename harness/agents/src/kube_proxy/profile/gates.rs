@@ -8,7 +8,7 @@ impl Version {
         self.minor < 34
     }
 
-    /// Whether rules count through nfnetlink_acct where the kernel has it (from 1.31.0, proxier.go).
+    /// Whether rules count through `nfnetlink_acct` where the kernel has it (from 1.31.0, proxier.go).
     pub(crate) fn counts_by_nfacct(&self) -> bool {
         self.minor >= 31
     }
@@ -54,5 +54,10 @@ impl Version {
     /// Whether an interrupted listing is tried again, and used as far as it came in the end (from 1.33).
     pub(crate) fn takes_partial_listing(&self) -> bool {
         self.minor >= 33
+    }
+
+    /// Whether the start sets a liberal conntrack and times of UDP, too, where it is told to (from 1.29).
+    pub fn sets_more_of_conntrack(&self) -> bool {
+        self.minor >= 29
     }
 }

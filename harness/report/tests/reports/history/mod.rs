@@ -109,6 +109,7 @@ fn cluster() -> ClusterSpec {
             min_sync_period: Duration::from_secs(1),
             sync_period: Duration::from_secs(5),
             full_sync_period: Duration::from_secs(3600),
+            config: serde_json::Map::new(),
         }),
         calico: Some(CalicoSpec {
             version: "v3.28.1".to_owned(),
