@@ -90,12 +90,11 @@ impl Exec for Recorder {
             let asked = Instant::now();
             recorder.pass(&command.argv).await;
             let begin = Instant::now();
-            let output = match driver::netlink::answer(&command) {
-                Some(output) => recorder.keep(command, output, begin),
-                None => {
-                    let child = driver::command::spawn(&command.argv);
-                    recorder.follow(child, command, begin).await
-                }
+            let output = if let Some(output) = driver::netlink::answer(&command) {
+                recorder.keep(command, output, begin)
+            } else {
+                let child = driver::command::spawn(&command.argv);
+                recorder.follow(child, command, begin).await
             };
             Output {
                 took: output.took + (begin - asked),

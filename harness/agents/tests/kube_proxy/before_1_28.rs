@@ -19,7 +19,7 @@ fn endpoints(all: Vec<Value>) -> Event {
 }
 
 /// A load balancer with everything that releases differ in.
-fn balancer(extra: Value) -> Event {
+fn balancer(extra: &Value) -> Event {
     let mut spec = json!({
         "type": "LoadBalancer",
         "clusterIP": "10.96.10.10",
@@ -66,7 +66,7 @@ fn each_release_writes_what_it_brought() {
     let local = json!({"externalTrafficPolicy": "Local"});
     let of = |extra: &Value| {
         let extra = extra.clone();
-        move |version: &str| input(version, balancer(extra.clone()), here())
+        move |version: &str| input(version, balancer(&extra), here())
     };
     for (part, release) in [
         (
@@ -110,7 +110,7 @@ fn masquerading_moves_from_the_common_chains_into_the_services_in_1_22() {
         ("1.21", "KUBE-SERVICES"),
         ("1.22", &format!("KUBE-SVC-{HASH}")),
     ] {
-        let input = input(version, balancer(json!({})), here());
+        let input = input(version, balancer(&json!({})), here());
         let rule = format!(
             "-A {chain} -m comment --comment \"test/nginx:http cluster IP\" -m tcp -p tcp \
              -d 10.96.10.10/32 --dport 80 ! -s 10.20.0.0/16 -j KUBE-MARK-MASQ\n"
@@ -121,9 +121,9 @@ fn masquerading_moves_from_the_common_chains_into_the_services_in_1_22() {
 
 #[test]
 fn from_1_21_external_ips_are_for_everybody_and_pods_keep_their_address() {
-    let early = input("1.20", balancer(json!({})), here());
+    let early = input("1.20", balancer(&json!({})), here());
     assert!(early.contains("--physdev-is-in"), "{early}");
-    let later = input("1.21", balancer(json!({})), here());
+    let later = input("1.21", balancer(&json!({})), here());
     assert!(!later.contains("physdev"), "{later}");
     let rule = "external IP\" -m tcp -p tcp -d 192.0.2.30/32 --dport 80 ! -s 10.20.0.0/16 \
                 -j KUBE-MARK-MASQ\n";
@@ -133,7 +133,7 @@ fn from_1_21_external_ips_are_for_everybody_and_pods_keep_their_address() {
 /// kubelet's rule drops what is marked; from 1.25 on kube-proxy drops it itself.
 #[test]
 fn until_1_24_what_a_local_policy_leaves_out_is_marked_to_be_dropped() {
-    let local = || balancer(json!({"externalTrafficPolicy": "Local"}));
+    let local = || balancer(&json!({"externalTrafficPolicy": "Local"}));
     let marked = input("1.24", local(), elsewhere());
     let rule = format!(
         "-A KUBE-SVL-{HASH} -m comment --comment \"test/nginx:http has no local endpoints\" \
@@ -149,7 +149,7 @@ fn until_1_24_what_a_local_policy_leaves_out_is_marked_to_be_dropped() {
 
 #[test]
 fn until_1_24_a_source_range_marks_the_rest_to_be_dropped() {
-    let ranges = || balancer(json!({"loadBalancerSourceRanges": ["203.0.113.0/24"]}));
+    let ranges = || balancer(&json!({"loadBalancerSourceRanges": ["203.0.113.0/24"]}));
     let rule = format!(
         "-A KUBE-FW-{HASH} -m comment --comment \"test/nginx:http loadbalancer IP\" \
          -j KUBE-MARK-DROP\n"
@@ -269,8 +269,8 @@ fn in_1_27_the_jump_to_masquerading_is_made_last() {
     let last = |version: &str| {
         let desk = Desk::synced(config(version), Invented::default(), nginx());
         let made = desk.typed("iptables");
-        let jumps = made.iter().filter(|it| it.contains(" -C "));
-        jumps.last().unwrap().contains("-j KUBE-POSTROUTING")
+        let mut jumps = made.iter().rev().filter(|it| it.contains(" -C "));
+        jumps.next().unwrap().contains("-j KUBE-POSTROUTING")
     };
     assert_eq!(["1.26", "1.27", "1.28"].map(last), [true, true, false]);
 }
