@@ -10,7 +10,7 @@ use chainbreak_model::{
     event::What,
     names::{NodeName, TrafficName},
 };
-use chainbreak_probe::wire::{Errand, Order, Report};
+use chainbreak_probe::wire::{Errand, Order, Protocol, Report};
 use k8s_openapi::api::core::v1::{Node, NodeAddress, Pod, Service};
 use kube::{Api, Client, ResourceExt};
 use tokio::{
@@ -48,6 +48,7 @@ impl Flow {
             target,
             every_us: micros(traffic.every),
             timeout_us: micros(traffic.timeout),
+            protocol: traffic.protocol,
             connections: traffic.connections,
             count: None,
             source: None,
@@ -188,7 +189,7 @@ async fn target(cluster: &dyn Cluster, traffic: &Traffic) -> Result<SocketAddr, 
             name,
         } => {
             let service = service(client.clone(), namespace, name).await?;
-            let port = node_port(&service, traffic.port)?;
+            let port = node_port(&service, traffic.port, traffic.protocol)?;
             let mut all = node_ips(client, node).await?;
             // Of a node's addresses those count that the Service answers at.
             let families = service.spec.and_then(|spec| spec.ip_families);
@@ -245,9 +246,12 @@ fn address(all: &[String], family: Option<IpFamily>, of: &str) -> Result<IpAddr,
     found.ok_or_else(|| Trouble::new("find the target", format!("{of} has no {which} address")))
 }
 
-fn node_port(service: &Service, port: u16) -> Result<u16, Trouble> {
+fn node_port(service: &Service, port: u16, protocol: Protocol) -> Result<u16, Trouble> {
     let ports = service.spec.iter().flat_map(|spec| spec.ports.iter());
-    let mut ports = ports.flatten().filter(|it| it.port == i32::from(port));
+    let mut ports = ports.flatten().filter(|it| {
+        let carried = it.protocol.as_deref().unwrap_or("TCP");
+        it.port == i32::from(port) && carried == protocol.as_str()
+    });
     let number = ports.next().and_then(|port| port.node_port);
     number
         .and_then(|number| u16::try_from(number).ok())

@@ -88,6 +88,7 @@ pub(crate) mod words {
         "from",
         "to",
         "port",
+        "protocol",
         "family",
         "every",
         "connections",

@@ -227,13 +227,18 @@ fn traffic(part: Part) -> Value {
                 "service/test/web",
             ),
             "port" => integer("The Service's port, or the pod's.", (1, 65535)),
+            "protocol" => words_of(
+                "HTTP over TCP, or a question and its answer over UDP; tcp when not given.",
+                &["tcp", "udp"],
+            ),
             "family" => words_of(
                 "Which of the target's addresses; its first when not given.",
                 &["IPv4", "IPv6"],
             ),
             "every" => time("Distance of two requests."),
             "connections" => words_of(
-                "A connection for each request, or one as long as it lives; new when not given.",
+                "A connection for each request, or one as long as it lives; over UDP a port of the client's. \
+                 new when not given.",
                 &["new", "kept"],
             ),
             _ => time("When a request counts as timed out; 1s when not given."),

@@ -56,7 +56,7 @@ kind: Service
 metadata: { namespace: test, name: web }
 spec:
   selector: { app: web }
-  ports: [{ name: http, port: 80 }]
+  ports: [{ name: http, port: 80 }, { name: metrics, port: 8125, protocol: UDP }]
 ";
 
 /// What stands beside a promise's word.

@@ -1,4 +1,4 @@
-//! The probe's requests, from due to their end.
+//! Requests over TCP, from due to their end.
 //!
 //! **Open loop.** A request is begun when it is due; nothing waits for an answer. What made it late, the
 //! machine or (with a kept connection) the request before it, counts into its time.
@@ -13,22 +13,15 @@
 //! meanwhile waits its turn, and its own timeout runs while it waits. A connection whose request timed out,
 //! was reset or answered wrongly is closed, and the next request opens a new one.
 
-use std::{collections::VecDeque, mem, os::fd::AsFd};
-
-use hdrhistogram::Histogram;
+use std::{collections::VecDeque, mem};
 
 use crate::{
     answer::Head,
-    clock::monotonic_us,
     connection::{Connection, Reading, Stage, outcome_of},
-    error::ProbeError,
-    output::Output,
-    reactor::{Reactor, Ready, Token},
-    wire::{Connections, Lateness, Order, Outcome, Report, Sample},
+    course::{Carrier, Course},
+    reactor::Token,
+    wire::{Connections, Outcome},
 };
-
-/// Most requests begun at once.
-const BURST: usize = 64;
 
 /// One place for a connection, and how often it was reused.
 #[derive(Debug, Default)]
@@ -37,14 +30,11 @@ struct Place {
     connection: Option<Connection>,
 }
 
-/// A running order.
+/// An order's requests over TCP.
 #[derive(Debug)]
-pub(crate) struct Probe<'a> {
-    order: &'a Order,
+pub(crate) struct Probe {
+    course: Course,
     request: Vec<u8>,
-    reactor: Reactor,
-    output: Output,
-    start_us: u64,
     places: Vec<Place>,
     free: Vec<usize>,
     /// When begun requests time out, in that order, with their due times and connections.
@@ -52,136 +42,31 @@ pub(crate) struct Probe<'a> {
     /// Due times of requests that wait for the kept connection.
     queue: VecDeque<u64>,
     kept: Option<Token>,
-    /// How many requests became due.
-    sent: u64,
-    ended: u64,
     /// How many answered connections wait for the server's end.
     draining: usize,
-    stopped: bool,
-    deaf: bool,
-    late: Histogram<u64>,
     buffer: Box<[u8]>,
 }
 
-impl<'a> Probe<'a> {
-    pub(crate) fn new(order: &'a Order, reactor: Reactor, output: Output, start_us: u64) -> Self {
-        let connection = match order.connections {
-            Connections::New => "close",
-            Connections::Kept => "keep-alive",
-        };
-        let request = format!(
-            "GET / HTTP/1.1\r\nHost: {}\r\nUser-Agent: chainbreak-probe\r\nConnection: {connection}\r\n\r\n",
-            order.target
-        );
-        Self {
-            order,
-            request: request.into_bytes(),
-            reactor,
-            output,
-            start_us,
-            places: Vec::new(),
-            free: Vec::new(),
-            deadlines: VecDeque::new(),
-            queue: VecDeque::new(),
-            kept: None,
-            sent: 0,
-            ended: 0,
-            draining: 0,
-            stopped: false,
-            deaf: false,
-            late: Histogram::new(3).expect("three digits are allowed"),
-            buffer: vec![0; 64 * 1024].into_boxed_slice(),
-        }
+impl Carrier for Probe {
+    fn course(&mut self) -> &mut Course {
+        &mut self.course
     }
 
-    /// Whether nothing is left to send or to wait for. A connection that ended with this process would be
-    /// closed by the client first.
-    pub(crate) fn is_over(&self) -> bool {
-        self.deaf || self.stopped && self.ended == self.sent && self.draining == 0
+    fn into_course(self) -> Course {
+        self.course
     }
 
-    /// Sends no more requests; what is under way goes on.
-    pub(crate) fn stop(&mut self) -> Result<(), ProbeError> {
-        self.stopped = true;
-        self.reactor.unschedule()
-    }
-
-    pub(crate) fn unwatch_control(&self, control: impl AsFd) -> Result<(), ProbeError> {
-        self.reactor.unwatch_control(control)
-    }
-
-    /// Begins the requests that are due by now, at most [`BURST`] of them: one that fell behind must not stop
-    /// reading answers, or it falls behind for good.
-    pub(crate) fn send_due(&mut self) -> Result<(), ProbeError> {
-        let now = self.now();
-        for _ in 0..BURST {
-            let Some(due) = self.next_due().filter(|due| *due <= now) else {
-                break;
-            };
-            self.sent += 1;
-            match self.order.connections {
-                Connections::New => drop(self.open(due)),
-                Connections::Kept => {
-                    self.queue.push_back(due);
-                    self.use_kept();
-                }
-            }
-            // Measured after the first packet left: what came too late is the machine's part.
-            let late = self.now().saturating_sub(due);
-            self.late
-                .record(late)
-                .expect("a histogram that grows takes any value");
-            if self.order.count.is_some_and(|count| self.sent >= count) {
-                self.stop()?;
+    fn begin(&mut self, due: u64) {
+        match self.course.order.connections {
+            Connections::New => drop(self.open(due)),
+            Connections::Kept => {
+                self.queue.push_back(due);
+                self.use_kept();
             }
         }
-        Ok(())
     }
 
-    /// When the next request is due, unless none is.
-    fn next_due(&self) -> Option<u64> {
-        let due = self.sent.saturating_mul(self.order.every_us);
-        (!self.stopped).then_some(due)
-    }
-
-    /// Waits until something is ready or has to be tidied up.
-    pub(crate) fn wait(&mut self, ready: &mut Vec<Ready>) -> Result<(), ProbeError> {
-        let timeout = self.order.timeout_us;
-        let begun = self.deadlines.front().map(|(expires, ..)| *expires);
-        let queued = self.queue.front().map(|due| due + timeout);
-        let next = [begun, queued, self.output.due_us()]
-            .into_iter()
-            .flatten()
-            .min();
-        let now = self.now();
-        // The timer wakes for what is due in time; what is due already must not wait for it.
-        let behind = self.next_due().filter(|due| *due <= now);
-        let next = behind.or(next);
-        self.reactor
-            .wait(next.map(|next| next.saturating_sub(now)), ready)
-    }
-
-    /// Ends what timed out, and lets reports go.
-    pub(crate) fn tidy(&mut self) {
-        let now = self.now();
-        self.expire(now);
-        self.deaf = !self.output.flush_if_due(now);
-    }
-
-    /// Says that it is over, and waits until everything is written.
-    pub(crate) fn finish(mut self) -> Result<(), ProbeError> {
-        let lateness = Lateness {
-            median_us: self.late.value_at_quantile(0.5),
-            p99_us: self.late.value_at_quantile(0.99),
-            max_us: self.late.max(),
-        };
-        let (sent, now) = (self.sent, self.now());
-        self.output.say(&Report::Done { sent, lateness }, now);
-        self.output.finish()
-    }
-
-    /// Lets a connection go on as far as it can.
-    pub(crate) fn go_on(&mut self, token: Token, readable: bool) {
+    fn go_on(&mut self, token: Token, readable: bool) {
         let Some(mut connection) = self.take(token) else {
             return;
         };
@@ -212,9 +97,69 @@ impl<'a> Probe<'a> {
         }
     }
 
+    fn expire(&mut self, now: u64) {
+        while let Some(&due) = self.queue.front()
+            && due + self.course.order.timeout_us <= now
+        {
+            self.queue.pop_front();
+            self.course.end(due, Outcome::TimedOut);
+        }
+        while let Some(&(expires, due, token)) = self.deadlines.front()
+            && expires <= now
+        {
+            self.deadlines.pop_front();
+            let Some(connection) = self.take(token) else {
+                continue;
+            };
+            match connection.stage {
+                Stage::Connecting | Stage::Awaiting if connection.due_us == due => {
+                    self.close(token, &connection, Outcome::TimedOut);
+                }
+                Stage::Draining => self.drained(token),
+                _ => self.put_back(token, connection),
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let timeout = self.course.order.timeout_us;
+        let begun = self.deadlines.front().map(|(expires, ..)| *expires);
+        let queued = self.queue.front().map(|due| due + timeout);
+        begun.into_iter().chain(queued).min()
+    }
+
+    /// A connection that ended with this process would be closed by the client first.
+    fn is_idle(&self) -> bool {
+        self.draining == 0
+    }
+}
+
+impl Probe {
+    pub(crate) fn new(course: Course) -> Self {
+        let connection = match course.order.connections {
+            Connections::New => "close",
+            Connections::Kept => "keep-alive",
+        };
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: {}\r\nUser-Agent: chainbreak-probe\r\nConnection: {connection}\r\n\r\n",
+            course.order.target
+        );
+        Self {
+            course,
+            request: request.into_bytes(),
+            places: Vec::new(),
+            free: Vec::new(),
+            deadlines: VecDeque::new(),
+            queue: VecDeque::new(),
+            kept: None,
+            draining: 0,
+            buffer: vec![0; 64 * 1024].into_boxed_slice(),
+        }
+    }
+
     fn answered(&mut self, token: Token, mut connection: Connection, head: Head) {
-        let closes = head.closes || self.order.connections == Connections::New;
-        self.end(connection.due_us, connection.outcome(head));
+        let closes = head.closes || self.course.order.connections == Connections::New;
+        self.course.end(connection.due_us, connection.outcome(head));
         if closes {
             connection.stage = Stage::Draining;
             self.draining += 1;
@@ -266,7 +211,7 @@ impl<'a> Probe<'a> {
             match connection.send(&self.request) {
                 Ok(()) => self.put_back(token, connection),
                 Err(error) => {
-                    self.end(due, outcome_of(&error));
+                    self.course.end(due, outcome_of(&error));
                     self.forget(token);
                 }
             }
@@ -280,8 +225,13 @@ impl<'a> Probe<'a> {
             self.places.len() - 1
         });
         let token = self.places[index].generation << 32 | index as u64;
-        let opened = Connection::open(self.order.target, self.order.source, due)
-            .and_then(|connection| self.reactor.watch(&connection, token).map(|()| connection));
+        let opened = Connection::open(self.course.order.target, self.course.order.source, due)
+            .and_then(|connection| {
+                self.course
+                    .reactor
+                    .watch(&connection, token)
+                    .map(|()| connection)
+            });
         match opened {
             Ok(connection) => {
                 self.places[index].connection = Some(connection);
@@ -290,7 +240,7 @@ impl<'a> Probe<'a> {
             }
             Err(error) => {
                 self.free.push(index);
-                self.end(due, outcome_of(&error));
+                self.course.end(due, outcome_of(&error));
                 None
             }
         }
@@ -299,53 +249,18 @@ impl<'a> Probe<'a> {
     /// A request that begins now times out then. The time for which the machine kept the probe from
     /// beginning it is not the network's; the time for which a kept connection was busy is.
     fn expires(&self, due: u64) -> u64 {
-        let from = match self.order.connections {
-            Connections::New => self.now(),
+        let from = match self.course.order.connections {
+            Connections::New => self.course.now(),
             Connections::Kept => due,
         };
-        from + self.order.timeout_us
-    }
-
-    fn expire(&mut self, now: u64) {
-        while let Some(&due) = self.queue.front()
-            && due + self.order.timeout_us <= now
-        {
-            self.queue.pop_front();
-            self.end(due, Outcome::TimedOut);
-        }
-        while let Some(&(expires, due, token)) = self.deadlines.front()
-            && expires <= now
-        {
-            self.deadlines.pop_front();
-            let Some(connection) = self.take(token) else {
-                continue;
-            };
-            match connection.stage {
-                Stage::Connecting | Stage::Awaiting if connection.due_us == due => {
-                    self.close(token, &connection, Outcome::TimedOut);
-                }
-                Stage::Draining => self.drained(token),
-                _ => self.put_back(token, connection),
-            }
-        }
+        from + self.course.order.timeout_us
     }
 
     /// The request ends with its connection; the next one may have waited for that.
     fn close(&mut self, token: Token, connection: &Connection, outcome: Outcome) {
-        self.end(connection.due_us, outcome);
+        self.course.end(connection.due_us, outcome);
         self.forget(token);
         self.use_kept();
-    }
-
-    fn end(&mut self, due: u64, outcome: Outcome) {
-        let now = self.now();
-        self.ended += 1;
-        let sample = Sample {
-            at_us: due,
-            took_us: now.saturating_sub(due),
-            outcome,
-        };
-        self.output.say(&Report::Sample(sample), now);
     }
 
     fn take(&mut self, token: Token) -> Option<Connection> {
@@ -370,10 +285,6 @@ impl<'a> Probe<'a> {
         if self.kept == Some(token) {
             self.kept = None;
         }
-    }
-
-    fn now(&self) -> u64 {
-        monotonic_us().saturating_sub(self.start_us)
     }
 }
 

@@ -10,13 +10,16 @@ use std::{
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{
+    asker::Asker,
     clock::monotonic_us,
-    conntrack, craft,
+    conntrack,
+    course::{Carrier, Course, send_due},
+    craft,
     error::ProbeError,
     output::Output,
     probe::Probe,
     reactor::{Reactor, Ready},
-    wire::{Errand, Order, Report},
+    wire::{Errand, Order, Protocol, Report},
 };
 
 /// The probe as a program: reads an errand from standard input, reports to standard output. Exit code 0
@@ -63,7 +66,7 @@ fn read_errand(control: &mut impl Read) -> Result<Errand, ProbeError> {
 /// Carries out an order until its count is reached or `control` ends, and reports to `out`.
 pub fn run(
     order: &Order,
-    mut control: impl AsFd + Read,
+    control: impl AsFd + Read,
     out: impl Write + Send + 'static,
 ) -> Result<(), ProbeError> {
     for (field, value) in [
@@ -86,31 +89,48 @@ pub fn run(
         0,
     );
     reactor.schedule(start_us + order.every_us, order.every_us)?;
-    let mut probe = Probe::new(order, reactor, output, start_us);
+    let course = Course::new(order.clone(), reactor, output, start_us);
+    match order.protocol {
+        Protocol::Tcp => drive(Probe::new(course), control, endless),
+        Protocol::Udp => drive(Asker::new(course), control, endless),
+    }
+}
+
+/// Follows the schedule to its end. Without `endless` the controlling input is over already.
+fn drive(
+    mut carrier: impl Carrier,
+    mut control: impl AsFd + Read,
+    endless: bool,
+) -> Result<(), ProbeError> {
     if endless {
-        probe.send_due()?;
+        send_due(&mut carrier)?;
     } else {
-        probe.stop()?;
+        carrier.course().stop()?;
     }
     let mut ready = Vec::new();
-    while !probe.is_over() {
-        probe.wait(&mut ready)?;
+    loop {
+        let (idle, deadline) = (carrier.is_idle(), carrier.deadline());
+        if carrier.course().is_over(idle) {
+            return carrier.into_course().finish();
+        }
+        carrier.course().wait(deadline, &mut ready)?;
         for &event in &ready {
             match event {
                 // The clock says what is due.
                 Ready::Timer => {}
-                Ready::Connection { token, readable } => probe.go_on(token, readable),
+                Ready::Connection { token, readable } => carrier.go_on(token, readable),
                 Ready::Control if goes_on(&mut control) => {}
                 Ready::Control => {
-                    probe.unwatch_control(&control)?;
-                    probe.stop()?;
+                    carrier.course().unwatch_control(&control)?;
+                    carrier.course().stop()?;
                 }
             }
         }
-        probe.send_due()?;
-        probe.tidy();
+        send_due(&mut carrier)?;
+        let now = carrier.course().now();
+        carrier.expire(now);
+        carrier.course().flush(now);
     }
-    probe.finish()
 }
 
 /// Whether the readable input has not ended. What stands in it means nothing yet.

@@ -6,6 +6,7 @@
 
 pub mod conntrack;
 pub mod craft;
+pub mod question;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -36,10 +37,13 @@ pub enum Errand {
 pub struct Order {
     /// Where requests go.
     pub target: SocketAddr,
+    /// What carries them.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// Distance of two scheduled requests, in microseconds. Open loop: a slow answer delays nothing.
     pub every_us: u64,
-    /// After this many microseconds a request counts as timed out: with new connections from when it
-    /// was begun, with a kept one from when it was due.
+    /// After this many microseconds a request counts as timed out: with new connections, and over UDP, from
+    /// when it was begun, with a kept one from when it was due.
     pub timeout_us: u64,
     /// How connections are used.
     pub connections: Connections,
@@ -51,13 +55,38 @@ pub struct Order {
     pub source: Option<IpAddr>,
 }
 
+/// What carries requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// HTTP over TCP.
+    #[default]
+    Tcp,
+    /// A question and its answer, a datagram each: see [`question`].
+    Udp,
+}
+
+impl Protocol {
+    /// Each with its word.
+    pub const ALL: [(&'static str, Self); 2] = [("tcp", Self::Tcp), ("udp", Self::Udp)];
+
+    /// `TCP`, as Kubernetes writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
+    }
+}
+
 /// How connections are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connections {
-    /// A connection for each request.
+    /// A connection for each request; over UDP a port of the client's for each.
     New,
-    /// One connection as long as it lives; a new one after it died.
+    /// One connection as long as it lives; a new one after it died. Over UDP one port from the first request to
+    /// the last: nothing ends it.
     Kept,
 }
 
@@ -111,14 +140,14 @@ pub struct Sample {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// A complete answer with status 200.
+    /// A complete answer with status 200; over UDP one to this very question.
     Answered {
         /// Who answered ([`BACKEND_HEADER`]), empty when the server does not say.
         backend: String,
         /// The client address that the server saw ([`CLIENT_HEADER`]).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seen_as: Option<SocketAddr>,
-        /// The local address of the connection.
+        /// The client's own address and port.
         local: SocketAddr,
     },
     /// `ECONNREFUSED`: RST, or ICMP port unreachable (REJECT).
@@ -132,7 +161,7 @@ pub enum Outcome {
         /// The system's words.
         error: String,
     },
-    /// An answer that is not one: another status, or not HTTP.
+    /// An answer that is not one: another status, not HTTP, or a datagram that repeats no question.
     Wrong {
         /// What came.
         what: String,

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use chainbreak_probe::wire::Connections;
+use chainbreak_probe::wire::{Connections, Protocol};
 use serde::{Deserialize, Serialize};
 
 use super::IpFamily;
@@ -16,6 +16,9 @@ pub struct Traffic {
     pub from: From,
     /// Where they go.
     pub to: To,
+    /// What carries them.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// The port: a Service's port (for `node-port`: the node port is looked up), a pod's container port.
     pub port: u16,
     /// Which of the target's addresses; its first when not given.

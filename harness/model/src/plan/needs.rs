@@ -1,10 +1,12 @@
 //! What a case needs of the machine.
 
+use chainbreak_probe::wire::Protocol;
+
 use super::{Choice, upgrades};
 use crate::{
     case::{
         AgentSource, Case, Claim, ClusterSpec, Fault, HostSpec, IpFamily, IptablesVariant, Promise,
-        ProxyMode, Step, To, Via,
+        ProxyMode, Step, To, Traffic, Via,
     },
     names::AgentName,
     pod_network::NETWORKS,
@@ -99,14 +101,16 @@ fn objects(case: &Case) -> impl Iterator<Item = &serde_json::Value> {
 }
 
 /// Whether a promise is about what pods' servers say of the client and of themselves, as the lab's nginx does in headers. That of a
-/// host outside is told to by every backend.
+/// host outside is told to by every backend, and over UDP a pod's own program answers, the same everywhere.
 fn hears_pods(case: &Case, promise: &Promise) -> bool {
     let hears = matches!(
         promise.claim,
         Claim::Source { .. } | Claim::SourcePorts { .. } | Claim::Balance { .. }
     );
     let traffic = promise.claim.traffic().and_then(|it| case.traffic.get(it));
-    hears && !traffic.is_some_and(|traffic| matches!(traffic.to, To::Host(_)))
+    let told =
+        |traffic: &Traffic| matches!(traffic.to, To::Host(_)) || traffic.protocol == Protocol::Udp;
+    hears && !traffic.is_some_and(told)
 }
 
 /// Whether a host's routes lead via addresses that the lab gives.

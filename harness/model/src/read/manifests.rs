@@ -45,7 +45,8 @@ struct Object {
 /// How a Service can be reached.
 #[derive(Debug)]
 pub(super) struct ServicePorts {
-    pub(super) ports: Vec<u16>,
+    /// Each with its protocol, as Kubernetes writes it.
+    pub(super) ports: Vec<(u16, String)>,
     pub(super) has_node_ports: bool,
     /// The families that it names, in order.
     pub(super) families: Vec<IpFamily>,

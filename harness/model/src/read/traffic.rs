@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chainbreak_probe::wire::Connections;
+use chainbreak_probe::wire::{Connections, Protocol};
 use indexmap::IndexMap;
 
 use super::{
@@ -67,6 +67,9 @@ fn flow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Traffic> 
     });
     let to = fields.need("to", |node| to(gathered, node, world));
     let port = fields.need("port", |node| number(gathered, node, "port", (1, 65535)));
+    let protocol = fields.or("protocol", Protocol::Tcp, |node| {
+        word(gathered, node, "protocol", &Protocol::ALL)
+    });
     let family = fields.maybe("family", |node| family(gathered, node, world));
     let every = fields.need("every", |node| duration(gathered, node, "every", EVERY));
     let connections = fields.or("connections", Connections::New, |node| {
@@ -76,8 +79,13 @@ fn flow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Traffic> 
     let timeout = fields.or("timeout", Duration::from_secs(1), |node| {
         duration(gathered, node, "timeout", TIMEOUT)
     });
-    if let (Some(to), Some(port), Some(at)) = (&to, port, fields.get("port")) {
-        has_port(gathered, at, to, port, world);
+    if let (Some(to), Some(port), Some(protocol), Some(at)) =
+        (&to, port, protocol, fields.get("port"))
+    {
+        has_port(gathered, at, to, (port, protocol), world);
+    }
+    if let (Some(to), Some(Protocol::Udp), Some(at)) = (&to, protocol, fields.get("protocol")) {
+        answers_udp(gathered, at, to);
     }
     if let (Some(to), Some(Some(family)), Some(at)) = (&to, family, fields.get("family")) {
         has_family(gathered, at, to, family, world);
@@ -86,6 +94,7 @@ fn flow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Traffic> 
         from: from?,
         to: to?,
         port: port?,
+        protocol: protocol?,
         family: family?,
         every: every?,
         connections: connections?,
@@ -292,10 +301,16 @@ fn has_family(gathered: &Gathered, at: &Node, to: &To, family: IpFamily, world: 
 
 /// A Service answers only at the ports that it has, at a node only when it has node ports; a host where
 /// its nginx listens.
-fn has_port(gathered: &Gathered, at: &Node, to: &To, port: u16, world: &World<'_>) {
+fn has_port(
+    gathered: &Gathered,
+    at: &Node,
+    to: &To,
+    (port, protocol): (u16, Protocol),
+    world: &World<'_>,
+) {
     if let (To::Host(host), Some(cluster)) = (to, world.cluster) {
         let nginx = cluster.hosts.get(host).and_then(|host| host.nginx);
-        if nginx != Some(port) {
+        if nginx != Some(port) && protocol == Protocol::Tcp {
             let message = format!("nothing answers at port {port} of host {host:?}");
             let hint = format!("give it an nginx: `{host}: {{ nginx: {port} }}`");
             note(gathered, &at.place, message, Some(hint));
@@ -305,17 +320,7 @@ fn has_port(gathered: &Gathered, at: &Node, to: &To, port: u16, world: &World<'_
     let Some((name, service)) = service_of(to, world) else {
         return;
     };
-    // Without any port it is the Service's mistake, and said there.
-    if !service.ports.is_empty() && !service.ports.contains(&port) {
-        let ports: Vec<String> = service.ports.iter().map(ToString::to_string).collect();
-        let message = format!("service {name} has no port {port}");
-        note(
-            gathered,
-            &at.place,
-            message,
-            Some(format!("it has {}", ports.join(", "))),
-        );
-    }
+    serves(gathered, at, (&name, service), port, protocol);
     if matches!(to, To::NodePort { .. }) && !service.has_node_ports {
         let message = format!("service {name} has no node port");
         note(
@@ -324,5 +329,51 @@ fn has_port(gathered: &Gathered, at: &Node, to: &To, port: u16, world: &World<'_
             message,
             Some("make its type NodePort or LoadBalancer".into()),
         );
+    }
+}
+
+/// Without any port it is the Service's mistake, and said there.
+fn serves(
+    gathered: &Gathered,
+    at: &Node,
+    (name, service): (&str, &ServicePorts),
+    port: u16,
+    protocol: Protocol,
+) {
+    let has = |protocol: Protocol| {
+        let is_it = |(number, known): &(u16, String)| *number == port && known == protocol.as_str();
+        service.ports.iter().any(is_it)
+    };
+    if service.ports.is_empty() || has(protocol) {
+        return;
+    }
+    let ports: Vec<String> = service.ports.iter().map(written).collect();
+    let message = match protocol {
+        Protocol::Tcp => format!("service {name} has no port {port}"),
+        Protocol::Udp => format!("service {name} has no port {port} of UDP"),
+    };
+    let there = format!("it has {}", ports.join(", "));
+    let hint = match Protocol::ALL.iter().find(|(_, other)| has(*other)) {
+        Some((word, _)) => format!("{there}: write `protocol: {word}`"),
+        None => there,
+    };
+    note(gathered, &at.place, message, Some(hint));
+}
+
+/// A port as people write it: `80`, `53/UDP`.
+fn written((port, protocol): &(u16, String)) -> String {
+    match protocol.as_str() {
+        "TCP" => port.to_string(),
+        other => format!("{port}/{other}"),
+    }
+}
+
+/// Over UDP a program answers that a pod brings with it.
+fn answers_udp(gathered: &Gathered, at: &Node, to: &To) {
+    if let To::Host(host) = to {
+        let message = format!("nothing at host {host:?} answers over UDP");
+        let hint = "its nginx answers over TCP; over UDP a pod's own program can: see \
+                    docs/scenario-language.md";
+        note(gathered, &at.place, message, Some(hint.to_owned()));
     }
 }

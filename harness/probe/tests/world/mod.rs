@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use chainbreak_probe::wire::{Connections, Errand, Order, Report, Sample};
+use chainbreak_probe::wire::{Connections, Errand, Order, Protocol, Report, Sample};
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
@@ -256,6 +256,7 @@ pub fn order(port: u16, every_us: u64, count: Option<u64>) -> Order {
         target: ([127, 0, 0, 1], port).into(),
         every_us,
         timeout_us: 300_000,
+        protocol: Protocol::Tcp,
         connections: Connections::New,
         count,
         source: None,

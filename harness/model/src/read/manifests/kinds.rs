@@ -199,7 +199,11 @@ fn service(gathered: &Gathered, node: &Node) -> Option<()> {
 pub(super) fn ports(node: &Node) -> ServicePorts {
     let spec = node.get("spec").map(Node::to_json).unwrap_or_default();
     let ports = spec["ports"].as_array().into_iter().flatten();
-    let ports = ports.filter_map(|port| u16::try_from(port["port"].as_u64()?).ok());
+    let ports = ports.filter_map(|port| {
+        let number = u16::try_from(port["port"].as_u64()?).ok()?;
+        let protocol = port["protocol"].as_str().unwrap_or("TCP");
+        Some((number, protocol.to_owned()))
+    });
     let kind = spec["type"].as_str().unwrap_or_default();
     let families = spec["ipFamilies"].as_array().into_iter().flatten();
     let families = families.filter_map(|word| {

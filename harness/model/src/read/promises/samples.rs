@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chainbreak_probe::wire::Connections;
+use chainbreak_probe::wire::{Connections, Protocol};
 
 use super::{
     super::{
@@ -12,7 +12,8 @@ use super::{
     Reading,
 };
 use crate::{
-    case::{Claim, From, Network, Ports, Promise, SourceAddress, Window},
+    case::{Claim, From, Network, Ports, Promise, SourceAddress, Traffic, Window},
+    names::TrafficName,
     yaml::Node,
 };
 
@@ -104,10 +105,7 @@ impl Reading<'_> {
             Some(over)
         });
         let p_at_least = fields.or("p-at-least", IMPROBABLE, |node| self.probability(node));
-        let flows = self.known.traffic;
-        let flow = flows
-            .zip(traffic.as_ref())
-            .and_then(|(flows, name)| flows.get(name));
+        let flow = self.flow(traffic.as_ref());
         if flow.is_some_and(|flow| flow.connections == Connections::Kept)
             && let Some(node) = fields.get("traffic")
         {
@@ -125,6 +123,12 @@ impl Reading<'_> {
         Some(Promise { claim, window })
     }
 
+    /// The traffic of that name.
+    fn flow(&self, name: Option<&TrafficName>) -> Option<&Traffic> {
+        let known = self.known.traffic.zip(name);
+        known.and_then(|(flows, name)| flows.get(name))
+    }
+
     fn probability(&self, node: &Node) -> Option<f64> {
         let written = text(self.gathered, node, "a probability")?;
         let number = written.parse::<f64>().ok();
@@ -140,6 +144,14 @@ impl Reading<'_> {
     pub(super) fn resets(&self, node: &Node) -> Option<Promise> {
         let fields = self.fields(node, "resets", words::RESETS)?;
         let traffic = self.traffic(&fields);
+        let flow = self.flow(traffic.as_ref());
+        if flow.is_some_and(|flow| flow.protocol == Protocol::Udp)
+            && let Some(node) = fields.get("traffic")
+        {
+            let message = "over UDP nothing is reset";
+            let hint = "a question that is refused counts as not answered: promise `available`";
+            note(self.gathered, &node.place, message, Some(hint.to_owned()));
+        }
         let limits = self.limits(&fields);
         let window = self.window(&fields);
         let claim = Claim::Resets {

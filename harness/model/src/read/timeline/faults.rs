@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use chainbreak_probe::wire::craft::Segment;
+use chainbreak_probe::wire::{Protocol, craft::Segment};
 use indexmap::IndexMap;
 
 use super::{
@@ -223,7 +223,15 @@ impl Reading<'_> {
 
     fn craft(&self) -> Option<Step> {
         let gathered = self.fields.gathered;
-        let traffic = self.fields.need("traffic", |node| self.traffic(node));
+        let traffic = self.fields.need("traffic", |node| {
+            let known = self.traffic(node)?;
+            if known.1.protocol == Protocol::Udp {
+                let message = "segments are TCP's, and this traffic goes over UDP";
+                let hint = "craft into traffic with `protocol: tcp`".to_owned();
+                note(gathered, &node.place, message, Some(hint));
+            }
+            Some(known)
+        });
         let segment = self.fields.need("segment", |node| {
             let segments = Segment::ALL.map(|segment| (segment.as_str(), segment));
             word(gathered, node, "segment", &segments)

@@ -12,7 +12,7 @@ use chainbreak_model::{
     event::{Command, Event, LogEntry, Phase, RulesSeen, What},
     names::{AgentName, NodeName},
 };
-use chainbreak_probe::wire::{Connections, Outcome, Sample};
+use chainbreak_probe::wire::{Connections, Outcome, Protocol, Sample};
 use chainbreak_report::{Header, Line, Run};
 use indexmap::IndexMap;
 
@@ -46,6 +46,7 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
         family: None,
         port: 80,
         every: Duration::from_millis(20),
+        protocol: Protocol::Tcp,
         connections: Connections::New,
         timeout: Duration::from_secs(1),
     };
