@@ -8,6 +8,7 @@ pub(crate) mod chains;
 mod container;
 mod image;
 mod pod;
+mod ports;
 mod status;
 
 use std::{
@@ -29,7 +30,7 @@ use kube::{
 };
 use tokio::{sync::watch, task::JoinSet};
 
-pub(crate) use self::container::accepts;
+pub(crate) use self::ports::accepts;
 use self::{image::Program, pod::Ending};
 use crate::{parts::guarded, world::World};
 

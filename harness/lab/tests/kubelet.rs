@@ -1,10 +1,10 @@
-//! What a node's kubelet does to the node's rules.
+//! What a node's kubelet does: to the node's rules, and before it calls a pod ready.
 
 mod support;
 
 use chainbreak_netfilter::Ruleset;
 use serde_json::json;
-use support::{User, World, case};
+use support::{User, World, address, case, pod};
 
 /// Both write `KUBE-MARK-DROP`: kube-proxy makes sure that there is one, the kubelet says what it does.
 #[tokio::test]
@@ -46,4 +46,44 @@ async fn an_old_nodes_kubelet_drops_what_its_kube_proxy_marks() {
         );
         world.stop().await;
     }
+}
+
+/// It takes a moment before it has its socket, and then says who it is and whom it sees.
+const SLOW_ANSWERER: &str = r#"
+    select(undef, undef, undef, 0.5);
+    my $socket = IO::Socket::INET->new(LocalPort => 8125, Proto => "udp") or die "$!";
+    while (defined($socket->recv(my $said, 512))) {
+        $socket->send("${said}x-chainbreak-backend: $ENV{POD}\nx-chainbreak-client: " . $socket->peerhost . "\n");
+    }
+"#;
+
+/// One question over UDP, and the answer to it.
+const ASK: &str = r#"
+    my $socket = IO::Socket::INET->new(PeerAddr => $ARGV[0], PeerPort => 8125, Proto => "udp") or die "$!";
+    $socket->send("chainbreak-probe 7\n");
+    $SIG{ALRM} = sub { die "no answer" };
+    alarm 5;
+    defined($socket->recv(my $answer, 512)) or die "$!";
+    print $answer;
+"#;
+
+#[tokio::test]
+async fn a_pod_that_answers_over_udp_is_ready_when_its_port_is_bound() {
+    let mut world = World::raise(User::Ordinary, &case(1)).await;
+    let container = json!({
+        "image": "perl:5.36",
+        "command": ["perl", "-MIO::Socket::INET", "-e", SLOW_ANSWERER],
+        "env": [{ "name": "POD", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
+        "ports": [{ "containerPort": 8125, "protocol": "UDP" }],
+    });
+    let statsd = pod("statsd", "n1", &container);
+    world.ask(json!({ "create": statsd })).await;
+    let ready = world.ask(json!({ "ready": 1 })).await;
+    let at = address(ready.as_array().unwrap(), "statsd");
+    let ask = ["perl", "-MIO::Socket::INET", "-e", ASK, &at];
+    assert_eq!(
+        world.exec("node/n1", &ask).await,
+        "chainbreak-probe 7\nx-chainbreak-backend: statsd\nx-chainbreak-client: 10.0.1.1\n"
+    );
+    world.stop().await;
 }

@@ -19,18 +19,19 @@ use nix::{
 };
 use tokio::{
     io::AsyncReadExt,
-    net::TcpSocket,
     process::Child,
     sync::watch,
-    time::{Instant, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep_until, timeout_at},
 };
 
-use super::{image::Program, pod::Ending, status::State};
+use super::{
+    image::{Awaited, Program},
+    pod::Ending,
+    ports::{accepts, is_bound},
+    status::State,
+};
 use crate::{error::tolerate, place::PlaceThread, worker::PATH};
 
-/// First pause before another look whether a port accepts; doubles up to the longest.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const LONGEST_LOOK: Duration = Duration::from_millis(100);
 /// First pause before a container is started again; doubles up to the longest.
 const FIRST_RESTART: Duration = Duration::from_millis(200);
 const LONGEST_RESTART: Duration = Duration::from_secs(10);
@@ -134,7 +135,7 @@ pub(super) async fn supervise(
 async fn run(
     home: &Home,
     container: &Container,
-    ports: &[u16],
+    ports: &[Awaited],
     child: &mut Child,
     end: &mut watch::Receiver<Ending>,
     say: &impl Fn(State, Option<String>),
@@ -147,7 +148,12 @@ async fn run(
     let words = tokio::spawn(async move { last_words(&mut stderr).await });
     let ready = async {
         for &port in ports {
-            accepts(&home.place, SocketAddr::new(home.address, port)).await;
+            match port {
+                Awaited::Accepts(port) => {
+                    accepts(&home.place, SocketAddr::new(home.address, port)).await;
+                }
+                Awaited::IsBound(port) => is_bound(&home.place, port).await,
+            }
         }
         say(State::Ready, None);
         std::future::pending::<()>().await;
@@ -283,27 +289,6 @@ fn environment(home: &Home, container: &Container) -> BTreeMap<String, String> {
         *path = format!("{}:{path}", shims.display());
     }
     variables
-}
-
-/// Returns when a place accepts a connection, seen from inside: what the node's rules do to
-/// connections is what the lab is there to find out, not a matter of readiness.
-pub(crate) async fn accepts(place: &PlaceThread, target: SocketAddr) {
-    let mut pause = FIRST_LOOK;
-    loop {
-        let socket = place.run(move || match target {
-            SocketAddr::V4(_) => TcpSocket::new_v4(),
-            SocketAddr::V6(_) => TcpSocket::new_v6(),
-        });
-        // An IPv6 address of a moment ago may be nobody's yet: the first segment leaves by the default route and is
-        // lost, and so is the one a second later.
-        if let Ok(socket) = socket.await
-            && let Ok(Ok(_)) = timeout(LONGEST_LOOK, socket.connect(target)).await
-        {
-            return;
-        }
-        sleep_until(Instant::now() + pause).await;
-        pause = (pause * 2).min(LONGEST_LOOK);
-    }
 }
 
 async fn last_words(from: &mut (impl AsyncReadExt + Unpin)) -> String {

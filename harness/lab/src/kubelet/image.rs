@@ -46,20 +46,37 @@ impl Program {
         }
     }
 
-    /// The ports that must accept a connection before the container is ready.
-    pub(super) fn awaited(&self, container: &Container) -> Vec<u16> {
+    /// The ports at which somebody must be there before the container is ready.
+    pub(super) fn awaited(&self, container: &Container) -> Vec<Awaited> {
+        let tcp = |ports: Vec<u16>| ports.into_iter().map(Awaited::Accepts);
         match self {
-            Self::Nginx(ports) => ports.clone(),
-            Self::Command(_) => tcp_ports(container),
+            Self::Nginx(ports) => tcp(ports.clone()).collect(),
+            Self::Command(_) => tcp(tcp_ports(container))
+                .chain(ports_of(container, "UDP").into_iter().map(Awaited::IsBound))
+                .collect(),
             Self::Idle => Vec::new(),
         }
     }
 }
 
+/// What must be seen of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// It accepts a TCP connection.
+    Accepts(u16),
+    /// A UDP socket has it.
+    IsBound(u16),
+}
+
 fn tcp_ports(container: &Container) -> Vec<u16> {
+    ports_of(container, "TCP")
+}
+
+fn ports_of(container: &Container, protocol: &str) -> Vec<u16> {
     let ports = container.ports.iter().flatten();
-    let tcp = ports.filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
-    tcp.filter_map(|port| u16::try_from(port.container_port).ok())
+    let ports = ports.filter(|port| port.protocol.as_deref().unwrap_or("TCP") == protocol);
+    ports
+        .filter_map(|port| u16::try_from(port.container_port).ok())
         .collect()
 }
 
@@ -92,6 +109,16 @@ mod tests {
         let ports = container("nginx", &[], &[8080, 9090]);
         assert_eq!(Program::of(&ports), Program::Nginx(vec![8080, 9090]));
     }
+
+    #[test]
+    fn a_port_of_udp_is_awaited_as_one() {
+        let mut perl = container("perl:5.36", &["perl"], &[80, 8125]);
+        let ports = perl.ports.as_mut().unwrap();
+        ports[1].protocol = Some("UDP".to_owned());
+        let awaited = Program::of(&perl).awaited(&perl);
+        assert_eq!(awaited, [Awaited::Accepts(80), Awaited::IsBound(8125)]);
+    }
+
     #[test]
     fn what_stands_in_for_an_image_is_said() {
         let said =
