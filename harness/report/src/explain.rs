@@ -118,6 +118,8 @@ impl Material<'_> {
         let why = cause
             .as_ref()
             .map_or_else(|| self.unexplained(gap), Cause::to_string);
+        let behind = meanwhile::left_behind(self.events, (&requests.traffic, traffic), gap);
+        let why = why + &behind.unwrap_or_default();
         let headline = if tells(gap, promise, requests, traffic) {
             format!("{} dead{at} for {gap}: {why}", subject(traffic))
         } else {

@@ -4,10 +4,13 @@
 use std::{collections::BTreeMap, fmt};
 
 use chainbreak_model::{
+    case::Traffic,
     event::{Event, What},
+    names::TrafficName,
     verdict::Span,
 };
 use chainbreak_netfilter::Site;
+use chainbreak_probe::wire::{Connections, Outcome, Protocol};
 
 use crate::{explain::one_line, text::count};
 
@@ -50,6 +53,30 @@ pub(crate) fn dropped(events: &[Event], gap: Span) -> Option<Dropped> {
     })
 }
 
+/// Of a UDP client that keeps its port: where its packets went last. conntrack leads them there as long as they come,
+/// whatever the rules say.
+pub(crate) fn left_behind(
+    events: &[Event],
+    (name, traffic): (&TrafficName, &Traffic),
+    gap: Span,
+) -> Option<String> {
+    if (traffic.protocol, traffic.connections) != (Protocol::Udp, Connections::Kept) {
+        return None;
+    }
+    let before = events.iter().filter(|event| event.at_us < gap.from_us);
+    let mut backends = before.filter_map(|event| match &event.what {
+        What::Sample { traffic, sample } if traffic == name => match &sample.outcome {
+            Outcome::Answered { backend, .. } if !backend.is_empty() => Some(backend),
+            _ => None,
+        },
+        _ => None,
+    });
+    let backend = one_line(backends.next_back()?);
+    Some(format!(
+        "; {backend} answered last, where conntrack may lead its kept port still"
+    ))
+}
+
 impl fmt::Display for Dropped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -65,5 +92,62 @@ impl fmt::Display for Dropped {
             f,
             "{packets} ended meanwhile in {table} {chain} {rule} on {node} ({owner})"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chainbreak_model::case::{From, To};
+    use chainbreak_probe::wire::Sample;
+
+    use super::*;
+
+    fn answered(at_us: u64, backend: &str) -> Event {
+        let local = ([10, 20, 1, 2], 40_000).into();
+        let outcome = Outcome::Answered {
+            backend: backend.to_owned(),
+            seen_as: Some(local),
+            local,
+        };
+        let sample = Sample {
+            at_us,
+            took_us: 300,
+            outcome,
+        };
+        let traffic = "asks".into();
+        let what = What::Sample { traffic, sample };
+        Event { at_us, what }
+    }
+
+    #[test]
+    fn a_client_that_keeps_its_udp_port_was_answered_last_by_somebody() {
+        let events = [
+            answered(10, "statsd-old"),
+            answered(20, "statsd-old"),
+            answered(90, "statsd-new"),
+        ];
+        let gap = Span {
+            from_us: 30,
+            to_us: 90,
+        };
+        let of = |protocol, connections| {
+            let traffic = Traffic {
+                from: From::Host("outside".to_owned()),
+                to: To::Host("db".to_owned()),
+                protocol,
+                port: 53,
+                family: None,
+                every: Duration::from_millis(50),
+                connections,
+                timeout: Duration::from_secs(1),
+            };
+            left_behind(&events, (&"asks".into(), &traffic), gap)
+        };
+        let told = of(Protocol::Udp, Connections::Kept).unwrap();
+        assert!(told.starts_with("; statsd-old answered last"), "{told}");
+        assert_eq!(of(Protocol::Udp, Connections::New), None);
+        assert_eq!(of(Protocol::Tcp, Connections::Kept), None);
     }
 }
