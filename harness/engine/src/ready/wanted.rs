@@ -1,7 +1,10 @@
 //! What a node's nat table, or kube-proxy's own of nftables mode, shows when its agents have synced with
 //! what the API holds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use chainbreak_model::case::Case;
 use k8s_openapi::api::{
@@ -24,9 +27,11 @@ pub(super) fn tellings(line: &str) -> impl Iterator<Item = String> + '_ {
     telling(line).into_iter().chain(tellings_of_nft(line))
 }
 
-/// Of elements and rules as nft writes them: in the words of iptables.
+/// Of elements and rules as nft writes them: in the words of iptables. From 1.36 on a rule does DNAT to the elements of a
+/// map that stands in it, `0 : 10.20.1.2 . 80`; before, to one address.
 fn tellings_of_nft(line: &str) -> impl Iterator<Item = String> + '_ {
     let words: Vec<&str> = line.split_whitespace().collect();
+    let by_map = words.contains(&"dnat") && words.contains(&"map");
     let positions = 0..words.len();
     positions.filter_map(move |at| match words.get(at..)? {
         [
@@ -40,9 +45,15 @@ fn tellings_of_nft(line: &str) -> impl Iterator<Item = String> + '_ {
             chain,
             ..,
         ] if chain.contains('/') => Some(format!("-d {ip}")),
+        [":", ip, ".", port, ..] if by_map => destination(ip, port.trim_end_matches(',')),
         ["dnat", "to", target, ..] => Some(format!("--to-destination {target}")),
         _ => None,
     })
+}
+
+fn destination(ip: &str, port: &str) -> Option<String> {
+    let target = SocketAddr::new(ip.parse().ok()?, port.parse().ok()?);
+    Some(format!("--to-destination {target}"))
 }
 
 fn telling(rule: &str) -> Option<String> {
@@ -249,6 +260,30 @@ mod tests {
         assert_eq!(
             all("\t\tmeta l4proto tcp dnat to 10.20.10.127:80"),
             ["--to-destination 10.20.10.127:80"]
+        );
+    }
+
+    #[test]
+    fn a_map_of_endpoints_tells_of_each_whether_written_or_listed() {
+        let all = |line: &str| tellings(line).collect::<Vec<_>>();
+        let both = [
+            "--to-destination 10.20.1.2:80",
+            "--to-destination 10.20.1.3:8080",
+        ];
+        for map in [
+            "dnat ip addr . port to numgen random mod 2 map { 0 : 10.20.1.2 . 80 , 1 : 10.20.1.3 . 8080 }",
+            "dnat ip to numgen random mod 2 map { 0 : 10.20.1.2 . 80, 1 : 10.20.1.3 . 8080 }",
+        ] {
+            assert_eq!(all(&format!("\t\tmeta l4proto tcp {map}")), both);
+        }
+        assert_eq!(
+            all("meta l4proto tcp dnat ip6 to numgen random mod 1 map { 0 : fd00::1 . 80 }"),
+            ["--to-destination [fd00::1]:80"]
+        );
+        assert_eq!(
+            all("numgen random mod 1 vmap { 0 : goto endpoint-A-a/b/tcp/__10.20.1.2/80 }"),
+            [""; 0],
+            "this leads to a chain"
         );
     }
 }
