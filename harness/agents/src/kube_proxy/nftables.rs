@@ -5,10 +5,16 @@
 //! writes differences to the copy, not to the kernel. Nobody watches the table: what somebody else takes out of
 //! it is missed when a write needs it, or made anew by the next full sync.
 //!
+//! Until 1.35 every endpoint has a chain of its own, in which what it sends to itself is marked and DNAT is done. From 1.36 on
+//! a service's one rule picks an endpoint from a map and does DNAT, and only services that remember their clients
+//! have chains for endpoints. Nothing of the older layout is looked for but chains of services and endpoints:
+//! `mark-for-masquerade` stays for ever after an upgrade, as `hairpin-connections` does after a downgrade.
+//!
 //! A chain that nothing uses any more is emptied at once and deleted by a later sync, a second after at
 //! the earliest: kernels before 6.2 do not see at once that no element leads to it.
 
 mod elements;
+mod endpoints;
 mod names;
 mod nft;
 mod services;
@@ -58,7 +64,7 @@ impl Writer {
         Self {
             io,
             nft,
-            mirrors: Mirrors::default(),
+            mirrors: Mirrors::of(&config.version),
             stale: BTreeMap::new(),
             rebased: false,
             synced_once: false,

@@ -2,6 +2,7 @@
 
 mod converges;
 mod harm;
+mod layouts;
 mod rules;
 
 use std::collections::BTreeMap;

@@ -32,14 +32,22 @@ impl Logs {
 
     /// `chains` or `sets` could not be listed.
     pub(crate) fn list_failed(&self, plural: &str, error: &str) {
-        let what = if plural == "sets" {
-            "stale affinity sets"
-        } else {
-            "stale chains"
+        let text = match plural {
+            _ if self.full_sync => format!("Failed to list existing {plural}"),
+            "sets" => {
+                "Failed to list nftables sets: stale affinity sets will not be deleted".into()
+            }
+            _ => format!("Failed to list nftables {plural}: stale chains will not be deleted"),
         };
-        let text = format!("Failed to list nftables {plural}: {what} will not be deleted");
         let error = format!("failed to run nft: {error}");
         self.error(self.sites.save, &text, &error, &[]);
+    }
+
+    /// The table could not be listed, as at the first start, when it is not there.
+    pub(crate) fn table_unlisted(&self, error: &str) {
+        let text = "Failed to list existing nftables objects";
+        let error = format!("failed to run nft: {error}");
+        self.error("proxier.go:1169", text, &error, &[]);
     }
 
     /// What is in a set or map could not be read: it is emptied instead.

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::transaction::Transaction;
+use super::{setup::HAIRPIN, transaction::Transaction};
+use crate::kube_proxy::profile::Version;
 
 /// What elements are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,11 +94,15 @@ pub(super) struct Mirrors {
     pub(super) no_endpoint_services: Mirror,
     pub(super) no_endpoint_node_ports: Mirror,
     pub(super) service_node_ports: Mirror,
+    /// From 1.36 on.
+    pub(super) hairpin: Option<Mirror>,
 }
 
-impl Default for Mirrors {
-    fn default() -> Self {
+impl Mirrors {
+    /// Those that a release has, empty.
+    pub(super) fn of(version: &Version) -> Self {
         let map = |name| Mirror::new(Kind::Map, name);
+        let hairpin = || Mirror::new(Kind::Set, HAIRPIN);
         Self {
             cluster_ips: Mirror::new(Kind::Set, "cluster-ips"),
             service_ips: map("service-ips"),
@@ -105,20 +110,20 @@ impl Default for Mirrors {
             no_endpoint_services: map("no-endpoint-services"),
             no_endpoint_node_ports: map("no-endpoint-nodeports"),
             service_node_ports: map("service-nodeports"),
+            hairpin: (!version.has_endpoint_chains()).then(hairpin),
         }
     }
-}
 
-impl Mirrors {
-    pub(super) fn all(&mut self) -> [&mut Mirror; 6] {
-        [
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Mirror> {
+        let common = [
             &mut self.cluster_ips,
             &mut self.service_ips,
             &mut self.firewall_ips,
             &mut self.no_endpoint_services,
             &mut self.no_endpoint_node_ports,
             &mut self.service_node_ports,
-        ]
+        ];
+        common.into_iter().chain(&mut self.hairpin)
     }
 
     /// Deletes what this sync did not name.

@@ -80,23 +80,36 @@ impl Nft {
     /// The names of chains and sets. What cannot be listed is said, and taken for empty: nothing
     /// stale will be deleted.
     pub(super) async fn list(&self, config: &Config, logs: &Logs) -> Listed {
+        if config.version.lists_whole_table() {
+            return self.list_table(logs).await;
+        }
         let mut listed = Listed::default();
         let ip = Words::of(self.family).ip;
-        let whole: &[&str] = &["--json", "--terse", "list", "table", ip, TABLE];
-        let single = |plural| ["--json", "list", plural, ip];
         for (plural, names) in [("chains", &mut listed.chains), ("sets", &mut listed.sets)] {
-            let output = if config.version.lists_whole_table() {
-                self.command(whole, String::new()).await
-            } else {
-                self.command(&single(plural), String::new()).await
-            };
-            match output {
+            let words = ["--json", "list", plural, ip];
+            match self.command(&words, String::new()).await {
                 Ok(output) => *names = named(&output, plural.trim_end_matches('s')),
                 Err(failure) if failure.not_found => {}
                 Err(failure) => logs.list_failed(plural, &failure.message),
             }
         }
         listed
+    }
+
+    /// A table that is not there is an error like others (proxier.go 1.36, `ListAll`).
+    async fn list_table(&self, logs: &Logs) -> Listed {
+        let ip = Words::of(self.family).ip;
+        let words = ["--json", "--terse", "list", "table", ip, TABLE];
+        match self.command(&words, String::new()).await {
+            Ok(output) => Listed {
+                chains: named(&output, "chain"),
+                sets: named(&output, "set"),
+            },
+            Err(failure) => {
+                logs.table_unlisted(&failure.message);
+                Listed::default()
+            }
+        }
     }
 
     /// The elements of a set or map; none when it is not there.

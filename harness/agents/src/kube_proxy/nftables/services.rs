@@ -1,21 +1,19 @@
 //! The elements that lead to a service's ports, and the chains of those that changed.
 //!
 //! `service-` holds a port's endpoints for the cluster policy, `local-` those for the local one; `external-`
-//! is where all traffic from outside comes in, `firewall-` what drops traffic from outside the source ranges;
-//! `endpoint-` belongs to one endpoint of one port.
+//! is where all traffic from outside comes in, `firewall-` what drops traffic from outside the source ranges.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
     elements::Mirrors,
+    endpoints::Named,
     names,
     nft::Listed,
-    setup::{MARK_MASQ, REJECT},
+    setup::{MARK_MASQ, REJECT, mark},
     transaction::Transaction,
 };
-use crate::kube_proxy::{
-    dataplane::View, names::PortName, ports::ServicePort, slices::Endpoint, topology::Routes,
-};
+use crate::kube_proxy::{dataplane::View, names::PortName, ports::ServicePort, topology::Routes};
 
 /// The chains and sets that something uses, written now or earlier.
 #[derive(Debug, Default)]
@@ -36,34 +34,17 @@ pub(super) struct Output<'a> {
 }
 
 /// One port of a service.
-struct Port<'a> {
+pub(super) struct Port<'a> {
     name: String,
-    spec: &'a ServicePort,
-    routes: Routes<'a>,
-    endpoints: Vec<Named<'a>>,
+    pub(super) spec: &'a ServicePort,
+    pub(super) routes: Routes<'a>,
+    pub(super) endpoints: Vec<Named<'a>>,
     /// Whether its own chains are written.
     changed: bool,
-    cluster_chain: String,
-    local_chain: String,
+    pub(super) cluster_chain: String,
+    pub(super) local_chain: String,
     external_chain: String,
     firewall_chain: String,
-}
-
-/// An endpoint with what its names end in.
-struct Named<'a> {
-    endpoint: &'a Endpoint,
-    base: String,
-    kept: bool,
-}
-
-impl Named<'_> {
-    fn chain(&self) -> String {
-        format!("endpoint-{}", self.base)
-    }
-
-    fn affinity_set(&self) -> String {
-        format!("{}{}", names::AFFINITY, self.base)
-    }
 }
 
 impl Port<'_> {
@@ -97,13 +78,8 @@ impl Port<'_> {
         format!("{ip} . {protocol} . {port}")
     }
 
-    fn is_sticky(&self) -> bool {
+    pub(super) fn is_sticky(&self) -> bool {
         self.spec.sticky_seconds.is_some()
-    }
-
-    fn chain_of(&self, endpoint: &Endpoint) -> Option<&Named<'_>> {
-        let mut endpoints = self.endpoints.iter();
-        endpoints.find(|it| it.endpoint.text == endpoint.text)
     }
 }
 
@@ -136,30 +112,12 @@ impl Output<'_> {
         if port.changed {
             self.policies(&port);
             self.balance(&port);
-            self.endpoints(&port);
         }
-    }
-
-    fn named<'e>(&self, name: &PortName, spec: &ServicePort, endpoint: &'e Endpoint) -> Named<'e> {
-        let mut named = Named {
-            endpoint,
-            base: names::of_endpoint(name, endpoint.address),
-            kept: false,
-        };
-        let remembers = self.kept.sets.contains(&named.affinity_set());
-        named.kept =
-            self.kept.chains.contains(&named.chain()) && remembers == spec.sticky_seconds.is_some();
-        named
     }
 
     /// Chains before everything that leads to them.
     fn declare(&mut self, port: &Port<'_>) {
-        for endpoint in &port.endpoints {
-            self.chain(&endpoint.chain(), port.changed && !endpoint.kept);
-            if port.is_sticky() {
-                self.active.affinity_sets.insert(endpoint.affinity_set());
-            }
-        }
+        self.declare_endpoints(port, port.changed);
         let usable = &port.routes.usable;
         for (used, chain) in [
             (!usable.cluster.is_empty(), &port.cluster_chain),
@@ -173,7 +131,7 @@ impl Output<'_> {
         }
     }
 
-    fn chain(&mut self, name: &str, written: bool) {
+    pub(super) fn chain(&mut self, name: &str, written: bool) {
         if self.active.chains.insert(name.to_owned()) && written {
             self.tx.empty_chain(name, "");
         }
@@ -237,7 +195,7 @@ impl Output<'_> {
 
     /// Rules for traffic from outside the cluster, and for what comes from outside to the cluster IP.
     fn policies(&mut self, port: &Port<'_>) {
-        if port.routes.has_internal {
+        if port.routes.has_internal && self.view.config.version.has_endpoint_chains() {
             self.masquerade_foreign(port);
         }
         if port.uses_external() {
@@ -274,8 +232,14 @@ impl Output<'_> {
     }
 
     fn external(&mut self, port: &Port<'_>) {
+        let has_chains = self.view.config.version.has_endpoint_chains();
         let (tx, chain) = (&mut *self.tx, &port.external_chain);
         let ip = tx.words.ip;
+        let mark = if has_chains {
+            format!("jump {MARK_MASQ}")
+        } else {
+            mark()
+        };
         if port.spec.external_local {
             // Pods and the node itself are not subject to a local policy.
             let cluster = &port.cluster_chain;
@@ -284,13 +248,15 @@ impl Output<'_> {
                 tx.commented_rule(chain, rule, "short-circuit pod traffic");
             }
             for (to, comment) in [
-                (format!("jump {MARK_MASQ}"), "masquerade local traffic"),
+                (mark, "masquerade local traffic"),
                 (format!("goto {cluster}"), "short-circuit local traffic"),
             ] {
                 tx.commented_rule(chain, format_args!("fib saddr type local {to}"), comment);
             }
+        } else if has_chains {
+            tx.rule(chain, mark);
         } else {
-            tx.rule(chain, format_args!("jump {MARK_MASQ}"));
+            tx.commented_rule(chain, mark, "masquerade");
         }
         if port.routes.has_external {
             let policy = if port.spec.external_local {
@@ -316,64 +282,5 @@ impl Output<'_> {
             &port.firewall_chain,
             format_args!("{ip} saddr != {{ {sources} }} drop"),
         );
-    }
-
-    /// Sticky clients first, then a fair dice.
-    fn balance(&mut self, port: &Port<'_>) {
-        let (ip, address) = (self.tx.words.ip, self.tx.words.address);
-        if let Some(seconds) = port.spec.sticky_seconds {
-            for endpoint in &port.endpoints {
-                let body = format!("type {address} ; flags dynamic,timeout ; timeout {seconds}s");
-                self.tx.add("set", &endpoint.affinity_set(), &body);
-            }
-        }
-        let usable = &port.routes.usable;
-        for (chain, endpoints) in [
-            (&port.cluster_chain, &usable.cluster),
-            (&port.local_chain, &usable.local),
-        ] {
-            let endpoints = endpoints.iter().filter_map(|it| port.chain_of(it));
-            let endpoints: Vec<&Named<'_>> = endpoints.collect();
-            if endpoints.is_empty() {
-                continue;
-            }
-            if port.is_sticky() {
-                for endpoint in &endpoints {
-                    let (set, to) = (endpoint.affinity_set(), endpoint.chain());
-                    self.tx
-                        .rule(chain, format_args!("{ip} saddr @{set} goto {to}"));
-                }
-            }
-            let faces = endpoints.iter().enumerate();
-            let faces: Vec<String> = faces
-                .map(|(number, it)| format!("{number} : goto {}", it.chain()))
-                .collect();
-            let (sides, faces) = (faces.len(), faces.join(" , "));
-            self.tx.rule(
-                chain,
-                format_args!("numgen random mod {sides} vmap {{ {faces} }}"),
-            );
-        }
-    }
-
-    /// Each masquerades what comes back to itself, then DNATs.
-    fn endpoints(&mut self, port: &Port<'_>) {
-        let ip = self.tx.words.ip;
-        for endpoint in port.endpoints.iter().filter(|it| !it.kept) {
-            let (chain, address) = (endpoint.chain(), endpoint.endpoint.address);
-            let source = address.ip();
-            self.tx
-                .rule(&chain, format_args!("{ip} saddr {source} jump {MARK_MASQ}"));
-            if port.is_sticky() {
-                let set = endpoint.affinity_set();
-                self.tx
-                    .rule(&chain, format_args!("update @{set} {{ {ip} saddr }}"));
-            }
-            let protocol = port.spec.protocol;
-            self.tx.rule(
-                &chain,
-                format_args!("meta l4proto {protocol} dnat to {address}"),
-            );
-        }
     }
 }

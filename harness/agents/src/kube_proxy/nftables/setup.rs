@@ -11,8 +11,11 @@ use crate::kube_proxy::{config::Config, rules::MARK};
 /// The set of addresses at which node ports are open.
 const NODE_PORT_IPS: &str = "nodeport-ips";
 
-/// The chain that marks packets to be masqueraded.
+/// The chain that marks packets to be masqueraded, until 1.35.
 pub(super) const MARK_MASQ: &str = "mark-for-masquerade";
+
+/// The set of connections from an endpoint to itself, from 1.36.
+pub(super) const HAIRPIN: &str = "hairpin-connections";
 
 /// What rejects packets to services that have no endpoints.
 pub(super) const REJECT: &str = "reject-chain";
@@ -33,7 +36,7 @@ const NAT: [Base; 3] = [
     ("nat-postrouting", "nat", "postrouting", SNAT),
 ];
 
-/// Until 1.33.
+/// Until 1.33.5.
 const EARLY: [Base; 5] = [
     ("filter-prerouting", "filter", "prerouting", PRE_DNAT),
     ("filter-input", "filter", "input", PRE_DNAT),
@@ -42,7 +45,7 @@ const EARLY: [Base; 5] = [
     ("filter-output-post-dnat", "filter", "output", POST_DNAT),
 ];
 
-/// From 1.34: what the node itself sends to an external address is short-circuited before it could be dropped (pull
+/// From 1.33.6: what the node itself sends to an external address is short-circuited before it could be dropped (pull
 /// request 132456).
 const LATE: [Base; 5] = [
     (
@@ -57,7 +60,7 @@ const LATE: [Base; 5] = [
     ("filter-output", "filter", "output", FILTER),
 ];
 
-/// Jumps of new connections from base chains: from where, to where, in 1.34 from where.
+/// Jumps of new connections from base chains: from where, to where, from 1.33.6 on from where.
 const JUMPS: [(&str, &str, &str); 8] = [
     ("filter-input", "nodeport-endpoints-check", "filter-input"),
     ("filter-input", "service-endpoints-check", "filter-input"),
@@ -88,15 +91,19 @@ const NAT_JUMPS: [(&str, &str); 3] = [
     ("nat-postrouting", "masquerading"),
 ];
 
-const CHAINS: [&str; 7] = [
+const CHAINS: [&str; 6] = [
     "nodeport-endpoints-check",
     "service-endpoints-check",
     "firewall-check",
     "services",
     "masquerading",
     "cluster-ips-check",
-    MARK_MASQ,
 ];
+
+/// What marks a packet to be masqueraded.
+pub(super) fn mark() -> String {
+    format!("mark set mark or {MARK}")
+}
 
 /// What decides it.
 #[derive(Debug)]
@@ -119,7 +126,11 @@ impl Setup<'_> {
             tx.empty_chain(chain, "");
         }
         self.jumps(tx);
-        masquerading(tx);
+        if self.config.version.has_endpoint_chains() {
+            masquerading_by_mark(tx);
+        } else {
+            masquerading(tx);
+        }
         self.cluster_ips(tx);
         self.node_port_ips(tx);
         self.lookups(tx);
@@ -185,6 +196,26 @@ impl Setup<'_> {
         }
     }
 
+    /// From 1.36 on one rule for all services, and for all ports of their addresses; before, each service's
+    /// own chain had one.
+    fn masquerade_foreign(&self, tx: &mut Transaction) {
+        let config = self.config;
+        if config.version.has_endpoint_chains() {
+            return;
+        }
+        let ip = tx.words.ip;
+        let (foreign, comment) = match config.cluster_cidr {
+            _ if config.masquerade_all => (String::new(), "masquerade all clusterIP traffic"),
+            Some(cidr) => (
+                format!("{ip} saddr != {cidr} "),
+                "masquerade clusterIP traffic from outside cluster",
+            ),
+            None => return,
+        };
+        let rule = format!("{ip} daddr @cluster-ips {foreign}{}", mark());
+        tx.commented_rule("services", rule, comment);
+    }
+
     fn everywhere(&self) -> bool {
         self.node_ip.is_loopback()
     }
@@ -245,6 +276,7 @@ impl Setup<'_> {
             format_args!("{to} @no-endpoint-services"),
         );
         tx.rule("firewall-check", format_args!("{to} @firewall-ips"));
+        self.masquerade_foreign(tx);
         tx.rule("services", format_args!("{to} @service-ips"));
         let not_localhost = tx.words.not_localhost;
         let (input, prerouting) = if self.everywhere() {
@@ -268,8 +300,10 @@ impl Setup<'_> {
     }
 }
 
-fn masquerading(tx: &mut Transaction) {
-    tx.rule(MARK_MASQ, format_args!("mark set mark or {MARK}"));
+/// Until 1.35 a chain marks, and a rule for each other packet returns.
+fn masquerading_by_mark(tx: &mut Transaction) {
+    tx.empty_chain(MARK_MASQ, "");
+    tx.rule(MARK_MASQ, mark());
     for rule in [
         format!("mark and {MARK} == 0 return"),
         format!("mark set mark xor {MARK}"),
@@ -277,4 +311,23 @@ fn masquerading(tx: &mut Transaction) {
     ] {
         tx.rule("masquerading", rule);
     }
+}
+
+/// From 1.36 on what an endpoint sends to itself needs no mark: its addresses after DNAT tell.
+fn masquerading(tx: &mut Transaction) {
+    let (ip, address) = (tx.words.ip, tx.words.address);
+    let type_ = format!("type {address} . {address} . inet_proto . inet_service");
+    let comment = "service hairpin connections";
+    tx.add("set", HAIRPIN, &format!("{type_} ; comment {comment:?}"));
+    tx.rule(
+        "masquerading",
+        format_args!("mark and {MARK} != 0 mark set mark xor {MARK} masquerade fully-random"),
+    );
+    tx.rule(
+        "masquerading",
+        format_args!(
+            "ct status dnat {ip} saddr . {ip} daddr . meta l4proto . th dport @{HAIRPIN} \
+             masquerade fully-random"
+        ),
+    );
 }

@@ -40,7 +40,7 @@ proptest! {
 
     #[test]
     fn any_history_ends_in_the_table_of_its_end(
-        version in prop::sample::select(vec!["1.32", "1.33", "1.34"]),
+        version in prop::sample::select(vec!["1.32", "1.33", "1.34", "1.36"]),
         steps in vec(step(), 0..16),
     ) {
         let mut desk = Desk::synced(nftables(version), Moody::new(), []);

@@ -34,7 +34,7 @@ fn change_other(desk: &mut Desk<Netns>, ip: &str) {
 
 #[test]
 fn a_deleted_table_is_missed_by_the_next_change_and_made_anew_by_the_one_after() {
-    for version in ["1.31", "1.32", "1.33", "1.34"] {
+    for version in ["1.31", "1.32", "1.33", "1.34", "1.36"] {
         let mut desk = synced(version);
         desk.kernel.sh("nft delete table ip kube-proxy");
         desk.pass(10 * 60 * SECOND);
@@ -95,7 +95,7 @@ fn until_1_32_flushed_elements_stay_lost() {
 
 #[test]
 fn from_1_33_flushed_elements_come_back_with_the_hourly_full_sync() {
-    for version in ["1.33", "1.34"] {
+    for version in ["1.33", "1.34", "1.36"] {
         let mut desk = synced(version);
         desk.kernel.sh("nft flush map ip kube-proxy service-ips");
         change_other(&mut desk, "10.20.11.2");
@@ -157,7 +157,7 @@ fn a_restart_of_1_33_leaves_an_emptied_endpoint_chain() {
 
 #[test]
 fn what_an_earlier_process_left_is_taken_over() {
-    for version in ["1.32", "1.34"] {
+    for version in ["1.32", "1.34", "1.36"] {
         let mut desk = synced(version);
         let before = desk.kernel.table();
         // Another priority than this one's, and a service that went while nobody was there.
