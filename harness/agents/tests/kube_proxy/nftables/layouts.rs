@@ -278,7 +278,7 @@ fn an_external_address_is_masqueraded_by_a_rule_of_its_own_in_1_36() {
         ),
         (
             "Local",
-            "ip saddr 10.20.0.0/16 goto service-7EZ5HPKE-test/lb/tcp/http comment \"short-circuit pod traffic\"\n\
+            "ip saddr 10.20.0.0/16 goto service-4KVTBF2J-test/lb/tcp/http comment \"short-circuit pod traffic\"\n\
              fib saddr type local meta mark set meta mark | 0x00004000 comment \"masquerade local traffic\"\n\
              fib saddr type local goto service-",
         ),
