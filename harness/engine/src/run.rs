@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chainbreak_model::{
-    case::{Case, IpFamily, Versions},
+    case::{Case, ClusterSpec, IpFamily, ProxyMode, Versions},
     event::{LogEntry, Phase, What},
     names::{AgentName, NodeName},
 };
@@ -120,7 +120,7 @@ async fn on_cluster(
             text: trouble.to_string(),
         });
     }
-    let artifacts = rules(cluster.as_ref(), &case.cluster.ip_families).await;
+    let artifacts = rules(cluster.as_ref(), &case.cluster).await;
     if after == After::Keep {
         log.append(kept());
         stopped(stop).await;
@@ -237,32 +237,70 @@ fn follow_log(
 }
 
 /// The rules of every node in every family, best effort: what cannot be had is left out.
-async fn rules(cluster: &dyn Cluster, families: &[IpFamily]) -> Vec<Artifact> {
+async fn rules(cluster: &dyn Cluster, spec: &ClusterSpec) -> Vec<Artifact> {
     let nodes = nodes(cluster);
+    let mode = spec.kube_proxy.as_ref().map(|it| it.mode);
+    let dumps = dumps(&spec.ip_families, mode);
     let all = nodes
         .iter()
-        .flat_map(|node| families.iter().map(move |family| (node, *family)));
-    join_all(all.map(|(node, family)| rules_of(cluster, node, family))).await
+        .flat_map(|node| dumps.iter().map(move |dump| (node, dump)));
+    join_all(all.map(|(node, dump)| rules_of(cluster, node, dump))).await
 }
 
-async fn rules_of(cluster: &dyn Cluster, node: &NodeName, family: IpFamily) -> Artifact {
+/// What lists rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dump {
+    /// iptables' of a family, with counters.
+    Save(IpFamily),
+    /// nft's tables, of whatever family.
+    Ruleset,
+}
+
+/// What is kept of each node: where kube-proxy writes a table of its own, nft's tables too.
+fn dumps(families: &[IpFamily], mode: Option<ProxyMode>) -> Vec<Dump> {
+    let saves = families.iter().copied().map(Dump::Save);
+    let ruleset = (mode == Some(ProxyMode::Nftables)).then_some(Dump::Ruleset);
+    saves.chain(ruleset).collect()
+}
+
+async fn rules_of(cluster: &dyn Cluster, node: &NodeName, dump: &Dump) -> Artifact {
     let place = Place::Node(node.clone());
-    let program = format!("{}-save", family.iptables());
-    let save = async |more: &[&str]| {
-        let argv = [&[program.as_str(), "-c"][..], more].concat();
-        let argv = argv.into_iter().map(str::to_owned).collect();
-        let saved = output(cluster, &place, &Command::Argv(argv)).await;
-        saved.unwrap_or_default()
+    let list = async |argv: &[&str]| {
+        let argv = argv.iter().map(|&word| word.to_owned()).collect();
+        let listed = output(cluster, &place, &Command::Argv(argv)).await;
+        listed.unwrap_or_default()
     };
-    let mut text = save(&[]).await;
-    if text.is_empty() {
-        // An ordinary user may not list which tables there are (legacy).
-        for table in ["raw", "mangle", "nat", "filter"] {
-            text.push_str(&save(&["-t", table]).await);
+    let (program, text) = match dump {
+        Dump::Ruleset => ("nft".to_owned(), list(&["nft", "list", "ruleset"]).await),
+        Dump::Save(family) => {
+            let program = format!("{}-save", family.iptables());
+            let mut text = list(&[&program, "-c"]).await;
+            if text.is_empty() {
+                // An ordinary user may not list which tables there are (legacy).
+                for table in ["raw", "mangle", "nat", "filter"] {
+                    text.push_str(&list(&[&program, "-c", "-t", table]).await);
+                }
+            }
+            (program, text)
         }
-    }
+    };
     Artifact {
         name: format!("{node}.{program}"),
         text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_in_nftables_mode_keeps_what_nft_lists() {
+        let families = [IpFamily::V4, IpFamily::V6];
+        let saves = families.map(Dump::Save);
+        assert_eq!(dumps(&families, None), saves);
+        assert_eq!(dumps(&families, Some(ProxyMode::Iptables)), saves);
+        let both = dumps(&families, Some(ProxyMode::Nftables));
+        assert_eq!(both, [&saves[..], &[Dump::Ruleset]].concat());
     }
 }
