@@ -30,7 +30,7 @@ pub(crate) const LEFT_OUT: [(&str, &str); 15] = [
 ];
 
 /// Beginnings of lines of the proxier itself that are not compared.
-pub(crate) const UNMODELLED: [(&str, &str); 7] = [
+pub(crate) const UNMODELLED: [(&str, &str); 9] = [
     (
         "Not syncing iptables until",
         "both caches may have been filled before the first of them is told so",
@@ -49,14 +49,22 @@ pub(crate) const UNMODELLED: [(&str, &str); 7] = [
         "said once, at the start, after 1.20",
     ),
     ("Iptables sync params", "the same"),
+    (
+        "Using nftables mark for masquerade",
+        "the same, in nftables mode",
+    ),
+    ("NFTables sync params", "the same, in nftables mode"),
     ("Iptables supports --random-fully", "the same"),
 ];
 
 /// Beginnings of lines that come only when changes are seen one by one: of a service that loses its
-/// endpoints and gets them back, one kube-proxy may see both at once. That both know the kind is
-/// compared over all worlds.
-pub(crate) const BY_TIMING: [&str; 6] = [
+/// endpoints and gets them back, one kube-proxy may see both at once; and a chain of nftables mode is deleted by a
+/// sync that begins more than a second after it was emptied. That both know the kind is compared over all
+/// worlds.
+pub(crate) const BY_TIMING: [&str; 8] = [
+    "Deleting stale nftables chains",
     "Stale udp service",
+    "Syncing nftables rules",
     "Failed to delete",
     "Service ",
     "Adding new service port",
@@ -67,6 +75,7 @@ pub(crate) const BY_TIMING: [&str; 6] = [
 /// Whether a kind may be missing in one life by chance.
 pub(crate) fn is_by_timing(kind: &str) -> bool {
     let text = kind.split_once("] ").map_or("", |(_, text)| text);
+    let text = text.trim_start_matches('"');
     BY_TIMING.iter().any(|start| text.starts_with(start))
 }
 

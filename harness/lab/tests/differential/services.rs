@@ -250,7 +250,7 @@ fn endpoint(rng: &mut ChaCha8Rng, number: u8, index: usize, ipv4: bool, hinted: 
     let address = if ipv4 {
         format!("10.20.{}.{}", number + 1, index * 9 + 2)
     } else {
-        format!("fd00:{number}::{index}")
+        format!("fd00:{number}::{}", index + 1)
     };
     let mut endpoint = json!({ "addresses": [address] });
     if let Some(node) = [Some("n1"), Some("n2"), None][index % 3] {
