@@ -20,9 +20,10 @@ use chainbreak_model::{
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 use crate::{
-    args::{Paths, Selection},
+    args::{Paths, Players, Selection},
     choice,
     ground::Ground,
+    provide,
 };
 
 /// The command line or a scenario is wrong; what is wrong has been said or is in the words.
@@ -101,10 +102,15 @@ pub(crate) async fn planned(
     }
     let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
     let planned = scenarios.iter().flat_map(plan).collect();
-    Ok(match selection.shard {
+    let planned = match selection.shard {
         Some(shard) => shard.of(planned),
         None => planned,
-    })
+    };
+    if selection.players == Players::Real {
+        let standing_in = provide::standing_in(&planned)?;
+        standing_in.iter().for_each(|line| crate::note(line));
+    }
+    Ok(planned)
 }
 
 /// Reads every scenario under the paths. All mistakes of all files are said before the error returns.

@@ -12,7 +12,11 @@ use chainbreak_model::{
 };
 use indexmap::IndexMap;
 
-use crate::{args::Selection, cases::invalid, ground::Ground};
+use crate::{
+    args::{Players, Selection},
+    cases::invalid,
+    ground::Ground,
+};
 
 /// The choice for these scenarios. Each real agent is asked once which version it is; of one that does
 /// not say it, the version stays as written: its cases meet the same trouble and tell of it.
@@ -43,6 +47,14 @@ pub(crate) async fn of(selection: &Selection, scenarios: &[Scenario]) -> anyhow:
             .collect(),
         ..Choice::default()
     };
+    choice.pinned = crate::agents::pins()?
+        .all()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if selection.players == Players::Real {
+        choice.at_hand = crate::agents::at_hand()?;
+    }
     for (agent, text) in choice.agents.iter().zip(&selection.agents) {
         if !scenarios.iter().any(|it| is_used(agent, it, &choice)) {
             let who = text.split('=').next().unwrap_or_default();

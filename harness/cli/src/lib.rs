@@ -2,6 +2,7 @@
 //! scenario tests can have the same program under a path that cargo tells them.
 
 mod agent;
+mod agents;
 mod args;
 mod cases;
 mod choice;
@@ -14,6 +15,7 @@ mod matrix;
 mod merge;
 mod mutate;
 mod parity;
+mod provide;
 mod reports;
 mod run;
 mod supervise;
@@ -33,6 +35,8 @@ use crate::args::{Cli, Verb};
 const FAILED: u8 = 1;
 /// Exit status of a wrong command line or scenario.
 const USAGE: u8 = 2;
+/// Exit status when the world would not do.
+const INCONCLUSIVE: u8 = 11;
 
 /// Runs the command line of this process and returns its exit status (design: 0 as expected, 1 our
 /// bug, 2 usage or invalid scenario, 10 not as expected, 11 inconclusive, 12 nothing ran).
@@ -62,6 +66,8 @@ pub fn main() -> ExitCode {
         }
         let code = if error.is::<cases::Invalid>() {
             USAGE
+        } else if error.is::<chainbreak_sources::SourceError>() {
+            INCONCLUSIVE
         } else {
             FAILED
         };
@@ -98,6 +104,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
                 Ok(ExitCode::SUCCESS)
             }
             Verb::Versions(args) => versions::versions(&args).await,
+            Verb::Agents(args) => agents::agents(args).await,
             Verb::Agent | Verb::Worker { .. } | Verb::Probe => {
                 unreachable!("handled without a runtime")
             }

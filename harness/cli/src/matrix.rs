@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    args::{self, BackendName, CalicoInstall},
+    args::{self, BackendName, CalicoInstall, Players},
     cases,
     ground::Ground,
 };
@@ -146,6 +146,9 @@ fn passed_on(selection: &args::Selection) -> String {
     };
     let mut words = all("--variant", &selection.variants);
     words.extend(all("--agent", &selection.agents));
+    if selection.players == Players::Real {
+        words.push("--agents real".to_owned());
+    }
     words.extend(all("--exclude", &selection.exclude));
     if selection.backend != BackendName::Lab {
         words.extend(

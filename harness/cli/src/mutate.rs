@@ -52,6 +52,7 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     let ground = Ground::of(&args.selection);
     let capabilities = ground.demanded(ground.survey(&Lab::default()).await);
     let planned = cases::planned(&args.selection, &capabilities).await?;
+    let planned = crate::provide::provide(planned).await?;
     let subjects = subjects(ground.house(planned).await);
     if subjects.is_empty() {
         return Err(invalid("nothing of this runs here"));

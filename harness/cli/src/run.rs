@@ -34,7 +34,7 @@ use crate::{
     cases,
     ground::Ground,
     live::Live,
-    reports,
+    provide, reports,
     supervise::{self, Terms},
 };
 
@@ -69,6 +69,7 @@ pub(crate) async fn perform(
     ground: &Ground,
     planned: Vec<Planned>,
 ) -> anyhow::Result<(Run, PathBuf)> {
+    let planned = provide::provide(planned).await?;
     let planned = ground.house(planned).await;
     let folder = folder(&args.out)?;
     let record = Record::begin(&folder, args, planned)?;

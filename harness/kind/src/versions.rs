@@ -27,6 +27,8 @@ pub struct Versions {
     pub kubernetes: Vec<NodeImage>,
     /// Calico's releases, the newest first.
     pub calico: Vec<CalicoRelease>,
+    /// kube-proxy's releases that are built of Go's modules, the newest first.
+    pub kube_proxy: Vec<Version>,
 }
 
 /// Which kind clusters are made with.
@@ -242,6 +244,7 @@ mod tests {
         let pinned = Versions::pinned().unwrap();
         assert!(pinned.kubernetes.is_sorted_by(|a, b| a.version > b.version));
         assert!(pinned.calico.is_sorted_by(|a, b| a.version > b.version));
+        assert!(pinned.kube_proxy.is_sorted_by(|a, b| a > b));
         let unknown = |it: &&NodeImage| it.digest == Digest::Unknown;
         assert_eq!(pinned.kubernetes.iter().find(unknown), None);
     }

@@ -40,7 +40,7 @@ use self::{
     real::Real,
     reins::{AllReins, Bit, Reins, reins},
     settings::Seat,
-    wardrobe::{Models, Wardrobe},
+    wardrobe::{Models, Others, Seats, Wardrobe},
 };
 use crate::{
     error::LabError,
@@ -121,6 +121,10 @@ pub(crate) struct Agents {
     logbook: Logbook,
     reins: AllReins,
     models: Models,
+    /// Where real ones are that can be replaced by other releases.
+    seats: Seats,
+    /// Those releases.
+    others: Others,
     log: EventLog,
     /// Of the real ones. They end last.
     shims: Vec<Shims>,
@@ -139,9 +143,15 @@ impl Agents {
             logbook: Logbook::default(),
             reins: AllReins::new(),
             models: Models::new(),
+            seats: Seats::new(),
+            others: Others::new(),
             log: log.clone(),
             shims: Vec::new(),
         };
+        for (version, path) in &case.cluster.releases {
+            let real = Real::identify(AgentName::KubeProxy, path).await?;
+            agents.others.insert(version.clone(), real);
+        }
         let seed = case.seed;
         if let Some(spec) = &case.cluster.kube_proxy {
             let model = |node: &Node| model::kube_proxy(spec, world, node, seed, log);
@@ -181,15 +191,23 @@ impl Agents {
                 }
             }
             AgentSource::Path(path) => {
-                let real = Real::identify(agent, path, &self.log).await?;
+                let real = Real::identify(agent, path).await?;
+                real.say(&self.log);
                 for node in world.nodes() {
                     let seat = self.seat(&real, world, node).await?;
                     let life = real.life(start(&real, &seat));
-                    let lives = move || life().map(Lives::new);
-                    self.begin(agent, node, lives).await?;
+                    if real.has_root() {
+                        let lives = move || life().map(Lives::new);
+                        self.begin(agent, node, lives).await?;
+                        continue;
+                    }
+                    let lives = Lives::new(life()?);
+                    self.seats
+                        .insert((agent, node.name.clone()), (lives.clone(), seat));
+                    self.begin(agent, node, move || Ok(lives)).await?;
                 }
             }
-            AgentSource::Cluster => {
+            AgentSource::Cluster | AgentSource::Build => {
                 let what = format!("the lab brings no real {agent} along");
                 return Err(LabError::Unable { what });
             }
@@ -220,6 +238,8 @@ impl Agents {
             cluster: case.cluster.clone(),
             seed: case.seed,
             models: self.models.clone(),
+            seats: self.seats.clone(),
+            others: self.others.clone(),
         }
     }
 

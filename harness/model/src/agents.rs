@@ -1,28 +1,46 @@
 //! Who stands for an agent: its model, or a real program that a scenario or the command line names.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use crate::{
-    case::{AgentSource, ClusterSpec},
+    case::{AgentSource, ClusterSpec, Fault, Step},
     names::AgentName,
     version,
 };
 
+/// What is written before a path, where somebody wants to be sure that it is one.
+const PATH: &str = "path:";
+
 impl AgentSource {
-    /// What a scenario or a command line means by a word: `model`, or the path of a binary or of an
-    /// unpacked root file system. A relative one is relative to `base`, which is absolute. Whether
-    /// anything is there is not looked at.
-    pub fn parse(text: &str, base: &Path) -> Result<Self, String> {
-        match text.strip_prefix("image:") {
-            Some(image) => Err(format!(
-                "images cannot be pulled yet: unpack {image} and give the folder of its root file system"
+    /// What a scenario or a command line means by a word: `model`, `build`, or the path of a binary or of an unpacked root file
+    /// system, with or without `path:`. A relative one is relative to `base`, which is absolute. Whether anything is there is not
+    /// looked at.
+    pub fn parse(agent: AgentName, text: &str, base: &Path) -> Result<Self, String> {
+        let path = text.strip_prefix(PATH).unwrap_or(text);
+        let image = text.strip_prefix("image");
+        match text {
+            _ if image.is_some_and(|it| it.is_empty() || it.starts_with(':')) => Err(format!(
+                "images cannot be pulled yet: unpack {} and give the folder of its root file system",
+                text.strip_prefix("image:").unwrap_or("the image")
             )),
-            None if text.is_empty() => {
-                Err("an agent's source is model, or the path of the real one".to_owned())
+            "build" if agent == AgentName::Felix => {
+                Err("felix is not built here: give a path, or model".to_owned())
             }
-            None if text == "model" => Ok(Self::Model),
+            "build" => Ok(Self::Build),
+            "model" => Ok(Self::Model),
+            _ if path.is_empty() => {
+                Err("an agent's source is model, build, or the path of the real one".to_owned())
+            }
             // Taken apart and put together, a path loses what means nothing: `./`, `//`.
-            None => Ok(Self::Path(base.join(text).components().collect())),
+            _ => Ok(Self::Path(base.join(path).components().collect())),
+        }
+    }
+
+    /// Whether the agent has the version that is written, before anybody asks the program.
+    pub(crate) fn has_the_written_version(&self) -> bool {
+        match self {
+            Self::Model | Self::Cluster | Self::Build => true,
+            Self::Path(_) => false,
         }
     }
 }
@@ -65,6 +83,24 @@ impl ClusterSpec {
     }
 }
 
+/// `--agents real`: which versions of which agents can be had, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AtHand(BTreeMap<(AgentName, String), AgentSource>);
+
+impl AtHand {
+    /// One more.
+    pub fn add(&mut self, agent: AgentName, version: &str, source: AgentSource) {
+        self.0.insert((agent, version.to_owned()), source);
+    }
+
+    /// The source of a version, `1.34.2`, or of any patch of `1.34`.
+    fn get(&self, agent: AgentName, version: &str) -> Option<&AgentSource> {
+        let mut of_agent = self.0.iter().filter(|((whose, _), _)| *whose == agent);
+        let found = of_agent.rfind(|((_, have), _)| version::is(have, version));
+        found.map(|(_, source)| source)
+    }
+}
+
 /// `--agent`: who stands for an agent, whatever the scenario says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentChoice {
@@ -77,10 +113,14 @@ pub struct AgentChoice {
 }
 
 impl AgentChoice {
-    /// Reads `kube-proxy=PATH`, `felix=model` or `kube-proxy@1.20=PATH`. A relative path is relative to
+    /// Reads `kube-proxy=PATH`, `felix=model` or `kube-proxy@1.34=build`. A relative path is relative to
     /// `base`, which is absolute.
     pub fn parse(text: &str, base: &Path) -> Result<Self, String> {
-        let shape = || format!("{text:?} is not NAME=PATH, as in kube-proxy=/usr/bin/kube-proxy");
+        let shape = || {
+            format!(
+                "{text:?} is not NAME=SOURCE, as in kube-proxy=/usr/bin/kube-proxy or kube-proxy@1.34=build"
+            )
+        };
         let (who, source) = text.split_once('=').ok_or_else(shape)?;
         let (name, version) = match who.split_once('@') {
             Some((name, version)) => (name, Some(version)),
@@ -98,7 +138,7 @@ impl AgentChoice {
         Ok(Self {
             agent,
             version: version.map(str::to_owned),
-            source: AgentSource::parse(source, base)?,
+            source: AgentSource::parse(agent, source, base)?,
         })
     }
 
@@ -123,6 +163,40 @@ pub(crate) fn choose(cluster: &mut ClusterSpec, choices: &[AgentChoice]) {
         };
         if let Some(settings) = cluster.settings(agent) {
             *settings.source = choice.source.clone();
+        }
+    }
+}
+
+/// Gives kube-proxy the real one where one of each version that it goes through is at hand, its model plays it, and nobody chose that.
+pub(crate) fn take(
+    cluster: &mut ClusterSpec,
+    timeline: &[Step],
+    choices: &[AgentChoice],
+    at_hand: &AtHand,
+) {
+    for agent in AgentName::ALL {
+        let mut about = choices.iter().filter(|choice| choice.agent == agent);
+        if about.any(|choice| choice.concerns(cluster)) {
+            continue;
+        }
+        let later = timeline.iter().filter_map(|step| match step {
+            Step::Fault {
+                fault: Fault::Upgrade { to, .. },
+                ..
+            } => to.get(&agent).map(String::as_str),
+            _ => None,
+        });
+        let mut all = cluster.version(agent).into_iter().chain(later);
+        let found = all
+            .clone()
+            .next()
+            .and_then(|first| at_hand.get(agent, first));
+        let whole = all.all(|version| at_hand.get(agent, version) == found);
+        if let Some(source) = found.filter(|_| whole).cloned()
+            && let Some(settings) = cluster.settings(agent)
+            && *settings.source == AgentSource::Model
+        {
+            *settings.source = source;
         }
     }
 }
@@ -167,23 +241,36 @@ mod tests {
     }
 
     #[test]
+    fn a_source_is_a_word_or_a_path_and_path_makes_sure_of_it() {
+        let source = |text: &str| parse(&format!("kube-proxy={text}")).unwrap().source;
+        assert_eq!(source("build"), AgentSource::Build);
+        let path = |path: &str| AgentSource::Path(path.into());
+        assert_eq!(source("./build"), path("/here/build"));
+        assert_eq!(source("images/x"), path("/here/images/x"));
+        assert_eq!(source("path:build"), path("/here/build"));
+        assert_eq!(source("path:/opt/x"), path("/opt/x"));
+    }
+
+    #[test]
     fn what_no_choice_can_be_is_refused_with_what_to_write() {
         for (text, why) in [
-            ("kube-proxy", "is not NAME=PATH"),
+            ("kube-proxy", "is not NAME=SOURCE"),
             (
                 "kubeproxy=/x",
                 "no agent is called \"kubeproxy\"; write kube-proxy or felix",
             ),
-            ("kube-proxy=", "is model, or the path"),
+            ("kube-proxy=", "is model, build, or the path"),
+            ("kube-proxy=path:", "is model, build, or the path"),
+            (
+                "kube-proxy=image:registry/kube-proxy:v1",
+                "unpack registry/kube-proxy:v1 and",
+            ),
+            ("felix=build", "felix is not built here"),
             (
                 "kube-proxy@v1.20=/x",
                 "is no version of kube-proxy: write 1.32",
             ),
             ("felix@3.28=/x", "is no version of Calico: write v3.28"),
-            (
-                "felix=image:quay.io/calico/node:v3.28.1",
-                "unpack quay.io/calico/node:v3.28.1",
-            ),
         ] {
             let said = parse(text).unwrap_err();
             assert!(said.contains(why), "{said}");

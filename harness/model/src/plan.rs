@@ -19,7 +19,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agents::AgentChoice,
+    agents::{AgentChoice, AtHand},
     case::{AgentSource, Capabilities, Case, Fault, KubeProxySpec, Step},
     matrix::MatrixKey,
     names::{AgentName, VariantName},
@@ -54,6 +54,11 @@ pub struct Choice {
     /// What real agents say that their version is; it replaces the scenario's and the matrix's. Of one
     /// that is not here, the version stays as written.
     pub versions: BTreeMap<Real, String>,
+    /// Releases of kube-proxy, the oldest first: a minor version means its newest patch among them, or where there is none whatever
+    /// its last one is. Of no concern to real clusters, which bring their own.
+    pub pinned: Vec<String>,
+    /// `--agents real`: what replaces the models that nobody chose.
+    pub at_hand: AtHand,
     /// `--seed`: replaces the scenario's.
     pub seed: Option<u64>,
     /// `--variant`: only these; all when empty.
@@ -181,7 +186,7 @@ pub fn real_agents(scenario: &Scenario, choice: &Choice) -> BTreeSet<Real> {
     let real = |possible: Possible<'_>| {
         AgentName::ALL.map(|agent| match possible.case.cluster.source(agent) {
             Some(AgentSource::Path(path)) => Some((agent, path.clone())),
-            Some(AgentSource::Model | AgentSource::Cluster) | None => None,
+            _ => None,
         })
     };
     let cases = cases(scenario, choice).into_values();

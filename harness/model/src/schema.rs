@@ -200,7 +200,9 @@ fn calico(part: Part) -> Value {
 }
 
 fn source() -> Value {
-    text("model, or the real one: the path of a binary or of an unpacked root file system.")
+    text(
+        "model, or the real one: build (kube-proxy, of upstream's modules), or the path of a binary or of an unpacked root file system.",
+    )
 }
 
 /// The fields of FelixConfiguration's spec, once for the three places that take them.

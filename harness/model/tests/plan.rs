@@ -628,6 +628,116 @@ fn an_upgrade_that_a_cell_or_a_chosen_agent_cannot_make_is_skipped_with_the_reas
     );
 }
 
+/// A choice with releases that are pinned.
+fn with_pins(choice: Choice) -> Choice {
+    let pinned = ["1.30.4", "1.31.4", "1.32.2", "1.32.13"];
+    Choice {
+        pinned: pinned.map(str::to_owned).to_vec(),
+        ..choice
+    }
+}
+
+fn kube_proxy(case: &Case) -> (&str, &AgentSource) {
+    let spec = case.cluster.kube_proxy.as_ref().expect("a kube-proxy");
+    (&spec.version, &spec.source)
+}
+
+#[test]
+fn a_minor_version_is_its_newest_pinned_patch_now_and_later_and_keeps_its_name() {
+    let text = SCENARIO
+        .replace("[settle: 1s]", "[upgrade: { kube-proxy: '1.31' }]")
+        .replace("'>=1.27' }", "'>=1.20' }")
+        .replace("  alone: { kube-proxy: none, expect: healthy }\n", "");
+    let choice = with_pins(choice(&[], &["kube-proxy=1.24,1.32,1.32.2"]));
+    let cases = cases(&scenario(&text), &choice);
+    let said: Vec<(String, &str)> = cases.iter().map(|it| (it.id(), kube_proxy(it).0)).collect();
+    let id = |cell: &str| format!("s/partial[kube-proxy={cell}]");
+    // Of 1.24 none is pinned: it is its last patch, and the model knows that.
+    let expected = [
+        (id("1.24"), "1.24"),
+        (id("1.32"), "1.32.13"),
+        (id("1.32.2"), "1.32.2"),
+    ];
+    let partial = |it: &&(String, &str)| it.0.contains("partial");
+    assert_eq!(
+        said.iter().filter(partial).cloned().collect::<Vec<_>>(),
+        expected
+    );
+    let steps: Vec<String> = cases
+        .iter()
+        .map(|it| format!("{:?}", it.timeline))
+        .collect();
+    assert!(steps.iter().all(|it| it.contains("1.31.4")), "{steps:?}");
+}
+
+#[test]
+fn a_range_knows_which_patch_a_minor_version_is() {
+    let text = SCENARIO.replace("'>=1.27' }", "'<1.32.14' }");
+    let of_partial = |choice: &Choice| {
+        let skips = skips(&scenario(&text), choice).into_iter();
+        skips.filter(|(id, _)| id == "s/partial").count()
+    };
+    assert_eq!(of_partial(&choice(&[], &[])), 1);
+    assert_eq!(of_partial(&with_pins(choice(&[], &[]))), 0);
+}
+
+#[test]
+fn what_is_to_be_built_can_be_upgraded_and_has_the_modes_of_its_release() {
+    let text = SCENARIO
+        .replace("[settle: 1s]", "[upgrade: { kube-proxy: '1.31' }]")
+        .replace("  alone: { kube-proxy: none, expect: healthy }\n", "");
+    let build = with_pins(choice(&["kube-proxy=build"], &[]));
+    let cases = cases(&scenario(&text), &build);
+    assert_eq!(kube_proxy(&cases[0]), ("1.32.13", &AgentSource::Build));
+    let nftables = choice(&["kube-proxy=build"], &["mode=nftables", "kube-proxy=1.30"]);
+    for (id, reason) in skips(&scenario(SCENARIO), &with_pins(nftables)) {
+        let known = reason.contains("kube-proxy 1.30.4 has no nftables mode here");
+        assert!(known || id.contains("alone"), "{id}: {reason}");
+    }
+}
+
+#[test]
+fn a_real_one_without_the_mode_is_skipped_with_the_reason_before_it_runs() {
+    let mut choice = choice(&["kube-proxy=/opt/kube-proxy"], &["mode=nftables"]);
+    let real = (AgentName::KubeProxy, "/opt/kube-proxy".into());
+    choice.versions.insert(real, "1.28.15".to_owned());
+    let said = skips(&scenario(SCENARIO), &choice);
+    let partial = said.iter().find(|(id, _)| id.contains("partial"));
+    let (_, reason) = partial.expect("it is skipped");
+    assert!(
+        reason.contains("kube-proxy 1.28.15 has no nftables mode here"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn where_a_real_one_of_each_version_is_at_hand_it_replaces_the_model_that_nobody_chose() {
+    let upgrading = SCENARIO
+        .replace("[settle: 1s]", "[upgrade: { kube-proxy: '1.31' }]")
+        .replace("  alone: { kube-proxy: none, expect: healthy }\n", "");
+    let source = |text: &str, agents: &[&str], here: &[&str]| {
+        let mut choice = with_pins(choice(agents, &[]));
+        for version in here {
+            choice
+                .at_hand
+                .add(AgentName::KubeProxy, version, AgentSource::Build);
+        }
+        kube_proxy(&cases(&scenario(text), &choice)[0]).1.clone()
+    };
+    assert_eq!(source(SCENARIO, &[], &["1.32.13"]), AgentSource::Build);
+    assert_eq!(source(SCENARIO, &[], &["1.32.2"]), AgentSource::Model);
+    assert_eq!(
+        source(SCENARIO, &["kube-proxy=model"], &["1.32.13"]),
+        AgentSource::Model
+    );
+    // Half of an upgrade is none.
+    assert_eq!(source(&upgrading, &[], &["1.32.13"]), AgentSource::Model);
+    assert_eq!(
+        source(&upgrading, &[], &["1.31.4", "1.32.13"]),
+        AgentSource::Build
+    );
+}
+
 #[test]
 fn a_real_cluster_has_to_have_the_version_that_it_is_upgraded_to() {
     let upgrade = "[upgrade: { kube-proxy: '1.33', calico: v3.29.7 }]";

@@ -97,11 +97,95 @@ fn versions_run_side_by_side() {
     exits(&output, 0);
     let said = text(&output.stdout);
     assert!(said.contains("2 cases: 2 as expected"), "{said}");
-    for version in ["1.20", "1.34"] {
+    // A minor version is its newest pinned patch, and that is said.
+    for version in ["1.20", "1.34.10"] {
         let head = format!("kube-proxy  model {version} (no binary given), in 1 case\n");
         assert!(said.contains(&head), "{said}");
     }
     validates(&ground.newest("junit.xml"));
+}
+
+/// A cache with a stand-in for a release that was built, by a recipe of any kind, and a machine without Go.
+fn with_a_cache(ground: &Ground, args: &[&str]) -> std::process::Output {
+    let kept = "cache/chainbreak/kube-proxy-v1.31.4-go1.26.8-0123456789ab";
+    fs::create_dir_all(ground.path().join("cache/chainbreak")).unwrap();
+    ground.write(kept, "#!/bin/sh\necho Kubernetes v1.31.4\n");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(ground.path().join(kept), executable).unwrap();
+    ground.write("cache/chainbreak/kube-proxy-v1.33.4.part", "half");
+    let mut command = ground.command(args);
+    command.env("XDG_CACHE_HOME", ground.path().join("cache"));
+    command.env("PATH", ground.path().join("no-programs"));
+    command.output().unwrap()
+}
+
+#[test]
+fn real_agents_are_listed_with_source_and_hash_and_the_command_that_makes_more() {
+    let ground = Ground::new();
+    let output = with_a_cache(&ground, &["agents"]);
+    exits(&output, 0);
+    let said = text(&output.stdout);
+    let mut lines = said.lines();
+    let words: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+    // What `sha256sum` says of the stand-in.
+    let sha256 = "91e203ee854f34642dd41746f7503c110e2762aaf6d5a33593ff6a7b1be8308f";
+    assert_eq!(words[..4], ["kube-proxy", "1.31.4", "build", sha256]);
+    assert!(words[4].ends_with("kube-proxy-v1.31.4-go1.26.8-0123456789ab"));
+    assert_eq!(lines.next(), Some("pinned, and here:     1.31.4"));
+    let others = lines.next().unwrap();
+    assert!(
+        others.contains(" 1.33.4 ") && !others.contains("1.31.4"),
+        "{others}"
+    );
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .starts_with("chainbreak agents build kube-proxy 1.")
+    );
+}
+
+#[test]
+fn what_cannot_be_built_is_one_line_that_says_what_to_do() {
+    let ground = Ground::new();
+    for (version, code, why) in [
+        ("1.27", 2, "no release of 1.27 is pinned"),
+        ("newest", 2, "is no version of kube-proxy: write 1.34.2"),
+        ("1.24.17", 11, "releases from 1.28 on are"),
+        (
+            "1.34",
+            11,
+            "there is no Go here to build kube-proxy 1.34.10",
+        ),
+    ] {
+        let output = with_a_cache(&ground, &["agents", "build", "kube-proxy", version]);
+        exits(&output, code);
+        let said = text(&output.stderr);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// A plan builds nothing: the machine has no Go.
+#[test]
+fn what_is_to_be_built_is_planned_without_it_and_a_run_cannot_do_without() {
+    let ground = Ground::new();
+    let args = [
+        "short.yaml",
+        "--variant",
+        "calm",
+        "--agent",
+        "kube-proxy=build",
+    ];
+    let planned = with_a_cache(&ground, &[&["list"], &args[..]].concat());
+    exits(&planned, 0);
+    assert_eq!(text(&planned.stdout), "short/calm\n");
+    let output = with_a_cache(&ground, &[&["run", "--out", "out"], &args[..]].concat());
+    exits(&output, 11);
+    let said = text(&output.stderr);
+    let why = "there is no Go here to build kube-proxy 1.32.3";
+    assert!(said.contains(why), "{said}");
+    assert!(!ground.path().join("out").exists(), "nothing ran");
 }
 
 /// The scenario's own source, and one that the command line gives instead.
@@ -144,7 +228,8 @@ fn an_agent_that_nobody_is_or_no_case_has_is_a_wrong_command_line() {
             "kubelet=/usr/bin/kubelet",
             "no agent is called \"kubelet\"; write kube-proxy or felix",
         ),
-        ("kube-proxy", "is not NAME=PATH"),
+        ("kube-proxy", "is not NAME=SOURCE"),
+        ("felix=build", "felix is not built here"),
         (
             "kube-proxy@1.28=/usr/bin/kube-proxy",
             "no case has kube-proxy@1.28",

@@ -34,23 +34,19 @@ const KUBE_PROXY_CONFIG: &str = "/run/chainbreak/kube-proxy.json";
 const CONFIG_CHANGED: i32 = 129;
 
 /// The program that plays an agent on every node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Real {
     agent: AgentName,
     /// In `root`, if there is one.
     program: PathBuf,
     root: Option<PathBuf>,
+    identity: Identity,
 }
 
 impl Real {
-    /// Finds out who it is, and says so.
-    pub(super) async fn identify(
-        agent: AgentName,
-        path: &Path,
-        log: &EventLog,
-    ) -> Result<Self, LabError> {
+    /// Finds out who it is.
+    pub(super) async fn identify(agent: AgentName, path: &Path) -> Result<Self, LabError> {
         let identity = identify_here(path, agent).await?;
-        say(agent, &identity, log);
         let found = Program::find(agent, path);
         let found = found.map_err(|why| LabError::Agent {
             agent,
@@ -61,7 +57,18 @@ impl Real {
             agent,
             program: found.path,
             root: found.root,
+            identity,
         })
+    }
+
+    /// Says who it is.
+    pub(super) fn say(&self, log: &EventLog) {
+        say(self.agent, &self.identity, log);
+    }
+
+    /// Whether it has a root file system of its own, which a thread enters once and for all.
+    pub(super) fn has_root(&self) -> bool {
+        self.root.is_some()
     }
 
     /// Prepares a node: its commands are recorded from now on, for as long as the shims are kept.

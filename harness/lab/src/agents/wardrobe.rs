@@ -1,5 +1,5 @@
-//! Other versions of agents that run. What a model has written stays as it is, as with a real one: only who looks after
-//! it from then on is another.
+//! Other versions of agents that run, models and real ones. What one has written stays as it is: only who looks after it from then on
+//! is another.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,26 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 
-use super::{Life, Lives, model, say_model};
+use super::{Life, Lives, model, real::Real, say_model, settings::Seat};
 use crate::{error::LabError, world::World};
 
 /// What the models live by.
 pub(super) type Models = BTreeMap<(AgentName, NodeName), Lives>;
 
-/// The models of a case, and what it says of its agents.
+/// Where real ones are, and what they live by.
+pub(super) type Seats = BTreeMap<(AgentName, NodeName), (Lives, Seat)>;
+
+/// Real kube-proxies by the version that a timeline calls them.
+pub(super) type Others = BTreeMap<String, Real>;
+
+/// The agents of a case, and what it says of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Wardrobe {
     pub(super) cluster: ClusterSpec,
     pub(super) seed: u64,
     pub(super) models: Models,
+    pub(super) seats: Seats,
+    pub(super) others: Others,
 }
 
 impl Wardrobe {
@@ -32,10 +40,18 @@ impl Wardrobe {
         (agent, node): (AgentName, &NodeName),
         version: &str,
     ) -> Result<(), LabError> {
-        let models = self.models.get(&(agent, node.clone()));
         let absent = || LabError::Unable {
-            what: format!("there is no model of {agent} on {node} that could be upgraded"),
+            what: format!("there is no {agent} {version} that could be on {node} from now on"),
         };
+        if let Some((lives, seat)) = self.seats.get(&(agent, node.clone())) {
+            let spec = self.cluster.kube_proxy.as_ref().ok_or_else(absent)?;
+            let other = self.others.get(version).ok_or_else(absent)?;
+            let start = other.kube_proxy(&spec.at(version), seat);
+            lives.replace(other.life(start)()?);
+            other.say(log);
+            return Ok(());
+        }
+        let models = self.models.get(&(agent, node.clone()));
         let lives = models.ok_or_else(absent)?;
         let life = self.life(world, log, (agent, node), version)?;
         lives.replace(life.ok_or_else(absent)?);

@@ -50,6 +50,9 @@ pub struct ClusterSpec {
     /// all there is.
     #[serde(default)]
     pub pools: Vec<PoolSpec>,
+    /// Programs of the other versions of kube-proxy that the timeline goes to, where real ones play it. Absolute.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub releases: BTreeMap<String, PathBuf>,
 }
 
 impl ClusterSpec {
@@ -68,6 +71,7 @@ impl ClusterSpec {
             host_sysctls: BTreeMap::new(),
             cni: None,
             pools: Vec::new(),
+            releases: BTreeMap::new(),
         }
     }
 
@@ -94,9 +98,10 @@ impl ClusterSpec {
         let paths = kube_proxy.into_iter().chain(felix);
         let paths: BTreeSet<PathBuf> = paths
             .filter_map(|source| match source {
-                AgentSource::Model | AgentSource::Cluster => None,
                 AgentSource::Path(path) => Some(path.clone()),
+                _ => None,
             })
+            .chain(self.releases.values().cloned())
             .collect();
         paths.into_iter().collect()
     }
@@ -123,6 +128,8 @@ pub enum AgentSource {
     Cluster,
     /// The real one: a binary, or the unpacked root file system of an image that has it. Absolute.
     Path(PathBuf),
+    /// The real one, built of upstream's modules in the version that is written. Whoever runs the case gives a path in its place.
+    Build,
 }
 
 /// What kube-proxy programs services with.
@@ -178,10 +185,10 @@ impl KubeProxySpec {
         }
     }
 
-    /// Why nobody can play this mode in this version; `None` when somebody can.
+    /// Why nobody can play this mode in this version; `None` when somebody can, or when the version is the cluster's own.
     pub(crate) fn unknown_mode(&self) -> Option<String> {
         let known = self.mode == ProxyMode::Iptables
-            || self.source != AgentSource::Model
+            || self.source == AgentSource::Cluster
             || version::has_nftables(&self.version);
         let version = &self.version;
         (!known).then(|| {

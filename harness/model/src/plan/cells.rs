@@ -5,10 +5,11 @@ use indexmap::IndexMap;
 use super::{Choice, both::both, follow::follow};
 use crate::{
     agents,
-    case::{AgentSource, Case, ClusterSpec, ProxyMode},
+    case::{AgentSource, Case, ClusterSpec, Fault, ProxyMode, Step},
     matrix::{DUAL, MatrixKey},
     names::{AgentName, VariantName},
     scenario::{Run, Scenario, Variant},
+    version,
 };
 
 /// One value for each key.
@@ -133,13 +134,11 @@ fn case(
     }
     let families = (before, cluster.default_family());
     follow(families, promises.values_mut(), &mut timeline);
-    agents::choose(&mut cluster, &choice.agents);
-    if choice.real_clusters {
-        agents::leave_to_the_cluster(&mut cluster, &choice.agents);
-    }
-    identify(&mut cluster, choice);
+    let known = cast(&mut cluster, &mut timeline, choice);
     for (key, value) in &mut cell {
+        let own = key.agent().unwrap_or(AgentName::KubeProxy);
         if key.is_version()
+            && known.contains(&own)
             && let Some(version) = key.version(&cluster)
         {
             version.clone_into(value);
@@ -170,8 +169,39 @@ fn case(
     case
 }
 
-/// Gives real agents the versions that they are known to have.
-fn identify(cluster: &mut ClusterSpec, choice: &Choice) {
+/// Settles who plays the agents, and in which versions. Returns those that said theirs themselves.
+fn cast(cluster: &mut ClusterSpec, timeline: &mut [Step], choice: &Choice) -> Vec<AgentName> {
+    if choice.real_clusters {
+        agents::choose(cluster, &choice.agents);
+        agents::leave_to_the_cluster(cluster, &choice.agents);
+    } else {
+        pin(cluster, timeline, &choice.pinned);
+        agents::choose(cluster, &choice.agents);
+        agents::take(cluster, timeline, &choice.agents, &choice.at_hand);
+    }
+    identify(cluster, choice)
+}
+
+/// Gives every minor version of kube-proxy the patch that it means, now and later.
+fn pin(cluster: &mut ClusterSpec, timeline: &mut [Step], pins: &[String]) {
+    let later = timeline.iter_mut().filter_map(|step| match step {
+        Step::Fault {
+            fault: Fault::Upgrade { to, .. },
+            ..
+        } => to.get_mut(&AgentName::KubeProxy),
+        _ => None,
+    });
+    let now = cluster.kube_proxy.as_mut().map(|spec| &mut spec.version);
+    for version in now.into_iter().chain(later) {
+        if let Some(pinned) = version::pinned(version, pins) {
+            pinned.clone_into(version);
+        }
+    }
+}
+
+/// Gives real agents the versions that they are known to have, and says whose those are.
+fn identify(cluster: &mut ClusterSpec, choice: &Choice) -> Vec<AgentName> {
+    let mut known = Vec::new();
     for agent in AgentName::ALL {
         let Some(settings) = cluster.settings(agent) else {
             continue;
@@ -180,6 +210,8 @@ fn identify(cluster: &mut ClusterSpec, choice: &Choice) {
             && let Some(version) = choice.versions.get(&(agent, path.clone()))
         {
             version.clone_into(settings.version);
+            known.push(agent);
         }
     }
+    known
 }

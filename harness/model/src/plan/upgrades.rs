@@ -52,10 +52,12 @@ fn beyond(case: &Case, agent: AgentName, version: &str) -> Option<String> {
         Some(AgentSource::Path(_)) => Some(format!(
             "upgrades {product} to {version}, this is a real one, of which only one version is given"
         )),
-        Some(AgentSource::Model | AgentSource::Cluster) if agent == AgentName::KubeProxy => {
+        Some(AgentSource::Model | AgentSource::Cluster | AgentSource::Build)
+            if agent == AgentName::KubeProxy =>
+        {
             let spec = case.cluster.kube_proxy.as_ref()?;
             KubeProxySpec::unknown_mode(&spec.at(version))
         }
-        Some(AgentSource::Model | AgentSource::Cluster) => None,
+        Some(AgentSource::Model | AgentSource::Cluster | AgentSource::Build) => None,
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     },
     complaint::{Complaint, Gathered},
     felix,
+    names::AgentName,
     nearest::nearest,
     version,
     yaml::Node,
@@ -163,7 +164,7 @@ fn kube_proxy(
     let iptables = fields.maybe("iptables", |node| iptables(gathered, node));
     let version = fields.need("version", |node| known(gathered, node, version::kube_proxy));
     let source = fields.or("source", AgentSource::Model, |node| {
-        source(gathered, node, folder)
+        source(gathered, node, AgentName::KubeProxy, folder)
     });
     let period = |name, default| {
         fields.or(name, Duration::from_secs(default), |node| {
@@ -191,7 +192,9 @@ fn kube_proxy(
         let message = "a real kube-proxy's full-sync-period is an hour, and cannot be set";
         gathered.add(Complaint::new(fields.key("full-sync-period"), message));
     }
-    if let Some(message) = spec.unknown_mode() {
+    if spec.source.has_the_written_version()
+        && let Some(message) = spec.unknown_mode()
+    {
         gathered.add(Complaint::new(fields.key("mode"), message));
     }
     if spec.min_sync_period > spec.sync_period {
@@ -209,7 +212,7 @@ fn calico(gathered: &Gathered, node: &Node, folder: &Path) -> Option<CalicoSpec>
         ("third-party", PodOwner::ThirdParty),
     ];
     let source = fields.or("source", AgentSource::Model, |node| {
-        source(gathered, node, folder)
+        source(gathered, node, AgentName::Felix, folder)
     });
     let pods = fields.or("pods", PodOwner::Calico, |node| {
         word(gathered, node, "pods", &owners)
@@ -223,9 +226,14 @@ fn calico(gathered: &Gathered, node: &Node, folder: &Path) -> Option<CalicoSpec>
 
 /// Who stands for an agent. Whether anything is at the path is not looked at: it may be another
 /// machine's.
-fn source(gathered: &Gathered, node: &Node, folder: &Path) -> Option<AgentSource> {
+fn source(
+    gathered: &Gathered,
+    node: &Node,
+    agent: AgentName,
+    folder: &Path,
+) -> Option<AgentSource> {
     let written = text(gathered, node, "an agent's source")?;
-    AgentSource::parse(written, folder)
+    AgentSource::parse(agent, written, folder)
         .map_err(|message| note(gathered, &node.place, message, None))
         .ok()
 }

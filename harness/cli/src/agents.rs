@@ -1,0 +1,199 @@
+//! `chainbreak agents`: the real agents that are here, and more of them.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use chainbreak_kind::versions::Versions;
+use chainbreak_model::{agents::AtHand, case::AgentSource, names::AgentName};
+use chainbreak_sources::{Builder, Cache, Kept, Pins, Release, SourceError};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    args::{Agents, AgentsVerb},
+    cases::invalid,
+};
+
+/// Programs of agents, where one is installed.
+const PROGRAMS: [(AgentName, &str); 3] = [
+    (AgentName::KubeProxy, "kube-proxy"),
+    (AgentName::Felix, "calico-node"),
+    (AgentName::Felix, "calico-felix"),
+];
+
+/// Lists, or makes.
+pub(crate) async fn agents(args: Agents) -> anyhow::Result<ExitCode> {
+    match args.verb {
+        None => list().await,
+        Some(AgentsVerb::Build { versions, .. }) => build(&versions).await,
+    }
+}
+
+/// The releases that this program pins.
+pub(crate) fn pins() -> anyhow::Result<Pins> {
+    let pinned = Versions::pinned()?.kube_proxy.into_iter();
+    Ok(Pins::new(pinned.map(|version| {
+        let [_, minor, patch] = version.0;
+        Release { minor, patch }
+    })))
+}
+
+/// What `--agents real` takes: every kube-proxy that is in the cache.
+pub(crate) fn at_hand() -> anyhow::Result<AtHand> {
+    let mut at_hand = AtHand::default();
+    for kept in Cache::of_environment()?.kept()? {
+        if !kept.is_root() {
+            let version = kept.release.to_string();
+            at_hand.add(AgentName::KubeProxy, &version, AgentSource::Build);
+        }
+    }
+    Ok(at_hand)
+}
+
+/// Does work that may take minutes, unless the person ends it: then nothing is left that counts.
+pub(crate) async fn patiently<T>(
+    work: impl Future<Output = Result<T, SourceError>>,
+) -> anyhow::Result<T> {
+    let (mut int, mut term) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    tokio::select! {
+        done = work => Ok(done?),
+        _ = int.recv() => Err(SourceError::Interrupted.into()),
+        _ = term.recv() => Err(SourceError::Interrupted.into()),
+    }
+}
+
+async fn build(versions: &[String]) -> anyhow::Result<ExitCode> {
+    let pins = pins()?;
+    let meant = versions.iter().map(|it| pins.meant(it).map_err(invalid));
+    let releases = meant.collect::<anyhow::Result<Vec<Release>>>()?;
+    let cache = Cache::of_environment()?;
+    let builder = Builder::new(&cache);
+    for release in releases {
+        let path = patiently(builder.build(release, &say)).await?;
+        crate::say(&format!("{}\n", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line of progress.
+pub(crate) fn say(line: &str) {
+    crate::note(&format!("chainbreak: {line}"));
+}
+
+/// A line of the list.
+struct Row {
+    agent: AgentName,
+    version: String,
+    source: &'static str,
+    sha256: String,
+    path: PathBuf,
+}
+
+async fn list() -> anyhow::Result<ExitCode> {
+    let cache = Cache::of_environment()?;
+    let kept = cache.kept()?;
+    let mut rows = Vec::new();
+    for kept in &kept {
+        rows.push(of_cache(kept)?);
+    }
+    rows.extend(installed().await);
+    let mut text = table(&rows);
+    if rows.is_empty() {
+        text += "no real agent is here: a model stands in for each\n";
+    }
+    text += &pinned(&pins()?, &kept);
+    crate::say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_cache(kept: &Kept) -> anyhow::Result<Row> {
+    Ok(Row {
+        agent: AgentName::KubeProxy,
+        version: kept.release.to_string(),
+        source: kept.source.as_str(),
+        sha256: kept.sha256()?,
+        path: kept.path.clone(),
+    })
+}
+
+/// Programs of the machine's `PATH`. One that does not say which version it is, is told of.
+async fn installed() -> Vec<Row> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = env::split_paths(&path)
+        .filter(|it| it.is_absolute())
+        .collect();
+    let mut rows = BTreeMap::new();
+    for (agent, name) in PROGRAMS {
+        let mut found = folders.iter().map(|folder| folder.join(name));
+        let Some(path) = found.find(|path| path.is_file()) else {
+            continue;
+        };
+        match chainbreak_lab::identify(&path, agent).await {
+            Ok(identity) => {
+                let row = Row {
+                    agent,
+                    version: identity.version.trim_start_matches('v').to_owned(),
+                    source: "path",
+                    sha256: identity.sha256,
+                    path: path.clone(),
+                };
+                rows.insert((agent, path), row);
+            }
+            Err(error) => crate::note(&error.to_string()),
+        }
+    }
+    rows.into_values().collect()
+}
+
+fn table(rows: &[Row]) -> String {
+    let lines = rows.iter().map(|row| {
+        let Row {
+            agent,
+            version,
+            source,
+            sha256,
+            path,
+        } = row;
+        let path = at_home(path);
+        format!("{agent:<11} {version:<9} {source:<8} {sha256}  {path}\n")
+    });
+    lines.collect()
+}
+
+/// A path as a person writes it.
+fn at_home(path: &Path) -> String {
+    let home = env::var_os("HOME").filter(|home| !home.is_empty());
+    let below = home.and_then(|home| path.strip_prefix(home).ok().map(Path::to_owned));
+    match below {
+        Some(below) => format!("~/{}", below.display()),
+        None => path.display().to_string(),
+    }
+}
+
+/// Which pinned releases are here, and the command that makes the others.
+fn pinned(pins: &Pins, kept: &[Kept]) -> String {
+    let is_here = |release: &&Release| kept.iter().any(|it| it.release == **release);
+    let (here, others): (Vec<&Release>, Vec<&Release>) = pins.all().iter().partition(is_here);
+    let words = |releases: &[&Release]| {
+        let words: Vec<String> = releases.iter().map(ToString::to_string).collect();
+        if words.is_empty() {
+            "none".to_owned()
+        } else {
+            words.join(" ")
+        }
+    };
+    let hint = others.last();
+    let hint = hint.map(|newest| format!("chainbreak agents build kube-proxy {newest}\n"));
+    format!(
+        "pinned, and here:     {}\npinned, and not here: {}\n{}",
+        words(&here),
+        words(&others),
+        hint.unwrap_or_default()
+    )
+}
