@@ -3,6 +3,7 @@
 use chainbreak_model::names::AgentName;
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 use regex::Regex;
+use tokio::task::unconstrained;
 
 use crate::cluster::{AgentDied, SignalError};
 
@@ -31,12 +32,13 @@ impl std::fmt::Debug for Begun {
 }
 
 impl Begun {
-    /// What `log` has so far is passed over: that was another life.
+    /// What `log` has so far is passed over, however much it is: that was another life. tokio makes a task that reads a
+    /// lot wait for its turn now and then, which looks like the end of what there is.
     pub fn from_now_on(
         agent: AgentName,
         mut log: BoxStream<'static, Result<String, AgentDied>>,
     ) -> Self {
-        while let Some(Some(_earlier)) = log.next().now_or_never() {}
+        while let Some(Some(_earlier)) = unconstrained(log.next()).now_or_never() {}
         Self { agent, log }
     }
 
@@ -56,6 +58,22 @@ impl Begun {
 mod tests {
     use super::*;
     use crate::logbook::Logbook;
+
+    #[tokio::test]
+    async fn a_long_life_before_is_passed_over_whole() {
+        let (logbook, node) = (Logbook::default(), "n1".into());
+        let writer = logbook.writer(AgentName::KubeProxy, &node);
+        let said = "proxier.go:841] syncProxyRules took 39ms";
+        // More than tokio lets a task read at once (128).
+        for _ in 0..200 {
+            writer.write(said.to_owned());
+        }
+        let log = logbook.read(AgentName::KubeProxy, &node);
+        let mut seen = Begun::from_now_on(AgentName::KubeProxy, log).seen().boxed();
+        assert!((&mut seen).now_or_never().is_none());
+        writer.write(said.to_owned());
+        seen.await.unwrap();
+    }
 
     #[tokio::test]
     async fn an_agent_has_begun_when_its_new_life_says_so_and_not_by_what_the_old_one_said() {
