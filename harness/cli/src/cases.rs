@@ -108,7 +108,9 @@ pub(crate) async fn planned(
     };
     if selection.players == Players::Real {
         let standing_in = provide::standing_in(&planned)?;
-        standing_in.iter().for_each(|line| crate::note(line));
+        for line in &standing_in {
+            crate::note(line);
+        }
     }
     Ok(planned)
 }

@@ -113,7 +113,9 @@ impl Machine {
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut names: Vec<String> = names.filter(|name| !name.ends_with(".lock")).collect();
+    let mut names: Vec<String> = names
+        .filter(|name| Path::new(name).extension().is_none_or(|it| it != "lock"))
+        .collect();
     names.sort();
     names
 }
