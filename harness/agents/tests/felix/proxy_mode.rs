@@ -16,6 +16,8 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Not what a first start says of a table that is not there yet.
+const SYNC_FAILED: &str = "nftables sync failed";
 const RESTART: &str = "kube-proxy nftables mode changed. Restart felix.";
 
 /// A node with both agents, kube-proxy first. Felix starts anew when it exits.
@@ -103,7 +105,7 @@ fn in_a_quiet_cluster_felix_deletes_the_table_and_starts_anew_once() {
         [format!("{RESTART} current=false previous=true")]
     );
     assert_eq!(pair.table(), "", "kube-proxy noticed nothing");
-    assert!(pair.proxy.logged("failed").is_empty());
+    assert!(pair.proxy.logged(SYNC_FAILED).is_empty());
 }
 
 /// kube-proxy's next change makes the table anew, at once where there are stale chains to delete, else with the sync
@@ -116,7 +118,7 @@ fn in_a_busy_cluster_the_table_is_back_before_felix_looks_and_goes_with_each_ref
     assert!(!pair.table().is_empty());
     pair.pass(200, 3);
     assert_eq!(pair.ends, [""; 0]);
-    let failed = pair.proxy.logged("nftables sync failed");
+    let failed = pair.proxy.logged(SYNC_FAILED);
     assert_eq!(failed.len(), 1, "at 0 s: {failed:#?}");
     // From 1.33 a sync that cannot delete what is stale is a full one at once.
     let stale = pair.proxy.logged("Unable to delete stale chains");
@@ -146,7 +148,7 @@ fn without_the_cleanup_both_live_side_by_side() {
         assert!(table.contains("service-ips"), "{spec}");
         pair.pass(120, 3);
         assert_eq!(pair.ends, [""; 0], "{spec}");
-        assert!(pair.proxy.logged("failed").is_empty(), "{spec}");
+        assert!(pair.proxy.logged(SYNC_FAILED).is_empty(), "{spec}");
     }
 }
 

@@ -140,8 +140,10 @@ async fn a_held_command_does_nothing_until_it_is_released() {
 async fn a_shim_that_is_killed_takes_its_program_along_and_is_an_event() {
     let script = "echo some >&2; echo $$ > /tmp/pid; exec sleep 1000";
     let mut bench = Bench::with(User::Myself, &[("nft", script)]).await;
-    let kill = "mkfifo /tmp/pid; nft -f rules & shim=$!; read program < /tmp/pid; kill -9 $shim; \
-                wait $shim; echo $?; exec tail -s 0.01 --pid $program -f /dev/null";
+    // What the shim has passed on it has told before.
+    let kill = "mkfifo /tmp/pid /tmp/said; nft -f rules 2> /tmp/said & shim=$!; read said < /tmp/said; \
+                read program < /tmp/pid; kill -9 $shim; wait $shim; echo $?; \
+                exec tail -s 0.01 --pid $program -f /dev/null";
     let done = bench.sh(kill).await;
     assert_eq!((done.exit, done.stdout.as_str()), (Some(0), "137\n"));
     let event = bench.command().await;
