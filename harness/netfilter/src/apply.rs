@@ -83,7 +83,7 @@ pub fn apply<S: AsRef<str>>(ruleset: &mut Ruleset, argv: &[S], input: &str) -> R
         }
         let mut table = match ruleset.tables.get(&part.table) {
             Some(table) => table.clone(),
-            None => built_in(&part.table),
+            None => Table::built_in(&part.table),
         };
         if !noflush {
             table.chains.retain(|_, chain| chain.policy.is_some());
@@ -100,26 +100,26 @@ pub fn apply<S: AsRef<str>>(ruleset: &mut Ruleset, argv: &[S], input: &str) -> R
     Ok(())
 }
 
-/// A table as the kernel makes it on first use.
-fn built_in(table: &str) -> Table {
-    let chains: &[&str] = match table {
-        "raw" => &["PREROUTING", "OUTPUT"],
-        "mangle" => &["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
-        "nat" => &["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
-        _ => &["INPUT", "FORWARD", "OUTPUT"],
-    };
-    let chain = || Chain {
-        policy: Some("ACCEPT".to_owned()),
-        ..Chain::default()
-    };
-    let chains = chains
-        .iter()
-        .map(|&name| (name.to_owned(), chain()))
-        .collect();
-    Table { chains }
-}
-
 impl Table {
+    /// A table as the kernel makes it on first use.
+    pub fn built_in(name: &str) -> Self {
+        let chains: &[&str] = match name {
+            "raw" => &["PREROUTING", "OUTPUT"],
+            "mangle" => &["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
+            "nat" => &["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
+            _ => &["INPUT", "FORWARD", "OUTPUT"],
+        };
+        let chain = || Chain {
+            policy: Some("ACCEPT".to_owned()),
+            ..Chain::default()
+        };
+        let chains = chains
+            .iter()
+            .map(|&name| (name.to_owned(), chain()))
+            .collect();
+        Self { chains }
+    }
+
     fn take(&mut self, line: usize, command: Command) -> Result<(), Refusal> {
         match command {
             Command::Look => {}

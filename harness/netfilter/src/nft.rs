@@ -1,9 +1,20 @@
 //! What `nft list ruleset` and `nft list table` print: chains with their rules, sets and maps with their
 //! elements (nft 1.0; one rule a line, elements over several lines).
 
+mod content;
+mod list;
+mod normal;
+mod tables;
+
+use std::collections::BTreeMap;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+pub use self::{
+    normal::normal,
+    tables::{Reason, Refusal, Tables, places},
+};
 use crate::{
     error::NetfilterError,
     rule::{Counters, Rule},
@@ -22,6 +33,9 @@ pub struct NftTable {
     pub table: Table,
     /// Elements of its sets and maps, as printed but on one line: `10.0.0.1 . tcp . 80 : goto service-A`.
     pub sets: IndexMap<String, Vec<String>>,
+    /// What each chain, set and map is, by `chain services`: type, flags, timeout and comment, line by line.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub about: BTreeMap<String, Vec<String>>,
 }
 
 /// Parses a listing, table by table.
@@ -78,6 +92,8 @@ impl NftTable {
                 _ if !line.ends_with('{') => {}
                 _ => {
                     let block = block(lines, number)?;
+                    let what = line.trim_end_matches('{').trim_end();
+                    self.about.insert(what.to_owned(), about(&block));
                     if let Some([name]) = head(line, "chain") {
                         self.table.chains.insert(name.to_owned(), chain(&block));
                     } else if let Some([name]) = head(line, "set").or_else(|| head(line, "map")) {
@@ -119,6 +135,17 @@ fn unhandled(line: &str) -> &str {
     let handle = line.rsplit_once(" # handle ");
     let handle = handle.filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit()));
     handle.map_or(line, |(line, _)| line.trim_end())
+}
+
+/// What a chain, a set or a map is.
+fn about(block: &[&str]) -> Vec<String> {
+    const WORDS: [&str; 5] = ["type", "typeof", "flags", "timeout", "comment"];
+    let is = |line: &&&str| line.split(' ').next().is_some_and(|it| WORDS.contains(&it));
+    block
+        .iter()
+        .filter(is)
+        .map(|&line| line.to_owned())
+        .collect()
 }
 
 fn chain(block: &[&str]) -> Chain {

@@ -90,6 +90,9 @@ fn short(option: &str) -> &str {
     }
 }
 
+/// What `recent` looks at of an IPv6 address unless told otherwise: all of it.
+const WHOLE_V6: &str = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
+
 /// Clauses that iptables-save prints and nobody needs to write.
 fn is_default(option: &str, values: &[Cow<'_, str>]) -> bool {
     match values {
@@ -99,7 +102,8 @@ fn is_default(option: &str, values: &[Cow<'_, str>]) -> bool {
             (
                 "--reject-with",
                 "icmp-port-unreachable" | "icmp6-port-unreachable"
-            ) | ("--mask", "255.255.255.255")
+            ) | ("--mask", "255.255.255.255" | WHOLE_V6)
+                | ("-s" | "-d", "0.0.0.0/0" | "::/0")
         ),
         _ => false,
     }
@@ -191,7 +195,10 @@ mod tests {
                 "-m statistic --mode random --probability 0.3333333333 -j X",
                 "-m statistic --mode random --probability 0.33333333349 -j X",
             ),
-            ("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable"),
+            (
+                "-s 0.0.0.0/0 -j REJECT",
+                "-j REJECT --reject-with icmp-port-unreachable",
+            ),
             (
                 "! -s 10.0.0.0/8 -d 127.0.0.0/8 -j X",
                 "-d 127.0.0.0/8 ! --source 10.0.0.0/8 -j X",

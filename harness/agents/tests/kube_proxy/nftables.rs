@@ -3,6 +3,7 @@
 mod converges;
 mod harm;
 mod layouts;
+mod memory;
 mod rules;
 
 use std::collections::BTreeMap;
