@@ -1,9 +1,12 @@
 # Two commands set everything up: `make demo` and `make test`.
 CARGO ?= cargo
-REAL = clusters/lab/real
+MADE_BY = clusters/lab/real
+MODE ?= iptables
+# How many random worlds the tests with a real kube-proxy take, where they do not decide it.
+IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-real test-kind real bench mutate packages build check static
+.PHONY: demo test test-real test-built record test-kind real bench mutate packages build check static
 
 demo: build ## the outage of calico#10538 on this machine's kernel, and its fixes
 	target/debug/chainbreak run $(SCENARIO)
@@ -13,14 +16,35 @@ test: packages ## every test
 	$(CARGO) test --workspace --quiet -- --skip ::case_
 	$(CARGO) test --workspace --quiet -- ::case_ --test-threads=6
 
-# One after the other: they are about times, and fill a machine of two cores by themselves.
-test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if it is not there yet
-	@kube_proxy=$$($(REAL)/build-kube-proxy) && \
-	legacy=$$($(REAL)/build-root legacy) && nft=$$($(REAL)/build-root nft) && \
-	CHAINBREAK_REAL_KUBE_PROXY=$$kube_proxy \
+# One after the other: they are about times, and fill a machine of two cores by themselves. Other releases than 1.20.2 are
+# built when they are not there yet, and held to their models alone: KUBE_PROXIES="1.28.15 1.36.4".
+test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if it is not there yet, and with KUBE_PROXIES
+	@kube_proxy=$$($(MADE_BY)/build-kube-proxy) && \
+	legacy=$$($(MADE_BY)/build-root legacy) && nft=$$($(MADE_BY)/build-root nft) && \
+	CHAINBREAK_REAL_KUBE_PROXY=$$kube_proxy $(IN_WORLDS) \
 	CHAINBREAK_REAL_ROOT_LEGACY=$$legacy CHAINBREAK_REAL_ROOT_NFT=$$nft \
 	$(CARGO) test --workspace --test differential --test real --quiet \
-		-- --ignored --test-threads=1
+		-- --ignored --skip is_recorded --test-threads=1
+	@for version in $(KUBE_PROXIES); do $(MAKE) --no-print-directory test-built KUBE_PROXY=$$version || exit; done
+
+# nftables mode exists from 1.31 on.
+test-built: build
+	@kube_proxy=$$(target/debug/chainbreak agents build kube-proxy $(KUBE_PROXY)) && \
+	case $(KUBE_PROXY) in 1.28* | 1.29* | 1.30*) modes=iptables ;; *) modes="iptables nftables" ;; esac && \
+	for mode in $$modes; do \
+		CHAINBREAK_REAL_KUBE_PROXY=$$kube_proxy CHAINBREAK_REAL_VERSION=$(KUBE_PROXY) CHAINBREAK_MODE=$$mode \
+		CHAINBREAK_IP_FAMILY=dual $(IN_WORLDS) \
+		$(CARGO) test --workspace --test differential --quiet \
+			-- --ignored --test-threads=1 a_real_kube_proxy_and_its_model || exit; \
+	done
+
+# About five minutes on two cores. Without REAL, the path of a binary, the release is built when it is not there yet.
+record: build ## what a real kube-proxy does in random worlds, for `make test`: KUBE_PROXY=1.34.2 MODE=nftables WORLDS=90 REAL=path
+	@test -n "$(KUBE_PROXY)" || { echo "which one? make record KUBE_PROXY=1.34.2" >&2; exit 2; }
+	@real=$(if $(REAL),$(abspath $(REAL)),$$(target/debug/chainbreak agents build kube-proxy $(KUBE_PROXY))) && \
+	CHAINBREAK_RECORD_TO=$(CURDIR)/harness/recordings/corpus $(IN_WORLDS) CHAINBREAK_MODE=$(MODE) \
+	CHAINBREAK_REAL_KUBE_PROXY=$$real CHAINBREAK_REAL_VERSION=$(KUBE_PROXY) \
+	$(CARGO) test --workspace --test differential -- --ignored --exact record::a_real_kube_proxy_is_recorded --nocapture
 
 # About ten minutes the first time, and about one and a half later.
 test-kind: packages ## what needs a kind cluster: one of Kubernetes v1.20.2, made from Debian's packages first
@@ -33,7 +57,7 @@ mutate: build packages ## that every scenario notices when its fault is missing 
 	target/debug/chainbreak mutate scenarios
 
 real: ## the path of the real kube-proxy v1.20.2, made first if it is not there yet
-	@$(REAL)/build-kube-proxy
+	@$(MADE_BY)/build-kube-proxy
 
 check: packages ## what CI checks beside the tests
 	$(CARGO) fmt --all --check

@@ -12,7 +12,7 @@ mod kube_proxy;
 pub mod netlink;
 
 pub use felix::{InterfaceName, felix};
-pub use kube_proxy::kube_proxy;
+pub use kube_proxy::{concerns, kube_proxy, selectors};
 
 use std::{fmt, rc::Rc, time::Instant};
 

@@ -92,7 +92,8 @@ pub async fn kube_proxy(
     }
 }
 
-fn concerns(event: &Event, family: Family) -> bool {
+/// Whether the proxier of that family is told of it.
+pub fn concerns(event: &Event, family: Family) -> bool {
     match event {
         Event::Slice(slice) => slice.address_type == family.as_str(),
         _ => true,
@@ -163,8 +164,8 @@ fn events(client: &Client, config: &Config, follows_cidrs: bool) -> LocalBoxStre
     futures::stream::select_all(all).boxed_local()
 }
 
-/// Which services and which slices are told.
-fn selectors(version: &Version) -> [&'static str; 2] {
+/// Which services and which slices are told: labels that they must not have.
+pub fn selectors(version: &Version) -> [&'static str; 2] {
     if version.labels_hide_both_kinds() {
         [NEITHER, NEITHER]
     } else {

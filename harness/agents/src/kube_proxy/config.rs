@@ -107,7 +107,7 @@ impl Config {
     }
 
     /// Whether networks of cluster IPs are followed: only the rules of nftables mode heed them.
-    pub(crate) fn follows_service_cidrs(&self) -> bool {
+    pub fn follows_service_cidrs(&self) -> bool {
         self.mode == Mode::Nftables && self.version.follows_service_cidrs()
     }
 

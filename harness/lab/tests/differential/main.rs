@@ -18,9 +18,9 @@ mod flows;
 mod generate;
 mod harms;
 mod large;
-mod logs;
 mod marks;
 mod pair;
+mod record;
 mod sequence;
 mod services;
 mod shrink;
@@ -38,11 +38,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chainbreak_recordings::logs::{self, Sites};
 use futures::{StreamExt, stream};
 use serde_json::json;
 
 use self::{
-    logs::Sites,
     pair::{Difference, Launcher, Life, Players, REAL},
     sequence::Sequence,
     shrink::shrink,

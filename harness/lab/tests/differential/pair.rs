@@ -5,13 +5,13 @@ use std::{
 };
 
 use chainbreak_lab::worker::{Worker, spawn_worker};
+use chainbreak_recordings::logs::{self, Sites};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
 use crate::{
     compare::{Rules, differences},
-    logs::{self, Sites},
     marks::{FIRST_MARK, Settle, marker},
     sequence::{Deed, Harm, Sequence},
     stage::Stage,
@@ -25,11 +25,11 @@ pub(crate) const REAL: &str = "CHAINBREAK_REAL_KUBE_PROXY";
 /// A sync takes a tenth of a second, a loaded machine some times that.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A round that takes longer than this is a difference: one of the two does not get there.
-const SETTLE_MS: u64 = 12_000;
+pub(crate) const SETTLE_MS: u64 = 12_000;
 /// Without a sync for so long, nothing is left that would begin one but a timer.
 const STILL_MS: u64 = 150;
 /// `--iptables-sync-period`: how soon a dead canary is seen and a failed sync repeated.
-const SYNC_PERIOD_MS: u64 = 1000;
+pub(crate) const SYNC_PERIOD_MS: u64 = 1000;
 /// Who plays on the two sides.
 #[derive(Debug, Clone)]
 pub(crate) struct Players {
@@ -193,7 +193,7 @@ pub(crate) struct Trouble(pub(crate) String);
 pub(crate) struct Pair {
     worker: Worker,
     stage: Stage,
-    notices: usize,
+    pub(crate) notices: usize,
     /// Both fail to write what is asked for, and in the same way, such as a chain that has to go and is
     /// in use (issue 132516). Nothing will move them.
     stuck: bool,
@@ -375,7 +375,7 @@ impl Settled {
     }
 }
 
-fn parsed<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, Trouble> {
+pub(crate) fn parsed<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, Trouble> {
     serde_json::from_value(answer).map_err(|error| Trouble(error.to_string()))
 }
 

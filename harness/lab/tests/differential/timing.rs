@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use chainbreak_recordings::logs::{self, Sites};
 use serde_json::json;
 
 use crate::{
     harms::CANARIES,
-    logs::{self, Sites},
     pair::{Launcher, Pair, Trouble},
     real, real_and_model,
     stage::{Front, Stage},

@@ -2,7 +2,8 @@
 //! network, `/run` and lock, both for the node `n1`, both watching the same API server.
 //!
 //! Started with `worker`. The first line of standard input is a [`Setup`], each further line an [`Ask`];
-//! every line is answered by one on standard output, an error as `{"error": …}`.
+//! every line is answered by one on standard output, an error as `{"error": …}`. Where nobody plays on one side, answers
+//! are about the other alone.
 
 mod objects;
 mod player;
@@ -79,6 +80,11 @@ enum Ask {
     /// Put these objects, run this script in both places, and look for these marks, so many milliseconds
     /// at most. Answers with the milliseconds it took on each side, null for too long.
     Race(Vec<Value>, String, Vec<Mark>, u64),
+    /// Run a shell's script in each place while its real kube-proxy is stopped. Answers with the rules that it
+    /// left, before anybody could react to it.
+    Harm(String),
+    /// Answers with what both are told: networks, the node.
+    Told,
     /// What both have said so far.
     Logs,
     /// End.
@@ -119,11 +125,17 @@ async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> 
     tokio::spawn(server);
     let families: Vec<IpFamily> = world.families.iter().collect();
     let places = world.nodes().map(|node| &node.place);
+    let players = [setup.left, setup.right];
+    let played = places
+        .zip(players)
+        .filter(|(_, it)| !matches!(it, Player::Nobody));
+    let played = played.map(|(place, it)| (Side::new(place, setup.mode, &families), it));
+    let (sides, players) = played.unzip();
+    let service_cidrs = world.families.services(world.plan.services());
+    let node = objects::node(&world.families.addresses(world.plan.node(1)));
     let mut pair = Pair {
         objects: Objects::new(&format!("http://{address}"))?,
-        sides: places
-            .map(|place| Side::new(place, setup.mode, &families))
-            .collect(),
+        sides,
         settings: Settings {
             api: format!("http://{address}"),
             mode: setup.mode,
@@ -133,9 +145,9 @@ async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> 
             seed: setup.seed,
             real,
         },
-        players: [setup.left, setup.right],
+        players,
+        told: json!({ "service-cidrs": service_cidrs, "node": node }),
     };
-    let node = objects::node(&world.families.addresses(world.plan.node(1)));
     pair.objects.put(node).await?;
     say(&json!({ "raised": true }));
     while let Some(line) = life.lines.recv().await {
@@ -178,13 +190,14 @@ struct Pair {
     objects: Objects,
     sides: Vec<Side>,
     settings: Settings,
-    players: [Player; 2],
+    players: Vec<Player>,
+    told: Value,
 }
 
 impl Pair {
     async fn answer(&mut self, ask: Ask) -> Result<Value, String> {
         match ask {
-            Ask::Put(object) => self.objects.put(object).await.map(|()| json!({})),
+            Ask::Put(object) => self.objects.put(object).await,
             Ask::Delete(object) => self.objects.delete(object).await.map(|()| json!({})),
             Ask::Start => {
                 for (side, player) in self.sides.iter_mut().zip(&self.players) {
@@ -209,9 +222,25 @@ impl Pair {
                 let most = Duration::from_millis(most);
                 self.race(objects, &script, &marks, most).await
             }
+            Ask::Harm(script) => self.harm(&script).await,
+            Ask::Told => {
+                self.told["cluster-cidrs"] = json!(self.settings.cluster_cidrs);
+                Ok(self.told.clone())
+            }
             Ask::Logs => Ok(json!(self.sides.iter().map(Side::log).collect::<Vec<_>>())),
             Ask::Stop => Ok(Value::Null),
         }
+    }
+
+    async fn harm(&self, script: &str) -> Result<Value, String> {
+        let mut left = Vec::new();
+        for side in &self.sides {
+            let stopped = side.stop()?;
+            side.sh(script).await.map_err(text)?;
+            left.push(side.save().await.map_err(text)?);
+            drop(stopped);
+        }
+        Ok(json!(left))
     }
 
     async fn race(

@@ -26,7 +26,8 @@ impl Objects {
     }
 
     /// Creates or replaces an object; then its status, if it has one or had one.
-    pub(crate) async fn put(&self, object: Value) -> Result<(), String> {
+    /// Answers with the object as the API has it.
+    pub(crate) async fn put(&self, object: Value) -> Result<Value, String> {
         let (api, object) = self.typed(object)?;
         let name = object.metadata.name.clone().unwrap_or_default();
         let parameters = PostParams::default();
@@ -37,12 +38,12 @@ impl Objects {
         };
         let written = written.map_err(text)?;
         if written.data.get("status") == object.data.get("status") {
-            return Ok(());
+            return serde_json::to_value(written).map_err(text);
         }
         let mut whole = object;
         whole.metadata = written.metadata;
         let status = api.replace_status(&name, &parameters, &whole).await;
-        status.map(drop).map_err(text)
+        serde_json::to_value(status.map_err(text)?).map_err(text)
     }
 
     /// Deletes an object, if it is there.

@@ -25,6 +25,8 @@ use crate::{
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Player {
+    /// Nobody: the place is empty.
+    Nobody,
     /// The binary that the environment names.
     Real,
     /// The model of that release.
@@ -54,6 +56,7 @@ impl Player {
     /// Starts playing. The end of the world is the end of it.
     pub(crate) async fn start(&self, side: &Side, settings: &Settings) -> Result<(), String> {
         match self {
+            Self::Nobody => Ok(()),
             Self::Real => start_real(side, settings).await,
             Self::Model(version) => start_model(side, settings, version, None).await,
             Self::Broken {
@@ -112,6 +115,7 @@ async fn start_real(side: &Side, settings: &Settings) -> Result<(), String> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
     });
     let mut child = child.await.map_err(text)?;
+    side.plays(child.id());
     let stderr = child.stderr.take().expect("standard error is piped");
     let log = side.log.clone();
     tokio::spawn(async move {

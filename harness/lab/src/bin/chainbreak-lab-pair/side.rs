@@ -10,6 +10,10 @@ use std::{
 
 use chainbreak_lab::place::PlaceThread;
 use chainbreak_model::case::{IpFamily, ProxyMode};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
@@ -29,6 +33,19 @@ pub(crate) struct Side {
     pub(crate) log: Log,
     mode: ProxyMode,
     families: Vec<IpFamily>,
+    /// The process of a real kube-proxy.
+    process: Mutex<Option<Pid>>,
+}
+
+/// A process that stands still until this is dropped.
+pub(crate) struct Stopped(Pid);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if let Err(error) = kill(self.0, Signal::SIGCONT) {
+            tracing::debug!(%error, "it has ended meanwhile");
+        }
+    }
 }
 
 /// The rules of each family.
@@ -80,7 +97,22 @@ impl Side {
             log: Log::default(),
             mode,
             families: families.to_vec(),
+            process: Mutex::default(),
         }
+    }
+
+    /// Notes who plays here.
+    pub(crate) fn plays(&self, process: Option<u32>) {
+        let process = process.and_then(|it| it.try_into().ok()).map(Pid::from_raw);
+        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = process;
+    }
+
+    /// Stops the real kube-proxy that plays here, and nobody else: what it has started ends by itself.
+    pub(crate) fn stop(&self) -> Result<Stopped, String> {
+        let process = *self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = process.ok_or("no real kube-proxy plays here")?;
+        kill(process, Signal::SIGSTOP).map_err(|error| error.to_string())?;
+        Ok(Stopped(process))
     }
 
     /// Runs a shell's script there.

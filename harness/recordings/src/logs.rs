@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 /// Files whose lines are not compared. The model begins where the proxier does.
-pub(crate) const LEFT_OUT: [(&str, &str); 15] = [
+pub const LEFT_OUT: [(&str, &str); 15] = [
     ("flags.go", "command line"),
     ("feature_gate.go", "command line"),
     ("server.go", "process: version, out-of-memory score"),
@@ -30,7 +30,7 @@ pub(crate) const LEFT_OUT: [(&str, &str); 15] = [
 ];
 
 /// Beginnings of lines of the proxier itself that are not compared.
-pub(crate) const UNMODELLED: [(&str, &str); 9] = [
+pub const UNMODELLED: [(&str, &str); 9] = [
     (
         "Not syncing iptables until",
         "both caches may have been filled before the first of them is told so",
@@ -61,7 +61,8 @@ pub(crate) const UNMODELLED: [(&str, &str); 9] = [
 /// endpoints and gets them back, one kube-proxy may see both at once; and a chain of nftables mode is deleted by a
 /// sync that begins more than a second after it was emptied. That both know the kind is compared over all
 /// worlds.
-pub(crate) const BY_TIMING: [&str; 8] = [
+pub const BY_TIMING: [&str; 9] = [
+    "Unable to delete stale chains",
     "Deleting stale nftables chains",
     "Stale udp service",
     "Syncing nftables rules",
@@ -73,7 +74,7 @@ pub(crate) const BY_TIMING: [&str; 8] = [
 ];
 
 /// Whether a kind may be missing in one life by chance.
-pub(crate) fn is_by_timing(kind: &str) -> bool {
+pub fn is_by_timing(kind: &str) -> bool {
     let text = kind.split_once("] ").map_or("", |(_, text)| text);
     let text = text.trim_start_matches('"');
     BY_TIMING.iter().any(|start| text.starts_with(start))
@@ -81,7 +82,7 @@ pub(crate) fn is_by_timing(kind: &str) -> bool {
 
 /// What of the place in the source is part of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sites {
+pub enum Sites {
     /// File and line.
     Lines,
     /// Only the file.
@@ -89,12 +90,12 @@ pub(crate) enum Sites {
 }
 
 /// The kinds of a log.
-pub(crate) fn kinds(lines: &[String], sites: Sites) -> BTreeSet<String> {
+pub fn kinds(lines: &[String], sites: Sites) -> BTreeSet<String> {
     lines.iter().filter_map(|line| kind(line, sites)).collect()
 }
 
 /// What only the left one says, and what only the right one.
-pub(crate) fn differences([left, right]: &[BTreeSet<String>; 2]) -> Vec<String> {
+pub fn differences([left, right]: &[BTreeSet<String>; 2]) -> Vec<String> {
     let only_left = left.difference(right).map(|it| format!("  < {it}"));
     let only_right = right.difference(left).map(|it| format!("  > {it}"));
     only_left.chain(only_right).collect()
