@@ -87,37 +87,50 @@ impl Difference {
 
 /// Lets the model live through the world.
 ///
-/// Where two services claim one address and port, nftables mode has an element for one of them, by the order of a Go
-/// map: there the model may take several orders, and one has to lead to what was recorded.
+/// Chance decided whether a sync was under way while changes came, which the next one then took over all at once. And
+/// where two services claim one address and port, nftables mode has an element for one of them, by the order of a
+/// Go map. So the model may take it either way, and one has to lead to what was recorded.
 pub fn replay(
     header: &Header,
     world: &World,
     spelling: &mut Spelling,
 ) -> Result<Outcome, VersionError> {
-    let first = in_order(header, world, spelling, 0)?;
-    if header.mode == Mode::Iptables || first.difference.is_none() {
-        return Ok(first);
-    }
-    for order in 1..ORDERS {
-        let other = in_order(header, world, spelling, order)?;
-        if other.difference.is_none() {
-            return Ok(other);
+    let orders = match header.mode {
+        Mode::Iptables => 1,
+        Mode::Nftables => ORDERS,
+    };
+    let others =
+        (0..orders).flat_map(|order| [false, true].map(|at_once| Chance { order, at_once }));
+    let mut first = None;
+    for chance in others {
+        let outcome = by(chance, header, world, spelling)?;
+        if outcome.difference.is_none() {
+            return Ok(outcome);
         }
+        first.get_or_insert(outcome);
     }
-    Ok(first)
+    Ok(first.expect("there is one order at least"))
 }
 
-/// With the maps' order of that number.
-fn in_order(
+/// What chance decides.
+#[derive(Debug, Clone, Copy)]
+struct Chance {
+    /// The number of the maps' order.
+    order: u64,
+    /// Whether the changes between two harms come while the first one's sync is under way.
+    at_once: bool,
+}
+
+fn by(
+    chance: Chance,
     header: &Header,
     world: &World,
     spelling: &mut Spelling,
-    order: u64,
 ) -> Result<Outcome, VersionError> {
     let version: Version = header.version.parse()?;
     let mut play = Play {
         selectors: selectors(&version),
-        stage: Stage::new(&version, header.mode, &world.setup, order),
+        stage: Stage::new(&version, header.mode, &world.setup, chance.order),
         recorded: Standing::default(),
         notices: BTreeMap::new(),
         told: BTreeSet::new(),
@@ -128,8 +141,9 @@ fn in_order(
             play.start(world);
         }
         for deed in &round.deeds {
-            play.deed(deed, number == 0);
+            play.deed(deed, number == 0, chance);
         }
+        play.stage.release();
         if number == 0 {
             play.stage.tell(&Event::ServicesSynced);
             play.stage.tell(&Event::SlicesSynced);
@@ -179,7 +193,10 @@ impl Play {
         }
     }
 
-    fn deed(&mut self, deed: &Deed, before_start: bool) {
+    fn deed(&mut self, deed: &Deed, before_start: bool, chance: Chance) {
+        if chance.at_once && !before_start && !matches!(deed, Deed::Harm { .. }) {
+            self.stage.hold();
+        }
         match deed {
             Deed::Put(object) => self.put(object),
             Deed::Delete {
@@ -190,6 +207,7 @@ impl Play {
             Deed::Harm {
                 after, noticed_by, ..
             } => {
+                self.stage.release();
                 self.recorded.change(after);
                 self.stage.kernel.set(&self.recorded);
                 if let Some(text) = noticed_by {
@@ -197,7 +215,7 @@ impl Play {
                 }
             }
         }
-        if !before_start {
+        if !before_start && !chance.at_once {
             self.stage.pass(LOOK);
         }
     }

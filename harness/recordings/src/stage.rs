@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use chainbreak_agents::{
     driver::{concerns, header},
     kube_proxy::{Config, Event, Family, Mode as Dataplane, Version, run},
-    step::{Command, Reply, Stepper, Wanted},
+    step::{Command, Reply, RequestId, Stepper, Wanted},
 };
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -29,6 +29,8 @@ pub(crate) struct Stage {
     pub(crate) log: Vec<String>,
     /// Every command that was run.
     pub(crate) ran: Vec<Command>,
+    /// Commands that have not ended yet: nothing ends while this is there.
+    under_way: Option<Vec<(usize, RequestId, Command)>>,
 }
 
 #[derive(Debug)]
@@ -56,6 +58,7 @@ impl Stage {
             kernel: Kernel::new(setup.front, mode),
             log: Vec::new(),
             ran: Vec::new(),
+            under_way: None,
         };
         for number in 0..stage.proxiers.len() {
             stage.step(number, Reply::Tick);
@@ -96,6 +99,20 @@ impl Stage {
         self.now = until;
     }
 
+    /// From now on no command ends: what is told meanwhile is taken over all at once.
+    pub(crate) fn hold(&mut self) {
+        self.under_way.get_or_insert_default();
+    }
+
+    /// Lets them end.
+    pub(crate) fn release(&mut self) {
+        for (number, id, command) in self.under_way.take().unwrap_or_default() {
+            let output = self.kernel.run(&command);
+            self.ran.push(command);
+            self.step(number, Reply::Ran(id, output));
+        }
+    }
+
     /// Who wakes next, and when.
     fn next(&self) -> Option<(Duration, usize)> {
         let proxiers = self.proxiers.iter().enumerate();
@@ -126,6 +143,10 @@ impl Stage {
             }
             self.log.extend(exited);
             for (id, command) in run {
+                if let Some(under_way) = &mut self.under_way {
+                    under_way.push((number, id, command));
+                    continue;
+                }
                 let output = self.kernel.run(&command);
                 self.ran.push(command);
                 replies.push(Reply::Ran(id, output));
@@ -142,26 +163,31 @@ fn configs(version: &Version, mode: Mode, setup: &Setup, order: u64) -> Vec<Conf
     if !version.has_dual_stack() {
         cidrs.truncate(1);
     }
-    let of = |(cidr, number): (IpNet, u64)| {
+    let of = |(number, cidr): (usize, IpNet)| {
         let family = match cidr {
             IpNet::V4(_) => Family::Ipv4,
             IpNet::V6(_) => Family::Ipv6,
         };
-        Config {
+        let chance = setup.seed.wrapping_add(number as u64);
+        let config = Config {
             mode: match mode {
                 Mode::Iptables => Dataplane::Iptables,
                 Mode::Nftables => Dataplane::Nftables,
             },
             family,
-            node_ip: node_ip(&setup.node, family),
             cluster_cidr: Some(cidr),
             min_sync_period: Duration::ZERO,
             sync_period: Duration::from_millis(setup.sync_period_ms),
-            seed: setup.seed.wrapping_add(number).wrapping_add(order * STRIDE),
+            seed: chance.wrapping_add(order * STRIDE),
             ..Config::new(version.clone(), "n1")
+        };
+        let assumed = config.assumed_node_ip(number);
+        Config {
+            node_ip: assumed.or_else(|| node_ip(&setup.node, family)),
+            ..config
         }
     };
-    cidrs.into_iter().zip(0..).map(of).collect()
+    cidrs.into_iter().enumerate().map(of).collect()
 }
 
 /// The node's first internal address of the family, which a kube-proxy asks for before anything else.

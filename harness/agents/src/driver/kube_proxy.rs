@@ -64,6 +64,7 @@ pub async fn kube_proxy(
         let (client, exec, log) = (client.clone(), Rc::clone(&exec), &log);
         let pulse = Rc::clone(&pulse);
         proxiers.push(Box::pin(async move {
+            config.node_ip = config.node_ip.or(config.assumed_node_ip(number));
             if config.node_ip.is_none() {
                 config.node_ip = node_ip(&client, &config).await;
             }

@@ -106,6 +106,15 @@ impl Config {
         }
     }
 
+    /// What the proxier of that number, from 0, takes for the node's address without asking for it.
+    pub fn assumed_node_ip(&self, number: usize) -> Option<IpAddr> {
+        let zero: IpAddr = match self.family {
+            Family::Ipv4 => Ipv4Addr::UNSPECIFIED.into(),
+            Family::Ipv6 => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        (number > 0 && !self.version.knows_both_node_ips()).then_some(zero)
+    }
+
     /// Whether networks of cluster IPs are followed: only the rules of nftables mode heed them.
     pub fn follows_service_cidrs(&self) -> bool {
         self.mode == Mode::Nftables && self.version.follows_service_cidrs()

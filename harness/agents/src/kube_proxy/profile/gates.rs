@@ -56,6 +56,12 @@ impl Version {
         self.minor >= 33
     }
 
+    /// Whether the node's address is known in each family. Until 1.28 that of the second one is taken for zero
+    /// (server.go, `detectNodeIPs`, 1.28.15 and 1.29.15; measured with 1.28.15).
+    pub(crate) fn knows_both_node_ips(&self) -> bool {
+        self.minor >= 29
+    }
+
     /// Whether the start sets a liberal conntrack and times of UDP, too, where it is told to (from 1.29).
     pub fn sets_more_of_conntrack(&self) -> bool {
         self.minor >= 29
