@@ -146,6 +146,15 @@ impl Seen {
         here.map(|command| command.argv.join(" ")).collect()
     }
 
+    /// The nodes on which kube-proxy has said anything.
+    pub(crate) fn nodes(&self) -> BTreeSet<String> {
+        let entries = self.whats().filter_map(|what| match what {
+            What::Log(entry) if entry.agent.to_string() == "kube-proxy" => Some(entry),
+            _ => None,
+        });
+        entries.map(|entry| entry.node.to_string()).collect()
+    }
+
     /// The entries of kube-proxy's log on a node, in order, until the end of the judged time.
     pub(crate) fn log(&self, on: &str) -> Vec<&str> {
         let judged = |what: &&What| **what != What::Phase(Phase::Judged);
