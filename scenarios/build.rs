@@ -74,7 +74,7 @@ fn write_test(
         let cluster = overrides.get("cluster");
         let changes_host = cluster.is_some_and(|it| it.get("host-sysctls").is_some());
         let needs = overrides.get("needs").is_some() || changes_host;
-        for cell in &cells {
+        for cell in cells.iter().filter(|cell| is_about(overrides, cell)) {
             let name = identifier(&format!("{variant} {}", cell.replace('=', " ")));
             // rstest takes an attribute as belonging to the case below it.
             let ignore = if needs { IGNORE } else { "" };
@@ -120,6 +120,40 @@ fn cells_of(matrix: &Mapping) -> Vec<String> {
             .collect();
     }
     cells
+}
+
+/// Whether a variant's `only` lets it run in a cell: of the others there is nothing to test.
+fn is_about(variant: &Value, cell: &str) -> bool {
+    let settings = cell
+        .split(' ')
+        .filter_map(|setting| setting.split_once('='));
+    let mut ranges = settings.filter_map(|(key, version)| {
+        let range = variant.get("only")?.get(key)?.as_str()?;
+        Some((range, version))
+    });
+    ranges.all(|(range, version)| {
+        range
+            .split(',')
+            .all(|bound| is_within(bound.trim(), version))
+    })
+}
+
+/// Whether a version is on the right side of a bound, as far as that is written. A minor version is its last patch.
+fn is_within(bound: &str, version: &str) -> bool {
+    let written = bound.trim_start_matches(['<', '>', '=']);
+    let numbers = |text: &str| -> Vec<u16> {
+        let text = text.trim().trim_start_matches('v');
+        text.split('.').map_while(|it| it.parse().ok()).collect()
+    };
+    let (limit, mut version) = (numbers(written), numbers(version));
+    version.resize(limit.len(), u16::MAX);
+    match bound.strip_suffix(written).unwrap_or_default() {
+        ">=" => version >= limit,
+        "<=" => version <= limit,
+        ">" => version > limit,
+        "<" => version < limit,
+        _ => version == limit,
+    }
 }
 
 fn identifier(text: &str) -> String {
