@@ -60,7 +60,11 @@ fn own(word: &str) -> String {
     {
         return format!("{start}-NAME");
     }
-    if word.contains('/') && !word.starts_with("0x") {
+    // A mark is what the rule is about.
+    if word.starts_with("0x") {
+        return word.to_owned();
+    }
+    if word.contains('/') {
         return "NAME".to_owned();
     }
     let v6 = word.contains("::");
