@@ -207,7 +207,7 @@ impl Agents {
                     self.begin(agent, node, move || Ok(lives)).await?;
                 }
             }
-            AgentSource::Cluster | AgentSource::Build => {
+            AgentSource::Cluster | AgentSource::Build | AgentSource::Image(_) => {
                 let what = format!("the lab brings no real {agent} along");
                 return Err(LabError::Unable { what });
             }

@@ -17,6 +17,10 @@ const SHARED: [&str; 4] = [
     "KUBE-PROXY-FIREWALL",
 ];
 
+/// In the rule of nftables mode that comes with the networks of cluster IPs. Nobody waits for them: those that come after the first sync
+/// are heeded by the next full one.
+pub const BY_CIDRS: &str = "Drop traffic to unallocated ClusterIPs";
+
 /// The one spelling of rules, whoever wrote them. Remembered: most rules of a world come again in the next.
 #[derive(Debug, Default)]
 pub struct Spelling {
@@ -174,6 +178,64 @@ mod tests {
         for right in [&[A2, A1, B, TAIL], &[A1, A2, TAIL, B], &[TAIL, A1, A2, B]] {
             assert!(!found(&[A1, A2, B, TAIL], right).is_empty(), "{right:?}");
         }
+    }
+
+    const LISTING: &str = "table ip kube-proxy {
+	set cluster-ips {
+		type ipv4_addr
+		elements = { 10.96.0.9, 10.96.0.1,
+			     10.96.0.5 }
+	}
+
+	chain services {
+		type nat hook output priority -100; policy accept;
+		first
+		second
+	}
+
+	chain endpoint-AAAA-a/b/tcp/__10.20.1.1/80 {
+	}
+
+	chain reject-chain {
+	}
+}
+";
+
+    fn listed(left: &str, right: &str) -> Vec<String> {
+        let [left, right] = [left, right].map(|listing| {
+            let mut standing = Standing::default();
+            standing.add_listing(listing).unwrap();
+            standing
+        });
+        let (mut spelling, names) = (Spelling::default(), ["real", "model"]);
+        differences(Mode::Nftables, &mut spelling, names, [&left, &right])
+    }
+
+    #[test]
+    fn elements_have_no_order_and_rules_have_one() {
+        let [set, rules, other] = [
+            ("10.96.0.9, 10.96.0.1", "10.96.0.1, 10.96.0.9"),
+            ("first\n\t\tsecond", "second\n\t\tfirst"),
+            ("10.96.0.5", "10.96.0.6"),
+        ]
+        .map(|(from, to)| LISTING.replace(from, to));
+        assert_eq!(listed(LISTING, &set), Vec::<String>::new());
+        assert!(!listed(LISTING, &rules).is_empty());
+        assert!(!listed(LISTING, &other).is_empty());
+    }
+
+    #[test]
+    fn an_empty_chain_of_a_service_counts_as_none_and_a_base_chain_counts() {
+        let without = |chain: &str| LISTING.replace(&format!("\tchain {chain} {{\n\t}}\n"), "");
+        let endpoint = without("endpoint-AAAA-a/b/tcp/__10.20.1.1/80");
+        assert_ne!(endpoint, LISTING);
+        assert_eq!(listed(LISTING, &endpoint), Vec::<String>::new());
+        assert_eq!(
+            listed(LISTING, &without("reject-chain")),
+            ["ip kube-proxy chain reject-chain: real there, model absent"]
+        );
+        let priority = LISTING.replace("priority -100", "priority -90");
+        assert!(!listed(LISTING, &priority).is_empty());
     }
 
     #[test]

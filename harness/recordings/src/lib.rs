@@ -22,7 +22,7 @@ mod standing;
 mod world;
 
 pub use self::{
-    compare::{Spelling, differences},
+    compare::{BY_CIDRS, Spelling, differences},
     kernel::Kernel,
     replay::{Difference, Outcome, replay},
     standing::{Delta, Standing},

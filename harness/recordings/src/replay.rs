@@ -16,19 +16,19 @@ use chainbreak_agents::{
 use serde_json::Value;
 
 use crate::{
-    compare::{Spelling, differences},
+    compare::{BY_CIDRS, Spelling, differences},
     file::Header,
     logs::{self, Sites},
     shape,
     stage::Stage,
     standing::Standing,
-    world::{Deed, Mode, World},
+    world::{Deed, World},
 };
 
 /// How long a round may take, in the model's time.
 const MOST: Duration = Duration::from_secs(12);
-/// So many orders show each of two or three elements as either service would have it.
-const ORDERS: u64 = 16;
+/// So many orders show each of two or three elements as either service would have it, and that in one round after the other.
+const ORDERS: u64 = 128;
 /// What the health servers say is the driver's to say, and nobody drives here.
 const HEALTH: &str = " service_health.go] ";
 /// The distance of two looks at what stands there, and of two changes.
@@ -89,36 +89,83 @@ impl Difference {
 ///
 /// Chance decided whether a sync was under way while changes came, which the next one then took over all at once. And
 /// where two services claim one address and port, nftables mode has an element for one of them, by the order of a
-/// Go map. So the model may take it either way, and one has to lead to what was recorded.
+/// Go map. There, too, nobody waits for the networks of cluster IPs before the first sync. So the model may take it either way, and one has
+/// to lead to what was recorded.
 pub fn replay(
     header: &Header,
     world: &World,
     spelling: &mut Spelling,
 ) -> Result<Outcome, VersionError> {
-    let orders = match header.mode {
-        Mode::Iptables => 1,
-        Mode::Nftables => ORDERS,
+    let mut open = Open {
+        orders: 1,
+        lates: 1,
     };
-    let others =
-        (0..orders).flat_map(|order| [false, true].map(|at_once| Chance { order, at_once }));
-    let mut first = None;
-    for chance in others {
+    let (mut tried, mut first) = (BTreeSet::new(), None);
+    loop {
+        let chances = open.chances();
+        let Some(chance) = chances.into_iter().find(|it| !tried.contains(it)) else {
+            return Ok(first.expect("there is one chance at least"));
+        };
         let outcome = by(chance, header, world, spelling)?;
-        if outcome.difference.is_none() {
+        let Some(difference) = &outcome.difference else {
             return Ok(outcome);
-        }
+        };
+        open.widen(difference, world);
+        tried.insert(chance);
         first.get_or_insert(outcome);
     }
-    Ok(first.expect("there is one order at least"))
+}
+
+/// What chance may have decided otherwise, judged by the differences that were seen.
+struct Open {
+    orders: u64,
+    lates: u8,
+}
+
+impl Open {
+    fn chances(&self) -> Vec<Chance> {
+        let (orders, lates) = (0..self.orders, 0..self.lates);
+        let all = lates.flat_map(|late| orders.clone().map(move |order| (late, order)));
+        let chances = all.flat_map(|(late, order)| {
+            [false, true].map(|at_once| Chance {
+                order,
+                at_once,
+                late,
+            })
+        });
+        chances.collect()
+    }
+
+    fn widen(&mut self, difference: &Difference, world: &World) {
+        let Difference::Rules { what, .. } = difference else {
+            return;
+        };
+        let mut lines = what.iter().map(|it| it.trim_start());
+        if lines.clone().any(|it| it.contains(BY_CIDRS)) {
+            self.lates = 1 << world.setup.cluster_cidrs.len();
+        }
+        let is_element = |it: &str| it.starts_with("< element") || it.starts_with("> element");
+        if lines.any(is_element) {
+            self.orders = ORDERS;
+        }
+    }
 }
 
 /// What chance decides.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Chance {
     /// The number of the maps' order.
     order: u64,
     /// Whether the changes between two harms come while the first one's sync is under way.
     at_once: bool,
+    /// Which proxiers hear of the networks of cluster IPs after the first round only, by the bits of their numbers.
+    late: u8,
+}
+
+impl Chance {
+    fn is_late(self, proxier: usize) -> bool {
+        self.late & (1 << proxier) != 0
+    }
 }
 
 fn by(
@@ -138,7 +185,7 @@ fn by(
     let mut difference = None;
     for (number, round) in world.rounds.iter().enumerate() {
         if number == 0 {
-            play.start(world);
+            play.start(world, chance);
         }
         for deed in &round.deeds {
             play.deed(deed, number == 0, chance);
@@ -157,6 +204,11 @@ fn by(
             });
             break;
         }
+        if number == 0 {
+            let cidrs = &world.setup.service_cidrs;
+            play.stage
+                .tell_service_cidrs(cidrs, |it| chance.is_late(it));
+        }
     }
     let sites = Sites::Files;
     let said = logs::kinds(&play.stage.log, sites);
@@ -165,8 +217,9 @@ fn by(
     if difference.is_none() {
         // What is not compared today may have been so when it was recorded.
         let recorded: Vec<String> = world.said.iter().cloned().collect();
-        let mut what = logs::differences(&[logs::kinds(&recorded, sites), said]);
-        what.retain(|line| !logs::is_by_timing(line) && !line.contains(HEALTH));
+        let lives = [logs::kinds(&recorded, sites), said];
+        let mut what = logs::differences(&lives);
+        what.retain(|line| !logs::is_by_chance(line, &lives) && !line.contains(HEALTH));
         difference = (!what.is_empty()).then_some(Difference::Logs { what });
     }
     Ok(Outcome { difference, shown })
@@ -185,9 +238,11 @@ struct Play {
 }
 
 impl Play {
-    fn start(&mut self, world: &World) {
+    fn start(&mut self, world: &World, chance: Chance) {
         let setup = &world.setup;
-        self.stage.tell_service_cidrs(&setup.service_cidrs);
+        let cidrs = &setup.service_cidrs;
+        self.stage
+            .tell_service_cidrs(cidrs, |it| !chance.is_late(it));
         if let Ok(node) = serde_json::from_value(setup.node.clone()) {
             self.stage.tell(&Event::Node(Box::new(node)));
         }

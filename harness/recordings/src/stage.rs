@@ -80,10 +80,10 @@ impl Stage {
         }
     }
 
-    /// Tells those who follow them the networks of cluster IPs.
-    pub(crate) fn tell_service_cidrs(&mut self, cidrs: &[IpNet]) {
+    /// Tells some of those who follow them the networks of cluster IPs.
+    pub(crate) fn tell_service_cidrs(&mut self, cidrs: &[IpNet], whom: impl Fn(usize) -> bool) {
         for number in 0..self.proxiers.len() {
-            if self.proxiers[number].follows_service_cidrs {
+            if self.proxiers[number].follows_service_cidrs && whom(number) {
                 self.step(number, Reply::Event(Event::ServiceCidrs(cidrs.to_vec())));
             }
         }

@@ -85,6 +85,19 @@ impl Standing {
         self.0.get(place).map(Vec::as_slice)
     }
 
+    /// Whether any line says that.
+    pub fn has_line_with(&self, text: &str) -> bool {
+        let mut lines = self.0.values().flatten();
+        lines.any(|line| line.contains(text))
+    }
+
+    /// Leaves out the lines that say that.
+    pub fn drop_lines_with(&mut self, text: &str) {
+        for lines in self.0.values_mut() {
+            lines.retain(|line| !line.contains(text));
+        }
+    }
+
     /// What leads from `before` to this.
     pub fn since(&self, before: &Self) -> Delta {
         let gone = before.0.keys().filter(|it| !self.0.contains_key(*it));

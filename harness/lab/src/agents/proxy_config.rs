@@ -46,7 +46,7 @@ impl Said {
         if let Some(takes) = self.truth("iptables", "localhostNodePorts") {
             config.localhost_node_ports = takes;
         }
-        let bit = self.of("iptables", "masqueradeBit").and_then(Value::as_u64);
+        let bit = self.of(mode, "masqueradeBit").and_then(Value::as_u64);
         if let Some(bit) = bit.and_then(|bit| u8::try_from(bit).ok()) {
             config.masquerade_bit = bit;
         }

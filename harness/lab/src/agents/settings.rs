@@ -5,6 +5,7 @@ use std::{
     ffi::OsStr,
     net::{IpAddr, SocketAddr},
     path::Path,
+    time::Duration,
 };
 
 use chainbreak_model::{
@@ -42,68 +43,78 @@ pub(super) struct Seat {
 ///   (1.36 options.go);
 /// - from 1.29, UDP timeouts of conntrack can be set too, 0 (leave alone) by default.
 pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
-    let pods = seat.pods.iter().map(IpNet::to_string);
-    let pods = pods.collect::<Vec<_>>().join(",");
-    let period = |period: std::time::Duration| format!("{}ms", period.as_millis());
-    let mode = match spec.mode {
-        ProxyMode::Iptables => "iptables",
-        ProxyMode::Nftables => "nftables",
-    };
-    vec![
+    let mut flags = vec![
         format!("--master=http://{}", seat.api),
         format!("--hostname-override={}", seat.node),
         format!("--bind-address={}", seat.address),
-        format!("--proxy-mode={mode}"),
+        format!("--proxy-mode={}", mode(spec)),
         // Without it there is no "from outside the pods" (`! -s`), and thus no masquerading of it.
-        format!("--cluster-cidr={pods}"),
+        format!("--cluster-cidr={}", all_pods(seat)),
         format!(
             "--iptables-min-sync-period={}",
             period(spec.min_sync_period)
         ),
         format!("--iptables-sync-period={}", period(spec.sync_period)),
-        // Limits of conntrack are the machine's, and not being able to write them is fatal.
-        "--conntrack-max-per-core=0".to_owned(),
-        "--conntrack-tcp-timeout-established=0s".to_owned(),
-        "--conntrack-tcp-timeout-close-wait=0s".to_owned(),
+    ];
+    let untouched = LEFT_ALONE.map(|(flag, _, none)| format!("--conntrack-{flag}={none}"));
+    flags.extend(untouched);
+    flags.extend([
         // It is no more important than the rest of the machine.
         "--oom-score-adj=0".to_owned(),
         // The API speaks JSON only; this concerns the events that are written to it.
         "--kube-api-content-type=application/json".to_owned(),
         "-v=2".to_owned(),
-    ]
+    ]);
+    flags
 }
 
 /// The same as a file, with what the case says over it; it takes the flags' place (options.go, `Complete`), but for
 /// [`flags_beside_a_file`].
 pub(super) fn kube_proxy_config(spec: &KubeProxySpec, seat: &Seat) -> String {
-    let pods = seat.pods.iter().map(IpNet::to_string);
-    let pods = pods.collect::<Vec<_>>().join(",");
-    let period = |period: std::time::Duration| format!("{}ms", period.as_millis());
-    let mode = match spec.mode {
-        ProxyMode::Iptables => "iptables",
-        ProxyMode::Nftables => "nftables",
-    };
-    let periods = json!({
-        "minSyncPeriod": period(spec.min_sync_period),
-        "syncPeriod": period(spec.sync_period),
-    });
+    let mode = mode(spec);
+    let untouched: BTreeMap<&str, Value> = LEFT_ALONE
+        .map(|(_, field, none)| (field, none.parse().unwrap_or_else(|_| none.into())))
+        .into();
     let mut config = json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "bindAddress": seat.address,
         "mode": mode,
-        "clusterCIDR": pods,
-        mode: periods,
-        "conntrack": {
-            "maxPerCore": 0,
-            "tcpEstablishedTimeout": "0s",
-            "tcpCloseWaitTimeout": "0s",
+        "clusterCIDR": all_pods(seat),
+        mode: {
+            "minSyncPeriod": period(spec.min_sync_period),
+            "syncPeriod": period(spec.sync_period),
         },
+        "conntrack": untouched,
         "oomScoreAdj": 0,
         "clientConnection": { "contentType": "application/json" },
     });
     proxy_config::put(&mut config, &Value::Object(spec.config.clone()));
     config.to_string()
+}
+
+/// Limits of conntrack are the machine's, and not being able to write them is fatal: each one's flag, its field in a file, and the
+/// value that leaves it alone.
+const LEFT_ALONE: [(&str, &str, &str); 3] = [
+    ("max-per-core", "maxPerCore", "0"),
+    ("tcp-timeout-established", "tcpEstablishedTimeout", "0s"),
+    ("tcp-timeout-close-wait", "tcpCloseWaitTimeout", "0s"),
+];
+
+fn mode(spec: &KubeProxySpec) -> &'static str {
+    match spec.mode {
+        ProxyMode::Iptables => "iptables",
+        ProxyMode::Nftables => "nftables",
+    }
+}
+
+fn all_pods(seat: &Seat) -> String {
+    let pods = seat.pods.iter().map(IpNet::to_string);
+    pods.collect::<Vec<_>>().join(",")
+}
+
+fn period(period: Duration) -> String {
+    format!("{}ms", period.as_millis())
 }
 
 /// The flags that count beside a file.
@@ -189,8 +200,6 @@ pub(super) fn felix(seat: &Seat) -> BTreeMap<&'static str, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use chainbreak_model::case::{AgentSource, IptablesVariant};
 
     use super::*;

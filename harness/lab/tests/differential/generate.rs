@@ -49,13 +49,32 @@ pub(crate) fn on(stage: Stage, seed: u64) -> Sequence {
         rounds.push(vec![Deed::Harm(&CANARIES[which])]);
     }
     let told = |deed| families::deeds(stage.families, deed);
-    let rounds = rounds.into_iter();
+    let rounds = one_by_one(rounds).into_iter();
     Sequence {
         stage,
         rounds: rounds
             .map(|round| round.into_iter().flat_map(told).collect())
             .collect(),
     }
+}
+
+/// From the first harm on every change has a round of its own. What a sync finds missing, and whether it fails over it and heals the
+/// rest, depends on which changes it takes over together: on chance, where several come at once.
+fn one_by_one(rounds: Vec<Vec<Deed>>) -> Vec<Vec<Deed>> {
+    let mut harmed = false;
+    let mut found = Vec::new();
+    for round in rounds {
+        let mut part = Vec::new();
+        for deed in round {
+            if harmed && !part.is_empty() {
+                found.push(std::mem::take(&mut part));
+            }
+            harmed |= matches!(deed, Deed::Harm(_));
+            part.push(deed);
+        }
+        found.push(part);
+    }
+    found
 }
 
 struct Author {

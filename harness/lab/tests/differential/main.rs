@@ -27,7 +27,6 @@ mod shrink;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
-mod tables;
 mod timing;
 
 use std::{

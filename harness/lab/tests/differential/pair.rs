@@ -123,7 +123,7 @@ impl Launcher {
         }
         let kinds = pair.kinds(players.sites).await?;
         let mut what = logs::differences(&kinds);
-        what.retain(|line| !logs::is_by_timing(line));
+        what.retain(|line| !logs::is_by_chance(line, &kinds));
         let difference = (!what.is_empty()).then_some(Difference::Logs { what });
         Ok(Life { difference, kinds })
     }

@@ -10,9 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_model::case::{IpFamily, ProxyMode};
 use chainbreak_recordings::{
-    Deed as Kept, Front as KeptFront, Mode, Outcome, Round, Setup, Spelling, Standing, World,
+    Deed as Kept, Front as KeptFront, Outcome, Round, Setup, Spelling, Standing, World,
     choose::{Candidate, choose},
     file::{self, Header, Recording},
     logs::{self, Sites},
@@ -23,7 +22,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    compare::Rules,
+    compare::{Rules, as_recorded, standing},
     generate,
     marks::{FIRST_MARK, Settle, marker},
     number,
@@ -49,7 +48,7 @@ async fn a_real_kube_proxy_is_recorded() {
     let header = Header {
         version: real_version(),
         sha256: sha256(&program),
-        mode: mode(),
+        mode: as_recorded(Stage::asked(Front::Legacy).mode),
     };
     let mut worlds = known(&folder, &header);
     let launcher = Launcher::new(User::Myself, Some(&program));
@@ -79,13 +78,6 @@ async fn a_real_kube_proxy_is_recorded() {
     let size = fs::metadata(&path).expect("it is there").len();
     println!("{}: {count} worlds, {size} bytes", path.display());
     assert!(count > 0, "not a single world could be recorded");
-}
-
-fn mode() -> Mode {
-    match Stage::asked(Front::Legacy).mode {
-        ProxyMode::Iptables => Mode::Iptables,
-        ProxyMode::Nftables => Mode::Nftables,
-    }
 }
 
 fn sha256(program: &Path) -> String {
@@ -306,22 +298,7 @@ impl Scribe {
     }
 
     fn standing_of(&self, rules: &Rules) -> Result<Standing, Trouble> {
-        let mut standing = Standing::default();
-        for (family, text) in rules {
-            let read = match self.stage.mode {
-                ProxyMode::Iptables => standing.add_save(words(*family), text),
-                ProxyMode::Nftables => standing.add_listing(text),
-            };
-            read.map_err(|error| Trouble(error.to_string()))?;
-        }
-        Ok(standing)
-    }
-}
-
-/// As the kernel calls it.
-fn words(family: IpFamily) -> &'static str {
-    match family {
-        IpFamily::V4 => "ip",
-        IpFamily::V6 => "ip6",
+        let standing = standing(self.stage.mode, rules);
+        standing.map_err(|error| Trouble(error.to_string()))
     }
 }

@@ -2,13 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "this is a part of tests, which may")]
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+#[path = "../support/user.rs"]
+mod user;
+
+use std::time::Duration;
 
 use chainbreak_lab::worker::{Worker, spawn_worker};
 use chainbreak_model::event::Command;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
+
+pub(crate) use self::user::User;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_chainbreak-lab-shims");
 /// Where the machine's own programs are.
@@ -17,15 +22,6 @@ pub(crate) const MACHINE: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/
 pub(crate) const OWN: &str = "/tmp/own";
 /// Nothing that a test asks for takes a tenth of this on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Who runs the worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum User {
-    /// Whoever runs the tests.
-    Myself,
-    /// Somebody without rights: `nobody`, when the tests are run by root.
-    Ordinary,
-}
 
 /// A worker with one place and shims in it.
 pub(crate) struct Bench {
@@ -88,7 +84,7 @@ impl Bench {
 
     /// With these shell scripts besides, by name.
     pub(crate) async fn with(user: User, scripts: &[(&str, &str)]) -> Self {
-        let (program, folder) = program(user);
+        let (program, folder) = user.program(PROGRAM);
         let mut bench = Self {
             worker: spawn_worker(&program, &[]).unwrap(),
             _program: folder,
@@ -195,25 +191,4 @@ impl Bench {
         assert!(answer.get("error").is_none(), "{what}: {answer}");
         answer
     }
-}
-
-/// The worker's program as that user can start it.
-fn program(user: User) -> (std::path::PathBuf, Option<tempfile::TempDir>) {
-    if user == User::Myself || !nix::unistd::geteuid().is_root() {
-        return (PROGRAM.into(), None);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let (copy, script) = (
-        folder.path().join("worker"),
-        folder.path().join("as-nobody"),
-    );
-    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    open(folder.path());
-    fs::copy(PROGRAM, &copy).unwrap();
-    open(&copy);
-    let become_nobody = "exec setpriv --reuid 65534 --regid 65534 --clear-groups";
-    let text = format!("#!/bin/sh\n{become_nobody} {} \"$@\"\n", copy.display());
-    fs::write(&script, text).unwrap();
-    open(&script);
-    (script, Some(folder))
 }

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![expect(clippy::unwrap_used, reason = "this is a part of tests, which may")]
 
+mod user;
+
 use std::{
     collections::BTreeSet,
     env, fs,
@@ -15,6 +17,8 @@ use chainbreak_lab::worker::{Worker, spawn_worker};
 use chainbreak_model::case::ClusterSpec;
 use serde_json::{Value, json};
 use tokio::time::timeout;
+
+pub(crate) use self::user::User;
 
 /// The worker of these tests.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_chainbreak-lab-worker");
@@ -62,15 +66,6 @@ pub(crate) fn require_packages() {
     }
 }
 
-/// Who runs a world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum User {
-    /// Whoever runs the tests.
-    Myself,
-    /// Somebody without rights: `nobody`, when the tests are run by root.
-    Ordinary,
-}
-
 /// A running world.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -89,7 +84,7 @@ impl World {
     /// Raises a cluster, and what came of it: `{"raised": true}` or `{"error": …}`.
     pub(crate) async fn try_raise(user: User, case: &Value) -> (Self, Value) {
         require_packages();
-        let (program, folder) = program(user);
+        let (program, folder) = user.program(PROGRAM);
         let spec: ClusterSpec = serde_json::from_value(case["cluster"].clone()).unwrap();
         let worker = spawn_worker(&program, &spec.agent_paths()).unwrap();
         let mut world = Self {
@@ -153,30 +148,6 @@ impl World {
         let line = answer.unwrap().expect("the worker lives");
         serde_json::from_str(&line).unwrap()
     }
-}
-
-/// The worker's program as that user can start it. Cargo's folders may be closed to others: then it is
-/// a copy, behind a script that gives up the rights.
-fn program(user: User) -> (PathBuf, Option<tempfile::TempDir>) {
-    if user == User::Myself || !nix::unistd::geteuid().is_root() {
-        return (PROGRAM.into(), None);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    open(folder.path());
-    let (copy, script) = (
-        folder.path().join("worker"),
-        folder.path().join("as-nobody"),
-    );
-    fs::copy(PROGRAM, &copy).unwrap();
-    open(&copy);
-    let drop_rights = "exec setpriv --reuid 65534 --regid 65534 --clear-groups";
-    fs::write(
-        &script,
-        format!("#!/bin/sh\n{drop_rights} {} \"$@\"\n", copy.display()),
-    )
-    .unwrap();
-    open(&script);
-    (script, Some(folder))
 }
 
 /// Lets everybody look into a folder, or run a program.

@@ -251,11 +251,12 @@ impl Pair {
         most: Duration,
     ) -> Result<Value, String> {
         let begin = Instant::now();
+        // The harm first: a change that is synced before it would be undone by it, and nobody would notice.
+        let done = futures::future::try_join_all(self.sides.iter().map(|it| it.sh(script)));
+        done.await.map_err(text)?;
         for object in objects {
             self.objects.put(object).await?;
         }
-        let done = futures::future::try_join_all(self.sides.iter().map(|it| it.sh(script)));
-        done.await.map_err(text)?;
         let looks = self.sides.iter();
         let looks = looks.map(|side| side.first_look(marks, begin + most));
         let seen = futures::future::try_join_all(looks).await.map_err(text)?;
