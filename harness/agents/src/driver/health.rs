@@ -18,6 +18,7 @@ use std::{
 use hyper::{Response, body::Incoming, http, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use jiff::Timestamp;
+use nix::errno::Errno;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -103,23 +104,41 @@ async fn serve_services(
 ) -> Infallible {
     let mut health = source.health.clone();
     let mut open = Ports::default();
-    let mut seen = None;
+    let (mut seen, mut in_vain) = (None, Duration::ZERO);
     loop {
-        let (updated, wanted) = {
+        let (updated, wanted, taken) = {
             let health = health.borrow_and_update();
             let ports = health.checks.iter().map(|(name, it)| (name, it.port));
             let ports = ports.map(|(name, port)| (name.clone(), port));
-            (health.updated, ports.collect::<BTreeMap<_, _>>())
+            let taken = health.in_vain.clone();
+            (health.updated, ports.collect::<BTreeMap<_, _>>(), taken)
         };
         if seen.replace(updated) != Some(updated) {
             let mut say = |line: LogLine| log.borrow_mut().entry(line);
             open.close_others(&wanted, lines, &mut say).await;
             open.open_missing(wanted, source, lines, &mut say).await;
+            if std::mem::replace(&mut in_vain, taken.0) != taken.0 {
+                say_in_vain(&taken.1, source, lines, &mut say);
+            }
         }
         if health.changed().await.is_err() {
             // The core has ended, and with it this is dropped.
             pending::<Infallible>().await;
         }
+    }
+}
+
+/// What a proxier says of ports that another one of the process holds.
+fn say_in_vain(
+    taken: &BTreeMap<Namespaced, u16>,
+    source: &Source,
+    lines: &HealthLog,
+    say: &mut impl FnMut(LogLine),
+) {
+    for (name, port) in taken {
+        let address = SocketAddr::new(source.config.healthz_address.ip(), *port);
+        lines.opening(name, *port).into_iter().for_each(&mut *say);
+        say(lines.service_failed(name, address, &Errno::EADDRINUSE.into()));
     }
 }
 

@@ -103,6 +103,7 @@ pub fn concerns(event: &Event, family: Family) -> bool {
 
 /// What the health servers tell of all proxiers.
 struct Pulse {
+    version: Version,
     each: RefCell<Vec<Health>>,
     publish: watch::Sender<Health>,
 }
@@ -111,6 +112,7 @@ impl Pulse {
     fn new(config: &Config, proxiers: usize) -> Self {
         let health = Health::new(&config.version);
         Self {
+            version: config.version.clone(),
             each: RefCell::new(vec![health.clone(); proxiers]),
             publish: watch::Sender::new(health),
         }
@@ -119,7 +121,8 @@ impl Pulse {
     fn take(&self, proxier: usize, health: Health) {
         let mut each = self.each.borrow_mut();
         each[proxier] = health;
-        self.publish.send_replace(Health::of_all(&each));
+        self.publish
+            .send_replace(Health::of_all(&each, &self.version));
     }
 }
 

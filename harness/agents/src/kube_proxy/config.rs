@@ -140,6 +140,23 @@ impl Config {
         }
     }
 
+    /// The same in nft's words, for packets of this node's pods or for all others. `ip` is nft's word for the family.
+    pub(crate) fn nft_from_pods(&self, ip: &str, are: bool) -> Option<String> {
+        let not = if are { "" } else { "!= " };
+        let interface = if self.version.names_no_interface_by_index() {
+            "iifname"
+        } else {
+            "iif"
+        };
+        match &self.detect_local {
+            DetectLocal::ClusterCidr => self
+                .cluster_cidr
+                .map(|cidr| format!("{ip} saddr {not}{cidr}")),
+            DetectLocal::Bridge(name) => Some(format!("{interface} {not}{name}")),
+            DetectLocal::Prefix(prefix) => Some(format!("{interface} {not}{prefix}*")),
+        }
+    }
+
     /// Whether node ports work on the loopback. `--nodeport-addresses` that leave it out switch them off.
     pub(crate) fn takes_localhost(&self) -> bool {
         self.family == Family::Ipv4

@@ -7,7 +7,11 @@
 mod answer;
 mod lines;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Node;
 
@@ -36,6 +40,8 @@ pub struct Health {
     pub node_eligible: bool,
     /// The services with a health check node port, as of the last sync that succeeded.
     pub checks: BTreeMap<Namespaced, Check>,
+    /// The ports that another proxier of the process holds, and the end of the last sync that asked for them in vain.
+    pub in_vain: (Duration, BTreeMap<Namespaced, u16>),
 }
 
 /// The health check of one service.
@@ -55,20 +61,27 @@ impl Health {
             late_at: None,
             node_eligible: !version.needs_node_to_be_eligible(),
             checks: BTreeMap::new(),
+            in_vain: (Duration::ZERO, BTreeMap::new()),
         }
     }
 
     /// What is known of all proxiers of a process, the first one's family being its own: late is whoever
-    /// is late first, and of a service's checks the first that there is counts.
-    pub(crate) fn of_all(proxiers: &[Self]) -> Self {
+    /// is late first, and of a service's checks the first that there is counts. Until 1.35 each proxier listens on all addresses of
+    /// both families, so that of a service of both the second one's try fails, at each of its syncs.
+    pub(crate) fn of_all(proxiers: &[Self], version: &Version) -> Self {
         let mut all = proxiers[0].clone();
         for other in &proxiers[1..] {
             all.updated = all.updated.max(other.updated);
             all.late_at = all.late_at.into_iter().chain(other.late_at).min();
             for (name, check) in &other.checks {
-                all.checks
-                    .entry(name.clone())
-                    .or_insert_with(|| check.clone());
+                match all.checks.entry(name.clone()) {
+                    Entry::Vacant(free) => drop(free.insert(check.clone())),
+                    Entry::Occupied(_) if version.listens_for_health_by_family() => {}
+                    Entry::Occupied(_) => {
+                        all.in_vain.0 = other.updated;
+                        all.in_vain.1.insert(name.clone(), check.port);
+                    }
+                }
             }
         }
         all

@@ -181,9 +181,13 @@ impl Logs {
                 "--nodeport-addresses includes localhost but localhost NodePorts are not supported on IPv6"
             }
         };
+        self.address_refused(self.sites.save, text, ip);
+    }
+
+    fn address_refused(&self, site: &'static str, text: &str, ip: IpAddr) {
         let mut line = format!("{text:?}");
         self.append(&mut line, &[("address", Value::Text(&ip.to_string()))]);
-        self.io.log(Severity::Error, self.sites.save, line);
+        self.io.log(Severity::Error, site, line);
     }
 
     /// A sync is over, well or not.

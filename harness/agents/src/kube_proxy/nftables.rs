@@ -133,6 +133,7 @@ impl Writer {
     async fn set_up(&mut self, view: &View<'_>, tx: &mut Transaction) {
         let setup = Setup {
             config: view.config,
+            logs: view.logs,
             node_ip: view.node_ip,
             service_cidrs: &self.service_cidrs,
             rebase: !std::mem::replace(&mut self.rebased, true),

@@ -18,9 +18,6 @@ use super::{
     tracker::Tracker,
 };
 
-/// The mark for packets to be masqueraded (bit 14), as `%#08x` prints it.
-pub(crate) const MARK: &str = "0x00004000";
-
 /// Everything that decides the text of a restore input.
 #[derive(Debug)]
 pub(crate) struct Scene<'a> {

@@ -211,6 +211,7 @@ fn health(late: bool) -> Health {
         late_at: late.then_some(10 * SECOND),
         node_eligible: true,
         checks: [(Namespaced::new("test", "lb"), check)].into(),
+        in_vain: Default::default(),
     }
 }
 

@@ -5,6 +5,7 @@ mod harm;
 mod layouts;
 mod memory;
 mod rules;
+mod settings;
 
 use std::collections::BTreeMap;
 

@@ -201,6 +201,36 @@ async fn a_service_s_port_that_is_taken_is_said_and_tried_again_after_the_next_s
     }
 }
 
+/// Both proxiers of a dual-stack one have the check of a service of both families.
+#[tokio::test]
+async fn until_1_35_the_second_family_tries_the_first_ones_port_in_vain_at_each_sync() {
+    for (version, host, tries) in [("1.35", 8, 2), ("1.36", 9, 0)] {
+        let bench = Bench::new(version, host);
+        bench
+            .run(async {
+                for millis in [1, 2] {
+                    let mut one = Health::new(&bench.config.version);
+                    one.updated = Duration::from_millis(millis);
+                    let check = Check {
+                        port: PORT,
+                        local_endpoints: 1,
+                    };
+                    one.checks = [(Namespaced::new("test", "lb"), check)].into();
+                    let both = [one.clone(), one];
+                    let all = Health::of_all(&both, &bench.config.version);
+                    bench.publish.send_replace(all);
+                    bench.until(PORT, "/", Some("200 OK")).await;
+                }
+            })
+            .await;
+        let said = bench.said.borrow();
+        let failed = said
+            .iter()
+            .filter(|it| it.contains("address already in use"));
+        assert_eq!(failed.count(), tries, "{version}: {said:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_proxy_s_own_port_that_is_taken_is_said_and_tried_again_and_ends_nothing() {
     let bench = Bench::new("1.32", 6);

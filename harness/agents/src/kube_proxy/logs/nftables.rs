@@ -1,6 +1,8 @@
 //! What nftables mode says in its own words. Line numbers are those of 1.34 and 1.35 (issues 135639 and
 //! 136786), the others' by their distance from these; in earlier releases they are not known.
 
+use std::net::IpAddr;
+
 use super::{Logs, Value};
 
 impl Logs {
@@ -10,6 +12,13 @@ impl Logs {
             .map(|(key, number)| (key, Value::Bare(number.to_string())));
         let text = "Reloading service nftables data";
         self.info(2, self.sites.reloading, text, &pairs);
+    }
+
+    /// An address of the loopback is among those that are to take node ports.
+    pub(crate) fn no_localhost_node_ports(&self, ip: IpAddr) {
+        let text =
+            "--nodeport-addresses includes localhost but localhost NodePorts are not supported";
+        self.address_refused("proxier.go:591", text, ip);
     }
 
     /// nft refused the transaction.

@@ -209,9 +209,9 @@ impl Output<'_> {
     fn masquerade_foreign(&mut self, port: &Port<'_>) {
         let config = self.view.config;
         let ip = self.tx.words.ip;
-        let foreign = match config.cluster_cidr {
+        let foreign = match config.nft_from_pods(ip, false) {
             _ if config.masquerade_all => String::new(),
-            Some(cidr) => format!(" {ip} saddr != {cidr}"),
+            Some(foreign) => format!(" {foreign}"),
             None => return,
         };
         let ServicePort {
@@ -234,17 +234,16 @@ impl Output<'_> {
     fn external(&mut self, port: &Port<'_>) {
         let has_chains = self.view.config.version.has_endpoint_chains();
         let (tx, chain) = (&mut *self.tx, &port.external_chain);
-        let ip = tx.words.ip;
         let mark = if has_chains {
             format!("jump {MARK_MASQ}")
         } else {
-            mark()
+            mark(self.view.config)
         };
         if port.spec.external_local {
             // Pods and the node itself are not subject to a local policy.
             let cluster = &port.cluster_chain;
-            if let Some(cidr) = self.view.config.cluster_cidr {
-                let rule = format!("{ip} saddr {cidr} goto {cluster}");
+            if let Some(pods) = self.view.config.nft_from_pods(tx.words.ip, true) {
+                let rule = format!("{pods} goto {cluster}");
                 tx.commented_rule(chain, rule, "short-circuit pod traffic");
             }
             for (to, comment) in [

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::transaction::Transaction;
-use crate::kube_proxy::{config::Config, rules::MARK};
+use crate::kube_proxy::{config::Config, logs::Logs};
 
 /// The set of addresses at which node ports are open.
 const NODE_PORT_IPS: &str = "nodeport-ips";
@@ -101,16 +101,17 @@ const CHAINS: [&str; 6] = [
 ];
 
 /// What marks a packet to be masqueraded.
-pub(super) fn mark() -> String {
-    format!("mark set mark or {MARK}")
+pub(super) fn mark(config: &Config) -> String {
+    format!("mark set mark or {}", config.mark())
 }
 
 /// What decides it.
 #[derive(Debug)]
 pub(super) struct Setup<'a> {
     pub(super) config: &'a Config,
-    /// Node ports are open at this address alone (`--nodeport-addresses=primary`, the default of this mode); at
-    /// all addresses while it is not known.
+    pub(super) logs: &'a Logs,
+    /// Node ports are open at this address alone, while nothing is said of them (`--nodeport-addresses=primary` is the default of this
+    /// mode); at all addresses while it is not known.
     pub(super) node_ip: IpAddr,
     /// Networks of cluster IPs, of both families.
     pub(super) service_cidrs: &'a [IpNet],
@@ -127,13 +128,14 @@ impl Setup<'_> {
         }
         self.jumps(tx);
         if self.config.version.has_endpoint_chains() {
-            masquerading_by_mark(tx);
+            masquerading_by_mark(tx, &self.config.mark());
         } else {
-            masquerading(tx);
+            masquerading(tx, &self.config.mark());
         }
         self.cluster_ips(tx);
-        self.node_port_ips(tx);
-        self.lookups(tx);
+        let open = self.open();
+        self.node_port_ips(tx, open.as_deref());
+        self.lookups(tx, open.is_none());
     }
 
     fn base_chains(&self, tx: &mut Transaction) {
@@ -204,23 +206,28 @@ impl Setup<'_> {
             return;
         }
         let ip = tx.words.ip;
-        let (foreign, comment) = match config.cluster_cidr {
+        let (foreign, comment) = match config.nft_from_pods(ip, false) {
             _ if config.masquerade_all => (String::new(), "masquerade all clusterIP traffic"),
-            Some(cidr) => (
-                format!("{ip} saddr != {cidr} "),
+            Some(foreign) => (
+                format!("{foreign} "),
                 "masquerade clusterIP traffic from outside cluster",
             ),
             None => return,
         };
-        let rule = format!("{ip} daddr @cluster-ips {foreign}{}", mark());
+        let rule = format!("{ip} daddr @cluster-ips {foreign}{}", mark(config));
         tx.commented_rule("services", rule, comment);
     }
 
-    fn everywhere(&self) -> bool {
-        self.node_ip.is_loopback()
+    /// The addresses at which node ports are open; `None` for all of the node's.
+    fn open(&self) -> Option<Vec<IpAddr>> {
+        let config = self.config;
+        if config.node_port_addresses.is_empty() {
+            return (!self.node_ip.is_loopback()).then(|| vec![self.node_ip]);
+        }
+        (!config.takes_all_addresses()).then(|| config.node_port_ips().collect())
     }
 
-    fn node_port_ips(&self, tx: &mut Transaction) {
+    fn node_port_ips(&self, tx: &mut Transaction, open: Option<&[IpAddr]>) {
         let address = tx.words.address;
         let comment = "IPs that accept NodePort traffic";
         tx.add(
@@ -228,16 +235,21 @@ impl Setup<'_> {
             NODE_PORT_IPS,
             &format!("type {address} ; comment {comment:?}"),
         );
-        if self.everywhere() {
-            tx.delete("set", NODE_PORT_IPS);
-        } else {
-            tx.flush("set", NODE_PORT_IPS);
-            tx.element(NODE_PORT_IPS, &self.node_ip.to_string(), "", None);
+        let Some(open) = open else {
+            return tx.delete("set", NODE_PORT_IPS);
+        };
+        tx.flush("set", NODE_PORT_IPS);
+        for ip in open {
+            if ip.is_loopback() {
+                self.logs.no_localhost_node_ports(*ip);
+            } else {
+                tx.element(NODE_PORT_IPS, &ip.to_string(), "", None);
+            }
         }
     }
 
     /// The maps and the rules that look up in them.
-    fn lookups(&self, tx: &mut Transaction) {
+    fn lookups(&self, tx: &mut Transaction, everywhere: bool) {
         let (ip, address) = (tx.words.ip, tx.words.address);
         let by_ip = format!("type {address} . inet_proto . inet_service : verdict");
         let by_port = "type inet_proto . inet_service : verdict";
@@ -279,7 +291,7 @@ impl Setup<'_> {
         self.masquerade_foreign(tx);
         tx.rule("services", format_args!("{to} @service-ips"));
         let not_localhost = tx.words.not_localhost;
-        let (input, prerouting) = if self.everywhere() {
+        let (input, prerouting) = if everywhere {
             (
                 not_localhost.to_owned(),
                 format!("fib daddr type local {not_localhost}"),
@@ -301,12 +313,12 @@ impl Setup<'_> {
 }
 
 /// Until 1.35 a chain marks, and a rule for each other packet returns.
-fn masquerading_by_mark(tx: &mut Transaction) {
+fn masquerading_by_mark(tx: &mut Transaction, mark: &str) {
     tx.empty_chain(MARK_MASQ, "");
-    tx.rule(MARK_MASQ, mark());
+    tx.rule(MARK_MASQ, format_args!("mark set mark or {mark}"));
     for rule in [
-        format!("mark and {MARK} == 0 return"),
-        format!("mark set mark xor {MARK}"),
+        format!("mark and {mark} == 0 return"),
+        format!("mark set mark xor {mark}"),
         "masquerade fully-random".to_owned(),
     ] {
         tx.rule("masquerading", rule);
@@ -314,14 +326,14 @@ fn masquerading_by_mark(tx: &mut Transaction) {
 }
 
 /// From 1.36 on what an endpoint sends to itself needs no mark: its addresses after DNAT tell.
-fn masquerading(tx: &mut Transaction) {
+fn masquerading(tx: &mut Transaction, mark: &str) {
     let (ip, address) = (tx.words.ip, tx.words.address);
     let type_ = format!("type {address} . {address} . inet_proto . inet_service");
     let comment = "service hairpin connections";
     tx.add("set", HAIRPIN, &format!("{type_} ; comment {comment:?}"));
     tx.rule(
         "masquerading",
-        format_args!("mark and {MARK} != 0 mark set mark xor {MARK} masquerade fully-random"),
+        format_args!("mark and {mark} != 0 mark set mark xor {mark} masquerade fully-random"),
     );
     tx.rule(
         "masquerading",

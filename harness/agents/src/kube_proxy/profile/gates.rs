@@ -13,6 +13,11 @@ impl Version {
         self.minor >= 31
     }
 
+    /// Whether a service's health check node port is opened for each family by itself (from 1.36.0, `service_health.go`).
+    pub(crate) fn listens_for_health_by_family(&self) -> bool {
+        self.minor >= 36
+    }
+
     /// Whether a source range of length zero is as good as no range at all (from 1.34.0, serviceport.go).
     pub(crate) fn zero_range_opens(&self) -> bool {
         self.minor >= 34

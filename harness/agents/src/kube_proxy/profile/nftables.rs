@@ -41,6 +41,17 @@ impl Version {
         }
     }
 
+    /// Whether interfaces of pods are matched by name (pull requests 134117 and 134118, from 1.33.6 and 1.34.2), and not by the index that
+    /// one of that name has: nft refuses all that a transaction does when there is none.
+    pub(crate) fn names_no_interface_by_index(&self) -> bool {
+        let from = match self.minor {
+            33 => 6,
+            34 => 2,
+            minor => return minor > 34,
+        };
+        self.patch.is_none_or(|patch| patch >= from)
+    }
+
     /// Whether each endpoint has a chain of its own in nftables mode. From 1.36 on only those of services that remember
     /// their clients have (1.36.0, proxier.go, `writeServiceToEndpointDNATs`).
     pub(crate) fn has_endpoint_chains(&self) -> bool {
