@@ -179,7 +179,7 @@ fn felix(cluster: &ClusterSpec) -> Result<Option<Felix>, KindError> {
             "{} cannot play Felix on a real cluster: it is the cluster's own, or felix=model",
             path.display()
         ))),
-        (AgentSource::Build, _) => Err(KindError::Unable(
+        (AgentSource::Build | AgentSource::Image(_), _) => Err(KindError::Unable(
             "Felix of a real cluster is the cluster's own, or felix=model".to_owned(),
         )),
     }

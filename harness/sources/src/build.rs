@@ -8,7 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sys::statvfs::statvfs;
 use tokio::{process::Command, time::timeout};
 
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
     cache::{Begun, Workplace},
     go::{Failure, Go, Nature},
     recipe::{self, KUBERNETES, PROGRAM, Upstream},
+    room::room,
     scripts,
     words::{self, Trouble},
 };
@@ -83,7 +83,7 @@ impl<'a> Builder<'a> {
             let name = kept.path.file_name().and_then(OsStr::to_str);
             let same = name.is_some_and(|name| name.ends_with(&key));
             let as_built = kept.source == Source::Scripts || same;
-            kept.release == release && !kept.is_root() && as_built
+            kept.release() == Some(release) && !kept.is_root() && as_built
         };
         let found = self.cache.kept()?.into_iter().find(is_it);
         Ok(found.map(|kept| kept.path))
@@ -249,44 +249,7 @@ async fn is_called(program: &Path, release: Release) -> Result<(), SourceError> 
     }
 }
 
-/// Fails unless the file system of a folder, which may have to be made yet, has so many MB to spare.
-fn room(what: &str, at: &Path, by: &'static str, needs: u64) -> Result<(), SourceError> {
-    let there = at.ancestors().find(|folder| folder.is_dir());
-    let Some(Ok(free)) = there.map(statvfs) else {
-        return Ok(());
-    };
-    let has = free.blocks_available().saturating_mul(free.fragment_size()) / 1_000_000;
-    if has >= needs {
-        return Ok(());
-    }
-    Err(SourceError::NoRoom {
-        what: what.to_owned(),
-        at: at.to_owned(),
-        needs,
-        has,
-        by,
-    })
-}
-
 /// `go1.26.8` of `go1.26.8 X:…`.
 fn first_word(text: &str) -> &str {
     text.split_whitespace().next().unwrap_or("go")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn too_little_room_is_said_with_how_much_and_whose() {
-        let folder = tempfile::tempdir().unwrap();
-        let absent = folder.path().join("to/be/made");
-        let why = room("kube-proxy 1.34.2", &absent, "GOCACHE", u64::MAX).unwrap_err();
-        let why = why.to_string();
-        assert!(
-            why.contains("GOCACHE") && why.contains("to/be/made"),
-            "{why}"
-        );
-        room("kube-proxy 1.34.2", &absent, "GOCACHE", 0).unwrap();
-    }
 }

@@ -9,9 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use chainbreak_model::names::AgentName;
 use sha2::{Digest, Sha256};
 
-use crate::{Release, Say, SourceError};
+use crate::{
+    Release, Say, SourceError,
+    image::{NAME as IMAGE, Note},
+};
 
 /// The digits of a key.
 const KEY: usize = 12;
@@ -27,6 +31,8 @@ pub enum Source {
     Build,
     /// By the scripts of `make real`.
     Scripts,
+    /// Of an image.
+    Image,
 }
 
 impl Source {
@@ -35,24 +41,35 @@ impl Source {
         match self {
             Self::Build => "build",
             Self::Scripts => "scripts",
+            Self::Image => "image",
         }
     }
 }
 
-/// A kube-proxy in the cache.
+/// An agent in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// Which one.
-    pub release: Release,
+    pub agent: AgentName,
+    /// Of what is built, the release; of an image, what the program says: `1.34.2`, `v3.28.1`.
+    pub version: String,
     /// How it came about.
     pub source: Source,
     /// What `--agent` takes: the program, or the root file system that has it.
     pub path: PathBuf,
     /// The program itself.
     pub program: PathBuf,
+    /// What its image was last asked for by.
+    pub image: Option<String>,
 }
 
 impl Kept {
+    /// That of a kube-proxy; `None` for what lies between releases.
+    pub fn release(&self) -> Option<Release> {
+        let is_kube_proxy = self.agent == AgentName::KubeProxy;
+        self.version.parse().ok().filter(|_| is_kube_proxy)
+    }
+
     /// Whether it is a root file system.
     pub fn is_root(&self) -> bool {
         self.path != self.program
@@ -89,7 +106,7 @@ impl Cache {
         &self.0
     }
 
-    /// Every kube-proxy in it, the oldest release first, of one those that are built first. A cache that is not there is empty.
+    /// Every agent in it, the oldest release first, of one those that are built first. A cache that is not there is empty.
     pub fn kept(&self) -> Result<Vec<Kept>, SourceError> {
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -99,17 +116,11 @@ impl Cache {
         for entry in entries {
             let entry = entry.map_err(SourceError::cache("read", &self.0))?;
             let name = entry.file_name();
-            if let Some((release, source, inside)) = name.to_str().and_then(named) {
-                let path = entry.path();
-                kept.push(Kept {
-                    release,
-                    source,
-                    program: inside.map_or_else(|| path.clone(), |inside| path.join(inside)),
-                    path,
-                });
-            }
+            let name = name.to_str().unwrap_or_default();
+            kept.extend(built(name, entry.path()).or_else(|| pulled(name, &entry.path())));
         }
-        kept.sort_by(|a, b| (a.release, a.source, &a.path).cmp(&(b.release, b.source, &b.path)));
+        let key = |it: &Kept| (it.agent, it.release(), it.version.clone(), it.source);
+        kept.sort_by(|a, b| (key(a), &a.path).cmp(&(key(b), &b.path)));
         Ok(kept)
     }
 
@@ -156,6 +167,34 @@ impl Cache {
             .await
             .unwrap_or_else(|gone| Err(io::Error::other(gone)));
         locked.map_err(SourceError::cache("lock", path))
+    }
+}
+
+/// What was built, by its name.
+fn built(name: &str, path: PathBuf) -> Option<Kept> {
+    let (release, source, inside) = named(name)?;
+    Some(Kept {
+        agent: AgentName::KubeProxy,
+        version: release.to_string(),
+        source,
+        program: inside.map_or_else(|| path.clone(), |inside| path.join(inside)),
+        path,
+        image: None,
+    })
+}
+
+/// What was pulled, by its note.
+fn pulled(name: &str, folder: &Path) -> Option<Kept> {
+    let digits = name.strip_prefix(IMAGE)?;
+    if !digits.bytes().all(|it| it.is_ascii_hexdigit()) {
+        return None;
+    }
+    match Note::read(folder) {
+        Ok(note) => Some(note.kept(folder)),
+        Err(error) => {
+            tracing::warn!(%error, "an image in the cache does not count");
+            None
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::Release;
+use crate::{Release, image::ImageError};
 
 /// There is no agent.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,17 @@ pub enum SourceError {
         /// The environment's variable that says where it is.
         by: &'static str,
     },
+    /// An image.
+    #[error("{name}: {why}")]
+    Image {
+        /// As it was asked for.
+        name: String,
+        /// Why it cannot be had.
+        why: ImageError,
+    },
+    /// The mirrors of registries.
+    #[error("{}: {_0}", crate::image::MIRRORS)]
+    Mirrors(String),
     /// A file system became full.
     #[error("kube-proxy {release}: the file system is full ({said}): make room, 3 GB are enough")]
     Full {
@@ -125,6 +136,11 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    pub(crate) fn image(name: &str) -> impl FnOnce(ImageError) -> Self {
+        let name = name.to_owned();
+        move |why| Self::Image { name, why }
+    }
+
     pub(crate) fn cache(
         what: &'static str,
         path: impl Into<PathBuf>,

@@ -7,14 +7,17 @@ pub mod build;
 pub mod cache;
 pub mod error;
 mod go;
+pub mod image;
 pub mod recipe;
 pub mod release;
+mod room;
 mod scripts;
 pub mod words;
 
 pub use build::Builder;
 pub use cache::{Cache, Kept, Source};
 pub use error::SourceError;
+pub use image::Puller;
 pub use release::{Pins, Release};
 
 /// Takes lines of progress.

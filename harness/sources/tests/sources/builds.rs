@@ -14,7 +14,7 @@ async fn a_release_is_built_once_and_kept_by_version_compiler_and_recipe() {
     assert!(name.starts_with("kube-proxy-v1.34.2-go1.26.8-"), "{name}");
     assert_eq!(names(machine.cache.folder()), [name]);
     let kept = machine.cache.kept().unwrap();
-    assert_eq!(kept[0].release.to_string(), "1.34.2");
+    assert_eq!(kept[0].version, "1.34.2");
     assert_eq!(kept[0].path, path);
     let go_mod = fs::read_to_string(machine.path("go.mod")).unwrap();
     assert!(
