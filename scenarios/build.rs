@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo:rerun-if-changed=.");
     files.sort();
-    let mut tests = String::new();
+    let (mut tests, mut names) = (String::new(), String::new());
     for file in files {
         let text = fs::read_to_string(&file)?;
         // A file of manifests has several documents, or no variants: it is not a scenario.
@@ -31,11 +31,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             continue;
         };
         if let Some(Value::Mapping(variants)) = scenario.get("variants") {
-            write_test(&mut tests, &file, &scenario, variants)?;
+            write_test(&mut tests, &mut names, &file, &scenario, variants)?;
         }
     }
-    let out = PathBuf::from(env::var("OUT_DIR")?).join("cases.rs");
-    Ok(fs::write(out, tests)?)
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("names.rs"), format!("&[\n{names}]\n"))?;
+    Ok(fs::write(out.join("cases.rs"), tests)?)
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
@@ -56,9 +57,10 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>
 /// Not run, and seen to be not run: the lab's models lack the capability, or nobody allowed to change the machine.
 const IGNORE: &str = "#[ignore = \"needs a capability that the lab lacks unasked\"]\n";
 
-/// One function for each scenario, named after its file.
+/// One function for each scenario, named after its file, and the names that the plan has for its cases.
 fn write_test(
     tests: &mut String,
+    names: &mut String,
     file: &Path,
     scenario: &Mapping,
     variants: &Mapping,
@@ -79,6 +81,7 @@ fn write_test(
             // rstest takes an attribute as belonging to the case below it.
             let ignore = if needs { IGNORE } else { "" };
             writeln!(cases, "{ignore}#[case::{name}({variant:?}, {cell:?})]")?;
+            writeln!(names, "    ({stem:?}, {variant:?}, {cell:?}),")?;
         }
     }
     let name = identifier(stem);

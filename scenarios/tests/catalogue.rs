@@ -1,6 +1,9 @@
-//! The catalogue: `README.md` lists every scenario, under its area, and nothing else.
+//! The catalogue: `README.md` lists every scenario, under its area, and nothing else, and each case is a test.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
+
+/// File, variant and cell of every test.
+const TESTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
 /// Every scenario as `AREA/NAME.yaml`: the YAML files of the areas that have variants, as no manifest does.
 fn shipped() -> BTreeSet<String> {
@@ -80,4 +83,43 @@ fn each_row_stands_under_its_area_and_names_symptom_cause_and_fix() {
             assert!(!cell.is_empty(), "{name}: {cells:?}");
         }
     }
+}
+
+/// The plan's names of cases. A cell that a variant is not about is no case.
+fn planned() -> BTreeSet<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chainbreak-scenarios"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = command.args(["plan", "."]).output().expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("a text");
+    let lines = text.lines().filter_map(|line| {
+        let (what, rest) = line.split_once(' ')?;
+        let (name, reason) = rest.trim().split_once(": ").unwrap_or((rest.trim(), ""));
+        let is_case = what == "run" || what == "skip" && !reason.starts_with("is about");
+        is_case.then(|| name.to_owned())
+    });
+    lines.collect()
+}
+
+#[test]
+fn the_tests_are_the_cases_of_the_plan() {
+    let planned = planned();
+    let mut tested = BTreeSet::new();
+    for (scenario, variant, cell) in TESTS {
+        let settings: Vec<&str> = cell.split_whitespace().collect();
+        let mut cases = planned.iter().filter(|name| {
+            let (case, of_plan) = name.split_once('[').unwrap_or((name, ""));
+            let of_plan = of_plan.trim_end_matches(']').split(',');
+            // Cells that run the same are one case, which names what they share.
+            case == format!("{scenario}/{variant}")
+                && of_plan
+                    .filter(|it| !it.is_empty())
+                    .all(|it| settings.contains(&it))
+        });
+        let case = cases
+            .next()
+            .unwrap_or_else(|| panic!("{scenario}/{variant} {cell:?}: no case"));
+        assert_eq!(cases.next(), None, "{scenario}/{variant} {cell:?}");
+        tested.insert(case.clone());
+    }
+    assert_eq!(tested, planned);
 }

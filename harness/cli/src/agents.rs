@@ -9,12 +9,13 @@ use std::{
 
 use chainbreak_kind::versions::Versions;
 use chainbreak_model::{agents::AtHand, case::AgentSource, names::AgentName};
-use chainbreak_sources::{Builder, Cache, Kept, Pins, Release, SourceError};
+use chainbreak_sources::{Builder, Cache, Kept, Pins, Release, Source, SourceError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     args::{Agents, AgentsVerb},
     cases::invalid,
+    images,
 };
 
 /// Programs of agents, where one is installed.
@@ -29,6 +30,10 @@ pub(crate) async fn agents(args: Agents) -> anyhow::Result<ExitCode> {
     match args.verb {
         None => list().await,
         Some(AgentsVerb::Build { versions, .. }) => build(&versions).await,
+        Some(AgentsVerb::Pull { images }) => {
+            images::pull(&images).await?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -41,14 +46,17 @@ pub(crate) fn pins() -> anyhow::Result<Pins> {
     })))
 }
 
-/// What `--agents real` takes: every kube-proxy that is in the cache.
+/// What `--agents real` takes: every agent that is in the cache; of one version, what is built rather than what is pulled.
 pub(crate) fn at_hand() -> anyhow::Result<AtHand> {
     let mut at_hand = AtHand::default();
-    for kept in Cache::of_environment()?.kept()? {
-        if !kept.is_root() {
-            let version = kept.release.to_string();
-            at_hand.add(AgentName::KubeProxy, &version, AgentSource::Build);
-        }
+    // What is built stands first, and the last one counts.
+    for kept in Cache::of_environment()?.kept()?.into_iter().rev() {
+        let source = match kept.source {
+            Source::Image => AgentSource::Path(kept.path),
+            Source::Build | Source::Scripts if kept.path == kept.program => AgentSource::Build,
+            Source::Build | Source::Scripts => continue,
+        };
+        at_hand.add(kept.agent, &kept.version, source);
     }
     Ok(at_hand)
 }
@@ -93,6 +101,7 @@ struct Row {
     source: &'static str,
     sha256: String,
     path: PathBuf,
+    image: Option<String>,
 }
 
 async fn list() -> anyhow::Result<ExitCode> {
@@ -114,11 +123,12 @@ async fn list() -> anyhow::Result<ExitCode> {
 
 fn of_cache(kept: &Kept) -> anyhow::Result<Row> {
     Ok(Row {
-        agent: AgentName::KubeProxy,
-        version: kept.release.to_string(),
+        agent: kept.agent,
+        version: kept.version.trim_start_matches('v').to_owned(),
         source: kept.source.as_str(),
         sha256: kept.sha256()?,
         path: kept.path.clone(),
+        image: kept.image.clone(),
     })
 }
 
@@ -142,6 +152,7 @@ async fn installed() -> Vec<Row> {
                     source: "path",
                     sha256: identity.sha256,
                     path: path.clone(),
+                    image: None,
                 };
                 rows.insert((agent, path), row);
             }
@@ -159,9 +170,12 @@ fn table(rows: &[Row]) -> String {
             source,
             sha256,
             path,
+            image,
         } = row;
         let path = at_home(path);
-        format!("{agent:<11} {version:<9} {source:<8} {sha256}  {path}\n")
+        let image = image.as_ref().map(|it| format!("  ({it})"));
+        let image = image.unwrap_or_default();
+        format!("{agent:<11} {version:<9} {source:<8} {sha256}  {path}{image}\n")
     });
     lines.collect()
 }
@@ -178,7 +192,7 @@ fn at_home(path: &Path) -> String {
 
 /// Which pinned releases are here, and the command that makes the others.
 fn pinned(pins: &Pins, kept: &[Kept]) -> String {
-    let is_here = |release: &&Release| kept.iter().any(|it| it.release == **release);
+    let is_here = |release: &&Release| kept.iter().any(|it| it.release() == Some(**release));
     let (here, others): (Vec<&Release>, Vec<&Release>) = pins.all().iter().partition(is_here);
     let words = |releases: &[&Release]| {
         let words: Vec<String> = releases.iter().map(ToString::to_string).collect();

@@ -96,11 +96,12 @@ pub(crate) enum Verb {
     /// Print the versions and images that real clusters are made of
     #[command(after_help = "Examples:\n  chainbreak versions\n  chainbreak versions --check")]
     Versions(Versions),
-    /// List the real agents that are here, and what `build` can make; without one, a model stands in
+    /// List the real agents that are here, and what `build` can make; `pull` unpacks images. Without one, a model stands in
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Examples:\n  chainbreak agents\n  chainbreak agents build kube-proxy 1.34.2\n  \
                       chainbreak agents build kube-proxy 1.28 1.31 1.36\n  \
+                      chainbreak agents pull registry.k8s.io/kube-proxy:v1.34.2\n  \
                       chainbreak run scenarios --agent kube-proxy@1.34=build\n  \
                       chainbreak run scenarios --matrix kube-proxy=1.28,1.34 --agents real"
     )]
@@ -136,12 +137,13 @@ pub(crate) struct Selection {
     /// Only this variant (may be given several times)
     #[arg(long = "variant", value_name = "NAME")]
     pub(crate) variants: Vec<String>,
-    /// Who plays `kube-proxy` or `felix`: `model`, `build` (a real kube-proxy, built of upstream's modules on demand), or the path of
-    /// a binary or an unpacked root file system; `kube-proxy@1.34=build` for one version
+    /// Who plays `kube-proxy` or `felix`: `model`, `build` (a real kube-proxy, built of upstream's modules on demand), `image` (the
+    /// real one in the official image of the version, pulled on demand) or `image:NAME`, or the path of a binary or an unpacked root
+    /// file system; `kube-proxy@1.34=build` for one version
     #[arg(long = "agent", value_name = "NAME[@VERSION]=SOURCE")]
     pub(crate) agents: Vec<String>,
     /// Who plays agents that `--agent` and the scenario leave open: models, or for each version the real one that is here
-    /// already (`chainbreak agents` lists them)
+    /// already, built rather than pulled (`chainbreak agents` lists them)
     #[arg(long = "agents", value_enum, default_value_t)]
     pub(crate) players: Players,
     /// Replace keys of the scenario's matrix, e.g. `kube-proxy=1.28,1.30..1.32 iptables=nft`

@@ -23,6 +23,7 @@ use crate::{
     args::{Paths, Players, Selection},
     choice,
     ground::Ground,
+    images::Absent,
     provide,
 };
 
@@ -54,7 +55,7 @@ pub(crate) fn check(paths: &Paths) -> anyhow::Result<ExitCode> {
 /// `chainbreak list`.
 pub(crate) async fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
     let scenarios = scenarios(&selection.paths.paths)?;
-    let choice = choice::of(selection, &scenarios).await?;
+    let choice = choice::of(selection, &scenarios, Absent::Left).await?;
     for scenario in &scenarios {
         for id in chainbreak_model::list(scenario, &choice) {
             crate::say(&format!("{id}\n"))?;
@@ -66,7 +67,7 @@ pub(crate) async fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
 /// `chainbreak plan`.
 pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
     let capabilities = Ground::of(selection).survey(&Lab::default()).await;
-    let planned = planned(selection, &capabilities).await?;
+    let planned = planned(selection, &capabilities, Absent::Left).await?;
     for plan in &planned {
         crate::say(&match plan {
             Planned::Run(case) => format!("run   {}\n", case.id()),
@@ -89,9 +90,10 @@ pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
 pub(crate) async fn planned(
     selection: &Selection,
     capabilities: &Capabilities,
+    absent: Absent,
 ) -> anyhow::Result<Vec<Planned>> {
     let scenarios = scenarios(&selection.paths.paths)?;
-    let choice = choice::of(selection, &scenarios).await?;
+    let choice = choice::of(selection, &scenarios, absent).await?;
     for (id, cells) in scenarios
         .iter()
         .flat_map(|scenario| merged(scenario, &choice))

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Context;
 use chainbreak_model::{
     agents::AgentChoice,
+    case::AgentSource,
     matrix::MatrixKey,
     names::AgentName,
     plan::{Choice, Exclude, Real, is_used, real_agents},
@@ -16,11 +17,16 @@ use crate::{
     args::{Players, Selection},
     cases::invalid,
     ground::Ground,
+    images::{self, Absent},
 };
 
 /// The choice for these scenarios. Each real agent is asked once which version it is; of one that does
 /// not say it, the version stays as written: its cases meet the same trouble and tell of it.
-pub(crate) async fn of(selection: &Selection, scenarios: &[Scenario]) -> anyhow::Result<Choice> {
+pub(crate) async fn of(
+    selection: &Selection,
+    scenarios: &[Scenario],
+    absent: Absent,
+) -> anyhow::Result<Choice> {
     for wanted in &selection.variants {
         let known = |scenario: &Scenario| scenario.variants.keys().any(|v| v.as_str() == wanted);
         if !scenarios.iter().any(known) {
@@ -63,16 +69,40 @@ pub(crate) async fn of(selection: &Selection, scenarios: &[Scenario]) -> anyhow:
     }
     let real = scenarios.iter().flat_map(|it| real_agents(it, &choice));
     let real: BTreeSet<Real> = real.collect();
-    for (agent, path) in real {
-        match chainbreak_lab::identify(&path, agent).await {
-            Ok(identity) => {
-                let version = as_written(agent, &identity.version);
-                choice.versions.insert((agent, path), version);
-            }
-            Err(error) => crate::note(&error.to_string()),
+    for (agent, source) in real {
+        if let Some(version) = version(agent, &source, absent).await? {
+            let version = as_written(agent, &version);
+            choice.versions.insert((agent, source), version);
         }
     }
     Ok(choice)
+}
+
+/// What a real agent says that its version is. Of one that does not say it, why is told.
+async fn version(
+    agent: AgentName,
+    source: &AgentSource,
+    absent: Absent,
+) -> anyhow::Result<Option<String>> {
+    match source {
+        AgentSource::Path(path) => match chainbreak_lab::identify(path, agent).await {
+            Ok(identity) => Ok(Some(identity.version)),
+            Err(error) => {
+                crate::note(&error.to_string());
+                Ok(None)
+            }
+        },
+        AgentSource::Image(Some(name)) => {
+            let kept = images::named(agent, name, absent).await?;
+            if kept.is_none() {
+                crate::note(&format!(
+                    "{name} is not here yet: {agent} has the version that is written until it is pulled"
+                ));
+            }
+            Ok(kept.map(|it| it.version))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// The settings of every `--matrix`; those of one key add up.

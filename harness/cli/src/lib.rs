@@ -10,6 +10,7 @@ mod clean;
 mod doctor;
 mod drops;
 mod ground;
+mod images;
 mod live;
 mod matrix;
 mod merge;

@@ -11,6 +11,7 @@ use crate::{
     args::{self, BackendName, CalicoInstall, Players},
     cases,
     ground::Ground,
+    images::Absent,
 };
 
 /// So many jobs a matrix of GitHub Actions may have.
@@ -83,7 +84,7 @@ async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<J
         ..args.selection.clone()
     };
     let capabilities = Ground::of(&selection).survey(&Lab::default()).await;
-    let planned = cases::planned(&selection, &capabilities).await?;
+    let planned = cases::planned(&selection, &capabilities, Absent::Left).await?;
     let runs = |planned: &[Planned]| {
         let runs = planned.iter().filter(|it| matches!(it, Planned::Run(_)));
         runs.count()

@@ -20,6 +20,7 @@ use crate::{
     args,
     cases::{self, invalid},
     ground::Ground,
+    images::Absent,
     supervise::{self, Terms},
 };
 
@@ -51,7 +52,7 @@ enum Outcome {
 pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     let ground = Ground::of(&args.selection);
     let capabilities = ground.demanded(ground.survey(&Lab::default()).await);
-    let planned = cases::planned(&args.selection, &capabilities).await?;
+    let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let planned = crate::provide::provide(planned).await?;
     let subjects = subjects(ground.house(planned).await);
     if subjects.is_empty() {

@@ -15,6 +15,7 @@ use crate::{
     args::{self, BackendName, Format, Selection},
     cases::{self, invalid},
     ground::Ground,
+    images::Absent,
     reports, run,
 };
 
@@ -89,7 +90,7 @@ fn on(args: &args::Parity, backend: BackendName) -> args::Run {
 async fn plan(selection: &Selection) -> anyhow::Result<Vec<Planned>> {
     let ground = Ground::of(selection);
     let capabilities = ground.demanded(ground.survey(&Lab::default()).await);
-    cases::planned(selection, &capabilities).await
+    cases::planned(selection, &capabilities, Absent::Pulled).await
 }
 
 fn runs_here(planned: &Planned) -> bool {

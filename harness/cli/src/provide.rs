@@ -1,4 +1,4 @@
-//! What planned cases want of real agents is made before the first of them runs, each release once: then every source is a path.
+//! What planned cases want of real agents is made or pulled before the first of them runs, each release once: then every source is a path.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -12,12 +12,14 @@ use chainbreak_sources::{Builder, Cache, Release};
 use crate::{
     agents::{patiently, pins, say},
     cases::invalid,
+    images::{self, Images},
 };
 
-/// The cases with paths where they have `build`. The first that cannot be had ends all: a run without it would not be what was
+/// The cases with paths where they have `build` or `image`. The first that cannot be had ends all: a run without it would not be what was
 /// asked for.
 pub(crate) async fn provide(mut planned: Vec<Planned>) -> anyhow::Result<Vec<Planned>> {
     let mut built = BTreeMap::<Release, PathBuf>::new();
+    let mut images = Images::default();
     let pins = pins()?;
     for plan in &mut planned {
         let Planned::Run(case) = plan else { continue };
@@ -37,8 +39,40 @@ pub(crate) async fn provide(mut planned: Vec<Planned>) -> anyhow::Result<Vec<Pla
             releases.insert(written, (release, built[&release].clone()));
         }
         give(case, releases);
+        for agent in AgentName::ALL {
+            unpack(case, agent, &mut images).await?;
+        }
     }
     Ok(planned)
+}
+
+/// Gives a case the root of the image that it wants for an agent.
+async fn unpack(case: &mut Case, agent: AgentName, images: &mut Images) -> anyhow::Result<()> {
+    let cluster = &mut case.cluster;
+    let (Some(AgentSource::Image(name)), Some(version)) =
+        (cluster.source(agent).cloned(), cluster.version(agent))
+    else {
+        return Ok(());
+    };
+    let kept = images.get(agent, name.as_deref(), version).await?;
+    let source = AgentSource::Path(kept.path);
+    match agent {
+        AgentName::KubeProxy => {
+            if let Some(spec) = &mut cluster.kube_proxy {
+                *spec = KubeProxySpec {
+                    source,
+                    ..spec.at(&kept.version)
+                };
+            }
+        }
+        AgentName::Felix => {
+            if let Some(spec) = &mut cluster.calico {
+                spec.source = source;
+                spec.version = kept.version;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The versions of kube-proxy that are to be built for a case, the one that it begins with first.
@@ -99,7 +133,9 @@ pub(crate) fn standing_in(planned: &[Planned]) -> anyhow::Result<Vec<String>> {
                 .ok()
                 .filter(|it| it.can_be_built())
                 .map(|release| format!(" (chainbreak agents build kube-proxy {release})")),
-            AgentName::Felix => None,
+            AgentName::Felix => images::of_version(agent, &version)
+                .ok()
+                .map(|(image, _)| format!(" (chainbreak agents pull {image})")),
         };
         let hint = hint.unwrap_or_default();
         format!("{agent} {version}: its model stands in, in {cases} {noun}{hint}")

@@ -33,6 +33,7 @@ use crate::{
     args::{self, Format},
     cases,
     ground::Ground,
+    images::Absent,
     live::Live,
     provide, reports,
     supervise::{self, Terms},
@@ -48,7 +49,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     };
     let ground = Ground::of(&args.selection);
     let capabilities = ground.demanded(ground.survey(&lab).await);
-    let planned = cases::planned(&args.selection, &capabilities).await?;
+    let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     let (run, folder) = perform(&args, &ground, planned).await?;
     let summaries = reports::write(&run, &folder, args.format == Format::Human)?;

@@ -10,27 +10,33 @@ use crate::{
 
 /// What is written before a path, where somebody wants to be sure that it is one.
 const PATH: &str = "path:";
+/// What is written before an image's name.
+const IMAGE: &str = "image:";
 
 impl AgentSource {
-    /// What a scenario or a command line means by a word: `model`, `build`, or the path of a binary or of an unpacked root file
-    /// system, with or without `path:`. A relative one is relative to `base`, which is absolute. Whether anything is there is not
+    /// What a scenario or a command line means by a word: `model`, `build`, `image`, `image:` with the name of one, or the path of
+    /// a binary or of an unpacked root file system, with or without `path:`. A relative one is relative to `base`, which is absolute. Whether anything is there is not
     /// looked at.
     pub fn parse(agent: AgentName, text: &str, base: &Path) -> Result<Self, String> {
         let path = text.strip_prefix(PATH).unwrap_or(text);
-        let image = text.strip_prefix("image");
         match text {
-            _ if image.is_some_and(|it| it.is_empty() || it.starts_with(':')) => Err(format!(
-                "images cannot be pulled yet: unpack {} and give the folder of its root file system",
-                text.strip_prefix("image:").unwrap_or("the image")
-            )),
             "build" if agent == AgentName::Felix => {
-                Err("felix is not built here: give a path, or model".to_owned())
+                Err("felix is not built here: give image, a path, or model".to_owned())
             }
             "build" => Ok(Self::Build),
             "model" => Ok(Self::Model),
-            _ if path.is_empty() => {
-                Err("an agent's source is model, build, or the path of the real one".to_owned())
-            }
+            "image" => Ok(Self::Image(None)),
+            _ if text.starts_with(IMAGE) => match text.get(IMAGE.len()..) {
+                Some(name) if !name.is_empty() && !name.contains(char::is_whitespace) => {
+                    Ok(Self::Image(Some(name.to_owned())))
+                }
+                _ => Err(format!(
+                    "{text:?} is no image: write {IMAGE}HOST/NAME:TAG, or image for that of the version"
+                )),
+            },
+            _ if path.is_empty() => Err(
+                "an agent's source is model, build, image, or the path of the real one".to_owned(),
+            ),
             // Taken apart and put together, a path loses what means nothing: `./`, `//`.
             _ => Ok(Self::Path(base.join(path).components().collect())),
         }
@@ -39,8 +45,8 @@ impl AgentSource {
     /// Whether the agent has the version that is written, before anybody asks the program.
     pub(crate) fn has_the_written_version(&self) -> bool {
         match self {
-            Self::Model | Self::Cluster | Self::Build => true,
-            Self::Path(_) => false,
+            Self::Model | Self::Cluster | Self::Build | Self::Image(None) => true,
+            Self::Path(_) | Self::Image(Some(_)) => false,
         }
     }
 }
@@ -247,6 +253,10 @@ mod tests {
         let path = |path: &str| AgentSource::Path(path.into());
         assert_eq!(source("./build"), path("/here/build"));
         assert_eq!(source("images/x"), path("/here/images/x"));
+        assert_eq!(source("image"), AgentSource::Image(None));
+        let name = "registry.k8s.io/kube-proxy:v1.34.2";
+        let image = AgentSource::Image(Some(name.to_owned()));
+        assert_eq!(source(&format!("image:{name}")), image);
         assert_eq!(source("path:build"), path("/here/build"));
         assert_eq!(source("path:/opt/x"), path("/opt/x"));
     }
@@ -259,11 +269,11 @@ mod tests {
                 "kubeproxy=/x",
                 "no agent is called \"kubeproxy\"; write kube-proxy or felix",
             ),
-            ("kube-proxy=", "is model, build, or the path"),
-            ("kube-proxy=path:", "is model, build, or the path"),
+            ("kube-proxy=", "is model, build, image, or the path"),
+            ("kube-proxy=path:", "is model, build, image, or the path"),
             (
-                "kube-proxy=image:registry/kube-proxy:v1",
-                "unpack registry/kube-proxy:v1 and",
+                "kube-proxy=image:",
+                "\"image:\" is no image: write image:HOST/NAME:TAG",
             ),
             ("felix=build", "felix is not built here"),
             (

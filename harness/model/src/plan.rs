@@ -10,10 +10,7 @@ mod needs;
 mod shard;
 mod upgrades;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -34,8 +31,8 @@ pub use shard::Shard;
 /// What eBPF programs do, and no model can.
 const BPF: &str = "bpf-service-nat";
 
-/// A real agent: which one it is, and its file or root file system.
-pub type Real = (AgentName, PathBuf);
+/// A real agent of whatever version it says: which one it is, and its file, its root file system, or its image.
+pub type Real = (AgentName, AgentSource);
 
 /// What a person chose beside the scenario.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -185,7 +182,9 @@ pub fn is_used(agent: &AgentChoice, scenario: &Scenario, choice: &Choice) -> boo
 pub fn real_agents(scenario: &Scenario, choice: &Choice) -> BTreeSet<Real> {
     let real = |possible: Possible<'_>| {
         AgentName::ALL.map(|agent| match possible.case.cluster.source(agent) {
-            Some(AgentSource::Path(path)) => Some((agent, path.clone())),
+            Some(source @ (AgentSource::Path(_) | AgentSource::Image(Some(_)))) => {
+                Some((agent, source.clone()))
+            }
             _ => None,
         })
     };

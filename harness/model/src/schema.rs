@@ -201,7 +201,7 @@ fn calico(part: Part) -> Value {
 
 fn source() -> Value {
     text(
-        "model, or the real one: build (kube-proxy, of upstream's modules), or the path of a binary or of an unpacked root file system.",
+        "model, or the real one: build (kube-proxy, of upstream's modules), image (of the version) or image:NAME, or the path of a binary or of an unpacked root file system.",
     )
 }
 

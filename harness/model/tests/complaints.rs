@@ -269,7 +269,7 @@ fn agents_that_nobody_can_be_and_versions_that_are_no_range() {
         "image",
         said_of(
             "{ version: v3.28.1 }",
-            "{ version: v3.28.1, source: 'image:calico/node' }"
+            "{ version: v3.28.1, source: 'image:' }"
         )
     );
     insta::assert_snapshot!(

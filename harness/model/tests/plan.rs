@@ -127,8 +127,8 @@ fn a_choice_that_no_case_has_the_agent_for_is_found() {
         &["kube-proxy=1.20.15,1.32"],
     );
     // The first is used for what it was chosen for, whatever the program turns out to be.
-    let real = (AgentName::KubeProxy, "/here/a".into());
-    choice.versions.insert(real, "1.31.0".to_owned());
+    let program = (AgentName::KubeProxy, real("/here/a"));
+    choice.versions.insert(program, "1.31.0".to_owned());
     let used = |at: usize| is_used(&choice.agents[at], &scenario, &choice);
     assert_eq!([used(0), used(1), used(2)], [true, false, true]);
 }
@@ -145,8 +145,8 @@ fn a_real_agents_version_is_its_own_and_named_where_the_matrix_varies_it() {
     assert_eq!(
         agents,
         [
-            (AgentName::KubeProxy, "/here/kp".into()),
-            (AgentName::Felix, "/here/calico".into())
+            (AgentName::KubeProxy, real("/here/kp")),
+            (AgentName::Felix, real("/here/calico"))
         ]
     );
     choice
@@ -176,7 +176,7 @@ fn what_a_variant_is_not_about_is_skipped_with_the_reason() {
         skips(&scenario, &choice),
         [("s/full".to_owned(), full.to_owned())]
     );
-    let real = (AgentName::KubeProxy, "/here/kp".into());
+    let real = (AgentName::KubeProxy, real("/here/kp"));
     choice.versions.insert(real, "1.20.2".to_owned());
     let partial = "is about kube-proxy >=1.27, this is 1.20.2";
     assert_eq!(
@@ -235,7 +235,7 @@ fn a_version_that_is_a_variants_knob_is_not_overwritten_by_a_matrix() {
 #[test]
 fn a_real_agent_of_another_version_than_a_variants_knob_is_left_out_with_the_reason() {
     let mut choice = choice(&["kube-proxy=kp"], &[]);
-    let real = (AgentName::KubeProxy, "/here/kp".into());
+    let real = (AgentName::KubeProxy, real("/here/kp"));
     choice.versions.insert(real.clone(), "v1.34.2".to_owned());
     let knob = "says itself that kube-proxy is 1.26, this is v1.34.2";
     let range = "is about kube-proxy <1.27, this is v1.34.2";
@@ -262,7 +262,7 @@ fn cells_that_run_the_same_are_one_case() {
         [alone("v3.28.1"), alone("v3.32.1")]
     );
     assert_eq!(list(&scenario, &choice).len(), 3 * 2 + 2);
-    let real = (AgentName::KubeProxy, "/here/kp".into());
+    let real = (AgentName::KubeProxy, real("/here/kp"));
     choice.versions.insert(real, "1.31.0".to_owned());
     assert_eq!(
         list(&scenario, &choice),
@@ -537,8 +537,8 @@ fn two_players_of_one_version_are_two_cases() {
     );
     choice.variants = vec!["partial".into()];
     for path in ["/here/a", "/here/b"] {
-        let real = (AgentName::KubeProxy, path.into());
-        choice.versions.insert(real, "1.31.0".to_owned());
+        let program = (AgentName::KubeProxy, real(path));
+        choice.versions.insert(program, "1.31.0".to_owned());
     }
     let cases = cases(&scenario, &choice);
     let players: Vec<_> = cases
@@ -697,10 +697,39 @@ fn what_is_to_be_built_can_be_upgraded_and_has_the_modes_of_its_release() {
 }
 
 #[test]
+fn an_image_by_version_has_it_one_by_name_says_it_and_neither_is_upgraded() {
+    let image = |name: Option<&str>| AgentSource::Image(name.map(str::to_owned));
+    let by_version = with_pins(choice(&["kube-proxy=image"], &[]));
+    assert_eq!(
+        kube_proxy(&cases(&scenario(SCENARIO), &by_version)[0]),
+        ("1.32.13", &image(None))
+    );
+    assert!(real_agents(&scenario(SCENARIO), &by_version).is_empty());
+    let mut by_name = choice(&["kube-proxy=image:host/x:1"], &[]);
+    let named = (AgentName::KubeProxy, image(Some("host/x:1")));
+    let asked = real_agents(&scenario(SCENARIO), &by_name);
+    assert_eq!(
+        asked.into_iter().collect::<Vec<_>>(),
+        std::slice::from_ref(&named)
+    );
+    by_name.versions.insert(named, "1.30.1".to_owned());
+    assert_eq!(
+        kube_proxy(&cases(&scenario(SCENARIO), &by_name)[0]),
+        ("1.30.1", &image(Some("host/x:1")))
+    );
+    let upgrading = SCENARIO
+        .replace("[settle: 1s]", "[upgrade: { kube-proxy: '1.31' }]")
+        .replace("  alone: { kube-proxy: none, expect: healthy }\n", "");
+    let said = skips(&scenario(&upgrading), &by_version);
+    let (_, reason) = said.iter().find(|(id, _)| id.contains("partial")).unwrap();
+    assert!(reason.contains("in the root of its image"), "{reason}");
+}
+
+#[test]
 fn a_real_one_without_the_mode_is_skipped_with_the_reason_before_it_runs() {
     let mut choice = choice(&["kube-proxy=/opt/kube-proxy"], &["mode=nftables"]);
-    let real = (AgentName::KubeProxy, "/opt/kube-proxy".into());
-    choice.versions.insert(real, "1.28.15".to_owned());
+    let program = (AgentName::KubeProxy, real("/opt/kube-proxy"));
+    choice.versions.insert(program, "1.28.15".to_owned());
     let said = skips(&scenario(SCENARIO), &choice);
     let partial = said.iter().find(|(id, _)| id.contains("partial"));
     let (_, reason) = partial.expect("it is skipped");

@@ -37,4 +37,22 @@ pub(crate) enum AgentsVerb {
         #[arg(required = true, value_name = "VERSION")]
         versions: Vec<String>,
     },
+    /// Unpack images of real agents, without Docker, each once, and print the paths of their root file systems
+    #[command(
+        after_help = "The image for this machine is asked for at its registry, as nobody or as `docker login` left it. Its digests are \
+                      checked, and its layers unpacked into $XDG_CACHE_HOME/chainbreak (~/.cache/chainbreak); a layer that would write \
+                      elsewhere, or that makes devices, is refused. What is here already under its digest is not downloaded again. \
+                      CHAINBREAK_MIRRORS names who is asked in place of a registry.\n\n\
+                      Examples:\n  chainbreak agents pull registry.k8s.io/kube-proxy:v1.34.2\n  \
+                      chainbreak agents pull quay.io/calico/node:v3.32.1\n  \
+                      chainbreak agents pull registry.k8s.io/kube-proxy@sha256:…      # exactly that one\n  \
+                      CHAINBREAK_MIRRORS=registry.k8s.io=http://127.0.0.1:5000,quay.io=https://mirror.example/quay \\\n    \
+                      chainbreak agents pull registry.k8s.io/kube-proxy:v1.34.2\n  \
+                      chainbreak run scenarios --agent kube-proxy@1.34=image --agent felix=image:quay.io/calico/node:v3.32.1"
+    )]
+    Pull {
+        /// Their names, with a tag or a digest; an agent's program has to be in each
+        #[arg(required = true, value_name = "IMAGE")]
+        images: Vec<String>,
+    },
 }

@@ -188,6 +188,128 @@ fn what_is_to_be_built_is_planned_without_it_and_a_run_cannot_do_without() {
     assert!(!ground.path().join("out").exists(), "nothing ran");
 }
 
+/// A registry that is not there: nobody listens on this port of the machine.
+#[test]
+fn what_is_to_be_pulled_is_planned_without_it_and_a_run_cannot_do_without() {
+    let ground = Ground::new();
+    let name = "127.0.0.1:1/kube-proxy:v1.30.1";
+    let by_name = format!("kube-proxy=image:{name}");
+    for (agent, here) in [("kube-proxy=image", true), (&by_name, false)] {
+        let args = ["short.yaml", "--variant", "calm", "--agent", agent];
+        let planned = with_a_cache(&ground, &[&["list"], &args[..]].concat());
+        exits(&planned, 0);
+        assert_eq!(text(&planned.stdout), "short/calm\n");
+        let said = text(&planned.stderr);
+        assert_eq!(said.is_empty(), here, "{said}");
+        assert!(
+            here || said.starts_with(&format!("{name} is not here yet")),
+            "{said}"
+        );
+    }
+    let run = |mirrors: &str, agent: &str| {
+        let args = [
+            "run",
+            "--out",
+            "out",
+            "short.yaml",
+            "--variant",
+            "calm",
+            "--agent",
+            agent,
+        ];
+        let mut command = ground.command(&args);
+        command.env("XDG_CACHE_HOME", ground.path().join("cache"));
+        command.env("CHAINBREAK_MIRRORS", mirrors);
+        let output = command.output().unwrap();
+        exits(&output, 11);
+        text(&output.stderr)
+    };
+    let mirrors = "registry.k8s.io=http://127.0.0.1:1";
+    for (agent, name) in [
+        (&*by_name, name),
+        ("kube-proxy=image", "registry.k8s.io/kube-proxy:v1.32.3"),
+    ] {
+        let said = run(mirrors, agent);
+        let why = format!("chainbreak: {name}: 127.0.0.1:1 cannot be reached (Connection refused");
+        assert!(said.contains(&why), "{said}");
+    }
+    let said = run("registry.k8s.io", "kube-proxy=image");
+    assert!(
+        said.contains("CHAINBREAK_MIRRORS: \"registry.k8s.io\" is no mirror"),
+        "{said}"
+    );
+    assert!(!ground.path().join("out").exists(), "nothing ran");
+}
+
+/// An image in the cache, as it lies there: a script in a root with nothing else is none that runs.
+#[test]
+fn a_pulled_agent_is_listed_with_its_image_and_at_hand_where_nothing_is_built() {
+    let ground = Ground::new();
+    let image = format!("cache/chainbreak/image-{}", "0".repeat(64));
+    let root = format!("{image}/root/usr/local/bin");
+    fs::create_dir_all(ground.path().join(&root)).unwrap();
+    ground.write(&format!("{root}/kube-proxy"), "#!/bin/sh\n");
+    ground.write(
+        &format!("{image}/image.json"),
+        r#"{ "format": 1, "agent": "kube-proxy", "version": "1.32.3", "program": "usr/local/bin/kube-proxy",
+            "reference": "registry.k8s.io/kube-proxy:v1.32.3", "digest": "sha256:0", "manifest": "sha256:0",
+            "platform": "linux/amd64" }"#,
+    );
+    let output = with_a_cache(&ground, &["agents"]);
+    exits(&output, 0);
+    let said = text(&output.stdout);
+    let line = said.lines().find(|line| line.contains(" image ")).unwrap();
+    assert!(line.starts_with("kube-proxy  1.32.3 "), "{said}");
+    assert!(
+        line.ends_with("/root  (registry.k8s.io/kube-proxy:v1.32.3)"),
+        "{said}"
+    );
+    let args = ["list", "short.yaml", "--variant", "calm"];
+    for chosen in [
+        &["--agents", "real"][..],
+        &[
+            "--agent",
+            "kube-proxy=image:registry.k8s.io/kube-proxy:v1.32.3",
+        ],
+    ] {
+        let output = with_a_cache(&ground, &[&args[..], chosen].concat());
+        exits(&output, 0);
+        assert_eq!(text(&output.stdout), "short/calm\n");
+        let said = text(&output.stderr);
+        // The one at hand is asked as any that is given by its path.
+        assert_eq!(
+            said.contains("/root as kube-proxy"),
+            chosen.len() == 2 && chosen[0] == "--agents",
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn what_pull_does_is_in_its_help_and_what_is_no_image_is_a_wrong_command_line() {
+    let ground = Ground::new();
+    let help = text(&ground.chainbreak(&["agents", "pull", "--help"]).stdout);
+    for word in [
+        "registry.k8s.io/kube-proxy:v1.34.2",
+        "CHAINBREAK_MIRRORS",
+        "docker login",
+    ] {
+        assert!(help.contains(word), "{help}");
+    }
+    let output = with_a_cache(&ground, &["agents", "pull", "No Image"]);
+    exits(&output, 2);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("write HOST/NAME:TAG or HOST/NAME@sha256:"),
+        "{said}"
+    );
+    let output = with_a_cache(&ground, &["agents", "pull", "127.0.0.1:1/kube-proxy:v1"]);
+    exits(&output, 11);
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("127.0.0.1:1 cannot be reached"), "{said}");
+}
+
 /// The scenario's own source, and one that the command line gives instead.
 #[test]
 fn an_agent_that_is_not_there_is_inconclusive_with_one_clear_line() {
@@ -221,8 +343,12 @@ fn an_agent_that_nobody_is_or_no_case_has_is_a_wrong_command_line() {
     let ground = Ground::new();
     for (agent, why) in [
         (
-            "kube-proxy=image:registry.k8s.io/kube-proxy:v1.32.0",
-            "images cannot be pulled yet: unpack",
+            "kube-proxy=image:",
+            "\"image:\" is no image: write image:HOST",
+        ),
+        (
+            "kube-proxy=image:no:name:at:all",
+            "no:name:at:all: it is no name of an image",
         ),
         (
             "kubelet=/usr/bin/kubelet",

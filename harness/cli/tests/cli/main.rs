@@ -15,6 +15,7 @@ mod machine;
 mod observing;
 mod output;
 mod parity;
+mod pins;
 mod real_clusters;
 mod rerender;
 mod shards;

@@ -118,7 +118,7 @@ pub enum IptablesVariant {
 }
 
 /// Which program stands for an agent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentSource {
     /// Our model of its version.
@@ -130,6 +130,9 @@ pub enum AgentSource {
     Path(PathBuf),
     /// The real one, built of upstream's modules in the version that is written. Whoever runs the case gives a path in its place.
     Build,
+    /// The real one, in an image: the one by that name, or that of the version that is written. Whoever runs the case gives a path
+    /// in its place.
+    Image(Option<String>),
 }
 
 /// What kube-proxy programs services with.

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use super::{Choice, both::both, follow::follow};
 use crate::{
     agents,
-    case::{AgentSource, Case, ClusterSpec, Fault, ProxyMode, Step},
+    case::{Case, ClusterSpec, Fault, ProxyMode, Step},
     matrix::{DUAL, MatrixKey},
     names::{AgentName, VariantName},
     scenario::{Run, Scenario, Variant},
@@ -206,9 +206,7 @@ fn identify(cluster: &mut ClusterSpec, choice: &Choice) -> Vec<AgentName> {
         let Some(settings) = cluster.settings(agent) else {
             continue;
         };
-        if let AgentSource::Path(path) = settings.source
-            && let Some(version) = choice.versions.get(&(agent, path.clone()))
-        {
+        if let Some(version) = choice.versions.get(&(agent, settings.source.clone())) {
             version.clone_into(settings.version);
             known.push(agent);
         }

@@ -52,6 +52,9 @@ fn beyond(case: &Case, agent: AgentName, version: &str) -> Option<String> {
         Some(AgentSource::Path(_)) => Some(format!(
             "upgrades {product} to {version}, this is a real one, of which only one version is given"
         )),
+        Some(AgentSource::Image(_)) => Some(format!(
+            "upgrades {product} to {version}, this is a real one in the root of its image, which has only that version"
+        )),
         Some(AgentSource::Model | AgentSource::Cluster | AgentSource::Build)
             if agent == AgentName::KubeProxy =>
         {
