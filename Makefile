@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-real test-built record test-kind real bench mutate packages build check static
+.PHONY: demo test test-real test-built test-program record test-kind real bench mutate packages build check static
 
 demo: build ## the outage of calico#10538 on this machine's kernel, and its fixes
 	target/debug/chainbreak run $(SCENARIO)
@@ -23,23 +23,25 @@ test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if
 	legacy=$$($(MADE_BY)/build-root legacy) && nft=$$($(MADE_BY)/build-root nft) && \
 	CHAINBREAK_REAL_KUBE_PROXY=$$kube_proxy $(IN_WORLDS) \
 	CHAINBREAK_REAL_ROOT_LEGACY=$$legacy CHAINBREAK_REAL_ROOT_NFT=$$nft \
-	$(CARGO) test --workspace --test differential --test real --quiet \
+	$(CARGO) test --workspace --test differential --test real --test sources --quiet \
 		-- --ignored --skip is_recorded --test-threads=1
 	@for version in $(KUBE_PROXIES); do $(MAKE) --no-print-directory test-built KUBE_PROXY=$$version || exit; done
 
-# nftables mode exists from 1.31 on.
-test-built: build
+# Worlds in each mode that the release has (nftables mode is its own from 1.31 on); flows, times and the rest in iptables mode.
+test-built: test-program
 	@kube_proxy=$$(target/debug/chainbreak agents build kube-proxy $(KUBE_PROXY)) && \
 	case $(KUBE_PROXY) in 1.28* | 1.29* | 1.30*) modes=iptables ;; *) modes="iptables nftables" ;; esac && \
+	export CHAINBREAK_REAL_KUBE_PROXY=$$kube_proxy CHAINBREAK_REAL_VERSION=$(KUBE_PROXY) $(IN_WORLDS) && \
 	for mode in $$modes; do \
-		CHAINBREAK_REAL_KUBE_PROXY=$$kube_proxy CHAINBREAK_REAL_VERSION=$(KUBE_PROXY) CHAINBREAK_MODE=$$mode \
-		CHAINBREAK_IP_FAMILY=dual $(IN_WORLDS) \
+		CHAINBREAK_MODE=$$mode CHAINBREAK_IP_FAMILY=dual \
 		$(CARGO) test --workspace --test differential --quiet \
 			-- --ignored --test-threads=1 a_real_kube_proxy_and_its_model || exit; \
-	done
+	done && \
+	$(CARGO) test --workspace --test differential --quiet \
+		-- --ignored --test-threads=1 --skip is_recorded --skip end_every_world
 
 # About five minutes on two cores. Without REAL, the path of a binary, the release is built when it is not there yet.
-record: build ## what a real kube-proxy does in random worlds, for `make test`: KUBE_PROXY=1.34.2 MODE=nftables WORLDS=90 REAL=path
+record: test-program ## what a real kube-proxy does in random worlds, for `make test`: KUBE_PROXY=1.34.2 MODE=nftables WORLDS=90 REAL=path
 	@test -n "$(KUBE_PROXY)" || { echo "which one? make record KUBE_PROXY=1.34.2" >&2; exit 2; }
 	@real=$(if $(REAL),$(abspath $(REAL)),$$(target/debug/chainbreak agents build kube-proxy $(KUBE_PROXY))) && \
 	CHAINBREAK_RECORD_TO=$(CURDIR)/harness/recordings/corpus $(IN_WORLDS) CHAINBREAK_MODE=$(MODE) \
@@ -66,6 +68,10 @@ check: packages ## what CI checks beside the tests
 # In the profile of `make demo` and `make test`: the figures are those of what people run.
 bench: packages ## the figures of docs/performance.md
 	$(CARGO) bench --workspace --profile dev --bench '*'
+
+# The program as the tests have it: `build`, without what only tests need, would compile nearly everything once more.
+test-program: packages
+	@$(CARGO) test --workspace --test cli --test differential --no-run --quiet
 
 build: packages
 	$(CARGO) build --bin chainbreak
