@@ -165,13 +165,21 @@ async fn recorded(launcher: &Launcher, seed: u64) -> Result<World, Trouble> {
     };
     let setup = scribe.setup(seed).await?;
     let mut rounds = Vec::new();
+    let mut without_zone = 0;
     for (number, deeds) in sequence.rounds.iter().enumerate() {
         let round = scribe.round(number, deeds).await?;
         let stuck = round.stuck;
         rounds.push(round);
+        if number == 0 {
+            without_zone = scribe.pair.complaints_of_no_zone().await?;
+        }
         if stuck {
             break;
         }
+    }
+    // Before the first round is over it may only hear of it late.
+    if scribe.pair.complaints_of_no_zone().await? > without_zone {
+        return Err(Trouble("it did not hear of its zone".to_owned()));
     }
     let [log]: [Vec<String>; 1] = parsed(scribe.pair.ask(json!("logs")).await?)?;
     Ok(World {
