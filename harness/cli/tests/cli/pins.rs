@@ -8,9 +8,6 @@ use std::{
 
 use chainbreak_kind::versions::Versions;
 
-/// Nobody has recorded these yet.
-const UNRECORDED: [&str; 4] = ["1.33.4", "1.34.1", "1.35.4", "1.36.0"];
-
 /// Minor version and name of each.
 fn pinned() -> Vec<(u16, String)> {
     let pins = Versions::pinned().expect("it can be read").kube_proxy;
@@ -34,9 +31,6 @@ fn each_pinned_release_but_the_named_ones_is_recorded_in_every_mode_that_it_has(
     let recorded: BTreeSet<String> = names.filter(|it| it.ends_with(".json.gz")).collect();
     let mut pins = BTreeSet::new();
     for (minor, version) in pinned() {
-        if UNRECORDED.contains(&&*version) {
-            continue;
-        }
         pins.insert(format!("kube-proxy-{version}-iptables.json.gz"));
         // Older ones have another nftables mode, which is not modelled.
         if minor >= 31 {
