@@ -3,8 +3,10 @@
 //! `CHAINBREAK_RECORDED` names recordings by a part of their file's name, `CHAINBREAK_SEED` a world.
 
 use std::{
-    env,
+    env, iter,
+    num::NonZero,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
@@ -56,16 +58,16 @@ fn differing(recording: &Recording) -> Vec<(usize, String)> {
 fn every_model_ends_every_recorded_world_as_the_real_one_did() {
     let corpus = corpus();
     assert!(!corpus.is_empty(), "there is nothing to replay");
-    let half = corpus.len().div_ceil(2);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let turns = iter::from_fn(|| corpus.get(next.fetch_add(1, Ordering::Relaxed)));
+        turns.filter_map(|it| failure(it)).collect::<Vec<_>>()
+    };
     let found: Vec<String> = thread::scope(|scope| {
-        let parts: Vec<_> = corpus
-            .chunks(half)
-            .map(|part| {
-                scope.spawn(move || part.iter().filter_map(|it| failure(it)).collect::<Vec<_>>())
-            })
-            .collect();
-        let parts = parts.into_iter();
-        parts
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let workers = workers.into_iter();
+        workers
             .flat_map(|it| it.join().expect("a replay does not panic"))
             .collect()
     });
