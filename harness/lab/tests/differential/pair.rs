@@ -30,7 +30,7 @@ pub(crate) const SETTLE_MS: u64 = 12_000;
 const STILL_MS: u64 = 150;
 /// `--iptables-sync-period`: how soon a dead canary is seen and a failed sync repeated.
 pub(crate) const SYNC_PERIOD_MS: u64 = 1000;
-/// How often a world is begun in which the real one does not hear of its zone.
+/// How often a world is lived through at most in which the real one does not hear of its zone.
 const LIVES: usize = 3;
 /// Said in a sync that leaves zone hints alone, although every node here has a zone. From 1.34.0 on a kube-proxy may never hear of its own
 /// (docs/findings.md).
@@ -111,36 +111,35 @@ impl Launcher {
         seed: u64,
         players: &Players,
     ) -> Result<Life, Trouble> {
-        for _ in 0..LIVES {
-            if let Some(life) = self.live(sequence, seed, players).await? {
-                return Ok(life);
+        let mut life = self.live(sequence, seed, players).await?;
+        for _ in 1..LIVES {
+            if !life.without_zone {
+                break;
             }
             println!("seed {seed}: the real one did not hear of its zone, and lives again");
+            life = self.live(sequence, seed, players).await?;
         }
-        Err(Trouble("the real one never hears of its zone".to_owned()))
+        Ok(life)
     }
 
-    /// None when they parted and the real one had not heard of its zone.
     async fn live(
         &self,
         sequence: &Sequence,
         seed: u64,
         players: &Players,
-    ) -> Result<Option<Life>, Trouble> {
+    ) -> Result<Life, Trouble> {
         let mut pair = self.raise(sequence.stage, seed, players).await;
         for (number, round) in sequence.rounds.iter().enumerate() {
             if let Some(what) = pair.round(number, round).await? {
-                if pair.complaints_of_no_zone().await? > 0 {
-                    return Ok(None);
-                }
                 let rules = Difference::Rules {
                     round: number,
                     what,
                 };
-                return Ok(Some(Life {
+                return Ok(Life {
                     difference: Some(rules),
                     kinds: pair.kinds(players.sites).await?,
-                }));
+                    without_zone: pair.complaints_of_no_zone().await? > 0,
+                });
             }
             if pair.stuck {
                 break;
@@ -150,7 +149,11 @@ impl Launcher {
         let mut what = logs::differences(&kinds);
         what.retain(|line| !logs::is_by_chance(line, &kinds));
         let difference = (!what.is_empty()).then_some(Difference::Logs { what });
-        Ok(Some(Life { difference, kinds }))
+        Ok(Life {
+            difference,
+            kinds,
+            without_zone: false,
+        })
     }
 }
 
@@ -161,6 +164,8 @@ pub(crate) struct Life {
     pub(crate) difference: Option<Difference>,
     /// What kinds of line each side said.
     pub(crate) kinds: [BTreeSet<String>; 2],
+    /// Whether they parted and the left one had said that its node has no zone.
+    without_zone: bool,
 }
 
 fn copy(from: &Path, to: &Path) {
