@@ -1,7 +1,10 @@
 //! Two kube-proxies in one world, and what becomes of a sequence there.
 
 use std::{
-    collections::BTreeSet, fmt, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration,
+    collections::BTreeSet,
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
 use chainbreak_lab::worker::{Worker, spawn_worker};
@@ -51,38 +54,21 @@ pub(crate) struct Players {
 /// What starts pairs, as whichever user.
 #[derive(Debug)]
 pub(crate) struct Launcher {
-    folder: TempDir,
+    program: PathBuf,
+    _folder: Option<TempDir>,
 }
 
 impl Launcher {
-    /// Everything is copied to where that user can start it: neither cargo's folders nor that of the
-    /// real kube-proxy need be open to others.
+    /// `real` is what [`REAL`] names, where the players need it.
     pub(crate) fn new(user: User, real: Option<&Path>) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        open(folder.path());
-        copy(Path::new(PROGRAM), &folder.path().join("pair"));
-        let at = folder.path().display();
-        let mut export = String::new();
-        if let Some(real) = real {
-            copy(real, &folder.path().join("kube-proxy"));
-            export = format!("export {REAL}={at}/kube-proxy\n");
-        }
-        let drop_rights = match user {
-            User::Ordinary if nix::unistd::geteuid().is_root() => {
-                "setpriv --reuid 65534 --regid 65534 --clear-groups "
-            }
-            User::Ordinary | User::Myself => "",
-        };
-        let script = format!("#!/bin/sh\n{export}exec {drop_rights}{at}/pair \"$@\"\n");
-        let start = folder.path().join("start");
-        fs::write(&start, script).expect("the script is written");
-        open(&start);
-        Self { folder }
+        let told: Vec<_> = real.map(|real| (REAL, real)).into_iter().collect();
+        let (program, _folder) = user.program(PROGRAM, &told);
+        Self { program, _folder }
     }
 
     /// Both places, and nobody plays yet.
     pub(crate) async fn raise(&self, stage: Stage, seed: u64, players: &Players) -> Pair {
-        let worker = spawn_worker(&self.folder.path().join("start"), &[]).expect("a worker starts");
+        let worker = spawn_worker(&self.program, &[]).expect("a worker starts");
         let mut pair = Pair {
             worker,
             stage,
@@ -166,15 +152,6 @@ pub(crate) struct Life {
     pub(crate) kinds: [BTreeSet<String>; 2],
     /// Whether they parted and the left one had said that its node has no zone.
     without_zone: bool,
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::copy(from, to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
-    open(to);
-}
-
-fn open(path: &Path) {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its mode is set");
 }
 
 /// Where the two parted.

@@ -84,7 +84,7 @@ impl Bench {
 
     /// With these shell scripts besides, by name.
     pub(crate) async fn with(user: User, scripts: &[(&str, &str)]) -> Self {
-        let (program, folder) = user.program(PROGRAM);
+        let (program, folder) = user.program(PROGRAM, &[]);
         let mut bench = Self {
             worker: spawn_worker(&program, &[]).unwrap(),
             _program: folder,

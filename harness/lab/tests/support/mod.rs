@@ -84,7 +84,7 @@ impl World {
     /// Raises a cluster, and what came of it: `{"raised": true}` or `{"error": …}`.
     pub(crate) async fn try_raise(user: User, case: &Value) -> (Self, Value) {
         require_packages();
-        let (program, folder) = user.program(PROGRAM);
+        let (program, folder) = user.program(PROGRAM, &[]);
         let spec: ClusterSpec = serde_json::from_value(case["cluster"].clone()).unwrap();
         let worker = spawn_worker(&program, &spec.agent_paths()).unwrap();
         let mut world = Self {

@@ -5,7 +5,7 @@
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -20,32 +20,46 @@ pub(crate) enum User {
     Ordinary,
 }
 
-/// Copies a program, and writes a script that runs the copy without rights. A child does it: what a process of tests has open for
-/// writing is open, too, in whatever another test starts meanwhile, and a program that anybody writes to cannot be run.
+/// Copies a program and those that it is told of, and writes a script that runs the copy without rights. A child does it: what a process
+/// of tests has open for writing is open, too, in whatever another test starts meanwhile, and a program that anybody writes to cannot be run.
 const AS_NOBODY: &str = r#"
-    cp "$1" "$2"
-    printf '#!/bin/sh\nexec setpriv --reuid 65534 --regid 65534 --clear-groups %s "$@"\n' "$2" > "$3"
-    chmod 755 "$2" "$3"
+    program=$1 folder=$2
+    shift 2
+    cp "$program" "$folder/worker"
+    {
+        echo '#!/bin/sh'
+        for other; do
+            name=${other%%=*}
+            cp "${other#*=}" "$folder/$name"
+            echo "export $name=$folder/$name"
+        done
+        echo "exec setpriv --reuid 65534 --regid 65534 --clear-groups $folder/worker \"\$@\""
+    } > "$folder/as-nobody"
+    chmod 755 "$folder"/*
 "#;
 
 impl User {
-    /// The worker's program as that user can start it. Cargo's folders may be closed to others: then it is
-    /// a copy, behind a script that gives up the rights.
-    pub(crate) fn program(self, program: &str) -> (PathBuf, Option<TempDir>) {
+    /// The worker's program as that user can start it. Cargo's folders may be closed to others: then it is a copy, behind a script that
+    /// gives up the rights. `told` are the variables that name other programs to the worker: copies, too, then.
+    pub(crate) fn program(
+        self,
+        program: &str,
+        told: &[(&str, &Path)],
+    ) -> (PathBuf, Option<TempDir>) {
         if self == Self::Myself || !nix::unistd::geteuid().is_root() {
             return (program.into(), None);
         }
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-        let (copy, script) = (
-            folder.path().join("worker"),
-            folder.path().join("as-nobody"),
-        );
+        let others = told
+            .iter()
+            .map(|(name, path)| format!("{name}={}", path.display()));
         let made = Command::new("sh")
             .args(["-ec", AS_NOBODY, "sh", program])
-            .args([&copy, &script])
+            .arg(folder.path())
+            .args(others)
             .status();
         assert!(made.unwrap().success());
-        (script, Some(folder))
+        (folder.path().join("as-nobody"), Some(folder))
     }
 }
