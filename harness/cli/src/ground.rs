@@ -82,7 +82,7 @@ impl Ground {
     }
 
     /// What is planned, as it runs there: in somebody's cluster in namespaces of its own.
-    pub(crate) async fn house(&self, planned: Vec<Planned>) -> Vec<Planned> {
+    pub(crate) async fn rewrite_namespaces(&self, planned: Vec<Planned>) -> Vec<Planned> {
         let Self::Cluster(existing) = self else {
             return planned;
         };
@@ -90,12 +90,13 @@ impl Ground {
             Planned::Run(case) => Some(Case::clone(case)),
             Planned::Skip(_) => None,
         });
-        let mut housed = existing.house(run.collect()).await.into_iter();
-        let house = |it| match it {
-            Planned::Run(case) => Planned::Run(housed.next().map_or(case, Box::new)),
+        let cases = existing.rewrite_namespaces(run.collect()).await;
+        let mut rewritten = cases.into_iter();
+        let rewritten = |it| match it {
+            Planned::Run(case) => Planned::Run(rewritten.next().map_or(case, Box::new)),
             skip @ Planned::Skip(_) => skip,
         };
-        planned.into_iter().map(house).collect()
+        planned.into_iter().map(rewritten).collect()
     }
 
     /// What a run takes for given: a backend that was asked for by name and cannot run is trouble of every case, with its

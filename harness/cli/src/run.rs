@@ -71,7 +71,7 @@ pub(crate) async fn perform(
     planned: Vec<Planned>,
 ) -> anyhow::Result<(Run, PathBuf)> {
     let planned = provide::provide(planned).await?;
-    let planned = ground.house(planned).await;
+    let planned = ground.rewrite_namespaces(planned).await;
     let folder = folder(&args.out)?;
     let record = Record::begin(&folder, args, planned)?;
     let (stop, stopped) = watch::channel(false);

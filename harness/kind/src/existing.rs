@@ -4,8 +4,8 @@
 //! What would concern others is refused when cases are planned, unless the person names the cluster; what a case then
 //! changes is noted in the cluster before it is changed, and set back by [`stay`].
 
-mod house;
 mod pods;
+mod rewrite;
 mod same;
 mod stay;
 
@@ -110,15 +110,15 @@ impl Existing {
 
     /// The cases as they are in this cluster: in namespaces of their own, on nodes by Kubernetes' names. Where the cluster cannot be
     /// asked they stay as they are, and cannot be raised.
-    pub async fn house(&self, cases: Vec<Case>) -> Vec<Case> {
+    pub async fn rewrite_namespaces(&self, cases: Vec<Case>) -> Vec<Case> {
         let asked = async {
             let client = self.target()?.client().await?;
             pods::fit(&client).await
         };
         let Ok(nodes) = asked.await else { return cases };
         let names: Vec<String> = nodes.into_iter().map(|node| node.registered).collect();
-        let house = |case: &Case| house::house(case, &self.run, &names);
-        cases.iter().map(house).collect()
+        let rewritten = |case: &Case| rewrite::rewrite(case, &self.run, &names);
+        cases.iter().map(rewritten).collect()
     }
 
     fn target(&self) -> Result<Target, KindError> {
@@ -241,7 +241,7 @@ impl InExisting {
         let fit = pods::fit(&client).await?;
         let chosen = pods::choose(fit, case.cluster.nodes)?;
         same::settings(&client, case, version).await?;
-        let namespaces = house::namespaces(case, &options.run)?;
+        let namespaces = rewrite::namespaces(case, &options.run)?;
         say(format!("making {} in {}", options.run, target.name));
         let stay = Arc::new(Stay::begin(&client, &options.run, case).await?);
         self.hold(Some(Arc::clone(&stay)));

@@ -1,40 +1,46 @@
-//! A case as it is in somebody's cluster: pure. Every namespace is one of its own, called for the run, and nodes are what Kubernetes calls
-//! them where a manifest pins a pod to one.
+//! A case as it is in an existing cluster: pure. Every namespace is one of the run's own, called for it, and nodes are what Kubernetes
+//! calls them where a manifest pins a pod to one.
 
-use std::collections::BTreeSet;
+mod objects;
 
-use chainbreak_engine::is_cluster_scoped;
-use chainbreak_model::case::Case;
+use chainbreak_model::case::{Case, Step};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::{error::KindError, existing::stay::RUN};
+use crate::error::KindError;
+use objects::Namespaces;
 
 /// The case in namespaces of the run `run`; nodes n1, n2, … are these.
-pub(super) fn house(case: &Case, run: &str, nodes: &[String]) -> Case {
-    let mut housed = serde_json::to_value(case).expect("a case has string keys only");
-    let mut used = BTreeSet::new();
+pub(super) fn rewrite(case: &Case, run: &str, nodes: &[String]) -> Case {
+    let mut case = case.clone();
+    let mut namespaces = Namespaces::of(run);
     let count = usize::from(case.cluster.nodes).min(nodes.len());
-    for list in lists(&mut housed) {
+    let applied = case.timeline.iter_mut().filter_map(|step| match step {
+        Step::Apply(objects) => Some(objects),
+        _ => None,
+    });
+    for list in applied.chain([&mut case.manifests]) {
+        // Ours are there before anything else is.
+        list.retain(|object| !namespaces.takes(object));
         for object in list {
-            default_namespace(object);
+            namespaces.rewrite(object);
             pin(object, nodes);
             keep(object, &nodes[..count]);
         }
     }
-    rename(&mut housed, run, &mut used);
-    for list in lists(&mut housed) {
-        // Ours are there before anything else is.
-        list.retain(|object| object["kind"] != "Namespace");
+    rename_all(&mut case.traffic, &mut namespaces);
+    rename_all(&mut case.promises, &mut namespaces);
+    for step in &mut case.timeline {
+        // Objects are rewritten already, and a FelixConfiguration names no namespace.
+        if !matches!(step, Step::Apply(_) | Step::Felix(_)) {
+            rename_all(step, &mut namespaces);
+        }
     }
-    let namespaces = used.iter().map(|name| namespace(name, run));
-    let manifests = housed["manifests"].as_array_mut();
-    manifests
-        .expect("a case has a list of manifests")
-        .splice(0..0, namespaces);
-    serde_json::from_value(housed).expect("namespaces and nodes are names as before")
+    case.manifests.splice(0..0, namespaces.objects());
+    case
 }
 
-/// The namespaces of a case that is housed.
+/// The namespaces of a case that is rewritten.
 pub(super) fn namespaces(case: &Case, run: &str) -> Result<Vec<String>, KindError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let made = case.manifests.iter();
@@ -48,39 +54,6 @@ pub(super) fn namespaces(case: &Case, run: &str) -> Result<Vec<String>, KindErro
     } else {
         let why = "the cluster could not be asked for its nodes before the case began";
         Err(KindError::Unable(why.to_owned()))
-    }
-}
-
-/// The lists of objects that a case applies.
-fn lists(case: &mut Value) -> Vec<&mut Vec<Value>> {
-    let Value::Object(fields) = case else {
-        return Vec::new();
-    };
-    let mut lists = Vec::new();
-    for (name, value) in fields {
-        match (name.as_str(), value) {
-            ("manifests", Value::Array(objects)) => lists.push(objects),
-            ("timeline", Value::Array(steps)) => {
-                lists.extend(
-                    steps
-                        .iter_mut()
-                        .filter_map(|step| step.get_mut("apply")?.as_array_mut()),
-                );
-            }
-            _ => {}
-        }
-    }
-    lists
-}
-
-/// What the API would take for granted is written out.
-fn default_namespace(object: &mut Value) {
-    if is_cluster_scoped(object["kind"].as_str().unwrap_or_default()) {
-        return;
-    }
-    let metadata = &mut object["metadata"];
-    if metadata["namespace"].is_null() {
-        metadata["namespace"] = "default".into();
     }
 }
 
@@ -130,35 +103,26 @@ fn keep(object: &mut Value, nodes: &[String]) {
     } });
 }
 
-/// Whatever a case says of a namespace, it says in a field of that name.
-fn rename(value: &mut Value, run: &str, used: &mut BTreeSet<String>) {
+/// What a case's own types say of namespaces, they say in fields of that name.
+fn rename_all<T: Serialize + DeserializeOwned>(part: &mut T, namespaces: &mut Namespaces<'_>) {
+    let mut value = serde_json::to_value(&*part).expect("a case has string keys only");
+    rename(&mut value, namespaces);
+    *part = serde_json::from_value(value).expect("namespaces are names as before");
+}
+
+fn rename(value: &mut Value, namespaces: &mut Namespaces<'_>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 match value {
-                    Value::String(text) if name == "namespace" => {
-                        *text = format!("{run}-{text}");
-                        used.insert(text.clone());
-                    }
-                    other => rename(other, run, used),
+                    Value::String(text) if name == "namespace" => *text = namespaces.name(text),
+                    other => rename(other, namespaces),
                 }
             }
         }
-        Value::Array(values) => {
-            for value in values {
-                rename(value, run, used);
-            }
-        }
+        Value::Array(values) => values.iter_mut().for_each(|it| rename(it, namespaces)),
         _ => {}
     }
-}
-
-fn namespace(name: &str, run: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": { "name": name, "labels": { RUN: run } },
-    })
 }
 
 #[cfg(test)]
@@ -210,9 +174,9 @@ mod tests {
         let pod = json!({ "containers": [] });
         let set = json!({ "kind": "DaemonSet", "metadata": { "name": "set" }, "spec": { "template": { "spec": pod } } });
         case.manifests.push(set);
-        let housed = house(&case, "chainbreak-0f", &["a".to_owned(), "b".to_owned()]);
+        let rewritten = rewrite(&case, "chainbreak-0f", &["a".to_owned(), "b".to_owned()]);
         let kept = |kind: &str| {
-            let object = housed.manifests.iter().find(|it| it["kind"] == kind);
+            let object = rewritten.manifests.iter().find(|it| it["kind"] == kind);
             object.unwrap().to_string()
         };
         let set = kept("DaemonSet");
@@ -229,22 +193,22 @@ mod tests {
     #[test]
     fn a_case_is_wholly_in_namespaces_of_its_run_and_its_pods_on_the_clusters_nodes() {
         let nodes = ["ip-10-0-0-1".to_owned(), "ip-10-0-0-2".to_owned()];
-        let housed = house(&case(), "chainbreak-0f", &nodes);
-        let names = namespaces(&housed, "chainbreak-0f").unwrap();
+        let rewritten = rewrite(&case(), "chainbreak-0f", &nodes);
+        let names = namespaces(&rewritten, "chainbreak-0f").unwrap();
         assert_eq!(names, ["chainbreak-0f-default", "chainbreak-0f-test"]);
         let namespace_of = |name: &str| {
-            let mut objects = housed.manifests.iter();
+            let mut objects = rewritten.manifests.iter();
             let object = objects.find(|it| it["metadata"]["name"] == name).unwrap();
             object["metadata"]["namespace"].as_str().unwrap().to_owned()
         };
         assert_eq!(namespace_of("web"), "chainbreak-0f-test");
         // Its manifest names none.
         assert_eq!(namespace_of("client"), "chainbreak-0f-default");
-        let client = housed.manifests.iter().find(|it| it["kind"] == "Pod");
+        let client = rewritten.manifests.iter().find(|it| it["kind"] == "Pod");
         assert_eq!(client.unwrap()["spec"]["nodeName"], "ip-10-0-0-2");
-        let pool = housed.manifests.iter().find(|it| it["kind"] == "IPPool");
+        let pool = rewritten.manifests.iter().find(|it| it["kind"] == "IPPool");
         assert_eq!(pool.unwrap()["metadata"], json!({ "name": "pool" }));
-        let traffic = &housed.traffic[0];
+        let traffic = &rewritten.traffic[0];
         let namespace = |it: &str| it.to_owned();
         assert_eq!(
             traffic.from,
@@ -260,13 +224,13 @@ mod tests {
                 name: "web".to_owned()
             }
         );
-        let steps = serde_json::to_string(&housed.timeline).unwrap();
+        let steps = serde_json::to_string(&rewritten.timeline).unwrap();
         assert_eq!(steps.matches("chainbreak-0f-test").count(), 2, "{steps}");
-        assert_eq!(housed.id(), case().id());
+        assert_eq!(rewritten.id(), case().id());
     }
 
     #[test]
-    fn a_case_that_was_not_housed_is_refused() {
+    fn a_case_that_was_not_rewritten_is_refused() {
         assert!(namespaces(&case(), "chainbreak-0f").is_err());
     }
 }
