@@ -1,11 +1,11 @@
 //! When an agent has begun its work in one of its lives, by what it logs: only then it has taken in what it was started for.
 
 use chainbreak_model::names::AgentName;
-use futures::{FutureExt, StreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt};
 use regex::Regex;
 use tokio::task::unconstrained;
 
-use crate::cluster::{AgentDied, SignalError};
+use crate::{cluster::SignalError, logbook::AgentLog};
 
 /// What an agent logs when it has written for the first time, or tried to (kube-proxy 1.20 to 1.34, proxier.go, at
 /// verbosity 2; Felix v3.25 to v3.32, `int_dataplane.go`).
@@ -20,7 +20,7 @@ fn words(agent: AgentName) -> Regex {
 /// An agent's log from now on.
 pub struct Begun {
     agent: AgentName,
-    log: BoxStream<'static, Result<String, AgentDied>>,
+    log: AgentLog,
 }
 
 impl std::fmt::Debug for Begun {
@@ -34,10 +34,7 @@ impl std::fmt::Debug for Begun {
 impl Begun {
     /// What `log` has so far is passed over, however much it is: that was another life. tokio makes a task that reads a
     /// lot wait for its turn now and then, which looks like the end of what there is.
-    pub fn from_now_on(
-        agent: AgentName,
-        mut log: BoxStream<'static, Result<String, AgentDied>>,
-    ) -> Self {
+    pub fn from_now_on(agent: AgentName, mut log: AgentLog) -> Self {
         while let Some(Some(_earlier)) = unconstrained(log.next()).now_or_never() {}
         Self { agent, log }
     }
@@ -45,8 +42,9 @@ impl Begun {
     /// Returns when the agent has begun. Nobody but the caller sets a deadline.
     pub async fn seen(mut self) -> Result<(), SignalError> {
         let words = words(self.agent);
-        while let Some(entry) = self.log.next().await {
-            if words.is_match(&entry.map_err(|died| SignalError(died.to_string()))?) {
+        while let Some(item) = self.log.next().await {
+            let item = item.map_err(|died| SignalError(died.to_string()))?;
+            if item.entry().is_some_and(|text| words.is_match(&text)) {
                 return Ok(());
             }
         }

@@ -1,17 +1,16 @@
 //! The one narrow seam: a cluster is a Kubernetes API plus exec into the network namespaces of its
 //! nodes and pods. That is all a backend has to provide, and the only thing the engine knows.
 
-use std::{fmt, net::IpAddr, process::ExitStatus};
+use std::{fmt, net::IpAddr, process::ExitStatus, time::Duration};
 
 use async_trait::async_trait;
 use chainbreak_model::{
     case::{self, Capabilities, Case},
     names::{AgentName, NodeName},
 };
-use futures::stream::BoxStream;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use crate::{gate::Gate, log::EventLog};
+use crate::{gate::Gate, log::EventLog, logbook::AgentLog};
 
 /// What raises clusters.
 #[async_trait]
@@ -74,13 +73,9 @@ pub trait Cluster: Send + Sync {
         Err(SignalError("the backend cannot".to_owned()))
     }
 
-    /// An agent's log so far and from now on, an entry an item. It ends only when the agent will not live
+    /// An agent's log so far and from now on. It ends only when the agent will not live
     /// again, with that as the last item.
-    fn agent_logs(
-        &self,
-        agent: AgentName,
-        node: &NodeName,
-    ) -> BoxStream<'static, Result<String, AgentDied>>;
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog;
 
     /// Evidence of what a node's agents are at: what they asked the API for, with what answers, and what
     /// they said last. Whole lines; empty where nothing can be known.
@@ -91,6 +86,10 @@ pub trait Cluster: Send + Sync {
     fn records(&self) -> bool {
         true
     }
+
+    /// How soon a look follows what it is to see: a recorded write where [`Self::records`], any change elsewhere. A place
+    /// that nobody looked at for longer was not watched.
+    fn sees_within(&self) -> Duration;
 
     /// The case's namespaces, where the cluster has others' objects too: readiness is about theirs alone. `None` where
     /// everything that the cluster has is the case's.

@@ -1,20 +1,27 @@
-//! A cluster of one node for tests, where only agents and the gate answer.
+//! A cluster of one node for tests, where only agents, their logs and the gate answer, and commands as told; and cases for it.
 
 use std::{
     net::IpAddr,
+    path::Path,
+    process::Stdio,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use chainbreak_model::names::{AgentName, NodeName};
-use futures::{StreamExt, stream::BoxStream};
+use chainbreak_model::{
+    case::{Capabilities, Case},
+    event::Event,
+    names::{AgentName, NodeName},
+    plan::{Choice, Planned},
+    verdict::PromiseVerdict,
+};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
-    cluster::{
-        AgentDied, Cluster, Command, ExecError, Leftovers, Place, Process, Signal, SignalError,
-    },
+    cluster::{Cluster, Command, ExecError, Leftovers, Place, Process, Signal, SignalError},
     gate::Gate,
+    logbook::{AgentLog, Logbook},
 };
 
 #[derive(Default)]
@@ -28,6 +35,54 @@ pub(crate) struct Fake {
     pub(crate) late: Option<(String, Duration)>,
     /// Signals are never answered.
     pub(crate) deaf: bool,
+    pub(crate) logbook: Logbook,
+    pub(crate) commands: Commands,
+}
+
+/// What becomes of commands.
+#[derive(Default)]
+pub(crate) enum Commands {
+    /// There are no programs.
+    #[default]
+    Missing,
+    /// They never begin.
+    Hang,
+    /// They say that, so much later.
+    Say(&'static str, Duration),
+}
+
+/// The case of one node whose only promise is this one.
+pub(crate) fn case(promise: &str) -> Case {
+    let text = format!(
+        "
+name: faked
+about: what a test observes
+cluster: {{ nodes: 1, kube-proxy: {{ version: '1.32' }} }}
+timeline: [settle: 1s]
+promises: {{ it: {promise} }}
+variants: {{ only: {{ expect: healthy }} }}
+"
+    );
+    let open = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+    let scenario = chainbreak_model::read(Path::new("faked.yaml"), text.as_bytes(), &open)
+        .unwrap_or_else(|error| panic!("{}", error.plain()));
+    let choice = Choice {
+        backend: "lab".to_owned(),
+        ..Choice::default()
+    };
+    let here = ["lab", "iptables-legacy", "conntrack"].map(|name| (name.to_owned(), Ok(())));
+    match chainbreak_model::plan(&scenario, &choice, &Capabilities(here.into())).swap_remove(0) {
+        Planned::Run(case) => *case,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a history comes to for the only promise of a case.
+pub(crate) fn judged(case: &Case, events: &mut UnboundedReceiver<Event>) -> PromiseVerdict {
+    let events: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+    let verdict = chainbreak_model::judge(case, &events);
+    let (_, judged) = verdict.promises.into_iter().next().expect("it has one");
+    judged.verdict
 }
 
 impl Fake {
@@ -54,10 +109,29 @@ impl Cluster for Fake {
     }
 
     async fn exec(&self, at: &Place, _: &Command) -> Result<Process, ExecError> {
-        Err(ExecError {
+        let failed = |source| ExecError {
             place: at.to_string(),
             command: "anything".to_owned(),
-            source: std::io::ErrorKind::NotFound.into(),
+            source,
+        };
+        let (text, late) = match self.commands {
+            Commands::Missing => return Err(failed(std::io::ErrorKind::NotFound.into())),
+            Commands::Hang => std::future::pending().await,
+            Commands::Say(text, late) => (text, late),
+        };
+        tokio::time::sleep_until(tokio::time::Instant::now() + late).await;
+        let mut child = tokio::process::Command::new("printf")
+            .args(["%s", text])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        Ok(Process {
+            stdin: None,
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            child,
         })
     }
 
@@ -98,12 +172,12 @@ impl Cluster for Fake {
         self.signal(agent, node, Signal::Run).await
     }
 
-    fn agent_logs(
-        &self,
-        _: AgentName,
-        _: &NodeName,
-    ) -> BoxStream<'static, Result<String, AgentDied>> {
-        futures::stream::pending().boxed()
+    fn sees_within(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
+        self.logbook.read(agent, node)
     }
 
     fn account(&self, _: &NodeName) -> String {

@@ -10,6 +10,7 @@ pub mod evidence;
 mod fake;
 mod faults;
 mod felix_config;
+mod follow;
 pub mod gate;
 pub mod log;
 pub mod logbook;

@@ -7,19 +7,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chainbreak_model::event::{Event, What};
-use tokio::sync::{broadcast, mpsc};
+use chainbreak_model::event::{Event, Phase, WatchTarget, Watched, What};
+use tokio::{
+    sync::{broadcast, mpsc},
+    time::timeout,
+};
 
 pub use write::Write;
 
 /// How many writes an observer may lag behind before it is told only that there were some.
 const BACKLOG: usize = 256;
 
-/// How long a moment waits for observers: looks take some milliseconds. After that what they saw before stands.
-const LOOKED_WITHIN: Duration = Duration::from_secs(2);
+/// How long a moment waits for observers, and an observer for its look: a look takes some milliseconds. What nobody has looked at by then
+/// was not watched.
+pub(crate) const LOOKED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Whoever holds it is waited for: observers drop it when they have looked.
-pub type Moment = mpsc::Sender<()>;
+/// A moment of the run before which every observer looks, and the history's answer from each.
+#[derive(Debug, Clone)]
+pub struct Moment(mpsc::UnboundedSender<Option<(WatchTarget, u64)>>);
+
+impl Moment {
+    /// The observer has looked, and has watched that since then without a gap; `None` when it has not.
+    pub fn answer(self, watched: Option<(WatchTarget, u64)>) {
+        // A moment that has gone by needs no answer.
+        drop(self.0.send(watched));
+    }
+}
 
 /// Appends events to a case's history. Cheap to clone; never blocks.
 #[derive(Debug, Clone)]
@@ -82,7 +95,7 @@ impl EventLog {
     /// Appends what happened at the given time.
     pub fn append_at(&self, at_us: u64, what: What) {
         if let What::Command(command) = &what
-            && let Some(write) = Write::of(command)
+            && let Some(write) = Write::of(at_us, command)
         {
             // Nobody observes: nobody to tell.
             drop(self.inner.writes.send(write));
@@ -92,14 +105,53 @@ impl EventLog {
     }
 
     /// Appends something from which, or up to which, promises are judged: every observer looks first, so that
-    /// what they saw last is what was there then.
+    /// what they saw last is what was there then. Who does not look in time has watched nothing.
     pub async fn moment(&self, what: What) {
-        let (moment, mut looked) = mpsc::channel(1);
-        // Nobody observes: nobody to wait for.
-        drop(self.inner.moments.send(moment));
-        // Nothing is ever sent: it ends when the last observer has dropped its moment, or never looks.
-        drop(tokio::time::timeout(LOOKED_WITHIN, looked.recv()).await);
-        self.append(what);
+        let (moment, mut answers) = mpsc::unbounded_channel();
+        // Without observers there is nothing to wait for.
+        let observers = self.inner.moments.send(Moment(moment)).unwrap_or_default();
+        let mut answered = Vec::new();
+        let all = async {
+            while let Some(answer) = answers.recv().await {
+                answered.push(answer);
+            }
+        };
+        let begun = tokio::time::Instant::now();
+        // What is missing when the time is over is counted below.
+        drop(timeout(LOOKED_WITHIN, all).await);
+        let now_us = self.now_us();
+        let silent = observers.saturating_sub(answered.len());
+        for (target, from_us) in answered.into_iter().flatten() {
+            self.watched(target, from_us, now_us, None);
+        }
+        if silent > 0 {
+            let waited_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let unanswered = What::Unanswered {
+                moment: name(&what),
+                silent,
+                observers,
+                waited_us,
+            };
+            self.append_at(now_us, unanswered);
+        }
+        self.append_at(now_us, what);
+    }
+
+    /// Appends that something was watched without a gap, and why no longer.
+    pub(crate) fn watched(
+        &self,
+        target: WatchTarget,
+        from_us: u64,
+        to_us: u64,
+        ended: Option<String>,
+    ) {
+        let watched = Watched {
+            target,
+            from_us,
+            to_us,
+            ended,
+        };
+        self.append(What::Watched(watched));
     }
 
     /// What observers are to look before.
@@ -111,6 +163,16 @@ impl EventLog {
     /// came and went within the few milliseconds of one look is missed.
     pub fn writes(&self) -> broadcast::Receiver<Write> {
         self.inner.writes.subscribe()
+    }
+}
+
+/// What a moment is called.
+fn name(what: &What) -> String {
+    match what {
+        What::Phase(Phase::Judging) => "the judged time begins".to_owned(),
+        What::Phase(Phase::Judged) => "the judged time ends".to_owned(),
+        What::Mark { name } => format!("the mark {name}"),
+        other => format!("{other:?}"),
     }
 }
 
@@ -132,22 +194,46 @@ mod tests {
         })
     }
 
+    fn target(node: &str) -> WatchTarget {
+        let at = chainbreak_model::case::From::Node(node.into());
+        WatchTarget::Rules { at }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_moment_comes_after_the_looks_of_all_observers_or_without_those_that_never_look() {
+    async fn a_moment_comes_after_the_looks_of_all_observers_and_says_how_many_never_looked() {
         let (log, mut events) = EventLog::new();
         let mark = |name: &str| What::Mark { name: name.into() };
         log.moment(mark("alone")).await;
-        let (mut quick, _never) = (log.moments(), log.moments());
+        let (mut quick, mut blind, _never) = (log.moments(), log.moments(), log.moments());
         let observing = async {
             let moment = quick.recv().await.unwrap();
             tokio::time::sleep_until(tokio::time::Instant::now() + LOOKED_WITHIN / 2).await;
             log.append(mark("looked"));
-            drop(moment);
+            moment.answer(Some((target("n1"), 7)));
         };
-        tokio::join!(log.moment(mark("watched")), observing);
-        let names = std::iter::from_fn(|| events.try_recv().ok()).map(|event| event.what);
-        let names: Vec<What> = names.collect();
-        assert_eq!(names, ["alone", "looked", "watched"].map(mark));
+        let looking = async { blind.recv().await.unwrap().answer(None) };
+        tokio::join!(log.moment(mark("watched")), observing, looking);
+        let mut told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        let unanswered = told.remove(3).what;
+        assert!(
+            matches!(&unanswered, What::Unanswered { moment, silent: 1, observers: 3, waited_us: 2_000_000.. }
+                if moment == "the mark watched"),
+            "{unanswered:?}"
+        );
+        let What::Watched(watched) = told.remove(2).what else {
+            panic!("{told:?}")
+        };
+        let marked = told.pop().unwrap();
+        assert_eq!(
+            (watched.target, watched.from_us, watched.ended),
+            (target("n1"), 7, None)
+        );
+        assert_eq!(
+            watched.to_us, marked.at_us,
+            "it was watched up to the moment"
+        );
+        let names = told.into_iter().chain([marked]).map(|event| event.what);
+        assert!(names.eq(["alone", "looked", "watched"].map(mark)));
     }
 
     #[test]

@@ -14,10 +14,37 @@ use crate::cluster::AgentDied;
 /// How many entries tell why an agent died.
 const LAST: usize = 10;
 
+/// What is read in an agent's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogItem {
+    /// An entry.
+    Entry(String),
+    /// From here on entries may be missing, for this reason.
+    Broken(String),
+    /// From here on it is read again.
+    Resumed {
+        /// Whether everything that was written meanwhile is there, too.
+        complete: bool,
+    },
+}
+
+impl LogItem {
+    /// The entry, if it is one.
+    pub fn entry(self) -> Option<String> {
+        match self {
+            Self::Entry(text) => Some(text),
+            Self::Broken(_) | Self::Resumed { .. } => None,
+        }
+    }
+}
+
+/// An agent's log so far and from now on.
+pub type AgentLog = BoxStream<'static, Result<LogItem, AgentDied>>;
+
 /// One agent's log.
 #[derive(Debug, Default)]
 struct Book {
-    entries: Vec<String>,
+    items: Vec<LogItem>,
     /// Why there will be no more.
     end: Option<String>,
 }
@@ -37,7 +64,21 @@ pub struct Writer(watch::Sender<Book>);
 impl Writer {
     /// Adds an entry.
     pub fn write(&self, entry: String) {
-        self.0.send_modify(|book| book.entries.push(entry));
+        self.add(LogItem::Entry(entry));
+    }
+
+    /// From now on entries may be missing, for this reason.
+    pub fn broken(&self, why: String) {
+        self.add(LogItem::Broken(why));
+    }
+
+    /// It is read again, `complete` with what was written meanwhile.
+    pub fn resumed(&self, complete: bool) {
+        self.add(LogItem::Resumed { complete });
+    }
+
+    fn add(&self, item: LogItem) {
+        self.0.send_modify(|book| book.items.push(item));
     }
 
     /// The agent will not live again, for this reason.
@@ -54,21 +95,17 @@ impl Logbook {
 
     /// The log so far and from now on. It ends only with the death of an agent that will not live again,
     /// and with its last entries as evidence.
-    pub fn read(
-        &self,
-        agent: AgentName,
-        node: &NodeName,
-    ) -> BoxStream<'static, Result<String, AgentDied>> {
+    pub fn read(&self, agent: AgentName, node: &NodeName) -> AgentLog {
         let book = self.book(agent, node).subscribe();
         stream::unfold((book, 0), async |(mut book, next)| {
-            let more = |book: &Book| book.entries.len() > next || book.end.is_some();
+            let more = |book: &Book| book.items.len() > next || book.end.is_some();
             // The logbook is gone with the world.
             let item = {
                 let book = book.wait_for(more).await.ok()?;
-                match (book.entries.get(next), &book.end) {
-                    (Some(entry), _) => Ok(entry.clone()),
+                match (book.items.get(next), &book.end) {
+                    (Some(item), _) => Ok(item.clone()),
                     // After the end there is nothing.
-                    (None, Some(_)) if next > book.entries.len() => return None,
+                    (None, Some(_)) if next > book.items.len() => return None,
                     (None, Some(reason)) => Err(AgentDied(book.obituary(reason))),
                     (None, None) => return None,
                 }
@@ -100,8 +137,12 @@ impl Logbook {
 
 impl Book {
     fn last(&self) -> String {
-        let from = self.entries.len().saturating_sub(LAST);
-        self.entries[from..].join("\n")
+        let entries = self.items.iter().filter_map(|item| match item {
+            LogItem::Entry(text) => Some(text.as_str()),
+            LogItem::Broken(_) | LogItem::Resumed { .. } => None,
+        });
+        let entries: Vec<&str> = entries.collect();
+        entries[entries.len().saturating_sub(LAST)..].join("\n")
     }
 
     fn obituary(&self, reason: &str) -> String {
@@ -124,10 +165,11 @@ mod tests {
         writer.write("one".to_owned());
         writer.write("two".to_owned());
         let mut log = logbook.read(AgentName::Felix, &node);
-        assert_eq!(log.next().await.unwrap().unwrap(), "one");
-        assert_eq!(log.next().await.unwrap().unwrap(), "two");
+        let entry = |text: &str| LogItem::Entry(text.to_owned());
+        assert_eq!(log.next().await.unwrap().unwrap(), entry("one"));
+        assert_eq!(log.next().await.unwrap().unwrap(), entry("two"));
         let (next, ()) = tokio::join!(log.next(), async { writer.write("three".to_owned()) });
-        assert_eq!(next.unwrap().unwrap(), "three");
+        assert_eq!(next.unwrap().unwrap(), entry("three"));
         let mut other = logbook.read(AgentName::KubeProxy, &node);
         let nothing = futures::FutureExt::now_or_never(other.next());
         assert!(nothing.is_none(), "another agent's log is another log");

@@ -1,43 +1,42 @@
 //! Watching what promises speak of: rules, elements and counters of a place. A look before each moment of the
 //! run (its judged time, its marks), a look at the rules after every recorded write on the node, and one
-//! from time to time for what no recorder sees. A look costs a process or more: numbers that only grow
+//! from time to time for what no recorder sees. Where a look comes too late, or takes too long, the history says that nobody
+//! watched. A look costs a process or more: numbers that only grow
 //! (conntrack's, those of /proc/net) are read at moments alone.
 
+mod attention;
 mod source;
 mod watched;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use chainbreak_model::{
     case::{Case, Claim, From, SourceAddress},
     event::{RulesSeen, What},
-    names::NodeName,
 };
 use chainbreak_netfilter::Tally;
 use serde::Deserialize;
 use tokio::{
-    sync::broadcast::error::{RecvError, TryRecvError},
-    time::interval,
+    sync::broadcast::{
+        self,
+        error::{RecvError, TryRecvError},
+    },
+    time::{interval, timeout},
 };
 
 use crate::{
     cluster::{Cluster, Command, Place},
-    log::{EventLog, Write},
+    log::{EventLog, LOOKED_WITHIN, Write},
     output::output,
     trouble::Trouble,
 };
+use attention::Attention;
 use source::{Seen, Source};
 use watched::Packets;
 pub(crate) use watched::Watched;
-
-/// Distance of two looks at rules without a recorded write, where a backend records writes.
-const LOOK: Duration = Duration::from_secs(2);
-/// Distance of two looks at rules where nobody records who writes.
-const LOOK_UNTOLD: Duration = Duration::from_millis(250);
 
 /// What each place is watched for. Without promises that ask for it, nobody is watched.
 pub(crate) fn places(case: &Case) -> BTreeMap<From, Watched> {
@@ -110,33 +109,43 @@ pub(crate) async fn observe(
     log: EventLog,
 ) -> Trouble {
     let mut looks = Looks::default();
+    let mut attention = Attention::new(&at, cluster.as_ref());
     let (mut writes, mut moments) = (log.writes(), log.moments());
-    let mut ticks = interval(if cluster.records() { LOOK } else { LOOK_UNTOLD });
+    let mut ticks = interval(attention.period());
     let tables = watched.tables();
     let mut wanted = Wanted::All;
     // Nobody asks what was there before the run's first moment, the beginning of the judged time; a pod may not be
     // there before, and agents that start write a table forty times.
     let mut moment = moments.recv().await.ok();
+    written_meanwhile(&mut writes, &at, &tables);
+    let mut written_us = None;
     loop {
-        for source in watched.sources(wanted) {
-            let known = looks.tables.contains(source);
-            match source.look(cluster.as_ref(), &at, known).await {
-                Ok(seen) => looks.take(&watched, source, &seen),
-                Err(trouble) => return trouble,
-            }
+        let began_us = log.now_us();
+        let look = looks.look(cluster.as_ref(), &at, &watched, wanted);
+        match timeout(LOOKED_WITHIN, look).await {
+            Ok(Ok(())) => attention.looked(written_us, began_us, &log),
+            Ok(Err(trouble)) => return trouble,
+            Err(_elapsed) => attention.lost(began_us, &log),
         }
         looks.tell(&at, &log);
         ticks.reset();
         // Whoever waits for this look goes on.
-        drop(moment.take());
-        wanted = tokio::select! {
-            _ = ticks.tick() => Wanted::Tables,
-            () = written(&mut writes, &at, &tables) => Wanted::Tables,
+        if let Some(moment) = moment.take() {
+            moment.answer(attention.watching());
+        }
+        wanted = Wanted::Tables;
+        let first_us = tokio::select! {
+            _ = ticks.tick() => None,
+            at_us = written(&mut writes, &at, &tables) => Some(at_us),
             told = moments.recv() => {
                 moment = told.ok();
-                Wanted::All
+                wanted = Wanted::All;
+                None
             }
         };
+        // The look that follows covers them all.
+        let rest_us = written_meanwhile(&mut writes, &at, &tables);
+        written_us = first_us.or(rest_us);
     }
 }
 
@@ -149,23 +158,43 @@ pub(crate) enum Wanted {
     Tables,
 }
 
-/// Returns after a write to these tables on this node, having swallowed those that one look covers.
-async fn written(writes: &mut tokio::sync::broadcast::Receiver<Write>, at: &From, tables: &[&str]) {
-    let node: Option<&NodeName> = match at {
-        From::Node(node) => Some(node),
-        From::Pod { .. } | From::Host(_) => None,
-    };
+/// Returns after a write to these tables on this node, with its time.
+async fn written(writes: &mut broadcast::Receiver<Write>, at: &From, tables: &[&str]) -> u64 {
     loop {
         match writes.recv().await {
-            Ok(write) if !node.is_some_and(|node| write.concerns(node, tables)) => {}
-            Ok(_) | Err(RecvError::Lagged(_)) => break,
+            Ok(write) if concerns(&write, at, tables) => return write.at_us(),
+            Ok(_) => {}
+            // Which ones is not known any more, and the first of them is older than any that can still be read.
+            Err(RecvError::Lagged(_)) => return 0,
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }
-    while !matches!(
-        writes.try_recv(),
-        Err(TryRecvError::Empty | TryRecvError::Closed)
-    ) {}
+}
+
+/// The time of the first such write that is waiting to be heard of, having swallowed all of them.
+fn written_meanwhile(
+    writes: &mut broadcast::Receiver<Write>,
+    at: &From,
+    tables: &[&str],
+) -> Option<u64> {
+    let mut first_us = None;
+    loop {
+        match writes.try_recv() {
+            Ok(write) if concerns(&write, at, tables) => {
+                first_us = first_us.or(Some(write.at_us()));
+            }
+            Ok(_) => {}
+            Err(TryRecvError::Lagged(_)) => first_us = Some(0),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => return first_us,
+        }
+    }
+}
+
+fn concerns(write: &Write, at: &From, tables: &[&str]) -> bool {
+    match at {
+        From::Node(node) => write.concerns(node, tables),
+        From::Pod { .. } | From::Host(_) => false,
+    }
 }
 
 /// What the looks at one place came to so far.
@@ -191,6 +220,21 @@ struct Counters {
 }
 
 impl Looks {
+    async fn look(
+        &mut self,
+        cluster: &dyn Cluster,
+        at: &From,
+        watched: &Watched,
+        wanted: Wanted,
+    ) -> Result<(), Trouble> {
+        for source in watched.sources(wanted) {
+            let known = self.tables.contains(source);
+            let seen = source.look(cluster, at, known).await?;
+            self.take(watched, source, &seen);
+        }
+        Ok(())
+    }
+
     fn take(&mut self, watched: &Watched, source: &Source, seen: &Seen) {
         if matches!(seen, Seen::Table(Some(_))) && !self.tables.contains(source) {
             self.tables.insert(source.clone());
@@ -246,5 +290,97 @@ impl Looks {
             });
             self.told = Some(self.counters.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chainbreak_model::{
+        event::{Command as Recorded, Phase},
+        names::NodeName,
+        verdict::PromiseVerdict,
+    };
+    use tokio::{
+        task::yield_now,
+        time::{Instant, sleep_until},
+    };
+
+    use super::*;
+    use crate::fake::{Commands, Fake, case, judged};
+
+    const NEVER_THERE: &str =
+        "{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }";
+    const SAVED: &str = "*nat\n:OTHER - [0:0]\nCOMMIT\n";
+
+    /// What comes of the promise when these writes are recorded while it is judged, each so many milliseconds after the last.
+    async fn verdict(commands: Commands, writes: &[u64]) -> PromiseVerdict {
+        let case = case(NEVER_THERE);
+        let (_, cluster) = Fake {
+            commands,
+            ..Fake::default()
+        }
+        .cluster();
+        let (log, mut events) = EventLog::new();
+        let within_us = u64::try_from(cluster.sees_within().as_micros()).unwrap();
+        log.append(What::Watching { within_us });
+        let (at, watched) = places(&case).pop_first().unwrap();
+        let observing = observe(cluster, at, watched, log.clone());
+        let run = async {
+            // It observes before anything happens.
+            yield_now().await;
+            log.moment(What::Phase(Phase::Judging)).await;
+            for after in writes {
+                sleep_until(Instant::now() + Duration::from_millis(*after)).await;
+                log.append(What::Command(Recorded {
+                    who: "felix".to_owned(),
+                    node: NodeName::from("n1"),
+                    argv: ["iptables", "-t", "nat", "-N", "CHAIN"]
+                        .map(str::to_owned)
+                        .to_vec(),
+                    input: String::new(),
+                    exit: 0,
+                    stderr: String::new(),
+                    took_us: 1,
+                }));
+            }
+            log.moment(What::Phase(Phase::Judged)).await;
+        };
+        tokio::select! {
+            trouble = observing => panic!("{trouble}"),
+            () = run => {}
+        }
+        judged(&case, &mut events)
+    }
+
+    fn unknown(verdict: PromiseVerdict) -> String {
+        match verdict {
+            PromiseVerdict::Unknown { cause } => cause,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_looked_at_after_each_write_was_watched() {
+        let verdict = verdict(Commands::Say(SAVED, Duration::ZERO), &[0, 20]).await;
+        assert!(matches!(verdict, PromiseVerdict::Kept(_)), "{verdict:?}");
+    }
+
+    #[tokio::test]
+    async fn a_look_that_comes_too_late_after_a_write_leaves_a_gap_that_is_named() {
+        let slow = Commands::Say(SAVED, Duration::from_millis(200));
+        let cause = unknown(verdict(slow, &[0, 20]).await);
+        assert!(
+            cause.starts_with("rules and counters of node/n1 not watched for 0.")
+                && cause.contains("the look after a recorded write came"),
+            "{cause}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_hangs_is_given_up_and_nothing_was_watched() {
+        let cause = unknown(verdict(Commands::Hang, &[]).await);
+        assert_eq!(cause, "the rules of n1 were never looked at");
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use chainbreak_model::{
     case::{Case, ClusterSpec, IpFamily, ProxyMode, Versions},
-    event::{LogEntry, Phase, What},
+    event::{Phase, What},
     names::{AgentName, NodeName},
 };
 use futures::{
@@ -19,6 +19,7 @@ use crate::{
     census::Census,
     cluster::{Backend, Cluster, Command, Place, nodes},
     faults::Faults,
+    follow,
     log::EventLog,
     manifests, observe,
     output::output,
@@ -152,6 +153,8 @@ async fn exercise(
     deadline: Instant,
     faults: &mut Faults,
 ) -> Result<(), Trouble> {
+    let within_us = u64::try_from(cluster.sees_within().as_micros()).unwrap_or(u64::MAX);
+    log.append(What::Watching { within_us });
     let mut background = follow(cluster, case, log);
     let foreground = async {
         let api = cluster.api();
@@ -195,7 +198,7 @@ fn follow(
     }
     for node in nodes(cluster.as_ref()) {
         for agent in agents(case) {
-            background.push(follow_log(cluster.as_ref(), agent, &node, log).boxed());
+            background.push(follow::log(cluster.as_ref(), agent, &node, log).boxed());
         }
     }
     background
@@ -210,30 +213,6 @@ pub fn agents(case: &Case) -> Vec<AgentName> {
         .map(|_| AgentName::KubeProxy);
     let felix = case.cluster.calico.as_ref().map(|_| AgentName::Felix);
     kube_proxy.into_iter().chain(felix).collect()
-}
-
-fn follow_log(
-    cluster: &dyn Cluster,
-    agent: AgentName,
-    node: &NodeName,
-    log: &EventLog,
-) -> impl Future<Output = Trouble> + Send + use<> {
-    let mut entries = cluster.agent_logs(agent, node);
-    let (node, log) = (node.clone(), log.clone());
-    async move {
-        while let Some(entry) = entries.next().await {
-            let text = match entry {
-                Ok(text) => text,
-                Err(died) => return Trouble::new(format!("keep {agent} on {node} running"), died),
-            };
-            log.append(What::Log(LogEntry {
-                agent,
-                node: node.clone(),
-                text,
-            }));
-        }
-        Trouble::new(format!("follow the log of {agent} on {node}"), "it ended")
-    }
 }
 
 /// The rules of every node in every family, best effort: what cannot be had is left out.

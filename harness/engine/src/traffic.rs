@@ -7,7 +7,7 @@ use std::{
 
 use chainbreak_model::{
     case::{IpFamily, To, Traffic},
-    event::What,
+    event::{WatchTarget, What},
     names::{NodeName, TrafficName},
 };
 use chainbreak_probe::wire::{Errand, Order, Protocol, Report};
@@ -149,6 +149,9 @@ async fn read(
             }
             Report::Done { sent, lateness } => {
                 // Whoever doubts a gap looks here first: a starved probe sends late.
+                let traffic = name.clone();
+                let watched = WatchTarget::Requests { traffic };
+                log.watched(watched, start_us, log.now_us(), None);
                 let value = format!(
                     "{sent} requests, sent late by {} µs in the median, {} µs at 99 %, {} µs at most",
                     lateness.median_us, lateness.p99_us, lateness.max_us

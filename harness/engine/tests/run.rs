@@ -16,6 +16,7 @@ use chainbreak_engine::{
         AgentDied, Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError,
     },
     log::EventLog,
+    logbook::{AgentLog, LogItem},
     run::{After, READY_WITHIN, run},
 };
 use chainbreak_model::{
@@ -26,7 +27,7 @@ use chainbreak_model::{
     event::{Event, Phase, What},
     names::{AgentName, NodeName},
 };
-use futures::{StreamExt, stream::BoxStream};
+use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 
 /// What the scripted backend does.
@@ -109,14 +110,16 @@ impl Cluster for FakeCluster {
         }
     }
 
-    fn agent_logs(
-        &self,
-        _: AgentName,
-        _: &NodeName,
-    ) -> BoxStream<'static, Result<String, AgentDied>> {
+    fn sees_within(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+
+    fn agent_logs(&self, _: AgentName, _: &NodeName) -> AgentLog {
         let died = || Err(AgentDied("exit status 1; it said last:\nno use".to_owned()));
         match self.script {
-            Script::AgentDies => futures::stream::iter([Ok("no use".to_owned()), died()]).boxed(),
+            Script::AgentDies => {
+                futures::stream::iter([Ok(LogItem::Entry("no use".to_owned())), died()]).boxed()
+            }
             _ => futures::stream::pending().boxed(),
         }
     }

@@ -4,21 +4,19 @@ use std::{
     net::IpAddr,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use chainbreak_engine::{
     begun::Begun,
-    cluster::{
-        AgentDied, Cluster, Command, ExecError, Leftovers, Place, Process, Signal, SignalError,
-    },
-    logbook::Logbook,
+    cluster::{Cluster, Command, ExecError, Leftovers, Place, Process, Signal, SignalError},
+    logbook::{AgentLog, Logbook},
 };
 use chainbreak_model::{
     case::{AgentSource, Case},
     names::{AgentName, NodeName},
 };
-use futures::stream::BoxStream;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::task::JoinSet;
@@ -36,6 +34,9 @@ use crate::{
     renew, signal,
     survey::CALICO_STAYS,
 };
+
+/// A look is a process in a container, started through Docker or the API.
+const SEES_WITHIN: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(crate) struct Raised {
@@ -220,11 +221,11 @@ impl Cluster for Raised {
         renewed.map_err(|error| SignalError(error.to_string()))
     }
 
-    fn agent_logs(
-        &self,
-        agent: AgentName,
-        node: &NodeName,
-    ) -> BoxStream<'static, Result<String, AgentDied>> {
+    fn sees_within(&self) -> Duration {
+        SEES_WITHIN
+    }
+
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
         self.logbook.read(agent, node)
     }
 

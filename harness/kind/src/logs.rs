@@ -1,5 +1,7 @@
 //! The logs of agents that are pods: followed through the API, from one container of an agent to the next.
 
+mod continuity;
+
 use std::time::Duration;
 
 use chainbreak_engine::{
@@ -18,6 +20,7 @@ use kube::{
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::error::KindError;
+use continuity::{Container, Continuity};
 
 /// Distance of two attempts to find an agent's container.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -102,19 +105,14 @@ pub(crate) async fn follow(
         last: since,
         entries: Entries::new(DaemonPod::by_manifest(agent).format),
         writer,
+        continuity: Continuity::default(),
     };
     let mut ticks = interval(AGAIN);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let Ok(pod) = DaemonPod::of(&client, agent).await else {
-            continue;
-        };
-        // A pod that is not there, or does not run yet, is looked for again.
-        if let Ok(Some(found)) = pod.on(&client, &node).await {
-            let read = log.read(&client, pod, &found.name_any()).await;
-            tracing::debug!(?read, %node, "the log of {agent} broke off");
-        }
+        let read = log.read(&client, agent, &node).await;
+        log.continuity.ended(read, &log.writer);
     }
 }
 
@@ -124,21 +122,35 @@ struct Log {
     last: Timestamp,
     entries: Entries,
     writer: Writer,
+    continuity: Continuity,
 }
 
 impl Log {
-    /// Reads until the container ends.
-    async fn read(&mut self, client: &Client, pod: DaemonPod, name: &str) -> Result<(), String> {
+    /// Reads until the container ends. Without one there is nothing to read.
+    async fn read(&mut self, client: &Client, agent: AgentName, node: &str) -> Result<(), String> {
+        let daemon = DaemonPod::of(client, agent)
+            .await
+            .map_err(|error| error.to_string())?;
+        let found = daemon.on(client, node).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let Some((pod, container)) = found.and_then(|pod| {
+            let container = Container::of(&pod, daemon.name)?;
+            Some((pod, container))
+        }) else {
+            self.continuity.absent(&self.writer);
+            return Ok(());
+        };
         let params = LogParams {
-            container: Some(pod.name.to_owned()),
+            container: Some(daemon.name.to_owned()),
             follow: true,
             since_time: Some(self.last),
             timestamps: true,
             ..LogParams::default()
         };
-        let pods = Api::<Pod>::namespaced(client.clone(), pod.namespace);
-        let stream = pods.log_stream(name, &params).await;
+        let pods = Api::<Pod>::namespaced(client.clone(), daemon.namespace);
+        let stream = pods.log_stream(&pod.name_any(), &params).await;
         let mut lines = stream.map_err(|error| error.to_string())?.lines();
+        self.continuity.opened(container, &self.writer);
         loop {
             let line = match timeout(PAUSE, lines.try_next()).await {
                 Ok(line) => line.map_err(|error| error.to_string())?,
@@ -179,7 +191,7 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_engine::logbook::Logbook;
+    use chainbreak_engine::logbook::{LogItem, Logbook};
     use chainbreak_model::names::NodeName;
     use futures::{FutureExt, StreamExt};
 
@@ -192,6 +204,7 @@ mod tests {
             last: "2026-01-01T00:00:01Z".parse().unwrap(),
             entries: Entries::new(Format::Lines),
             writer: logbook.writer(AgentName::Felix, &node),
+            continuity: Continuity::default(),
         };
         for line in [
             "2026-01-01T00:00:00.5Z older than the case",
@@ -205,7 +218,8 @@ mod tests {
         }
         let read = logbook.read(AgentName::Felix, &node).take(3);
         let read: Vec<_> = read.map(Result::unwrap).collect().await;
-        assert_eq!(read, ["one", "two", "three"]);
+        let entry = |text: &str| LogItem::Entry(text.to_owned());
+        assert_eq!(read, ["one", "two", "three"].map(entry));
         let more = logbook.read(AgentName::Felix, &node).skip(3).into_future();
         assert!(more.now_or_never().is_none());
     }

@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, TcpListener},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -12,19 +13,18 @@ use chainbreak_apiserver::Server;
 use chainbreak_engine::{
     begun::Begun,
     cluster::{
-        AgentDied, Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError,
-        Signal, SignalError,
+        Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError, Signal,
+        SignalError,
     },
     gate::Gate,
     log::EventLog,
-    logbook::Logbook,
+    logbook::{AgentLog, Logbook},
 };
 use chainbreak_model::{
     case::{Capabilities, Case},
     event::What,
     names::{AgentName, NodeName},
 };
-use futures::stream::BoxStream;
 use kube::Client;
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
@@ -41,6 +41,10 @@ use crate::{
     worker::PATH,
     world::World,
 };
+
+/// A recorder says at once what was written, and a look begins some milliseconds later; on a machine whose processors are taken,
+/// some tens.
+const SEES_WITHIN: Duration = Duration::from_millis(50);
 
 /// The running program, as every place of a world finds it: the magic link works also where the
 /// program's path does not.
@@ -285,11 +289,11 @@ impl Cluster for Raised {
         begun.seen().await
     }
 
-    fn agent_logs(
-        &self,
-        agent: AgentName,
-        node: &NodeName,
-    ) -> BoxStream<'static, Result<String, AgentDied>> {
+    fn sees_within(&self) -> Duration {
+        SEES_WITHIN
+    }
+
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
         self.logbook.read(agent, node)
     }
 

@@ -1,7 +1,7 @@
 //! The history of a case: an append-only list of timestamped events, the only thing judged and
 //! reported.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use chainbreak_probe::wire::Sample;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,25 @@ pub enum What {
         /// All of them but the loopback's.
         addresses: Vec<IpAddr>,
     },
+    /// From here on the history says what was watched ([`What::Watched`]): what it does not say so of was not. Older
+    /// histories lack it, and say nothing about that.
+    Watching {
+        /// How soon a change is seen, in microseconds: a shorter gap is none.
+        within_us: u64,
+    },
+    /// Something was watched without a gap.
+    Watched(Watched),
+    /// A moment went by before all observers had looked.
+    Unanswered {
+        /// The moment.
+        moment: String,
+        /// How many did not look, of how many.
+        silent: usize,
+        /// Of how many.
+        observers: usize,
+        /// How long they had, in microseconds.
+        waited_us: u64,
+    },
     /// An API request that the server did not know, with who asked.
     UnknownRequest {
         /// Method, path and user agent.
@@ -91,6 +110,54 @@ pub enum What {
         /// What failed, as the person needs it.
         text: String,
     },
+}
+
+/// For how long something was watched without a gap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Watched {
+    /// What was watched.
+    pub target: WatchTarget,
+    /// From when on, in microseconds since the case began.
+    pub from_us: u64,
+    /// Until when.
+    pub to_us: u64,
+    /// Why it was not watched after that, where it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+/// What is watched.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum WatchTarget {
+    /// Rules, elements and counters of a place.
+    Rules {
+        /// Where.
+        at: From,
+    },
+    /// An agent's log.
+    Log {
+        /// Which agent.
+        agent: AgentName,
+        /// Of which node.
+        node: NodeName,
+    },
+    /// The requests of a traffic.
+    Requests {
+        /// Which traffic.
+        traffic: TrafficName,
+    },
+}
+
+impl fmt::Display for WatchTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rules { at } => write!(f, "rules and counters of {at}"),
+            Self::Log { agent, node } => write!(f, "log of {agent} on {node}"),
+            Self::Requests { traffic } => write!(f, "requests of {traffic}"),
+        }
+    }
 }
 
 /// Parts of a case, in this order.

@@ -7,6 +7,7 @@
 mod balance;
 mod chi;
 mod counter;
+mod coverage;
 mod log;
 mod presence;
 mod recovers;

@@ -168,6 +168,18 @@ fn plain(event: &Event) -> Option<Moment> {
             Some(step) => (Kind::Step, format!("{step} is over")),
             None => (Kind::Step, format!("mark {name}")),
         },
+        What::Unanswered {
+            moment,
+            silent,
+            observers,
+            waited_us,
+        } => {
+            let waited = length(*waited_us);
+            let text = format!(
+                "{silent} of {observers} observers had not looked {waited} later: {moment}"
+            );
+            (Kind::Trouble, text)
+        }
         // The evidence on its other lines is not part of the story.
         What::Trouble { text } => (
             Kind::Trouble,

@@ -12,6 +12,7 @@ use crate::gate::base_name;
 /// A recorded command may just have changed rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
+    at_us: u64,
     node: NodeName,
     /// Empty when the command does not say which.
     tables: Vec<String>,
@@ -21,14 +22,20 @@ pub struct Write {
 
 impl Write {
     /// What the command may have done; `None` when it only looked, or failed as a whole.
-    pub(super) fn of(command: &event::Command) -> Option<Self> {
+    pub(super) fn of(at_us: u64, command: &event::Command) -> Option<Self> {
         let tables = tables(command)?;
         let whole = (restores(command) || reads_transaction(command)) && command.exit == 0;
         Some(Self {
+            at_us,
             node: command.node.clone(),
             tables,
             committed: if whole { &command.input } else { "" }.into(),
         })
+    }
+
+    /// When the command ended, in microseconds since the case began.
+    pub fn at_us(&self) -> u64 {
+        self.at_us
     }
 
     /// The input of a restore, or of an `nft -f -`, that succeeded; empty for any other command.
@@ -139,7 +146,7 @@ mod tests {
         "*filter\nCOMMIT\n# one more\n*nat\n-A KUBE-SERVICES -j KUBE-SVC-X\nCOMMIT\n";
 
     fn write(line: &str, exit: i32) -> Option<Write> {
-        Write::of(&event::Command {
+        let command = event::Command {
             who: "felix".to_owned(),
             node: NodeName::from("n1"),
             argv: line.split(' ').map(str::to_owned).collect(),
@@ -147,7 +154,8 @@ mod tests {
             exit,
             stderr: String::new(),
             took_us: 1,
-        })
+        };
+        Write::of(0, &command)
     }
 
     fn written(line: &str, exit: i32) -> Option<Vec<String>> {

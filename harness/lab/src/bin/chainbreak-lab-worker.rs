@@ -204,12 +204,13 @@ async fn ask_one(
             Ok(json!(seen))
         }
         Ask::Log(agent, node, count) => {
-            let entries = cluster.agent_logs(agent, &node).take(count);
-            let said = entries.map(|entry| match entry {
-                Ok(text) => json!(text),
-                Err(died) => json!({ "died": died.to_string() }),
-            });
-            Ok(json!(said.collect::<Vec<Value>>().await))
+            let said = cluster
+                .agent_logs(agent, &node)
+                .filter_map(async |item| match item {
+                    Ok(item) => item.entry().map(Value::String),
+                    Err(died) => Some(json!({ "died": died.to_string() })),
+                });
+            Ok(json!(said.take(count).collect::<Vec<Value>>().await))
         }
         Ask::Account(node) => Ok(json!(cluster.account(&node))),
         Ask::Stop => Ok(Value::Null),

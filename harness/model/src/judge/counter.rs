@@ -3,10 +3,10 @@
 
 use indexmap::IndexMap;
 
-use super::{Watch, unknown};
+use super::{Watch, coverage::Coverage, unknown};
 use crate::{
     case::{Case, Counter, From, Limits},
-    event::{Event, What},
+    event::{Event, WatchTarget, What},
     verdict::{Counted, Evidence, PromiseVerdict, Span},
 };
 
@@ -18,8 +18,17 @@ const FIRST_LOOK_US: u64 = 100_000;
 #[derive(Debug)]
 pub(super) struct Seen {
     counter: String,
+    /// Whether rules count it, which may be written anew at any time. The kernel's numbers only grow.
+    of_rules: bool,
     limits: Limits,
-    places: IndexMap<From, Vec<Reading>>,
+    places: IndexMap<From, Looks>,
+}
+
+/// What was read in one place.
+#[derive(Debug)]
+struct Looks {
+    coverage: Coverage,
+    readings: Vec<Reading>,
 }
 
 /// A look at a counter.
@@ -38,29 +47,35 @@ impl Seen {
             Some(place) => vec![place.clone()],
             None => case.cluster.node_names().map(From::Node).collect(),
         };
+        let looks = |at: From| {
+            let coverage = Coverage::of(WatchTarget::Rules { at: at.clone() });
+            let readings = Vec::new();
+            (at, Looks { coverage, readings })
+        };
         Self {
             counter: counter.to_string(),
+            of_rules: matches!(counter, Counter::Rule(_)),
             limits,
-            places: places
-                .into_iter()
-                .map(|place| (place, Vec::new()))
-                .collect(),
+            places: places.into_iter().map(looks).collect(),
         }
     }
 }
 
 impl Watch for Seen {
     fn see(&mut self, event: &Event) {
+        for looks in self.places.values_mut() {
+            looks.coverage.see(event);
+        }
         if let What::Counters {
             at,
             values,
             rewritten,
             unmatched,
         } = &event.what
-            && let Some(readings) = self.places.get_mut(at)
+            && let Some(looks) = self.places.get_mut(at)
             && let Some(value) = values.get(&self.counter)
         {
-            readings.push(Reading {
+            looks.readings.push(Reading {
                 at_us: event.at_us,
                 value: *value,
                 rewritten: rewritten.get(&self.counter).copied().unwrap_or_default(),
@@ -76,8 +91,8 @@ impl Watch for Seen {
             places: IndexMap::new(),
             rewritten: false,
         };
-        for (place, readings) in &self.places {
-            let Some((before, after)) = ends(readings, window) else {
+        for (place, looks) in &self.places {
+            let Some((before, after)) = ends(&looks.readings, window) else {
                 return unknown(format!(
                     "{} was not read in {place} when its time began",
                     self.counter
@@ -88,7 +103,7 @@ impl Watch for Seen {
             counted.rewritten |= after.rewritten > before.rewritten;
         }
         match self.decide(counted) {
-            PromiseVerdict::Kept(evidence) => match self.nothing_to_count(window) {
+            PromiseVerdict::Kept(evidence) => match self.unseen(window) {
                 Some(cause) => unknown(cause),
                 None => PromiseVerdict::Kept(evidence),
             },
@@ -116,15 +131,29 @@ impl Seen {
         super::decided(self.limits.allow(total), Evidence::Counter(counted))
     }
 
+    /// Why what was counted proves nothing.
+    fn unseen(&self, window: Span) -> Option<String> {
+        let gap = |coverage: &Coverage| {
+            if self.of_rules {
+                return coverage.gap(window);
+            }
+            let begin = coverage.gap_at(window.from_us);
+            begin.or_else(|| coverage.gap_at(window.to_us))
+        };
+        let mut gaps = self.places.values().map(|looks| gap(&looks.coverage));
+        gaps.find_map(|gap| gap)
+            .or_else(|| self.nothing_to_count(window))
+    }
+
     /// Why nothing could be counted: in no place and at no time of the window a rule matched.
     fn nothing_to_count(&self, window: Span) -> Option<String> {
         let mut instead = Vec::new();
-        for (place, readings) in &self.places {
-            let (begin, _) = ends(readings, window)?;
+        for (place, looks) in &self.places {
+            let (begin, _) = ends(&looks.readings, window)?;
             let within = |reading: &&Reading| {
                 (begin.at_us..=window.to_us.max(begin.at_us)).contains(&reading.at_us)
             };
-            for reading in readings.iter().filter(within) {
+            for reading in looks.readings.iter().filter(within) {
                 instead.push((place, reading.unmatched.as_ref()?));
             }
         }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 use regex::Regex;
 
-use super::Watch;
+use super::{Watch, coverage::Coverage};
 use crate::{
     case::Case,
-    event::{Event, LogEntry, What},
+    event::{Event, LogEntry, WatchTarget, What},
     names::{AgentName, NodeName},
     verdict::{Entries, Evidence, FirstEntry, PromiseVerdict, Span},
 };
@@ -31,13 +31,18 @@ pub(super) struct Seen<'a> {
     wanted: Wanted,
     /// Nodes whose log said anything at all, at any time.
     alive: BTreeSet<NodeName>,
+    /// Of each node's log, where the case runs the agent: one that it does not run is silent by right.
+    coverage: Vec<Coverage>,
     found: Vec<FirstEntry>,
 }
 
 impl<'a> Seen<'a> {
     pub(super) fn new(case: &'a Case, agent: AgentName, matches: &str, wanted: Wanted) -> Self {
         let (alive, found) = (BTreeSet::new(), Vec::new());
+        let coverage = |node| Coverage::of(WatchTarget::Log { agent, node });
+        let nodes = runs(case, agent).then(|| case.cluster.node_names());
         Self {
+            coverage: nodes.into_iter().flatten().map(coverage).collect(),
             case,
             agent,
             matches: Regex::new(matches),
@@ -50,6 +55,9 @@ impl<'a> Seen<'a> {
 
 impl Watch for Seen<'_> {
     fn see(&mut self, event: &Event) {
+        for coverage in &mut self.coverage {
+            coverage.see(event);
+        }
         let What::Log(LogEntry { agent, node, text }) = &event.what else {
             return;
         };
@@ -83,7 +91,7 @@ impl Watch for Seen<'_> {
         match (self.wanted, entries.count) {
             (Wanted::None, 1..) => PromiseVerdict::Broken(Evidence::Log(entries)),
             (Wanted::Some, 1..) => PromiseVerdict::Kept(Evidence::Log(entries)),
-            (wanted, 0) => match (self.unseen(), wanted) {
+            (wanted, 0) => match (self.unseen(window), wanted) {
                 (Some(cause), _) => PromiseVerdict::Unknown { cause },
                 (None, Wanted::None) => PromiseVerdict::Kept(Evidence::Log(entries)),
                 (None, Wanted::Some) => PromiseVerdict::Broken(Evidence::Log(entries)),
@@ -117,24 +125,26 @@ impl Seen<'_> {
         }
     }
 
-    /// Why silence says nothing: some node's log never said anything. An agent that the case does not
-    /// run is silent by right.
-    fn unseen(&self) -> Option<String> {
-        let runs = match self.agent {
-            AgentName::KubeProxy => self.case.cluster.kube_proxy.is_some(),
-            AgentName::Felix => self.case.cluster.calico.is_some(),
-        };
-        if !runs {
+    /// Why silence says nothing: some node's log never said anything, or was not followed all the time.
+    fn unseen(&self, window: Span) -> Option<String> {
+        if !runs(self.case, self.agent) {
             return None;
         }
-        let silent = self
-            .case
-            .cluster
-            .node_names()
-            .find(|node| !self.alive.contains(node))?;
-        Some(format!(
-            "not one entry of {}'s log on {silent} was seen",
-            self.agent
-        ))
+        let mut nodes = self.case.cluster.node_names();
+        if let Some(silent) = nodes.find(|node| !self.alive.contains(node)) {
+            return Some(format!(
+                "not one entry of {}'s log on {silent} was seen",
+                self.agent
+            ));
+        }
+        let mut gaps = self.coverage.iter().map(|coverage| coverage.gap(window));
+        gaps.find_map(|gap| gap)
+    }
+}
+
+fn runs(case: &Case, agent: AgentName) -> bool {
+    match agent {
+        AgentName::KubeProxy => case.cluster.kube_proxy.is_some(),
+        AgentName::Felix => case.cluster.calico.is_some(),
     }
 }

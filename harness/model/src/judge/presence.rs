@@ -2,10 +2,10 @@
 
 use indexmap::IndexMap;
 
-use super::{Watch, unknown};
+use super::{Watch, coverage::Coverage, unknown};
 use crate::{
-    case::{self, Case},
-    event::{Event, RulesSeen, What},
+    case::{self, Case, From},
+    event::{Event, RulesSeen, WatchTarget, What},
     names::NodeName,
     verdict::{Evidence, Presence, PromiseVerdict, Span},
 };
@@ -19,29 +19,45 @@ const FIRST_LOOK_US: u64 = 100_000;
 pub(super) struct Seen<'a> {
     query: String,
     promised: &'a case::Presence,
-    /// When it was seen to be there or not, for each node that was asked.
-    nodes: IndexMap<NodeName, Vec<(u64, bool)>>,
+    nodes: IndexMap<NodeName, Looks>,
+}
+
+/// What was seen on one node.
+#[derive(Debug)]
+struct Looks {
+    coverage: Coverage,
+    /// When it was seen to be there or not.
+    seen: Vec<(u64, bool)>,
 }
 
 impl<'a> Seen<'a> {
     pub(super) fn new(case: &Case, query: String, promised: &'a case::Presence) -> Self {
         let asked = |node: &NodeName| promised.node.as_ref().is_none_or(|only| only == node);
         let nodes = case.cluster.node_names().filter(asked);
+        let looks = |node: NodeName| {
+            let at = From::Node(node.clone());
+            let coverage = Coverage::of(WatchTarget::Rules { at });
+            let seen = Vec::new();
+            (node, Looks { coverage, seen })
+        };
         Self {
             query,
             promised,
-            nodes: nodes.map(|node| (node, Vec::new())).collect(),
+            nodes: nodes.map(looks).collect(),
         }
     }
 }
 
 impl Watch for Seen<'_> {
     fn see(&mut self, event: &Event) {
+        for looks in self.nodes.values_mut() {
+            looks.coverage.see(event);
+        }
         if let What::Rules(RulesSeen { node, query, count }) = &event.what
             && *query == self.query
             && let Some(looks) = self.nodes.get_mut(node)
         {
-            looks.push((event.at_us, *count > 0));
+            looks.seen.push((event.at_us, *count > 0));
         }
     }
 
@@ -53,7 +69,7 @@ impl Watch for Seen<'_> {
             wrong: IndexMap::new(),
         };
         for (node, looks) in &self.nodes {
-            let mut wrong = times(looks, self.promised.absent, window);
+            let mut wrong = times(&looks.seen, self.promised.absent, window);
             if !self.promised.always {
                 wrong.retain(|span| span.to_us == window.to_us);
             }
@@ -74,16 +90,22 @@ impl Watch for Seen<'_> {
 
 impl Seen<'_> {
     /// Why a node's looks do not prove that all was as promised.
-    fn unseen(&self, node: &NodeName, looks: &[(u64, bool)], window: Span) -> Option<String> {
-        let first = looks.iter().map(|(at_us, _)| *at_us).min();
+    fn unseen(&self, node: &NodeName, looks: &Looks, window: Span) -> Option<String> {
+        let first = looks.seen.iter().map(|(at_us, _)| *at_us).min();
         let Some(first) = first.filter(|at_us| *at_us < window.to_us) else {
             return Some(format!("the rules of {node} were never looked at"));
         };
+        if !self.promised.always {
+            return looks.coverage.gap_at(window.to_us);
+        }
         let late = first.saturating_sub(window.from_us);
-        (self.promised.always && late > FIRST_LOOK_US).then(|| {
+        if late > FIRST_LOOK_US {
             let seconds = late as f64 / 1e6;
-            format!("the rules of {node} were not looked at for the first {seconds:.1} s")
-        })
+            return Some(format!(
+                "the rules of {node} were not looked at for the first {seconds:.1} s"
+            ));
+        }
+        looks.coverage.gap(window)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use chainbreak_probe::wire::Outcome;
 
+use super::coverage::Coverage;
 use crate::{
     case::Case,
-    event::{Event, What},
+    event::{Event, WatchTarget, What},
     names::TrafficName,
     verdict::Span,
 };
@@ -17,6 +18,7 @@ pub(super) struct Samples<'a> {
     every_us: Option<u64>,
     /// When each was due, and how it ended.
     all: Vec<(u64, Outcome)>,
+    coverage: Coverage,
 }
 
 impl<'a> Samples<'a> {
@@ -27,10 +29,14 @@ impl<'a> Samples<'a> {
             traffic,
             every_us,
             all: Vec::new(),
+            coverage: Coverage::of(WatchTarget::Requests {
+                traffic: traffic.clone(),
+            }),
         }
     }
 
     pub(super) fn see(&mut self, event: &Event) {
+        self.coverage.see(event);
         if let What::Sample { traffic, sample } = &event.what
             && traffic == self.traffic
         {
@@ -54,9 +60,12 @@ impl<'a> Samples<'a> {
         if seen == 0 {
             return Some(format!("no request of {} was seen", self.traffic));
         }
-        let every = self.every_us.filter(|every| *every > 0)?;
-        let due = window.len_us() / every;
-        (seen + 2 < due - due / 100)
-            .then(|| format!("{seen} requests were seen of {due} that were due"))
+        let due = self
+            .every_us
+            .map_or(0, |every| window.len_us() / every.max(1));
+        if seen + 2 < due - due / 100 {
+            return Some(format!("{seen} requests were seen of {due} that were due"));
+        }
+        self.coverage.gap(window)
     }
 }
