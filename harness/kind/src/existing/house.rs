@@ -163,13 +163,15 @@ fn namespace(name: &str, run: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::{ClusterSpec, From, IptablesVariant, To};
+    use chainbreak_model::case::{Claim, ClusterSpec, From, IptablesVariant, To};
 
     use super::*;
 
     fn case() -> Case {
         let in_test = |kind: &str| json!({ "kind": kind, "metadata": { "namespace": "test", "name": "web" } });
         let pod = json!({ "nodeName": "n2", "containers": [] });
+        let port = json!({ "service": { "namespace": "test", "name": "web" }, "port": "http", "protocol": "tcp" });
+        let chain = json!({ "which": "service", "of": port });
         let case = json!({
             "scenario": "s",
             "variant": "v",
@@ -196,7 +198,7 @@ mod tests {
                 { "apply": [in_test("Service")] },
                 { "delete": { "api-version": "v1", "kind": "Service", "namespace": "test", "name": "web" } },
             ],
-            "promises": {},
+            "promises": { "chosen": { "has-rule": { "rule": { "table": "nat", "chain": chain }, "always": true } } },
             "expect": "healthy",
             "seed": 1,
         });
@@ -263,6 +265,15 @@ mod tests {
         let steps = serde_json::to_string(&housed.timeline).unwrap();
         assert_eq!(steps.matches("chainbreak-0f-test").count(), 2, "{steps}");
         assert_eq!(housed.id(), case().id());
+    }
+
+    #[test]
+    fn a_services_chain_is_that_of_the_service_in_its_new_namespace() {
+        let housed = house(&case(), "chainbreak-0f", &["a".to_owned()]);
+        let Claim::HasRule { rule, .. } = &housed.promises[0].claim else {
+            panic!("{:?}", housed.promises)
+        };
+        assert_eq!(rule.to_string(), "nat KUBE-SVC-TCVZVEITWSHQTTCJ");
     }
 
     #[test]
