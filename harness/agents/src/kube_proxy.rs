@@ -29,7 +29,6 @@ mod klog;
 mod logs;
 mod modern;
 mod monitor;
-mod names;
 mod nftables;
 mod ports;
 mod profile;
@@ -43,6 +42,7 @@ mod tracker;
 
 use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll};
 
+use chainbreak_netfilter::names;
 use ipnet::IpNet;
 use k8s_openapi::api::{
     core::v1::{Node, Service},

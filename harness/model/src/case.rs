@@ -26,7 +26,8 @@ pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Dataplane, Entries, Family, Fault, RuleBackend, Run, TableRef};
 pub use network::{CniSpec, HostSpec, PoolSpec, RandomizeSnat, Route, Via, Vxlan};
 pub use promise::{
-    Claim, Counter, ElementQuery, Limits, Presence, Promise, RuleQuery, SourceAddress, Window,
+    Claim, Counter, ElementQuery, Limits, Presence, Promise, RuleChain, RuleQuery, SourceAddress,
+    Window,
 };
 pub use step::{ObjectRef, Step};
 pub use traffic::{From, To, Traffic};

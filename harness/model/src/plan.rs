@@ -7,6 +7,7 @@ mod exclude;
 mod follow;
 mod knob;
 mod needs;
+mod renamed;
 mod shard;
 mod upgrades;
 
@@ -119,6 +120,9 @@ pub struct Missing {
     pub reason: String,
 }
 
+/// The backend that runs cases in namespaces of the run's own.
+const EXISTING: &str = "cluster";
+
 /// The cases of a scenario, variant by variant, cell by cell.
 pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -> Vec<Planned> {
     let all = cases(scenario, choice).into_values();
@@ -134,6 +138,9 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
         }
         if let Some(cluster) = &choice.undisturbed {
             outside.extend(disturb::refused(&case, cluster));
+        }
+        if choice.backend == EXISTING {
+            outside.extend(renamed::refused(&case));
         }
         let needs = needs::of(&case, choice, &variant.needs);
         let missing: Vec<Missing> = needs

@@ -178,10 +178,12 @@ pub(crate) mod words {
         "after",
     ];
     pub(crate) const LOG: &[&str] = &["agent", "matches", "from", "until", "during", "after"];
-    pub(crate) const RULE: &[&str] = &["table", "chain", "jump", "matches", "family", "backend"];
+    pub(crate) const RULE: &[&str] = &[
+        "service", "table", "chain", "jump", "matches", "family", "backend",
+    ];
     pub(crate) const HAS_RULE: &[&str] = &[
-        "table", "chain", "jump", "matches", "family", "backend", "node", "always", "absent",
-        "from", "until", "during", "after",
+        "service", "table", "chain", "jump", "matches", "family", "backend", "node", "always",
+        "absent", "from", "until", "during", "after",
     ];
     pub(crate) const HAS_ELEMENT: &[&str] = &[
         "table", "set", "element", "family", "node", "always", "absent", "from", "until", "during",

@@ -6,6 +6,7 @@
 //! - [`apply`] predicts the ruleset after a command, [`diff`] says what lies between two rulesets.
 //! - [`Owner`] tells whose a chain or a rule is.
 //! - [`Tally`] sums what rules' counters grow by from look to look; [`nft`] reads what `nft list` prints.
+//! - [`names`] are those that kube-proxy gives to the chains of services.
 //! - [`conntrack`] reads the listings of `conntrack`; [`netlink`] what is said and heard without a program.
 
 mod apply;
@@ -16,6 +17,7 @@ mod counters;
 mod diff;
 mod drops;
 mod error;
+pub mod names;
 pub mod netlink;
 pub mod nft;
 mod normal;

@@ -200,10 +200,8 @@ pub fn of_absence(
     if query.matches.is_some() || query.backend.is_some() || query.family != Family::Ip {
         return None;
     }
-    let RuleQuery {
-        table, chain, jump, ..
-    } = query.clone();
-    let link = match jump {
+    let (table, chain) = (query.table.clone(), query.chain_name().into_owned());
+    let link = match query.jump.clone() {
         Some(target) => Link::Jump {
             table,
             chain,

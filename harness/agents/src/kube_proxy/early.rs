@@ -11,13 +11,19 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
     input::{Input, Lines},
-    names::PortName,
+    names::{PortName, ServiceChain},
     ports::ServicePort,
     rules::{self, Scene},
     slices::Endpoint,
 };
 
-const SERVICE_CHAINS: [&str; 4] = ["KUBE-SVC-", "KUBE-SEP-", "KUBE-FW-", "KUBE-XLB-"];
+const XLB: &str = "KUBE-XLB-";
+const SERVICE_CHAINS: [&str; 4] = [
+    ServiceChain::Service.iptables_prefix(),
+    "KUBE-SEP-",
+    ServiceChain::Firewall.iptables_prefix(),
+    XLB,
+];
 
 /// Renders the restore input.
 pub(crate) fn render(scene: &Scene<'_>) -> Input {
@@ -73,7 +79,7 @@ struct Port<'a> {
 impl<'a> Port<'a> {
     fn new(scene: &'a Scene<'a>, name: &PortName, spec: &'a ServicePort) -> Self {
         let endpoints = scene.tracker.endpoints(name).iter();
-        let hash = &spec.hash;
+        let chain = |prefix: &str| format!("{prefix}{}", spec.hash);
         let all = scene.config.version.takes_endpoints_that_are_not_ready();
         // Of everything that leads to the service: only a policy of its own about the outside comes before.
         let only_local = spec.internal_local && !spec.external_local;
@@ -83,9 +89,9 @@ impl<'a> Port<'a> {
             spec,
             name: name.to_string(),
             endpoints: endpoints.filter(taken).collect(),
-            service_chain: format!("KUBE-SVC-{hash}"),
-            local_chain: format!("KUBE-XLB-{hash}"),
-            firewall_chain: format!("KUBE-FW-{hash}"),
+            service_chain: chain(ServiceChain::Service.iptables_prefix()),
+            local_chain: chain(XLB),
+            firewall_chain: chain(ServiceChain::Firewall.iptables_prefix()),
         }
     }
 

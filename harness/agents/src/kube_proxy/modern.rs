@@ -12,18 +12,18 @@ use std::{collections::BTreeSet, fmt::Display};
 use super::{
     dataplane::counters::LOCALHOST,
     input::{Input, Lines},
-    names::PortName,
+    names::{PortName, ServiceChain},
     ports::ServicePort,
     rules::{self, Scene},
     topology::Routes,
 };
 
 const SERVICE_CHAINS: [&str; 5] = [
-    "KUBE-SVC-",
-    "KUBE-SVL-",
+    ServiceChain::Service.iptables_prefix(),
+    ServiceChain::Local.iptables_prefix(),
     "KUBE-SEP-",
-    "KUBE-FW-",
-    "KUBE-EXT-",
+    ServiceChain::Firewall.iptables_prefix(),
+    ServiceChain::External.iptables_prefix(),
 ];
 
 /// What `KUBE-EXT-` and `KUBE-SVL-` took the place of.
@@ -113,16 +113,16 @@ impl<'a> Port<'a> {
             routes.has_internal = routes.usable.anywhere;
             routes.has_external = routes.usable.anywhere;
         }
-        let hash = &spec.hash;
+        let chain = |kind: ServiceChain| format!("{}{}", kind.iptables_prefix(), spec.hash);
         Self {
             scene,
             spec,
             name: name.to_string(),
             routes,
-            cluster_chain: format!("KUBE-SVC-{hash}"),
-            local_chain: format!("KUBE-SVL-{hash}"),
-            external_chain: format!("KUBE-EXT-{hash}"),
-            firewall_chain: format!("KUBE-FW-{hash}"),
+            cluster_chain: chain(ServiceChain::Service),
+            local_chain: chain(ServiceChain::Local),
+            external_chain: chain(ServiceChain::External),
+            firewall_chain: chain(ServiceChain::Firewall),
         }
     }
 

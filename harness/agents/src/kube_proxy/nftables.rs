@@ -15,7 +15,6 @@
 
 mod elements;
 mod endpoints;
-mod names;
 mod nft;
 mod services;
 mod setup;
@@ -36,7 +35,7 @@ use super::{
     Event,
     config::Config,
     dataplane::{Logged, View},
-    names::PortName,
+    names::{AFFINITY, PortName},
     ports::ServicePort,
 };
 use crate::step::Io;
@@ -199,7 +198,7 @@ impl Writer {
         let sets: BTreeSet<&String> = listed
             .sets
             .iter()
-            .filter(|set| set.starts_with(names::AFFINITY))
+            .filter(|set| set.starts_with(AFFINITY))
             .collect();
         for set in sets {
             if !active.affinity_sets.contains(set) {

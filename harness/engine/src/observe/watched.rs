@@ -34,6 +34,8 @@ pub(crate) struct Watched {
 #[derive(Debug)]
 struct Rules {
     query: RuleQuery,
+    /// What the chain is called.
+    chain: String,
     /// For the text of one; the reader has seen that it is a regular expression.
     matches: Option<Regex>,
 }
@@ -150,6 +152,7 @@ impl Rules {
         let regex = |text: &String| Regex::new(text).expect("the reader compiled it");
         Self {
             matches: query.matches.as_ref().map(regex),
+            chain: query.chain_name().into_owned(),
             query: query.clone(),
         }
     }
@@ -170,7 +173,7 @@ impl Rules {
             rules: self.of(chain).cloned().collect(),
             ..Chain::default()
         });
-        let name = self.query.chain.clone();
+        let name = self.chain.clone();
         let chains: IndexMap<String, Chain> = chain
             .into_iter()
             .map(|chain| (name.clone(), chain))
@@ -180,9 +183,7 @@ impl Rules {
 
     /// What is there instead of a rule that counts, for whoever has to find out why none was.
     fn instead(&self, table: Option<&NftTable>) -> String {
-        let RuleQuery {
-            table: name, chain, ..
-        } = &self.query;
+        let (name, chain) = (&self.query.table, &self.chain);
         let Some(table) = table else {
             return format!("there is no table {name}");
         };
@@ -207,7 +208,7 @@ impl Rules {
     }
 
     fn chain<'t>(&self, table: Option<&'t NftTable>) -> Option<&'t Chain> {
-        table?.table.chains.get(&self.query.chain)
+        table?.table.chains.get(&self.chain)
     }
 
     fn of<'c>(&self, chain: &'c Chain) -> impl Iterator<Item = &'c Rule> {
@@ -234,7 +235,7 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::{Limits, Presence};
+    use chainbreak_model::case::{Limits, Presence, RuleChain};
     use chainbreak_netfilter::Ruleset;
 
     use super::*;
@@ -258,7 +259,7 @@ mod tests {
     fn query(jump: Option<&str>, matches: Option<&str>) -> RuleQuery {
         RuleQuery {
             table: "nat".to_owned(),
-            chain: "KUBE-SVC-X".to_owned(),
+            chain: RuleChain::Named("KUBE-SVC-X".to_owned()),
             jump: jump.map(str::to_owned),
             matches: matches.map(str::to_owned),
             ..RuleQuery::default()
@@ -291,7 +292,7 @@ mod tests {
         );
         assert_eq!(count(query(Some("KUBE-SEP-B"), Some("probability"))), 0);
         let gone = RuleQuery {
-            chain: "KUBE-SVC-Y".to_owned(),
+            chain: RuleChain::Named("KUBE-SVC-Y".to_owned()),
             ..query(None, None)
         };
         assert_eq!(count(gone), 0);
@@ -325,7 +326,7 @@ mod tests {
     fn where_no_rule_counts_it_is_told_what_is_there_instead() {
         let instead = |rule, seen| packets(rule, seen).unmatched.unwrap();
         let misspelt = RuleQuery {
-            chain: "KUBE-SCV-X".to_owned(),
+            chain: RuleChain::Named("KUBE-SCV-X".to_owned()),
             ..query(None, None)
         };
         let uncounted = Seen::Table(

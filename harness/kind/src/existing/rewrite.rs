@@ -127,13 +127,15 @@ fn rename(value: &mut Value, namespaces: &mut Namespaces<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::{ClusterSpec, From, IptablesVariant, To};
+    use chainbreak_model::case::{Claim, ClusterSpec, From, IptablesVariant, To};
 
     use super::*;
 
     fn case() -> Case {
         let in_test = |kind: &str| json!({ "kind": kind, "metadata": { "namespace": "test", "name": "web" } });
         let pod = json!({ "nodeName": "n2", "containers": [] });
+        let port = json!({ "service": { "namespace": "test", "name": "web" }, "port": "http", "protocol": "tcp" });
+        let chain = json!({ "which": "service", "of": port });
         let case = json!({
             "scenario": "s",
             "variant": "v",
@@ -160,7 +162,7 @@ mod tests {
                 { "apply": [in_test("Service")] },
                 { "delete": { "api-version": "v1", "kind": "Service", "namespace": "test", "name": "web" } },
             ],
-            "promises": {},
+            "promises": { "chosen": { "has-rule": { "rule": { "table": "nat", "chain": chain }, "always": true } } },
             "expect": "healthy",
             "seed": 1,
         });
@@ -227,6 +229,15 @@ mod tests {
         let steps = serde_json::to_string(&rewritten.timeline).unwrap();
         assert_eq!(steps.matches("chainbreak-0f-test").count(), 2, "{steps}");
         assert_eq!(rewritten.id(), case().id());
+    }
+
+    #[test]
+    fn a_services_chain_is_that_of_the_service_in_its_new_namespace() {
+        let rewritten = rewrite(&case(), "chainbreak-0f", &["a".to_owned()]);
+        let Claim::HasRule { rule, .. } = &rewritten.promises[0].claim else {
+            panic!("{:?}", rewritten.promises)
+        };
+        assert_eq!(rule.to_string(), "nat KUBE-SVC-TCVZVEITWSHQTTCJ");
     }
 
     #[test]

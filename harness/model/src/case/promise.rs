@@ -1,7 +1,8 @@
 //! What a case is judged by.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
+use chainbreak_netfilter::names::{PortName, ServiceChain};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -207,7 +208,7 @@ pub struct RuleQuery {
     /// `nat`, `filter`, …; of nftables any, as `kube-proxy`.
     pub table: String,
     /// The chain that holds it.
-    pub chain: String,
+    pub chain: RuleChain,
     /// Its target.
     pub jump: Option<String>,
     /// A regular expression for its text, as `iptables-save` prints it after `-A CHAIN`, or `nft list`.
@@ -221,10 +222,23 @@ pub struct RuleQuery {
     pub backend: Option<RuleBackend>,
 }
 
+impl RuleQuery {
+    /// What the chain is called in the tables that are asked.
+    pub fn chain_name(&self) -> Cow<'_, str> {
+        match &self.chain {
+            RuleChain::Named(name) => Cow::Borrowed(name.as_str()),
+            RuleChain::OfService { which, of } => Cow::Owned(match self.backend {
+                Some(RuleBackend::Nftables) => of.nftables_chain(*which),
+                Some(RuleBackend::Legacy | RuleBackend::Nft) | None => of.iptables_chain(*which),
+            }),
+        }
+    }
+}
+
 impl fmt::Display for RuleQuery {
     /// `nat PREROUTING → KUBE-SERVICES`; two queries that differ look different.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.table, self.chain)?;
+        write!(f, "{} {}", self.table, self.chain_name())?;
         self.jump
             .iter()
             .try_for_each(|jump| write!(f, " → {jump}"))?;
@@ -232,6 +246,28 @@ impl fmt::Display for RuleQuery {
             .iter()
             .try_for_each(|text| write!(f, " /{text}/"))?;
         through(f, self.family, self.backend)
+    }
+}
+
+/// The chain that a query is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RuleChain {
+    /// As it is written.
+    Named(String),
+    /// kube-proxy's for a service's port. Its name has a hash of the namespace, which is another one where a case is in
+    /// namespaces of its run: it is computed from what is here whenever somebody asks for it.
+    OfService {
+        /// Which of the port's chains.
+        which: ServiceChain,
+        /// The port.
+        of: PortName,
+    },
+}
+
+impl Default for RuleChain {
+    fn default() -> Self {
+        Self::Named(String::new())
     }
 }
 

@@ -45,13 +45,22 @@ struct Object {
 /// How a Service can be reached.
 #[derive(Debug)]
 pub(super) struct ServicePorts {
-    /// Each with its protocol, as Kubernetes writes it.
-    pub(super) ports: Vec<(u16, String)>,
+    pub(super) ports: Vec<ServicePort>,
     pub(super) has_node_ports: bool,
     /// The families that it names, in order.
     pub(super) families: Vec<IpFamily>,
     /// Whether it has both where the cluster does.
     pub(super) is_dual: bool,
+}
+
+/// One of a Service's ports.
+#[derive(Debug)]
+pub(super) struct ServicePort {
+    /// Empty without one.
+    pub(super) name: String,
+    pub(super) number: u16,
+    /// As Kubernetes writes it.
+    pub(super) protocol: String,
 }
 
 impl ServicePorts {

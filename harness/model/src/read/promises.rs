@@ -1,5 +1,6 @@
 //! `promises:`.
 
+mod chains;
 mod rules;
 mod samples;
 

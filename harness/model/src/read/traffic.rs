@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use super::{
     fields::{Fields, duration, entries, note, number, text, word},
     is_name,
-    manifests::{Manifests, ServicePorts},
+    manifests::{Manifests, ServicePort, ServicePorts},
     words,
 };
 use crate::{
@@ -205,7 +205,7 @@ fn pod(
 }
 
 /// A declared Service, as namespace and name.
-fn service(
+pub(super) fn service(
     gathered: &Gathered,
     at: &Node,
     world: &World<'_>,
@@ -341,7 +341,7 @@ fn serves(
     protocol: Protocol,
 ) {
     let has = |protocol: Protocol| {
-        let is_it = |(number, known): &(u16, String)| *number == port && known == protocol.as_str();
+        let is_it = |it: &ServicePort| it.number == port && it.protocol == protocol.as_str();
         service.ports.iter().any(is_it)
     };
     if service.ports.is_empty() || has(protocol) {
@@ -361,10 +361,10 @@ fn serves(
 }
 
 /// A port as people write it: `80`, `53/UDP`.
-fn written((port, protocol): &(u16, String)) -> String {
-    match protocol.as_str() {
-        "TCP" => port.to_string(),
-        other => format!("{port}/{other}"),
+fn written(port: &ServicePort) -> String {
+    match port.protocol.as_str() {
+        "TCP" => port.number.to_string(),
+        other => format!("{}/{other}", port.number),
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn promise(part: Part) -> Value {
         "has-rule" => kind(
             "A rule or a chain is there.",
             words::HAS_RULE,
-            needs(&["table", "chain"], part),
+            needs(&["chain"], part),
         ),
         "has-element" => kind(
             "An element of a set or map of nftables is there.",
@@ -116,17 +116,17 @@ fn field_of(field: &str) -> Value {
         "at" => text("Whose: node/n1, pod/NAMESPACE/NAME, host/NAME; every node's when not given."),
         "conntrack" => words_of("A counter of conntrack -S.", words::CONNTRACK),
         "snmp" => text("A counter of /proc/net, as Tcp.OutRsts or TcpExt.TCPTimeouts."),
-        "rule" => kind(
-            "Packets of the rules that match.",
-            words::RULE,
-            &["table", "chain"],
-        ),
+        "rule" => kind("Packets of the rules that match.", words::RULE, &["chain"]),
         _ => rule_field(field),
     }
 }
 
 fn rule_field(field: &str) -> Value {
     match field {
+        "service" => text(
+            "Of which service: [NAMESPACE/]NAME[:PORT], with the port's name; chain is then service, local, \
+             external or firewall, and no table is needed.",
+        ),
         "table" => text("Which table: nat, filter, mangle, raw; of nftables any."),
         "chain" => text("The chain that holds it."),
         "jump" => text("Its target; without it and matches the chain itself is asked for."),

@@ -5,11 +5,14 @@
 //! others the port's own chain does DNAT to one element of a map.
 
 use super::{
-    names,
     services::{Output, Port},
     setup::MARK_MASQ,
 };
-use crate::kube_proxy::{names::PortName, ports::ServicePort, slices::Endpoint};
+use crate::kube_proxy::{
+    names::{AFFINITY, PortName},
+    ports::ServicePort,
+    slices::Endpoint,
+};
 
 /// An endpoint with what its names end in.
 pub(super) struct Named<'a> {
@@ -24,7 +27,7 @@ impl Named<'_> {
     }
 
     fn affinity_set(&self) -> String {
-        format!("{}{}", names::AFFINITY, self.base)
+        format!("{AFFINITY}{}", self.base)
     }
 }
 
@@ -61,7 +64,7 @@ impl Output<'_> {
     ) -> Named<'e> {
         let mut named = Named {
             endpoint,
-            base: names::of_endpoint(name, endpoint.address),
+            base: name.endpoint_base(endpoint.address),
             kept: false,
         };
         let remembers = self.kept.sets.contains(&named.affinity_set());

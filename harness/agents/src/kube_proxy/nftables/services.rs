@@ -8,12 +8,16 @@ use std::{collections::BTreeSet, net::IpAddr};
 use super::{
     elements::Mirrors,
     endpoints::Named,
-    names,
     nft::Listed,
     setup::{MARK_MASQ, REJECT, mark},
     transaction::Transaction,
 };
-use crate::kube_proxy::{dataplane::View, names::PortName, ports::ServicePort, topology::Routes};
+use crate::kube_proxy::{
+    dataplane::View,
+    names::{PortName, ServiceChain},
+    ports::ServicePort,
+    topology::Routes,
+};
 
 /// The chains and sets that something uses, written now or earlier.
 #[derive(Debug, Default)]
@@ -93,7 +97,8 @@ impl Output<'_> {
             ..
         } = *self.view;
         let routes = Routes::of(tracker.endpoints(name), spec, node_labels, config);
-        let base = names::of_port(name);
+        let base = name.base();
+        let chain = |kind: ServiceChain| format!("{}{base}", kind.nftables_prefix());
         let endpoints = routes.usable.reachable.iter();
         let endpoints = endpoints.map(|endpoint| self.named(name, spec, endpoint));
         let port = Port {
@@ -102,10 +107,10 @@ impl Output<'_> {
             endpoints: endpoints.collect(),
             routes,
             changed: changed.is_none_or(|changed| changed.contains(&name.service)),
-            cluster_chain: format!("service-{base}"),
-            local_chain: format!("local-{base}"),
-            external_chain: format!("external-{base}"),
-            firewall_chain: format!("firewall-{base}"),
+            cluster_chain: chain(ServiceChain::Service),
+            local_chain: chain(ServiceChain::Local),
+            external_chain: chain(ServiceChain::External),
+            firewall_chain: chain(ServiceChain::Firewall),
         };
         self.declare(&port);
         self.dispatch(&port);

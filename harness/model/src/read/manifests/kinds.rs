@@ -13,7 +13,7 @@ use super::{
         fields::{entries, note},
         strict,
     },
-    ServicePorts, unable,
+    ServicePort, ServicePorts, unable,
 };
 use crate::{case::IpFamily, complaint::Gathered, yaml::Node};
 
@@ -201,8 +201,11 @@ pub(super) fn ports(node: &Node) -> ServicePorts {
     let ports = spec["ports"].as_array().into_iter().flatten();
     let ports = ports.filter_map(|port| {
         let number = u16::try_from(port["port"].as_u64()?).ok()?;
-        let protocol = port["protocol"].as_str().unwrap_or("TCP");
-        Some((number, protocol.to_owned()))
+        Some(ServicePort {
+            name: port["name"].as_str().unwrap_or_default().to_owned(),
+            number,
+            protocol: port["protocol"].as_str().unwrap_or("TCP").to_owned(),
+        })
     });
     let kind = spec["type"].as_str().unwrap_or_default();
     let families = spec["ipFamilies"].as_array().into_iter().flatten();

@@ -12,7 +12,6 @@ use crate::{
     yaml::Node,
 };
 
-const TABLES: [(&str, ()); 4] = [("nat", ()), ("filter", ()), ("mangle", ()), ("raw", ())];
 const BACKENDS: [(&str, RuleBackend); 3] = [
     ("legacy", RuleBackend::Legacy),
     ("nft", RuleBackend::Nft),
@@ -57,25 +56,13 @@ impl Reading<'_> {
         let backend = fields.maybe("backend", |node| word(gathered, node, "backend", &BACKENDS));
         let native = backend == Some(Some(RuleBackend::Nftables));
         let family = self.family(fields, native);
-        let table = fields.need("table", |node| {
-            if native {
-                return self.nft_name(node, "table");
-            }
-            let known = word(gathered, node, "table", &TABLES);
-            known.and_then(|()| text(gathered, node, "table").map(str::to_owned))
-        });
-        let chain = |node| {
-            if native {
-                self.nft_name(node, "chain")
-            } else {
-                self.chain_name(node)
-            }
-        };
-        let (of, jump) = (fields.need("chain", chain), fields.maybe("jump", chain));
+        let chain = self.chain(fields, native);
+        let jump = fields.maybe("jump", |node| self.chain_name(node, native));
         let matches = fields.maybe("matches", |node| self.pattern(node, "every rule"));
+        let (table, chain) = chain?;
         Some(RuleQuery {
-            table: table?,
-            chain: of?,
+            table,
+            chain,
             jump: jump?,
             matches: matches?,
             family: family?,
@@ -181,29 +168,6 @@ impl Reading<'_> {
         if of.is_none_or(str::is_empty) {
             let message = format!("{written:?} is no counter of /proc/net");
             let hint = "write Tcp.OutRsts, TcpExt.TCPTimeouts, Ip6OutNoRoutes".to_owned();
-            note(self.gathered, &node.place, message, Some(hint));
-            return None;
-        }
-        Some(written.to_owned())
-    }
-
-    /// A name in nftables.
-    fn nft_name(&self, node: &Node, what: &str) -> Option<String> {
-        let written = text(self.gathered, node, what)?;
-        if written.contains(char::is_whitespace) || written.contains(['{', '}', ';', '"']) {
-            let message = format!("{written:?} cannot be the name of a {what}");
-            note(self.gathered, &node.place, message, None);
-            return None;
-        }
-        Some(written.to_owned())
-    }
-
-    /// A chain's or a target's name; iptables allows 28 bytes.
-    fn chain_name(&self, node: &Node) -> Option<String> {
-        let written = text(self.gathered, node, "chain")?;
-        if written.len() > 28 || written.contains(char::is_whitespace) || written.starts_with('-') {
-            let message = format!("{written:?} cannot be the name of a chain");
-            let hint = "iptables allows 28 characters".to_owned();
             note(self.gathered, &node.place, message, Some(hint));
             return None;
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use chainbreak_model::{
     case::{
         AgentSource, CalicoSpec, Case, Claim, ClusterSpec, Expect, From, IptablesVariant,
-        KubeProxySpec, PodOwner, Presence, Promise, ProxyMode, RuleQuery, Step, To, Traffic,
-        Window,
+        KubeProxySpec, PodOwner, Presence, Promise, ProxyMode, RuleChain, RuleQuery, Step, To,
+        Traffic, Window,
     },
     event::{Command, Event, LogEntry, Phase, RulesSeen, What},
     names::{AgentName, NodeName},
@@ -124,7 +124,7 @@ fn cluster() -> ClusterSpec {
 pub(crate) fn jump() -> RuleQuery {
     RuleQuery {
         table: "nat".to_owned(),
-        chain: "PREROUTING".to_owned(),
+        chain: RuleChain::Named("PREROUTING".to_owned()),
         jump: Some("KUBE-SERVICES".to_owned()),
         ..RuleQuery::default()
     }
