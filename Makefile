@@ -67,7 +67,7 @@ check: packages ## what CI checks beside the tests
 
 # In the profile of `make demo` and `make test`: the figures are those of what people run.
 bench: packages ## the figures of docs/performance.md
-	$(CARGO) bench --workspace --profile dev --bench '*'
+	$(CARGO) bench --workspace --profile dev --no-fail-fast --bench '*'
 
 # The program as the tests have it: `build`, without what only tests need, would compile nearly everything once more.
 test-program: packages

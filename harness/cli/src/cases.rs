@@ -1,6 +1,7 @@
 //! From paths on the command line to cases: finding scenario files, reading them, planning.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt,
     fs::{self, File},
     io::{BufRead, BufReader, IsTerminal},
@@ -14,6 +15,7 @@ use chainbreak_model::{
     Complaints,
     case::Capabilities,
     load,
+    names::ScenarioName,
     plan::{Planned, merged},
     scenario::Scenario,
 };
@@ -117,7 +119,7 @@ pub(crate) async fn planned(
     Ok(planned)
 }
 
-/// Reads every scenario under the paths. All mistakes of all files are said before the error returns.
+/// Reads every scenario under the paths, each file once. All mistakes of all files are said before the error returns.
 fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
     let mut files = Vec::new();
     for path in paths {
@@ -127,6 +129,9 @@ fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
             files.push(path.clone());
         }
     }
+    let mut known = BTreeSet::new();
+    // A file that cannot be found is itself: reading it says why.
+    files.retain(|file| known.insert(file.canonicalize().unwrap_or_else(|_absent| file.clone())));
     let mut scenarios = Vec::new();
     let mut wrong = 0;
     for file in &files {
@@ -138,6 +143,15 @@ fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
             }
         }
     }
+    for (scenario, first) in namesakes(&scenarios) {
+        wrong += 1;
+        crate::note(&format!(
+            "{}: the name {:?} is that of the scenario in {}: their cases could not be told apart",
+            scenario.file.display(),
+            scenario.name.as_str(),
+            first.file.display()
+        ));
+    }
     match (wrong, files.len()) {
         (_, 0) => {
             let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
@@ -148,6 +162,20 @@ fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
             "{wrong} of {all} scenario files cannot be used"
         ))),
     }
+}
+
+/// Scenarios whose name another one has before them, with that one.
+fn namesakes(scenarios: &[Scenario]) -> Vec<(&Scenario, &Scenario)> {
+    let mut firsts: BTreeMap<&ScenarioName, &Scenario> = BTreeMap::new();
+    let mut found = Vec::new();
+    for scenario in scenarios {
+        if let Some(first) = firsts.get(&scenario.name) {
+            found.push((scenario, *first));
+        } else {
+            firsts.insert(&scenario.name, scenario);
+        }
+    }
+    found
 }
 
 /// YAML files of a folder, in order, but for those that are Kubernetes manifests.

@@ -2,7 +2,7 @@
 //!
 //! Faults are undone in reverse order of injection, also when the run is interrupted. What undoes an act
 //! is noted before the act, so that one that was broken off is undone too. A fault that cannot be undone
-//! is trouble, and the others are undone all the same.
+//! is trouble, and the others are undone all the same; those that hang do so for a minute at most, all together.
 
 mod agent;
 mod conntrack;
@@ -32,6 +32,8 @@ use crate::{
 
 /// How long a fault may take to be there, or a third party's commands to end.
 pub(crate) const WITHIN: Duration = Duration::from_secs(30);
+/// How long the undoing of all faults of a case may hang. Each act has half of what those that hung have left.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an upgrade may take, which brings along images of agents where the backend has some.
 const ROLLOUT: Duration = Duration::from_secs(600);
 
@@ -50,6 +52,7 @@ pub(crate) struct Faults {
     seed: u64,
     versions: Versions,
     held: Vec<Held>,
+    patience: Duration,
 }
 
 /// What is there at the moment.
@@ -68,6 +71,7 @@ impl Faults {
             seed,
             versions: Versions::default(),
             held: Vec::new(),
+            patience: PATIENCE,
         }
     }
 
@@ -143,12 +147,16 @@ impl Faults {
         let undo = &mut self.held[index].undo;
         while let Some(last) = undo.last_mut() {
             let text = last.text.clone();
-            let undone = timeout(WITHIN, last.run(self.cluster.as_ref())).await;
+            let within = self.patience / 2;
+            let undone = timeout(within, last.run(self.cluster.as_ref())).await;
             undo.pop();
             self.log.append(match undone {
                 Ok(Ok(())) => What::Step { text },
                 Ok(Err(why)) => trouble(text, why),
-                Err(_elapsed) => trouble(text, format!("it took more than {WITHIN:?}")),
+                Err(_elapsed) => {
+                    self.patience -= within;
+                    trouble(text, format!("it took more than {within:?}"))
+                }
             });
         }
         self.held.remove(index);

@@ -1,5 +1,8 @@
 //! Driving traffic: a probe in each place that a scenario names, its samples into the history.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     net::{IpAddr, SocketAddr},
     time::Duration,
@@ -18,6 +21,7 @@ use tokio::{
     process::ChildStdin,
     sync::oneshot,
     task::JoinHandle,
+    time::timeout,
 };
 
 use crate::{
@@ -26,10 +30,16 @@ use crate::{
     trouble::Trouble,
 };
 
+/// How long a probe may take beside the timeout of its requests until the first has ended, and from the order to end until
+/// it has.
+const BESIDE: Duration = Duration::from_secs(10);
+
 /// A running probe.
 #[derive(Debug)]
 pub(crate) struct Flow {
     name: TrafficName,
+    /// How long it may take to end.
+    within: Duration,
     stdin: ChildStdin,
     reader: JoinHandle<Result<(), Trouble>>,
     process: Process,
@@ -38,6 +48,20 @@ pub(crate) struct Flow {
 impl Flow {
     /// Starts the probe and waits for its first answer or failure.
     pub(crate) async fn start(
+        cluster: &dyn Cluster,
+        name: &TrafficName,
+        traffic: &Traffic,
+        log: &EventLog,
+    ) -> Result<Self, Trouble> {
+        let within = traffic.timeout + BESIDE;
+        let begun = timeout(within, Self::begin(cluster, name, traffic, log)).await;
+        begun.unwrap_or_else(|_elapsed| {
+            let why = format!("its probe had no answer and no failure in {within:?}");
+            Err(Trouble::new(format!("start {name}"), why))
+        })
+    }
+
+    async fn begin(
         cluster: &dyn Cluster,
         name: &TrafficName,
         traffic: &Traffic,
@@ -82,6 +106,7 @@ impl Flow {
         }
         Ok(Self {
             name: name.clone(),
+            within: traffic.timeout + BESIDE,
             stdin,
             reader,
             process,
@@ -90,8 +115,18 @@ impl Flow {
 
     /// Stops sending and waits for what is under way.
     pub(crate) async fn stop(self) -> Result<(), Trouble> {
+        let (name, within) = (self.name.clone(), self.within);
+        let ended = timeout(within, self.end()).await;
+        ended.unwrap_or_else(|_elapsed| {
+            let why = format!("its probe did not end in {within:?}");
+            Err(Trouble::new(format!("end {name}"), why))
+        })
+    }
+
+    async fn end(self) -> Result<(), Trouble> {
         let Self {
             name,
+            within: _,
             stdin,
             reader,
             mut process,

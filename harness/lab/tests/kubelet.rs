@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
+
 use chainbreak_netfilter::Ruleset;
 use serde_json::json;
 use support::{User, World, address, case, pod};
@@ -85,5 +87,36 @@ async fn a_pod_that_answers_over_udp_is_ready_when_its_port_is_bound() {
         world.exec("node/n1", &ask).await,
         "chainbreak-probe 7\nx-chainbreak-backend: statsd\nx-chainbreak-client: 10.0.1.1\n"
     );
+    world.stop().await;
+}
+
+/// It ends while a process of a session of its own holds its standard error.
+const LEAVES_ANOTHER: &str = "
+    setsid sh -c 'echo up > /run/left; exec sleep 1000' &
+    until [ -s /run/left ]; do sleep 0.01; done
+    echo no good >&2
+    exit 3
+";
+/// A container's end is told within a second or two.
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_container_that_leaves_a_process_in_another_session_ends_and_its_pod_can_be_deleted() {
+    let mut world = World::raise(User::Myself, &case(1)).await;
+    let container = json!({ "image": "tool", "command": ["sh", "-c", LEAVES_ANOTHER] });
+    let mut tool = pod("tool", "n1", &container);
+    tool["spec"]["restartPolicy"] = json!("Never");
+    world.ask(json!({ "create": tool })).await;
+    let said = "container main of pod tool ended with 3: no good";
+    let begin = Instant::now();
+    loop {
+        let events = world.ask(json!("events")).await.to_string();
+        if events.contains(said) {
+            break;
+        }
+        assert!(begin.elapsed() < SOON, "the container goes on: {events}");
+    }
+    world.ask(json!({ "delete": tool })).await;
+    world.ask(json!({ "pods": 0 })).await;
     world.stop().await;
 }

@@ -3,20 +3,28 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
 
+#[path = "support/waits.rs"]
+mod waits;
+
 use std::{
     fs,
+    io::{BufRead, BufReader},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use tempfile::TempDir;
+
+use waits::{fifo, within};
 
 const COMMON: &str = include_str!("../../../clusters/lab/real/debian.sh");
 /// `printf 'a package' | sha256sum`
 const SUM: &str = "c0cd5ccfdb563a59366e33e73001b78fdb8cca5a6c48e2f90fffcde44b81f1f6";
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A folder with the script, its mirror and its cache.
 struct Maker {
@@ -102,39 +110,23 @@ fn refused(command: &mut Command) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn until(what: &str, look: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !look() {
-        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
-        std::thread::yield_now();
-    }
-}
-
 /// What a run did that has to end by itself.
-fn ended(mut child: Child) -> Output {
-    let deadline = Instant::now() + PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-        }
-        std::thread::yield_now();
-    }
-    child.wait_with_output().unwrap()
+fn ended(child: Child) -> Output {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    within(|| child.wait_with_output().unwrap()).unwrap_or_else(|| {
+        kill(pid, Signal::SIGKILL).unwrap();
+        panic!("it does not end")
+    })
 }
 
 /// A run that has its package and waits for somebody to write to `gate`.
 fn held(maker: &Maker) -> Child {
-    let gate = maker.path("gate");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&gate)
-            .status()
-            .unwrap()
-            .success()
-    );
-    maker.steps("touch \"$here/begun\"\nread -r _ <\"$here/gate\"");
+    let begun = maker.path("begun");
+    fifo(&begun);
+    fifo(&maker.path("gate"));
+    maker.steps("echo begun >\"$here/begun\"\nread -r _ <\"$here/gate\"");
     let child = maker.command().spawn().unwrap();
-    until("it begins", || maker.path("begun").exists());
+    within(|| fs::read(begun).unwrap()).expect("it begins");
     child
 }
 
@@ -178,15 +170,16 @@ fn a_killed_maker_leaves_nothing_that_counts_as_made() {
 fn two_at_once_make_it_once() {
     let maker = Maker::new("");
     let first = held(&maker);
-    let says = maker.path("says");
-    let stderr = fs::File::create(&says).unwrap();
-    let second = maker.command().stderr(stderr).spawn().unwrap();
-    until("the second waits", || {
-        fs::read_to_string(&says)
-            .unwrap()
-            .contains("waiting for it")
+    let mut second = maker.command().spawn().unwrap();
+    let mut says = BufReader::new(second.stderr.take().unwrap()).lines();
+    // Its pipe stays open: it may say more.
+    let says = within(move || {
+        let waits = says.any(|line| line.unwrap().contains("waiting for it"));
+        waits.then_some(says)
     });
-    fs::write(maker.path("gate"), "go\n").unwrap();
+    let _says = says.flatten().expect("the second waits");
+    let gate = maker.path("gate");
+    within(|| fs::write(gate, "go\n").unwrap()).expect("the first waits");
     let first = made(&ended(first));
     assert_eq!(made(&ended(second)), first);
     assert_eq!(maker.times(), 1);

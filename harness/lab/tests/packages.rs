@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "tests may")]
 
+#[path = "support/waits.rs"]
+mod waits;
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -15,6 +18,8 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
+
+use waits::{fifo, within};
 
 const SCRIPT: &str = include_str!("../../../clusters/lab/install-packages");
 const POLICY: &str = "/usr/sbin/policy-rc.d";
@@ -71,13 +76,13 @@ impl Machine {
         self.begin().wait_with_output().unwrap()
     }
 
-    /// Starts an installation that waits in apt-get for a file of that name to go, and waits until it is
-    /// there.
+    /// Starts an installation that waits in apt-get for a line from `gate`, and waits until it is there.
     fn until_apt(&self) -> Child {
+        let [there, gate] = ["in-apt", "gate"].map(|name| self.path(name));
+        fifo(&there);
+        fifo(&gate);
         let child = self.begin();
-        while !self.path("in-apt").exists() {
-            std::thread::yield_now();
-        }
+        within(|| fs::read(there).unwrap()).expect("apt-get runs");
         child
     }
 }
@@ -131,13 +136,14 @@ fn a_failing_or_interrupted_installation_takes_its_policy_away() {
 
 #[test]
 fn what_a_killed_installation_left_the_next_one_takes_away() {
-    let wait = "touch \"${policy%/*}/in-apt\"; while [ -e \"${policy%/*}/in-apt\" ]; do :; done";
+    let wait = "folder=${policy%/*}; echo there > \"$folder/in-apt\"; read -r _ < \"$folder/gate\"";
     let machine = Machine::new(wait);
     let mut child = machine.until_apt();
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL).unwrap();
     child.wait().unwrap();
     assert!(machine.policy().exists(), "nobody could take it away");
-    fs::remove_file(machine.path("in-apt")).unwrap();
+    let gate = machine.path("gate");
+    within(|| fs::write(gate, "go\n").unwrap()).expect("apt-get waits");
     // Also when there is nothing to install any more.
     fs::write(machine.path("packages.txt"), "coreutils ls lab\n").unwrap();
     let done = machine.install();

@@ -121,11 +121,11 @@ pub(crate) fn plain_to_json(text: &str) -> serde_json::Value {
         _ => {}
     }
     let octal = text.strip_prefix("0o").or_else(|| text.strip_prefix('0'));
-    if let Some(mode) = octal.and_then(|digits| i64::from_str_radix(digits, 8).ok()) {
+    if let Some(mode) = octal.and_then(|digits| number(digits, 8)) {
         return mode.into();
     }
     if let Some(hex) = text.strip_prefix("0x") {
-        return i64::from_str_radix(hex, 16).map_or_else(|_| text.into(), Into::into);
+        return number(hex, 16).map_or_else(|| text.into(), Into::into);
     }
     // Rust reads words such as `inf` and `nan` as numbers; YAML does not, and JSON could not say them.
     let numeric = text
@@ -142,4 +142,43 @@ pub(crate) fn plain_to_json(text: &str) -> serde_json::Value {
         .ok()
         .and_then(serde_json::Number::from_f64);
     float.map_or_else(|| text.into(), serde_json::Value::Number)
+}
+
+/// An integer of digits alone: Rust would take a sign before them, and `0-7` is a list of processors.
+fn number(digits: &str, radix: u32) -> Option<i64> {
+    let all = digits.chars().all(|digit| digit.is_digit(radix));
+    let number = all.then(|| i64::from_str_radix(digits, radix).ok());
+    number.flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_only_begins_like_a_number_is_text() {
+        for text in [
+            "0-7", "0+7", "0x-1f", "0x+1f", "0o-7", "0x", "0o", "1-2", "08-15",
+        ] {
+            assert_eq!(plain_to_json(text), json!(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn octal_and_hexadecimal_digits_are_numbers() {
+        let numbers = [
+            ("0", 0),
+            ("-7", -7),
+            ("+7", 7),
+            ("0644", 0o644),
+            ("0o17", 15),
+            ("0x1f", 31),
+            ("0x1F", 31),
+        ];
+        for (text, number) in numbers {
+            assert_eq!(plain_to_json(text), json!(number), "{text}");
+        }
+    }
 }

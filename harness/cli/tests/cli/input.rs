@@ -131,3 +131,27 @@ fn a_manifest_of_a_kind_that_no_lab_can_run_is_a_mistake_of_its_file() {
     assert!(said.contains("web.yaml:2:7: "), "{said}");
     assert!(said.contains("CronJob"), "{said}");
 }
+
+#[test]
+fn a_name_that_two_files_have_is_a_mistake_that_names_both() {
+    let ground = Ground::new();
+    ground.write("namesake.yaml", include_str!("ground/short.yaml"));
+    for verb in ["check", "plan", "run"] {
+        let output = ground.chainbreak(&[verb, "short.yaml", "namesake.yaml"]);
+        exits(&output, 2);
+        let said = text(&output.stderr);
+        let mistake = "namesake.yaml: the name \"short\" is that of the scenario in short.yaml: ";
+        assert!(said.contains(mistake), "{said}");
+        assert!(
+            said.contains("1 of 2 scenario files cannot be used"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_named_twice_is_read_once() {
+    let output = Ground::new().chainbreak(&["check", "short.yaml", "./short.yaml"]);
+    exits(&output, 0);
+    assert_eq!(text(&output.stdout), "1 scenario, no mistake\n");
+}

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cluster::{Command, Place},
-    output::ended,
+    output::{all_ended, ended},
     trouble::Trouble,
 };
 
@@ -65,7 +65,7 @@ impl Injection<'_> {
             self.undo.push(Undo {
                 text: format!("end what {} runs in {at}", run.who),
                 how: How::Stop {
-                    following: tokio::spawn(async move { ended(process, "").await }),
+                    following: tokio::spawn(all_ended(process)),
                     pid,
                 },
             });

@@ -95,3 +95,57 @@ async fn stop(
     following.abort();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chainbreak_model::case::{AgentFault, Fault};
+    use tokio::time::{Instant, timeout};
+
+    use super::{
+        super::{Faults, tests::said},
+        *,
+    };
+    use crate::{fake::Fake, log::EventLog};
+
+    #[tokio::test(start_paused = true)]
+    async fn acts_that_hang_share_a_minute_and_each_is_tried_and_named() {
+        let deaf = Fake {
+            deaf: true,
+            ..Fake::default()
+        };
+        let (fake, cluster) = deaf.cluster();
+        let (log, mut events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        for (agent, what) in [
+            (AgentName::Felix, AgentFault::Stop),
+            (AgentName::KubeProxy, AgentFault::Pause),
+            (AgentName::KubeProxy, AgentFault::Stop),
+        ] {
+            let fault = Fault::Agent {
+                agent,
+                node: None,
+                what,
+            };
+            let injecting = faults.inject(&fault, None);
+            let broken_off = timeout(Duration::from_secs(1), injecting).await;
+            assert!(broken_off.is_err());
+        }
+        let begin = Instant::now();
+        faults.heal_all().await;
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        let tried = ["Run kube-proxy", "Run kube-proxy", "Run felix"];
+        assert_eq!(fake.signals()[3..], tried);
+        let mut said = said(&mut events);
+        said.retain(|text| text.starts_with("TROUBLE"));
+        assert_eq!(
+            said,
+            [
+                "TROUBLE could not start kube-proxy on n1: it took more than 30s",
+                "TROUBLE could not resume kube-proxy on n1: it took more than 15s",
+                "TROUBLE could not start felix on n1: it took more than 7.5s"
+            ]
+        );
+    }
+}

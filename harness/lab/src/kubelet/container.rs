@@ -19,8 +19,9 @@ use nix::{
 };
 use tokio::{
     io::AsyncReadExt,
-    process::Child,
-    sync::watch,
+    process::{Child, ChildStderr},
+    sync::{oneshot, watch},
+    task::JoinHandle,
     time::{Instant, sleep_until, timeout_at},
 };
 
@@ -37,6 +38,8 @@ const FIRST_RESTART: Duration = Duration::from_millis(200);
 const LONGEST_RESTART: Duration = Duration::from_secs(10);
 /// How much of what a container says on standard error is kept for the case that it fails.
 const WORDS: usize = 4096;
+/// How long what an ended container said may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What a container needs to know of its pod.
 #[derive(Debug, Clone)]
@@ -144,8 +147,7 @@ async fn run(
         .id()
         .and_then(|id| i32::try_from(id).ok())
         .map(Pid::from_raw);
-    let mut stderr = child.stderr.take().expect("standard error is piped");
-    let words = tokio::spawn(async move { last_words(&mut stderr).await });
+    let words = Words::of(child.stderr.take().expect("standard error is piped"));
     let ready = async {
         for &port in ports {
             match port {
@@ -171,7 +173,7 @@ async fn run(
         tolerate("end what a container left", killpg(group, Signal::SIGKILL));
     }
     let code = ended?;
-    Some((code, words.await.unwrap_or_default()))
+    Some((code, words.last(end).await))
 }
 
 /// preStop, SIGTERM, and SIGKILL when the grace period is over or nobody waits any more.
@@ -291,10 +293,48 @@ fn environment(home: &Home, container: &Container) -> BTreeMap<String, String> {
     variables
 }
 
-async fn last_words(from: &mut (impl AsyncReadExt + Unpin)) -> String {
+/// What a container says on standard error.
+struct Words {
+    reading: JoinHandle<String>,
+    /// Dropped when nobody wants to hear more.
+    enough: oneshot::Sender<()>,
+}
+
+impl Words {
+    fn of(mut stderr: ChildStderr) -> Self {
+        let (enough, told) = oneshot::channel();
+        let reading = tokio::spawn(async move { words(&mut stderr, told).await });
+        Self { reading, enough }
+    }
+
+    /// What the ended container said last. A process that left the container's group outlives it and may hold
+    /// its standard error open: the wait has a limit, and ends when the container is told to end.
+    async fn last(mut self, end: &mut watch::Receiver<Ending>) -> String {
+        tokio::select! {
+            words = &mut self.reading => return words.unwrap_or_default(),
+            () = sleep_until(Instant::now() + LAST_WORDS) => {}
+            _ = end.wait_for(|end| *end != Ending::Not) => {}
+        }
+        drop(self.enough);
+        self.reading.await.unwrap_or_default()
+    }
+}
+
+/// The last of what comes until the end or until it is enough.
+async fn words(
+    from: &mut (impl AsyncReadExt + Unpin),
+    mut enough: oneshot::Receiver<()>,
+) -> String {
     let mut words = Vec::new();
     let mut buffer = [0; 1024];
-    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+    loop {
+        let read = tokio::select! {
+            read = from.read(&mut buffer) => read,
+            _ = &mut enough => break,
+        };
+        let Ok(count @ 1..) = read else {
+            break;
+        };
         words.extend_from_slice(&buffer[..count]);
         words.drain(..words.len().saturating_sub(WORDS));
     }

@@ -7,6 +7,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -168,12 +169,15 @@ fn is_alive(pid: i32) -> bool {
     state.is_some_and(|state| state != "Z" && state != "X")
 }
 
+/// Distance of two looks at what nobody tells.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// Looks again and again, for as long as a busy machine may take.
-pub(crate) fn until(what: &str, look: impl Fn() -> bool) {
+fn until(what: &str, look: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !look() {
         assert!(Instant::now() < deadline, "{what}: not in 20 s");
-        std::thread::yield_now();
+        thread::park_timeout(LOOK);
     }
 }
 
