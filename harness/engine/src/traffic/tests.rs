@@ -5,10 +5,13 @@ use std::process::Stdio;
 use async_trait::async_trait;
 use chainbreak_model::{case, names::AgentName};
 use chainbreak_probe::wire::{Connections, Outcome, Sample};
-use futures::{StreamExt, stream::BoxStream};
+use futures::StreamExt;
 
 use super::*;
-use crate::cluster::{AgentDied, ExecError, Leftovers};
+use crate::{
+    cluster::{ExecError, Leftovers},
+    logbook::AgentLog,
+};
 
 /// A cluster of a host where a shell's script stands in for the probe.
 struct Host {
@@ -47,11 +50,11 @@ impl Cluster for Host {
         })
     }
 
-    fn agent_logs(
-        &self,
-        _: AgentName,
-        _: &NodeName,
-    ) -> BoxStream<'static, Result<String, AgentDied>> {
+    fn sees_within(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+
+    fn agent_logs(&self, _: AgentName, _: &NodeName) -> AgentLog {
         futures::stream::pending().boxed()
     }
 

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::{
     go::names,
     registry::{INDEX, Image, Registry, here, layer, layer_of},
+    token::Tokens,
 };
 
 /// A machine with a cache, which pulls.
@@ -328,6 +329,32 @@ async fn a_registry_that_asks_who_we_are_is_told_and_else_it_is_said_how_to_log_
         ..machine.puller()
     };
     machine.pull_with(&puller, &image).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_registry_that_wants_a_token_gets_the_one_that_its_realm_gives_out() {
+    let open = Registry::start("").await;
+    for name in ["kube-proxy:v1.34.2", "secret:v1.34.2"] {
+        open.push(name, &Image::of_kube_proxy("v1.34.2")).await;
+    }
+    let (machine, keys) = (Machine::new(), tempfile::tempdir().unwrap());
+    let tokens = Tokens::start(keys.path());
+    let closed = Registry::start(&format!(
+        "{}proxy: {{ remoteurl: 'http://{}' }}\n",
+        tokens.auth(keys.path()),
+        open.host
+    ))
+    .await;
+    // The token is for another image.
+    let why = machine.refusal(&closed.image("secret:v1.34.2")).await;
+    assert!(why.contains("docker login"), "{why}");
+    let image = closed.image("kube-proxy:v1.34.2");
+    machine.pull(&image).await.unwrap();
+    let asked = tokens.asked();
+    let pulls = "scope=repository%3Akube-proxy%3Apull";
+    let with_scope = |line: &String| line.contains(pulls) || line.contains("repository:kube-proxy:pull");
+    assert!(asked.iter().any(with_scope), "{asked:?}");
+    assert!(asked.iter().all(|line| line.contains("service=images")), "{asked:?}");
 }
 
 #[tokio::test]

@@ -7,3 +7,4 @@ mod builds;
 mod go;
 mod images;
 mod registry;
+mod token;
