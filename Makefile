@@ -72,7 +72,7 @@ real: ## the path of the real kube-proxy v1.20.2, made first if it is not there 
 check: packages ## what CI checks beside the tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	$(CARGO) clippy $(SMALL) --all-targets --quiet -- -D warnings
+	$(CARGO) clippy $(SMALL) --lib --bins --quiet -- -D warnings
 
 # In the profile of `make demo` and `make test`: the figures are those of what people run.
 bench: packages ## the figures of docs/performance.md
