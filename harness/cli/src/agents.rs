@@ -7,15 +7,15 @@ use std::{
     process::ExitCode,
 };
 
-use chainbreak_kind::versions::Versions;
 use chainbreak_model::{agents::AtHand, case::AgentSource, names::AgentName};
-use chainbreak_sources::{Builder, Cache, Kept, Pins, Release, Source, SourceError};
+use chainbreak_sources::{
+    Builder, Cache, Kept, Pins, Release, Source, SourceError, pinned::kube_proxies,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     args::{Agents, AgentsVerb},
     cases::invalid,
-    images,
 };
 
 /// Programs of agents, where one is installed.
@@ -30,20 +30,22 @@ pub(crate) async fn agents(args: Agents) -> anyhow::Result<ExitCode> {
     match args.verb {
         None => list().await,
         Some(AgentsVerb::Build { versions, .. }) => build(&versions).await,
+        #[cfg(feature = "images")]
         Some(AgentsVerb::Pull { images }) => {
-            images::pull(&images).await?;
+            crate::images::pull(&images).await?;
             Ok(ExitCode::SUCCESS)
+        }
+        #[cfg(not(feature = "images"))]
+        Some(AgentsVerb::Pull { images }) => {
+            let why = crate::lacking::IMAGES;
+            Err(invalid(format!("{}: {why}", images.join(", "))))
         }
     }
 }
 
 /// The releases that this program pins.
 pub(crate) fn pins() -> anyhow::Result<Pins> {
-    let pinned = Versions::pinned()?.kube_proxy.into_iter();
-    Ok(Pins::new(pinned.map(|version| {
-        let [_, minor, patch] = version.0;
-        Release { minor, patch }
-    })))
+    Ok(kube_proxies()?)
 }
 
 /// What `--agents real` takes: every agent that is in the cache; of one version, what is built rather than what is pulled.

@@ -24,6 +24,10 @@ pub(crate) use agents::{Agents, AgentsVerb, Players};
                   Exit codes: 0 as expected · 1 our bug · 2 usage or invalid scenario · \
                   10 not as expected · 11 inconclusive · 12 nothing ran"
 )]
+#[cfg_attr(
+    not(feature = "clusters"),
+    command(before_help = crate::lacking::CLUSTERS)
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -94,8 +98,13 @@ pub(crate) enum Verb {
     #[command(after_help = "Example:\n  chainbreak schema > scenarios/scenario.schema.json")]
     Schema,
     /// Print the versions and images that real clusters are made of
+    #[cfg(feature = "clusters")]
     #[command(after_help = "Examples:\n  chainbreak versions\n  chainbreak versions --check")]
     Versions(Versions),
+    /// What real clusters are made of: not in this program
+    #[cfg(not(feature = "clusters"))]
+    #[command(hide = true)]
+    Versions,
     /// List the real agents that are here, and what `build` can make; `pull` unpacks images. Without one, a model stands in
     #[command(
         args_conflicts_with_subcommands = true,
@@ -105,14 +114,20 @@ pub(crate) enum Verb {
                       chainbreak run scenarios --agent kube-proxy@1.34=build\n  \
                       chainbreak run scenarios --matrix kube-proxy=1.28,1.34 --agents real"
     )]
+    #[cfg_attr(
+        not(feature = "images"),
+        command(before_help = crate::lacking::IMAGES)
+    )]
     Agents(Agents),
     /// Felix's model on a node of a real cluster, started by a worker
+    #[cfg(feature = "clusters")]
     #[command(hide = true)]
     Agent,
     /// The process of one case, started by `run`
     #[command(hide = true)]
     Worker {
         /// No world is made: the case's cluster is elsewhere
+        #[cfg(feature = "clusters")]
         #[arg(long)]
         outside: bool,
         /// What its world shows of the machine, wherever it lies
@@ -140,6 +155,10 @@ pub(crate) struct Selection {
     /// Who plays `kube-proxy` or `felix`: `model`, `build` (a real kube-proxy, built of upstream's modules on demand), `image` (the
     /// real one in the official image of the version, pulled on demand) or `image:NAME`, or the path of a binary or an unpacked root
     /// file system; `kube-proxy@1.34=build` for one version
+    #[cfg_attr(
+        not(feature = "images"),
+        doc = "(`image` takes what this program was built without: make build)"
+    )]
     #[arg(long = "agent", value_name = "NAME[@VERSION]=SOURCE")]
     pub(crate) agents: Vec<String>,
     /// Who plays agents that `--agent` and the scenario leave open: models, or for each version the real one that is here
@@ -159,15 +178,26 @@ pub(crate) struct Selection {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
     /// What raises the clusters
-    #[arg(long, value_enum, default_value_t = BackendName::Lab)]
+    #[cfg_attr(
+        feature = "clusters",
+        arg(long, value_enum, default_value_t = BackendName::Lab)
+    )]
+    #[cfg_attr(
+        not(feature = "clusters"),
+        doc = "(only `lab`: real clusters take what this program was built without: make build)",
+        arg(long, value_parser = backend, default_value = "lab")
+    )]
     pub(crate) backend: BackendName,
+    #[cfg(feature = "clusters")]
     #[command(flatten)]
     pub(crate) kind: Kind,
+    #[cfg(feature = "clusters")]
     #[command(flatten)]
     pub(crate) cluster: Cluster,
 }
 
 /// Options of the backend cluster.
+#[cfg(feature = "clusters")]
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of --backend cluster")]
 pub(crate) struct Cluster {
@@ -186,6 +216,7 @@ pub(crate) struct Cluster {
 }
 
 /// Options of the backend kind.
+#[cfg(feature = "clusters")]
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of --backend kind")]
 pub(crate) struct Kind {
@@ -209,6 +240,7 @@ pub(crate) struct Kind {
     pub(crate) calico_manifest: Option<PathBuf>,
 }
 
+#[cfg(feature = "clusters")]
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
     /// Ask the registry and the origin of Calico's manifests whether what is pinned is still so
@@ -262,7 +294,14 @@ pub(crate) struct Parity {
     #[command(flatten)]
     pub(crate) selection: Selection,
     /// The two backends, the first one first
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "A,B")]
+    #[cfg_attr(
+        feature = "clusters",
+        arg(long, value_enum, value_delimiter = ',', value_name = "A,B")
+    )]
+    #[cfg_attr(
+        not(feature = "clusters"),
+        arg(long, value_parser = backend, value_delimiter = ',', value_name = "A,B")
+    )]
     pub(crate) backends: Vec<BackendName>,
     /// How many cases run side by side [default: seven for each core, real clusters one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -339,11 +378,24 @@ pub(crate) enum BackendName {
     /// Network namespaces on this machine's kernel
     Lab,
     /// Real clusters in Docker containers, made by kind
+    #[cfg(feature = "clusters")]
     Kind,
     /// A cluster that is there: namespaces in it, and a privileged pod on each node
+    #[cfg(feature = "clusters")]
     Cluster,
 }
 
+/// The backend of that name, in a program that has but one.
+#[cfg(not(feature = "clusters"))]
+fn backend(name: &str) -> Result<BackendName, String> {
+    match name {
+        "lab" => Ok(BackendName::Lab),
+        "kind" | "cluster" => Err(crate::lacking::CLUSTERS.to_owned()),
+        _ => Err("there is lab".to_owned()),
+    }
+}
+
+#[cfg(feature = "clusters")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CalicoInstall {
     /// By its manifests/calico.yaml
@@ -393,9 +445,11 @@ pub(crate) struct Clean {
     #[arg(long, default_value = "reports/out", value_name = "DIR")]
     pub(crate) out: PathBuf,
     /// Also what runs of `--backend cluster` left in this cluster
+    #[cfg(feature = "clusters")]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Which context of the kubeconfig [default: its current one]
+    #[cfg(feature = "clusters")]
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     pub(crate) context: Option<String>,
 }
@@ -443,5 +497,21 @@ mod tests {
             let spread = spread(given.split(' ').map(OsString::from));
             assert_eq!(spread.join(OsStr::new(" ")), taken, "{given}");
         }
+    }
+
+    #[cfg(not(feature = "clusters"))]
+    #[test]
+    fn a_program_without_real_clusters_says_so_of_every_wish_for_one() {
+        for wish in [
+            "chainbreak run scenarios --backend kind",
+            "chainbreak plan scenarios --backend cluster",
+            "chainbreak parity scenarios --backends lab,kind",
+        ] {
+            let refused = Cli::try_parse_from(wish.split(' ')).unwrap_err();
+            assert_eq!(refused.exit_code(), 2, "{wish}");
+            let said = refused.to_string();
+            assert!(said.contains(crate::lacking::CLUSTERS), "{wish}: {said}");
+        }
+        Cli::try_parse_from(["chainbreak", "run", "scenarios"]).unwrap();
     }
 }

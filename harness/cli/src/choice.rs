@@ -17,7 +17,7 @@ use crate::{
     args::{Players, Selection},
     cases::invalid,
     ground::Ground,
-    images::{self, Absent},
+    images::Absent,
 };
 
 /// The choice for these scenarios. Each real agent is asked once which version it is; of one that does
@@ -36,10 +36,11 @@ pub(crate) async fn of(
         }
     }
     let ground = Ground::of(selection);
-    let undisturbed = ground.undisturbed();
-    let undisturbed = undisturbed.map_err(|error| invalid(error.to_string()))?;
     let mut choice = Choice {
-        undisturbed,
+        #[cfg(feature = "clusters")]
+        undisturbed: ground
+            .undisturbed()
+            .map_err(|error| invalid(error.to_string()))?,
         backend: ground.name().to_owned(),
         real_clusters: ground != Ground::Lab,
         matrix: matrix(&selection.matrix)?,
@@ -92,8 +93,9 @@ async fn version(
                 Ok(None)
             }
         },
+        #[cfg(feature = "images")]
         AgentSource::Image(Some(name)) => {
-            let kept = images::named(agent, name, absent).await?;
+            let kept = crate::images::named(agent, name, absent).await?;
             if kept.is_none() {
                 crate::note(&format!(
                     "{name} is not here yet: {agent} has the version that is written until it is pulled"
@@ -101,6 +103,8 @@ async fn version(
             }
             Ok(kept.map(|it| it.version))
         }
+        #[cfg(not(feature = "images"))]
+        AgentSource::Image(_) if absent == Absent::Pulled => Err(invalid(crate::lacking::IMAGES)),
         _ => Ok(None),
     }
 }

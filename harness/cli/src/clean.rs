@@ -1,7 +1,10 @@
-//! `chainbreak clean`: sets back what a killed run has changed on the machine; deletes real clusters that no run uses; ends worlds
+//! `chainbreak clean`: sets back what a killed run has changed on the machine; deletes real clusters that no run uses (`clean/clusters.rs`); ends worlds
 //! whose run is gone, and kept ones that the command line names; removes
 //! what runs left unfinished on disk; names all of it. A kept world that nobody named is only told of:
 //! somebody may be looking into it. Worlds whose run goes on, and reports, are not touched.
+
+#[cfg(feature = "clusters")]
+mod clusters;
 
 use std::{
     fs, io,
@@ -11,11 +14,6 @@ use std::{
 };
 
 use anyhow::Context;
-use chainbreak_kind::{
-    clean,
-    existing::{self, Existing},
-    journal::Journal,
-};
 use chainbreak_lab::{
     keep::{Left, left},
     machine,
@@ -55,20 +53,9 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
         };
         crate::say(&said)?;
     }
-    let journal = Journal::of_user();
-    for cluster in clean::left(&journal).await? {
-        found = true;
-        let beside = clean::remove(&journal, &cluster).await?;
-        crate::say(&format!(
-            "deleted the cluster {cluster}, which no run uses\n"
-        ))?;
-        for container in beside {
-            crate::say(&format!("removed {container}, which stood beside it\n"))?;
-        }
-    }
-    if let Some(kubeconfig) = &args.kubeconfig {
-        let existing = Existing::new(kubeconfig.clone(), args.context.clone());
-        found |= in_cluster(&existing).await?;
+    #[cfg(feature = "clusters")]
+    {
+        found |= clusters::clear(args).await?;
     }
     for link in unfinished(&args.out)? {
         found = true;
@@ -79,27 +66,6 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
         crate::say("nothing is left behind: a world ends with its run, whatever ends the run\n")?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Removes what runs that are gone have left in a cluster, and names what is others'. Whether there was anything.
-async fn in_cluster(cluster: &Existing) -> anyhow::Result<bool> {
-    let leavings = existing::leavings(cluster).await?;
-    for leaving in &leavings {
-        let run = &leaving.run;
-        let said = match leaving.alive {
-            Some(true) => format!("{run} is in use by a run on this machine\n"),
-            Some(false) => {
-                existing::remove(cluster, leaving).await?;
-                format!("removed {run}, which no run uses, from the cluster\n")
-            }
-            None => format!(
-                "{run} is of another machine: `chainbreak clean` removes it there, or \
-                 `kubectl delete namespaces -l chainbreak.dev/run={run}`\n"
-            ),
-        };
-        crate::say(&said)?;
-    }
-    Ok(!leavings.is_empty())
 }
 
 fn told(worker: i32, run: i32) -> String {

@@ -18,6 +18,12 @@ pub(crate) async fn doctor() -> anyhow::Result<ExitCode> {
     }
     describe(&mut text, "docker", &docker())?;
     describe(&mut text, "kind", &kind())?;
+    #[cfg(not(feature = "clusters"))]
+    describe(
+        &mut text,
+        "real clusters",
+        &Err(crate::lacking::CLUSTERS.to_owned()),
+    )?;
     let lab = survey.0.get("lab").is_some_and(Result::is_ok);
     let ending = if lab {
         "This machine runs the lab: chainbreak run scenarios/kube-proxy"

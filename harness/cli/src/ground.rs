@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use chainbreak_engine::cluster::Backend;
+#[cfg(feature = "clusters")]
 use chainbreak_kind::{
     Kind, Options, Way,
     error::KindError,
     existing::{Existing, InExisting},
 };
 use chainbreak_lab::Lab;
-use chainbreak_model::{
-    case::{Capabilities, Case},
-    plan::Planned,
-};
+use chainbreak_model::case::Capabilities;
+#[cfg(feature = "clusters")]
+use chainbreak_model::{case::Case, plan::Planned};
 use serde::{Deserialize, Serialize};
 
-use crate::args::{BackendName, CalicoInstall, Selection};
+#[cfg(feature = "clusters")]
+use crate::args::CalicoInstall;
+use crate::args::{BackendName, Selection};
 
 /// Cases in the lab for each core: they mostly wait.
 const JOBS_PER_CORE: usize = 7;
@@ -25,26 +27,32 @@ const JOBS_PER_CORE: usize = 7;
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Ground {
     Lab,
+    #[cfg(feature = "clusters")]
     Kind(Options),
+    #[cfg(feature = "clusters")]
     Cluster(Existing),
 }
 
 impl Ground {
     pub(crate) fn of(selection: &Selection) -> Self {
-        let kind = &selection.kind;
         match selection.backend {
             BackendName::Lab => Self::Lab,
-            BackendName::Kind => Self::Kind(Options {
-                reuse: kind.reuse,
-                preload: kind.preload,
-                image: kind.image.clone(),
-                nginx_image: kind.nginx_image.clone(),
-                calico_install: match kind.calico_install {
-                    CalicoInstall::Manifest => Way::Manifest,
-                    CalicoInstall::Operator => Way::Operator,
-                },
-                calico_manifest: kind.calico_manifest.clone(),
-            }),
+            #[cfg(feature = "clusters")]
+            BackendName::Kind => {
+                let kind = selection.kind.clone();
+                Self::Kind(Options {
+                    reuse: kind.reuse,
+                    preload: kind.preload,
+                    image: kind.image,
+                    nginx_image: kind.nginx_image,
+                    calico_install: match kind.calico_install {
+                        CalicoInstall::Manifest => Way::Manifest,
+                        CalicoInstall::Operator => Way::Operator,
+                    },
+                    calico_manifest: kind.calico_manifest,
+                })
+            }
+            #[cfg(feature = "clusters")]
             BackendName::Cluster => {
                 let cluster = selection.cluster.clone();
                 Self::Cluster(Existing {
@@ -59,7 +67,9 @@ impl Ground {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Lab => "lab",
+            #[cfg(feature = "clusters")]
             Self::Kind(_) => "kind",
+            #[cfg(feature = "clusters")]
             Self::Cluster(_) => "cluster",
         }
     }
@@ -68,12 +78,15 @@ impl Ground {
     pub(crate) async fn survey(&self, lab: &Lab) -> Capabilities {
         match self {
             Self::Lab => lab.survey().await,
+            #[cfg(feature = "clusters")]
             Self::Kind(options) => Kind::new(options.clone()).survey().await,
+            #[cfg(feature = "clusters")]
             Self::Cluster(existing) => InExisting::new(existing.clone()).survey().await,
         }
     }
 
     /// The name of somebody's cluster that is not to be disturbed.
+    #[cfg(feature = "clusters")]
     pub(crate) fn undisturbed(&self) -> Result<Option<String>, KindError> {
         match self {
             Self::Lab | Self::Kind(_) => Ok(None),
@@ -82,6 +95,7 @@ impl Ground {
     }
 
     /// What is planned, as it runs there: in somebody's cluster in namespaces of its own.
+    #[cfg(feature = "clusters")]
     pub(crate) async fn rewrite_namespaces(&self, planned: Vec<Planned>) -> Vec<Planned> {
         let Self::Cluster(existing) = self else {
             return planned;
@@ -121,6 +135,7 @@ impl Ground {
                 let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
                 cores * JOBS_PER_CORE
             }
+            #[cfg(feature = "clusters")]
             Self::Kind(_) | Self::Cluster(_) => 1,
         }
     }
@@ -129,7 +144,9 @@ impl Ground {
     pub(crate) fn ready_within(&self) -> Duration {
         match self {
             Self::Lab => chainbreak_engine::run::READY_WITHIN,
+            #[cfg(feature = "clusters")]
             Self::Kind(_) => chainbreak_kind::READY_WITHIN,
+            #[cfg(feature = "clusters")]
             Self::Cluster(_) => Duration::from_secs(5 * 60),
         }
     }
@@ -138,6 +155,7 @@ impl Ground {
     pub(crate) fn grace(&self) -> Duration {
         match self {
             Self::Lab => Duration::from_secs(15),
+            #[cfg(feature = "clusters")]
             Self::Kind(_) | Self::Cluster(_) => Duration::from_secs(150),
         }
     }

@@ -1,6 +1,7 @@
 //! The binary `chainbreak`: verbs, and nothing that decides anything. As a library so that the
 //! scenario tests can have the same program under a path that cargo tells them.
 
+#[cfg(feature = "clusters")]
 mod agent;
 mod agents;
 mod args;
@@ -11,6 +12,8 @@ mod doctor;
 mod drops;
 mod ground;
 mod images;
+#[cfg(not(all(feature = "clusters", feature = "images")))]
+mod lacking;
 mod live;
 mod matrix;
 mod merge;
@@ -20,6 +23,7 @@ mod provide;
 mod reports;
 mod run;
 mod supervise;
+#[cfg(feature = "clusters")]
 mod versions;
 mod worker;
 
@@ -45,14 +49,20 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse_from(args::spread(std::env::args_os()));
     let ended = match cli.verb {
         // Before any thread exists: a world is made by a process that is alone.
-        Verb::Worker { outside, show } => {
+        #[cfg(feature = "clusters")]
+        Verb::Worker { outside: true, .. } => {
             trace();
-            if outside {
-                worker::outside()
-            } else {
-                worker::main(&show)
-            }
+            worker::outside()
         }
+        Verb::Worker {
+            #[cfg(feature = "clusters")]
+                outside: _,
+            show,
+        } => {
+            trace();
+            worker::main(&show)
+        }
+        #[cfg(feature = "clusters")]
         Verb::Agent => agent::main(),
         Verb::Probe => return chainbreak_probe::main(),
         verb => {
@@ -104,11 +114,14 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
                 say(&format!("{:#}\n", chainbreak_model::schema()))?;
                 Ok(ExitCode::SUCCESS)
             }
+            #[cfg(feature = "clusters")]
             Verb::Versions(args) => versions::versions(&args).await,
+            #[cfg(not(feature = "clusters"))]
+            Verb::Versions => Err(cases::invalid(lacking::CLUSTERS)),
             Verb::Agents(args) => agents::agents(args).await,
-            Verb::Agent | Verb::Worker { .. } | Verb::Probe => {
-                unreachable!("handled without a runtime")
-            }
+            #[cfg(feature = "clusters")]
+            Verb::Agent => unreachable!("it has a runtime of its own"),
+            Verb::Worker { .. } | Verb::Probe => unreachable!("handled without a runtime"),
         }
     })
 }

@@ -54,7 +54,9 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     let capabilities = ground.demanded(ground.survey(&Lab::default()).await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let planned = crate::provide::provide(planned).await?;
-    let subjects = subjects(ground.rewrite_namespaces(planned).await);
+    #[cfg(feature = "clusters")]
+    let planned = ground.rewrite_namespaces(planned).await;
+    let subjects = subjects(planned);
     if subjects.is_empty() {
         return Err(invalid("nothing of this runs here"));
     }

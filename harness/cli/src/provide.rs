@@ -9,17 +9,21 @@ use chainbreak_model::{
 };
 use chainbreak_sources::{Builder, Cache, Release};
 
+#[cfg(feature = "images")]
+use crate::images::{self, Images};
 use crate::{
     agents::{patiently, pins, say},
     cases::invalid,
-    images::{self, Images},
 };
 
 /// The cases with paths where they have `build` or `image`. The first that cannot be had ends all: a run without it would not be what was
 /// asked for.
 pub(crate) async fn provide(mut planned: Vec<Planned>) -> anyhow::Result<Vec<Planned>> {
     let mut built = BTreeMap::<Release, PathBuf>::new();
+    #[cfg(feature = "images")]
     let mut images = Images::default();
+    #[cfg(not(feature = "images"))]
+    without_images(&planned)?;
     let pins = pins()?;
     for plan in &mut planned {
         let Planned::Run(case) = plan else { continue };
@@ -39,6 +43,7 @@ pub(crate) async fn provide(mut planned: Vec<Planned>) -> anyhow::Result<Vec<Pla
             releases.insert(written, (release, built[&release].clone()));
         }
         give(case, releases);
+        #[cfg(feature = "images")]
         for agent in AgentName::ALL {
             unpack(case, agent, &mut images).await?;
         }
@@ -46,7 +51,27 @@ pub(crate) async fn provide(mut planned: Vec<Planned>) -> anyhow::Result<Vec<Pla
     Ok(planned)
 }
 
+/// Refuses cases that want an image: it would have to be pulled.
+#[cfg(not(feature = "images"))]
+fn without_images(planned: &[Planned]) -> anyhow::Result<()> {
+    let wants = |case: &Case| {
+        let mut sources = AgentName::ALL
+            .iter()
+            .map(|agent| case.cluster.source(*agent));
+        sources.any(|source| matches!(source, Some(AgentSource::Image(_))))
+    };
+    let first = planned.iter().find_map(|plan| match plan {
+        Planned::Run(case) if wants(case) => Some(case.id()),
+        _ => None,
+    });
+    match first {
+        Some(id) => Err(invalid(format!("{id}: {}", crate::lacking::IMAGES))),
+        None => Ok(()),
+    }
+}
+
 /// Gives a case the root of the image that it wants for an agent.
+#[cfg(feature = "images")]
 async fn unpack(case: &mut Case, agent: AgentName, images: &mut Images) -> anyhow::Result<()> {
     let cluster = &mut case.cluster;
     let (Some(AgentSource::Image(name)), Some(version)) =
@@ -133,9 +158,12 @@ pub(crate) fn standing_in(planned: &[Planned]) -> anyhow::Result<Vec<String>> {
                 .ok()
                 .filter(|it| it.can_be_built())
                 .map(|release| format!(" (chainbreak agents build kube-proxy {release})")),
+            #[cfg(feature = "images")]
             AgentName::Felix => images::of_version(agent, &version)
                 .ok()
                 .map(|(image, _)| format!(" (chainbreak agents pull {image})")),
+            #[cfg(not(feature = "images"))]
+            AgentName::Felix => None,
         };
         let hint = hint.unwrap_or_default();
         format!("{agent} {version}: its model stands in, in {cases} {noun}{hint}")

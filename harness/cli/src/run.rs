@@ -71,6 +71,7 @@ pub(crate) async fn perform(
     planned: Vec<Planned>,
 ) -> anyhow::Result<(Run, PathBuf)> {
     let planned = provide::provide(planned).await?;
+    #[cfg(feature = "clusters")]
     let planned = ground.rewrite_namespaces(planned).await;
     let folder = folder(&args.out)?;
     let record = Record::begin(&folder, args, planned)?;

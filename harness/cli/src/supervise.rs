@@ -7,9 +7,11 @@ use chainbreak_engine::{
     run::{Artifact, kept, stopped},
     timeline,
 };
+#[cfg(feature = "clusters")]
+use chainbreak_lab::worker::spawn_other;
 use chainbreak_lab::{
     machine::{Changed, Machine},
-    worker::{spawn_other, spawn_worker},
+    worker::spawn_worker,
 };
 use chainbreak_model::{
     case::Case,
@@ -115,6 +117,7 @@ async fn work(
 ) -> anyhow::Result<()> {
     let mut worker = match terms.ground {
         Ground::Lab => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
+        #[cfg(feature = "clusters")]
         Ground::Kind(_) | Ground::Cluster(_) => spawn_other(Path::new(SELF), &["--outside"])?,
     };
     let order = Order {

@@ -1,6 +1,9 @@
 //! The process of one case: a world, the engine in it, and the history as JSON lines on standard
 //! output.
 
+#[cfg(feature = "clusters")]
+mod outside;
+
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
@@ -9,7 +12,6 @@ use chainbreak_engine::{
     log::EventLog,
     run::{After, Artifact},
 };
-use chainbreak_kind::{Kind, existing::InExisting};
 use chainbreak_lab::{Lab, worker::Lifeline};
 use chainbreak_model::{
     case::Case,
@@ -17,11 +19,13 @@ use chainbreak_model::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, BufWriter, Stdout},
+    io::{AsyncWriteExt, BufWriter, Stdout},
     sync::{mpsc, watch},
 };
 
 use crate::ground::Ground;
+#[cfg(feature = "clusters")]
+pub(crate) use outside::outside;
 
 /// What a worker is told first.
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,46 +51,6 @@ pub(crate) enum Line {
 
 /// Two threads: the engine and the API server must not wait for each other's work.
 const THREADS: usize = 2;
-
-/// Runs a case whose cluster is elsewhere, as the first line of standard input orders.
-pub(crate) fn outside() -> anyhow::Result<ExitCode> {
-    let runtime = runtime()?;
-    runtime.block_on(async {
-        let mut lines = BufReader::new(tokio::io::stdin()).lines();
-        let first = lines
-            .next_line()
-            .await?
-            .context("no order on standard input")?;
-        let order: Order = serde_json::from_str(&first).context("could not read the order")?;
-        let (stop, stopped) = watch::channel(false);
-        let listening = tokio::spawn(async move {
-            // The end of the input is an order too: nobody but this process can take the cluster down.
-            while let Ok(Some(line)) = lines.next_line().await
-                && line != STOP
-            {}
-            stop.send_replace(true);
-        });
-        match &order.ground {
-            Ground::Lab => anyhow::bail!("the lab's worlds are not elsewhere"),
-            Ground::Kind(options) => {
-                let kind = Kind::new(options.clone()).ready_within(order.ready_within);
-                let worked = work(&kind, &order, stopped).await;
-                kind.finish().await.context("left behind")?;
-                worked?;
-            }
-            Ground::Cluster(existing) => {
-                let cluster = InExisting::new(existing.clone());
-                let worked = work(&cluster, &order, stopped).await;
-                cluster.finish().await.context("left behind")?;
-                worked?;
-            }
-        }
-        listening.abort();
-        anyhow::Ok(())
-    })?;
-    runtime.shutdown_background();
-    Ok(ExitCode::SUCCESS)
-}
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()

@@ -229,18 +229,6 @@ impl Versions {
         self.kubernetes.iter().find(|it| it.version.is(written))
     }
 
-    /// The image that Felix of that version comes in, and which version exactly that is. One that is not pinned is looked for where
-    /// its next older neighbour is.
-    pub fn felix(&self, written: &str) -> Option<(String, Version)> {
-        if let Some(pinned) = self.calico(written) {
-            return Some((pinned.images()[1].clone(), pinned.version));
-        }
-        let version = Version::parse(written)?;
-        let mut older = self.calico.iter().filter(|it| it.version < version);
-        let neighbour = older.next().or(self.calico.last())?;
-        Some((format!("{}/node:{version}", neighbour.registry), version))
-    }
-
     /// The newest Calico of that version, as scenarios write it.
     pub fn calico(&self, written: &str) -> Option<&CalicoRelease> {
         self.calico.iter().find(|it| it.version.is(written))
@@ -273,18 +261,6 @@ mod tests {
         let calico = pinned.calico("v3.28").unwrap();
         assert_eq!(calico.version.to_string(), "v3.28.5");
         assert_eq!(calico.images()[1], "docker.io/calico/node:v3.28.5");
-    }
-
-    #[test]
-    fn felix_is_where_its_version_or_the_one_before_it_is() {
-        let pinned = Versions::pinned().unwrap();
-        let image = |written| pinned.felix(written).map(|(image, _)| image);
-        let at = |image: &str| Some(image.to_owned());
-        assert_eq!(image("v3.28"), at("docker.io/calico/node:v3.28.5"));
-        assert_eq!(image("v3.28.2"), at("docker.io/calico/node:v3.28.2"));
-        assert_eq!(image("v3.32.9"), at("quay.io/calico/node:v3.32.9"));
-        assert_eq!(image("v3.20.0"), at("docker.io/calico/node:v3.20.0"));
-        assert_eq!(image("v3.99"), None);
     }
 
     #[test]

@@ -12,10 +12,9 @@ use std::{
 use chainbreak_model::names::AgentName;
 use sha2::{Digest, Sha256};
 
-use crate::{
-    Release, Say, SourceError,
-    image::{NAME as IMAGE, Note},
-};
+#[cfg(feature = "images")]
+use crate::image::{NAME as IMAGE, Note};
+use crate::{Release, Say, SourceError};
 
 /// The digits of a key.
 const KEY: usize = 12;
@@ -117,7 +116,10 @@ impl Cache {
             let entry = entry.map_err(SourceError::cache("read", &self.0))?;
             let name = entry.file_name();
             let name = name.to_str().unwrap_or_default();
-            kept.extend(built(name, entry.path()).or_else(|| pulled(name, &entry.path())));
+            let found = built(name, entry.path());
+            #[cfg(feature = "images")]
+            let found = found.or_else(|| pulled(name, &entry.path()));
+            kept.extend(found);
         }
         let key = |it: &Kept| (it.agent, it.release(), it.version.clone(), it.source);
         kept.sort_by(|a, b| (key(a), &a.path).cmp(&(key(b), &b.path)));
@@ -184,6 +186,7 @@ fn built(name: &str, path: PathBuf) -> Option<Kept> {
 }
 
 /// What was pulled, by its note.
+#[cfg(feature = "images")]
 fn pulled(name: &str, folder: &Path) -> Option<Kept> {
     let digits = name.strip_prefix(IMAGE)?;
     if !digits.bytes().all(|it| it.is_ascii_hexdigit()) {

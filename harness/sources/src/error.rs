@@ -2,7 +2,9 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{Release, image::ImageError};
+use crate::Release;
+#[cfg(feature = "images")]
+use crate::image::ImageError;
 
 /// There is no agent.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +37,7 @@ pub enum SourceError {
         by: &'static str,
     },
     /// An image.
+    #[cfg(feature = "images")]
     #[error("{name}: {why}")]
     Image {
         /// As it was asked for.
@@ -43,6 +46,7 @@ pub enum SourceError {
         why: ImageError,
     },
     /// The mirrors of registries.
+    #[cfg(feature = "images")]
     #[error("{}: {_0}", crate::image::MIRRORS)]
     Mirrors(String),
     /// A file system became full.
@@ -136,6 +140,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    #[cfg(feature = "images")]
     pub(crate) fn image(name: &str) -> impl FnOnce(ImageError) -> Self {
         let name = name.to_owned();
         move |why| Self::Image { name, why }

@@ -57,7 +57,7 @@ impl FromStr for Release {
 }
 
 /// The numbers of `1.34` or `v1.34.2`; `None` where there is anything else.
-fn numbers(text: &str) -> Option<Vec<u16>> {
+pub(crate) fn numbers(text: &str) -> Option<Vec<u16>> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let digits = |part: &str| {
         let plain = part.bytes().all(|it| it.is_ascii_digit());

@@ -50,6 +50,7 @@ pub(crate) enum AgentsVerb {
                       chainbreak agents pull registry.k8s.io/kube-proxy:v1.34.2\n  \
                       chainbreak run scenarios --agent kube-proxy@1.34=image --agent felix=image:quay.io/calico/node:v3.32.1"
     )]
+    #[cfg_attr(not(feature = "images"), command(hide = true))]
     Pull {
         /// Their names, with a tag or a digest; an agent's program has to be in each
         #[arg(required = true, value_name = "IMAGE")]

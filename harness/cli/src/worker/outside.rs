@@ -1,0 +1,53 @@
+//! The worker of a case whose cluster is real: no world is made.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use chainbreak_kind::{Kind, existing::InExisting};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    sync::watch,
+};
+
+use super::{Order, STOP, runtime, work};
+use crate::ground::Ground;
+
+/// Runs a case whose cluster is elsewhere, as the first line of standard input orders.
+pub(crate) fn outside() -> anyhow::Result<ExitCode> {
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+        let first = lines
+            .next_line()
+            .await?
+            .context("no order on standard input")?;
+        let order: Order = serde_json::from_str(&first).context("could not read the order")?;
+        let (stop, stopped) = watch::channel(false);
+        let listening = tokio::spawn(async move {
+            // The end of the input is an order too: nobody but this process can take the cluster down.
+            while let Ok(Some(line)) = lines.next_line().await
+                && line != STOP
+            {}
+            stop.send_replace(true);
+        });
+        match &order.ground {
+            Ground::Lab => anyhow::bail!("the lab's worlds are not elsewhere"),
+            Ground::Kind(options) => {
+                let kind = Kind::new(options.clone()).ready_within(order.ready_within);
+                let worked = work(&kind, &order, stopped).await;
+                kind.finish().await.context("left behind")?;
+                worked?;
+            }
+            Ground::Cluster(existing) => {
+                let cluster = InExisting::new(existing.clone());
+                let worked = work(&cluster, &order, stopped).await;
+                cluster.finish().await.context("left behind")?;
+                worked?;
+            }
+        }
+        listening.abort();
+        anyhow::Ok(())
+    })?;
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
