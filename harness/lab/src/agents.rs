@@ -3,13 +3,13 @@
 //! one, life after life.
 
 mod elf;
+pub(crate) mod handle;
 pub(crate) mod identity;
 mod model;
 mod process;
 mod program;
 mod proxy_config;
 mod real;
-pub(crate) mod reins;
 mod settings;
 pub(crate) mod wardrobe;
 
@@ -36,9 +36,9 @@ use tokio::{
 };
 
 use self::{
+    handle::{AgentControl, AgentHandle, AgentHandles, agent_handle},
     process::Start,
     real::Real,
-    reins::{AllReins, Bit, Reins, reins},
     settings::Seat,
     wardrobe::{Models, Others, Seats, Wardrobe},
 };
@@ -60,7 +60,7 @@ const STILLBIRTHS: u32 = 3;
 
 /// One life of an agent, from its start to the exit of its process. It pauses when it is told to; dropping
 /// it ends it.
-type Life = Box<dyn Fn(Scribe, Bit) -> LocalBoxFuture<'static, Death> + Send>;
+type Life = Box<dyn Fn(Scribe, AgentControl) -> LocalBoxFuture<'static, Death> + Send>;
 
 /// What an agent lives by, which another version of it replaces.
 #[derive(Clone)]
@@ -82,8 +82,8 @@ impl Lives {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = life;
     }
 
-    fn begin(&self, scribe: Scribe, bit: Bit) -> LocalBoxFuture<'static, Death> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)(scribe, bit)
+    fn begin(&self, scribe: Scribe, control: AgentControl) -> LocalBoxFuture<'static, Death> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)(scribe, control)
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Agents {
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     logbook: Logbook,
-    reins: AllReins,
+    handles: AgentHandles,
     models: Models,
     /// Where real ones are that can be replaced by other releases.
     seats: Seats,
@@ -141,7 +141,7 @@ impl Agents {
             stop: watch::Sender::new(false),
             threads: Vec::new(),
             logbook: Logbook::default(),
-            reins: AllReins::new(),
+            handles: AgentHandles::new(),
             models: Models::new(),
             seats: Seats::new(),
             others: Others::new(),
@@ -227,9 +227,9 @@ impl Agents {
         &self.logbook
     }
 
-    /// The reins of all agents.
-    pub(crate) fn reins(&self) -> &AllReins {
-        &self.reins
+    /// The handles of all agents.
+    pub(crate) fn handles(&self) -> &AgentHandles {
+        &self.handles
     }
 
     /// What brings models to other versions.
@@ -258,7 +258,7 @@ impl Agents {
     /// Also those that stand still.
     fn tell_to_end(&self) {
         self.stop.send_replace(true);
-        self.reins.values().for_each(Reins::drop_dead);
+        self.handles.values().for_each(AgentHandle::kill);
     }
 
     /// Starts an agent's thread. There, `settle` makes what it lives by.
@@ -272,13 +272,13 @@ impl Agents {
         let write = self.logbook.writer(agent, &name);
         let (log, mut stop) = (self.log.clone(), self.stop.subscribe());
         let place = format!("{agent}@{name}");
-        let (held, bit) = reins();
-        self.reins.insert((agent, name.clone()), held);
+        let (handle, control) = agent_handle();
+        self.handles.insert((agent, name.clone()), handle);
         let started = node.place.run(move || {
             thread::Builder::new().name(place).spawn(move || {
                 let lives = async {
                     match settle() {
-                        Ok(lives) => live(agent, name, lives, (write, bit), log).await,
+                        Ok(lives) => live(agent, name, lives, (write, control), log).await,
                         Err(error) => write.end(error.to_string()),
                     }
                 };
@@ -318,13 +318,13 @@ async fn live(
     agent: AgentName,
     node: NodeName,
     lives: Lives,
-    (write, mut bit): (Writer, Bit),
+    (write, mut control): (Writer, AgentControl),
     log: EventLog,
 ) {
     let write = Rc::new(write);
     let mut stillbirths = Some(0);
     for number in 1.. {
-        bit.may_live().await;
+        control.may_live().await;
         let born = Instant::now();
         let to = Rc::clone(&write);
         let scribe = Scribe {
@@ -332,8 +332,8 @@ async fn live(
             life: number,
         };
         let death = tokio::select! {
-            death = lives.begin(scribe, bit.clone()) => death,
-            () = bit.stopped() => continue,
+            death = lives.begin(scribe, control.clone()) => death,
+            () = control.stopped() => continue,
         };
         stillbirths = stillbirths.and_then(|so_far| count(so_far, death.kind, born.elapsed()));
         if stillbirths.is_some_and(|count| count >= STILLBIRTHS) {

@@ -29,7 +29,7 @@ use kube::Client;
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
-    agents::{Agents, reins::AllReins, wardrobe::Wardrobe},
+    agents::{Agents, handle::AgentHandles, wardrobe::Wardrobe},
     api, cni, controllers,
     error::LabError,
     facts, hosts,
@@ -87,7 +87,7 @@ struct Raised {
     client: ClientHandle,
     world: Arc<World>,
     logbook: Logbook,
-    reins: AllReins,
+    handles: AgentHandles,
     wardrobe: Wardrobe,
     /// Of those on whose behalf something was run on a node.
     shims: AsyncMutex<BTreeMap<(String, NodeName), Shims>>,
@@ -133,7 +133,7 @@ impl Raised {
             client: ClientHandle(client),
             world,
             logbook: agents.logbook().clone(),
-            reins: agents.reins().clone(),
+            handles: agents.handles().clone(),
             wardrobe: agents.wardrobe(case),
             shims: AsyncMutex::default(),
             running: Mutex::new(Some((agents, tasks))),
@@ -267,9 +267,9 @@ impl Cluster for Raised {
         node: &NodeName,
         signal: Signal,
     ) -> Result<(), SignalError> {
-        let reins = self.reins.get(&(agent, node.clone()));
+        let handle = self.handles.get(&(agent, node.clone()));
         let absent = || SignalError(format!("there is no {agent} on {node}"));
-        reins.ok_or_else(absent)?.pull(signal).await
+        handle.ok_or_else(absent)?.signal(signal).await
     }
 
     async fn renew(

@@ -66,10 +66,10 @@ pub(super) fn kube_proxy(
     said.settle(&mut config);
     let url = api::url(world.plan);
     let recorder = recorder(AgentName::KubeProxy, world, node, log);
-    Ok(Box::new(move |scribe, bit| {
+    Ok(Box::new(move |scribe, control| {
         let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
         let (families, said, addresses) = (families.clone(), said.clone(), addresses.clone());
-        Box::pin(bit.ride(async move {
+        Box::pin(control.run_pausable(async move {
             if let Err(error) = said.write_sysctls(config.version.sets_more_of_conntrack()) {
                 let why = "could not set conntrack parameters from kube-proxy configuration";
                 return planned(format!("{why}: {error}"));
@@ -111,9 +111,9 @@ pub(super) fn felix(
     };
     let url = api::url(world.plan);
     let recorder = recorder(AgentName::Felix, world, node, log);
-    Ok(Box::new(move |scribe, bit| {
+    Ok(Box::new(move |scribe, control| {
         let (url, config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
-        Box::pin(bit.ride(async move {
+        Box::pin(control.run_pausable(async move {
             let mut sink =
                 |line: LogLine| (scribe.write)(header::felix(&line, Timestamp::now(), scribe.life));
             let ended = match api::client(&url) {

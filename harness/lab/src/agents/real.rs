@@ -152,10 +152,10 @@ impl Real {
             if let Some(root) = root {
                 image::enter(&root, agent.as_str())?;
             }
-            Ok(Box::new(move |scribe, bit| {
+            Ok(Box::new(move |scribe, control| {
                 let start = start.clone();
                 Box::pin(async move {
-                    let ended = process::live(&start, bit, |entry| (scribe.write)(entry)).await;
+                    let ended = process::live(&start, control, |entry| (scribe.write)(entry)).await;
                     death(agent, ended)
                 })
             }))
