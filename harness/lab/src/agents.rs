@@ -11,7 +11,7 @@ mod program;
 mod proxy_config;
 mod real;
 mod settings;
-pub(crate) mod wardrobe;
+pub(crate) mod versions;
 
 use std::{
     rc::Rc,
@@ -40,7 +40,7 @@ use self::{
     process::Start,
     real::Real,
     settings::Seat,
-    wardrobe::{Models, Others, Seats, Wardrobe},
+    versions::{AgentVersions, Models, Others, Seats},
 };
 use crate::{
     error::LabError,
@@ -233,8 +233,8 @@ impl Agents {
     }
 
     /// What brings models to other versions.
-    pub(crate) fn wardrobe(&self, case: &Case) -> Wardrobe {
-        Wardrobe {
+    pub(crate) fn versions(&self, case: &Case) -> AgentVersions {
+        AgentVersions {
             cluster: case.cluster.clone(),
             seed: case.seed,
             models: self.models.clone(),

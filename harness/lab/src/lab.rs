@@ -29,7 +29,7 @@ use kube::Client;
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
-    agents::{Agents, handle::AgentHandles, wardrobe::Wardrobe},
+    agents::{Agents, handle::AgentHandles, versions::AgentVersions},
     api, cni, controllers,
     error::LabError,
     facts, hosts,
@@ -88,7 +88,7 @@ struct Raised {
     world: Arc<World>,
     logbook: Logbook,
     handles: AgentHandles,
-    wardrobe: Wardrobe,
+    versions: AgentVersions,
     /// Of those on whose behalf something was run on a node.
     shims: AsyncMutex<BTreeMap<(String, NodeName), Shims>>,
     server: Arc<Server>,
@@ -134,7 +134,7 @@ impl Raised {
             world,
             logbook: agents.logbook().clone(),
             handles: agents.handles().clone(),
-            wardrobe: agents.wardrobe(case),
+            versions: agents.versions(case),
             shims: AsyncMutex::default(),
             running: Mutex::new(Some((agents, tasks))),
             server,
@@ -172,7 +172,7 @@ impl Raised {
             api::upgrade_calico(&self.client.0, version).await?;
         }
         let which = (agent, node);
-        self.wardrobe.change(&self.world, &self.log, which, version)
+        self.versions.change(&self.world, &self.log, which, version)
     }
 
     /// Starts a command in a place, with another `PATH` if one is given.

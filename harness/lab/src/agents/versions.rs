@@ -23,7 +23,7 @@ pub(super) type Others = BTreeMap<String, Real>;
 
 /// The agents of a case, and what it says of them.
 #[derive(Debug, Clone)]
-pub(crate) struct Wardrobe {
+pub(crate) struct AgentVersions {
     pub(super) cluster: ClusterSpec,
     pub(super) seed: u64,
     pub(super) models: Models,
@@ -31,7 +31,7 @@ pub(crate) struct Wardrobe {
     pub(super) others: Others,
 }
 
-impl Wardrobe {
+impl AgentVersions {
     /// The agent's next life on that node is that of another version. It is to be ended for that.
     pub(crate) fn change(
         &self,
