@@ -39,8 +39,8 @@ use self::{
     handle::{AgentControl, AgentHandle, AgentHandles, agent_handle},
     process::Start,
     real::Real,
-    settings::Seat,
-    versions::{AgentVersions, Models, Others, Seats},
+    settings::NodeContext,
+    versions::{AgentVersions, Models, NodeContexts, Others},
 };
 use crate::{
     error::LabError,
@@ -122,7 +122,7 @@ pub(crate) struct Agents {
     handles: AgentHandles,
     models: Models,
     /// Where real ones are that can be replaced by other releases.
-    seats: Seats,
+    contexts: NodeContexts,
     /// Those releases.
     others: Others,
     log: EventLog,
@@ -143,7 +143,7 @@ impl Agents {
             logbook: Logbook::default(),
             handles: AgentHandles::new(),
             models: Models::new(),
-            seats: Seats::new(),
+            contexts: NodeContexts::new(),
             others: Others::new(),
             log: log.clone(),
             shims: Vec::new(),
@@ -155,7 +155,7 @@ impl Agents {
         let seed = case.seed;
         if let Some(spec) = &case.cluster.kube_proxy {
             let model = |node: &Node| model::kube_proxy(spec, world, node, seed, log);
-            let real = |real: &Real, seat: &Seat| real.kube_proxy(spec, seat);
+            let real = |real: &Real, context: &NodeContext| real.kube_proxy(spec, context);
             let agent = (AgentName::KubeProxy, spec.version.as_str());
             agents
                 .start_on_all(agent, &spec.source, world, model, real)
@@ -178,7 +178,7 @@ impl Agents {
         source: &AgentSource,
         world: &World,
         model: impl Fn(&Node) -> Result<Life, LabError>,
-        start: impl Fn(&Real, &Seat) -> Start,
+        start: impl Fn(&Real, &NodeContext) -> Start,
     ) -> Result<(), LabError> {
         match source {
             AgentSource::Model => {
@@ -194,16 +194,16 @@ impl Agents {
                 let real = Real::identify(agent, path).await?;
                 real.say(&self.log);
                 for node in world.nodes() {
-                    let seat = self.seat(&real, world, node).await?;
-                    let life = real.life(start(&real, &seat));
+                    let context = self.prepare(&real, world, node).await?;
+                    let life = real.life(start(&real, &context));
                     if real.has_root() {
                         let lives = move || life().map(Lives::new);
                         self.begin(agent, node, lives).await?;
                         continue;
                     }
                     let lives = Lives::new(life()?);
-                    self.seats
-                        .insert((agent, node.name.clone()), (lives.clone(), seat));
+                    self.contexts
+                        .insert((agent, node.name.clone()), (lives.clone(), context));
                     self.begin(agent, node, move || Ok(lives)).await?;
                 }
             }
@@ -216,10 +216,15 @@ impl Agents {
     }
 
     /// Makes a node ready for a real agent.
-    async fn seat(&mut self, real: &Real, world: &World, node: &Node) -> Result<Seat, LabError> {
-        let (seat, shims) = real.seat(world, node, &self.log).await?;
+    async fn prepare(
+        &mut self,
+        real: &Real,
+        world: &World,
+        node: &Node,
+    ) -> Result<NodeContext, LabError> {
+        let (context, shims) = real.prepare(world, node, &self.log).await?;
         self.shims.push(shims);
-        Ok(seat)
+        Ok(context)
     }
 
     /// The logs of all agents.
@@ -238,7 +243,7 @@ impl Agents {
             cluster: case.cluster.clone(),
             seed: case.seed,
             models: self.models.clone(),
-            seats: self.seats.clone(),
+            contexts: self.contexts.clone(),
             others: self.others.clone(),
         }
     }
