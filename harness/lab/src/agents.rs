@@ -56,7 +56,7 @@ const EARLY: Duration = Duration::from_secs(5);
 /// So many lives that have done nothing, one after the other and from the beginning, are trouble. One or
 /// two may be bad luck that a restart heals, as it would in a cluster. An agent that has once lived longer
 /// is started for ever, whatever becomes of it: that is the product's doing, which is to be judged.
-const STILLBIRTHS: u32 = 3;
+const MAX_EARLY_EXITS: u32 = 3;
 
 /// One life of an agent, from its start to the exit of its process. It pauses when it is told to; dropping
 /// it ends it.
@@ -110,7 +110,7 @@ enum Kind {
     /// Of a process, for reasons of its own.
     Own,
     /// It could not even be started.
-    Stillborn,
+    NotStarted,
 }
 
 /// Running agents. Dropping it ends them.
@@ -327,10 +327,10 @@ async fn live(
     log: EventLog,
 ) {
     let write = Rc::new(write);
-    let mut stillbirths = Some(0);
+    let mut early_exits = Some(0);
     for number in 1.. {
         control.may_live().await;
-        let born = Instant::now();
+        let started = Instant::now();
         let to = Rc::clone(&write);
         let scribe = Scribe {
             write: Rc::new(move |entry| to.write(entry)),
@@ -340,8 +340,8 @@ async fn live(
             death = lives.begin(scribe, control.clone()) => death,
             () = control.stopped() => continue,
         };
-        stillbirths = stillbirths.and_then(|so_far| count(so_far, death.kind, born.elapsed()));
-        if stillbirths.is_some_and(|count| count >= STILLBIRTHS) {
+        early_exits = early_exits.and_then(|so_far| count(so_far, death.kind, started.elapsed()));
+        if early_exits.is_some_and(|count| count >= MAX_EARLY_EXITS) {
             write.end(obituary(&death));
             return;
         }
@@ -355,10 +355,10 @@ async fn live(
     }
 }
 
-/// How many stillbirths there are after another life; `None` once there was one worth the name.
+/// How many early exits there are after another life; `None` once a life was long enough.
 fn count(so_far: u32, kind: Kind, lived: Duration) -> Option<u32> {
     match kind {
-        Kind::Stillborn => Some(STILLBIRTHS),
+        Kind::NotStarted => Some(MAX_EARLY_EXITS),
         _ if lived >= EARLY => None,
         Kind::Planned => Some(so_far),
         Kind::Own => Some(so_far + 1),
@@ -369,9 +369,9 @@ fn obituary(death: &Death) -> String {
     let (reason, seconds) = (&death.reason, EARLY.as_secs());
     match death.kind {
         Kind::Own => {
-            format!("{reason}, {STILLBIRTHS} times in a row within {seconds} s of its start")
+            format!("{reason}, {MAX_EARLY_EXITS} times in a row within {seconds} s of its start")
         }
-        Kind::Planned | Kind::Stillborn => reason.clone(),
+        Kind::Planned | Kind::NotStarted => reason.clone(),
     }
 }
 
@@ -394,10 +394,10 @@ mod tests {
     fn only_the_first_lives_of_a_process_can_be_too_short() {
         let moment = Duration::from_millis(20);
         assert_eq!(count(0, Kind::Own, moment), Some(1));
-        assert_eq!(count(2, Kind::Own, moment), Some(STILLBIRTHS));
+        assert_eq!(count(2, Kind::Own, moment), Some(MAX_EARLY_EXITS));
         assert_eq!(count(2, Kind::Own, EARLY), None);
         assert_eq!(count(2, Kind::Planned, moment), Some(2));
         assert_eq!(count(2, Kind::Planned, EARLY), None);
-        assert_eq!(count(0, Kind::Stillborn, moment), Some(STILLBIRTHS));
+        assert_eq!(count(0, Kind::NotStarted, moment), Some(MAX_EARLY_EXITS));
     }
 }

@@ -204,7 +204,7 @@ fn death(agent: AgentName, ended: io::Result<std::process::ExitStatus>) -> Death
         },
         Err(error) => Death {
             reason: format!("it could not be started: {error}"),
-            kind: Kind::Stillborn,
+            kind: Kind::NotStarted,
         },
     }
 }
