@@ -10,7 +10,7 @@ use serde_json::{Value, from_value, json};
 
 use super::{
     super::{
-        births::Births,
+        name_generator::NameGenerator,
         plan,
         pods::{is_available, is_ready, is_terminating, node_name},
         seen::{Seen, Shelf, key},
@@ -21,7 +21,7 @@ use super::{
 
 pub(super) struct Cluster {
     pub(super) seen: Seen,
-    births: Births,
+    generator: NameGenerator,
     revision: u64,
     addresses: u32,
 }
@@ -30,7 +30,7 @@ impl Cluster {
     pub(super) fn new(nodes: usize) -> Self {
         let mut cluster = Self {
             seen: Seen::default(),
-            births: Births::new(1),
+            generator: NameGenerator::new(1),
             revision: 0,
             addresses: 0,
         };
@@ -98,7 +98,7 @@ impl Cluster {
         let mut written = Vec::new();
         // A round more than the chain from a deployment to its status is long.
         for _ in 0..super::super::ROUNDS {
-            let writes = plan(&self.seen, &mut self.births);
+            let writes = plan(&self.seen, &mut self.generator);
             if writes.is_empty() {
                 return written;
             }
