@@ -60,7 +60,7 @@ const MAX_EARLY_EXITS: u32 = 3;
 
 /// One life of an agent, from its start to the exit of its process. It pauses when it is told to; dropping
 /// it ends it.
-type Life = Box<dyn Fn(Scribe, AgentControl) -> LocalBoxFuture<'static, Death> + Send>;
+type Life = Box<dyn Fn(LogWriter, AgentControl) -> LocalBoxFuture<'static, Death> + Send>;
 
 /// What an agent lives by, which another version of it replaces.
 #[derive(Clone)]
@@ -82,14 +82,14 @@ impl Lives {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = life;
     }
 
-    fn begin(&self, scribe: Scribe, control: AgentControl) -> LocalBoxFuture<'static, Death> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)(scribe, control)
+    fn begin(&self, writer: LogWriter, control: AgentControl) -> LocalBoxFuture<'static, Death> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)(writer, control)
     }
 }
 
 /// Writes down what an agent says in one of its lives.
 #[derive(Clone)]
-struct Scribe {
+struct LogWriter {
     write: Rc<dyn Fn(String)>,
     /// From 1.
     life: u32,
@@ -332,12 +332,12 @@ async fn live(
         control.may_live().await;
         let started = Instant::now();
         let to = Rc::clone(&write);
-        let scribe = Scribe {
+        let writer = LogWriter {
             write: Rc::new(move |entry| to.write(entry)),
             life: number,
         };
         let death = tokio::select! {
-            death = lives.begin(scribe, control.clone()) => death,
+            death = lives.begin(writer, control.clone()) => death,
             () = control.stopped() => continue,
         };
         early_exits = early_exits.and_then(|so_far| count(so_far, death.kind, started.elapsed()));

@@ -152,10 +152,10 @@ impl Real {
             if let Some(root) = root {
                 image::enter(&root, agent.as_str())?;
             }
-            Ok(Box::new(move |scribe, control| {
+            Ok(Box::new(move |writer, control| {
                 let start = start.clone();
                 Box::pin(async move {
-                    let ended = process::live(&start, control, |entry| (scribe.write)(entry)).await;
+                    let ended = process::live(&start, control, |entry| (writer.write)(entry)).await;
                     death(agent, ended)
                 })
             }))

@@ -158,30 +158,30 @@ async fn recorded(launcher: &Launcher, seed: u64) -> Result<World, Trouble> {
         right: json!("nobody"),
         sites: Sites::Files,
     };
-    let mut scribe = Scribe {
+    let mut recorder = Recorder {
         pair: launcher.raise(stage, seed, &players).await,
         stage,
         standing: Standing::default(),
     };
-    let setup = scribe.setup(seed).await?;
+    let setup = recorder.setup(seed).await?;
     let mut rounds = Vec::new();
     let mut without_zone = 0;
     for (number, deeds) in sequence.rounds.iter().enumerate() {
-        let round = scribe.round(number, deeds).await?;
+        let round = recorder.round(number, deeds).await?;
         let stuck = round.stuck;
         rounds.push(round);
         if number == 0 {
-            without_zone = scribe.pair.complaints_of_no_zone().await?;
+            without_zone = recorder.pair.complaints_of_no_zone().await?;
         }
         if stuck {
             break;
         }
     }
     // Before the first round is over it may only hear of it late.
-    if scribe.pair.complaints_of_no_zone().await? > without_zone {
+    if recorder.pair.complaints_of_no_zone().await? > without_zone {
         return Err(Trouble("it did not hear of its zone".to_owned()));
     }
-    let [log]: [Vec<String>; 1] = parsed(scribe.pair.ask(json!("logs")).await?)?;
+    let [log]: [Vec<String>; 1] = parsed(recorder.pair.ask(json!("logs")).await?)?;
     Ok(World {
         setup,
         rounds,
@@ -190,14 +190,14 @@ async fn recorded(launcher: &Launcher, seed: u64) -> Result<World, Trouble> {
 }
 
 /// Who writes down what happens.
-struct Scribe {
+struct Recorder {
     pair: Pair,
     stage: Stage,
     /// What stood in the kernel last.
     standing: Standing,
 }
 
-impl Scribe {
+impl Recorder {
     async fn setup(&mut self, seed: u64) -> Result<Setup, Trouble> {
         let mut told = self.pair.ask(json!("told")).await?;
         let mut part = |name: &str| told[name].take();
