@@ -23,11 +23,11 @@ use tokio::task::JoinSet;
 
 use crate::{
     error::KindError,
-    existing::Stay,
+    existing::RunNamespace,
     felix::Models,
     holding::Holding,
     hosts::Hosts,
-    leavings, logs,
+    leftovers, logs,
     nodes::Nodes,
     pods::{Network, Pods},
     program::PROGRAM,
@@ -65,7 +65,7 @@ pub(crate) enum End {
         manifests: Vec<serde_json::Value>,
     },
     /// One of somebody's is left as it was.
-    Existing(Arc<Stay>),
+    Existing(Arc<RunNamespace>),
 }
 
 impl Raised {
@@ -249,10 +249,10 @@ impl Cluster for Raised {
         let razed = match &self.end {
             End::Kind { holding, manifests } if holding.is_kept() => {
                 errors.extend(self.hosts.forget_routes().await.err());
-                leavings::remove(&self.client, manifests).await
+                leftovers::remove(&self.client, manifests).await
             }
             End::Kind { holding, .. } => holding.delete().await,
-            End::Existing(stay) => stay.end().await,
+            End::Existing(run_namespace) => run_namespace.end().await,
         };
         errors.extend(razed.err());
         if errors.is_empty() {

@@ -2,12 +2,12 @@
 //! which is left as it was found.
 //!
 //! What would concern others is refused when cases are planned, unless the person names the cluster; what a case then
-//! changes is noted in the cluster before it is changed, and set back by [`stay`].
+//! changes is noted in the cluster before it is changed, and set back by [`run_namespace`].
 
 mod pods;
 mod rewrite;
+mod run_namespace;
 mod same;
-mod stay;
 
 use std::{
     path::PathBuf,
@@ -48,8 +48,8 @@ use crate::{
     versions::{Version, Versions},
 };
 
-pub(crate) use stay::Stay;
-pub use stay::{Leaving, leavings, remove};
+pub(crate) use run_namespace::RunNamespace;
+pub use run_namespace::{Leftover, leftovers, remove};
 
 /// What the API may take to say its version.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -85,7 +85,7 @@ impl Existing {
     /// That cluster, for a run whose namespaces nobody else's are called like.
     pub fn new(kubeconfig: PathBuf, context: Option<String>) -> Self {
         let now = Timestamp::now().as_nanosecond();
-        let one = format!("{} {} {now}", stay::machine(), std::process::id());
+        let one = format!("{} {} {now}", run_namespace::machine(), std::process::id());
         Self {
             kubeconfig,
             context,
@@ -202,7 +202,7 @@ impl Target {
 #[derive(Debug)]
 pub struct InExisting {
     options: Existing,
-    held: Mutex<Option<Arc<Stay>>>,
+    held: Mutex<Option<Arc<RunNamespace>>>,
 }
 
 impl InExisting {
@@ -217,14 +217,14 @@ impl InExisting {
     /// Removes what was begun and never handed over.
     pub async fn finish(&self) -> Result<(), KindError> {
         match self.hold(None) {
-            Some(stay) => stay.end().await,
+            Some(run_namespace) => run_namespace.end().await,
             None => Ok(()),
         }
     }
 
-    fn hold(&self, stay: Option<Arc<Stay>>) -> Option<Arc<Stay>> {
+    fn hold(&self, run_namespace: Option<Arc<RunNamespace>>) -> Option<Arc<RunNamespace>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *held, stay)
+        std::mem::replace(&mut *held, run_namespace)
     }
 
     async fn up(&self, case: &Case, log: &EventLog) -> Result<Raised, KindError> {
@@ -243,14 +243,14 @@ impl InExisting {
         same::settings(&client, case, version).await?;
         let namespaces = rewrite::namespaces(case, &options.run)?;
         say(format!("making {} in {}", options.run, target.name));
-        let stay = Arc::new(Stay::begin(&client, &options.run, case).await?);
-        self.hold(Some(Arc::clone(&stay)));
+        let run_namespace = Arc::new(RunNamespace::begin(&client, &options.run, case).await?);
+        self.hold(Some(Arc::clone(&run_namespace)));
         let image = options.image(&Versions::pinned()?);
         fact("image of the pods on the nodes", image.clone());
         let enter = options.kubectl(&target);
         let nodes = pods::on(&client, &options.run, &image, chosen, &enter).await?;
         if sets_felix(case) {
-            stay.note_felix().await?;
+            run_namespace.note_felix().await?;
             let mut felix = felix_config::get(&client).await?;
             felix.extend(case.cluster.felix.clone());
             felix_config::set(&client, &felix).await?;
@@ -274,7 +274,7 @@ impl InExisting {
             models: Models::default(),
             felix: case.cluster.source(AgentName::Felix).cloned(),
             namespaces: Some(namespaces),
-            end: End::Existing(stay),
+            end: End::Existing(run_namespace),
             tasks: Mutex::default(),
             client,
             nodes,

@@ -18,7 +18,7 @@ mod hash;
 mod holding;
 mod hosts;
 mod images;
-mod leavings;
+mod leftovers;
 mod logs;
 mod name;
 mod nodes;

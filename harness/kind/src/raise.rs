@@ -28,7 +28,7 @@ use crate::{
     holding::Holding,
     images,
     journal::Journal,
-    leavings,
+    leftovers,
     name::ClusterName,
     nodes::Nodes,
     pods::Pods,
@@ -97,7 +97,7 @@ impl Raising<'_> {
         let client = client(&kubeconfig(&holding.name, Reach::Host).await?).await?;
         answers(&client).await?;
         let nodes = Nodes::of_kind(&client, &holding.name, spec.nodes).await?;
-        leavings::without_names(&client).await?;
+        leftovers::without_names(&client).await?;
         if self.options.preload {
             self.preload(&nodes, &spec, &manifest, &pins).await?;
         }
