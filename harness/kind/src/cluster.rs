@@ -25,10 +25,10 @@ use crate::{
     error::KindError,
     existing::RunNamespace,
     felix::Models,
-    holding::Holding,
     hosts::Hosts,
     leftovers, logs,
     nodes::Nodes,
+    owned_cluster::OwnedCluster,
     pods::{Network, Pods},
     program::PROGRAM,
     renew, signal,
@@ -60,7 +60,7 @@ pub(crate) struct Raised {
 pub(crate) enum End {
     /// One of ours is deleted, or kept for the next case.
     Kind {
-        holding: Arc<Holding>,
+        owned: Arc<OwnedCluster>,
         /// The case's objects, which go from a cluster that is kept.
         manifests: Vec<serde_json::Value>,
     },
@@ -138,7 +138,7 @@ impl Raised {
         if release.is_some() {
             match &self.end {
                 // It is no longer what the next case that asks for it would get.
-                End::Kind { holding, .. } => holding.keep_no_longer(),
+                End::Kind { owned, .. } => owned.keep_no_longer(),
                 End::Existing(_) => {
                     let why = "an existing cluster is upgraded by whoever has it";
                     return Err(KindError::Unable(why.to_owned()));
@@ -247,11 +247,11 @@ impl Cluster for Raised {
         { tasks }.shutdown().await;
         let mut errors = self.hosts.end().await;
         let razed = match &self.end {
-            End::Kind { holding, manifests } if holding.is_kept() => {
+            End::Kind { owned, manifests } if owned.is_kept() => {
                 errors.extend(self.hosts.forget_routes().await.err());
                 leftovers::remove(&self.client, manifests).await
             }
-            End::Kind { holding, .. } => holding.delete().await,
+            End::Kind { owned, .. } => owned.delete().await,
             End::Existing(run_namespace) => run_namespace.end().await,
         };
         errors.extend(razed.err());
