@@ -5,9 +5,9 @@
 //! changes is noted in the cluster before it is changed, and set back by [`run_namespace`].
 
 mod pods;
+mod preflight;
 mod rewrite;
 mod run_namespace;
-mod same;
 
 use std::{
     path::PathBuf,
@@ -240,7 +240,7 @@ impl InExisting {
         fact("cluster", format!("{} at {}", target.name, target.server));
         let fit = pods::fit(&client).await?;
         let chosen = pods::choose(fit, case.cluster.nodes)?;
-        same::settings(&client, case, version).await?;
+        preflight::settings(&client, case, version).await?;
         let namespaces = rewrite::namespaces(case, &options.run)?;
         say(format!("making {} in {}", options.run, target.name));
         let run_namespace = Arc::new(RunNamespace::begin(&client, &options.run, case).await?);
@@ -256,7 +256,7 @@ impl InExisting {
             felix_config::set(&client, &felix).await?;
             front_end::restart(&client, &nodes, AgentName::Felix).await?;
         }
-        same::front_ends(&nodes, case).await?;
+        preflight::front_ends(&nodes, case).await?;
         signal::prepare(&client, case).await?;
         say("copying this program to the nodes' pods".to_owned());
         program::place(&nodes).await?;
