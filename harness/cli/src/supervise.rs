@@ -29,7 +29,7 @@ use crate::{
 const SELF: &str = "/proc/self/exe";
 /// What was asked for beside the case.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct RunOptions<'a> {
     /// What raises the cluster.
     pub(crate) ground: &'a Ground,
     /// Keep the world after the run.
@@ -48,7 +48,7 @@ const BESIDE: Duration = Duration::from_secs(60);
 /// trouble, not silence.
 pub(crate) async fn run(
     case: &Case,
-    terms: Terms<'_>,
+    options: RunOptions<'_>,
     stop: watch::Receiver<bool>,
     mut see: impl FnMut(Event),
 ) -> Vec<Artifact> {
@@ -85,7 +85,7 @@ pub(crate) async fn run(
             value: changed.told(),
         }));
     }
-    let worked = work(case, terms, stop, &mut take).await;
+    let worked = work(case, options, stop, &mut take).await;
     if let Err(error) = worked {
         take(trouble(error));
     }
@@ -109,23 +109,23 @@ fn change(case: &Case) -> anyhow::Result<Option<Changed>> {
 
 async fn work(
     case: &Case,
-    terms: Terms<'_>,
+    options: RunOptions<'_>,
     stop: watch::Receiver<bool>,
     take: &mut impl FnMut(Line),
 ) -> anyhow::Result<()> {
-    let mut worker = match terms.ground {
+    let mut worker = match options.ground {
         Ground::Lab => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
         Ground::Kind(_) | Ground::Cluster(_) => spawn_other(Path::new(SELF), &["--outside"])?,
     };
     let order = Order {
-        ground: terms.ground.clone(),
+        ground: options.ground.clone(),
         case: case.clone(),
-        keep: terms.keep,
-        ready_within: terms.ready_within,
+        keep: options.keep,
+        ready_within: options.ready_within,
     };
     worker.order(&serde_json::to_string(&order)?).await?;
     let mut deadline =
-        Instant::now() + terms.ready_within + length(case) + BESIDE + terms.ground.grace();
+        Instant::now() + options.ready_within + length(case) + BESIDE + options.ground.grace();
     let mut stopping = false;
     let mut razed = false;
     loop {
@@ -136,7 +136,7 @@ async fn work(
                 if let Line::Event(event) = &line {
                     razed |= event.what == What::Phase(Phase::Razed);
                     // A kept world has no deadline: a person looks at it.
-                    if terms.keep && event.what == kept() {
+                    if options.keep && event.what == kept() {
                         deadline += KEPT;
                     }
                 }
@@ -144,7 +144,7 @@ async fn work(
             }
             () = stopped(stop.clone()), if !stopping => {
                 stopping = true;
-                deadline = Instant::now() + terms.ground.grace();
+                deadline = Instant::now() + options.ground.grace();
                 worker.order(STOP).await?;
             }
             () = sleep_until(deadline) => {
