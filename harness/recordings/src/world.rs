@@ -74,12 +74,13 @@ pub struct World {
     pub said: BTreeSet<String>,
 }
 
-/// Deeds, and what stood in the kernel when kube-proxy had come to rest after them.
+/// Operations, and what stood in the kernel when kube-proxy had come to rest after them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Round {
     /// In order.
-    pub deeds: Vec<Deed>,
+    #[serde(rename = "deeds")]
+    pub operations: Vec<Operation>,
     /// What differs from what stood there last.
     pub after: Delta,
     /// Whether it never got there: it failed, again and again, to write what it was told.
@@ -90,7 +91,7 @@ pub struct Round {
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Deed {
+pub enum Operation {
     /// The API had this object from now on.
     Put(Value),
     /// The API had it no more: its kind, namespace and name.

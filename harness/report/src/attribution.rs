@@ -11,7 +11,7 @@ use chainbreak_model::{
 use chainbreak_netfilter::ChangeKind;
 
 use crate::{
-    deeds::{Deed, Effect, Ledger, Link},
+    edits::{Effect, Ledger, Link, RuleEdit},
     gaps::Gap,
 };
 
@@ -51,24 +51,24 @@ impl fmt::Display for Cause {
 }
 
 impl Cause {
-    fn new(deed: &Deed<'_>, link: Link) -> Self {
+    fn new(edit: &RuleEdit<'_>, link: Link) -> Self {
         let emptied = match &link {
             Link::Filled { table, chain } => {
                 let whole = Link::Chain {
                     table: table.clone(),
                     chain: chain.clone(),
                 };
-                deed.effect(&whole) != Some(Effect::Cut)
+                edit.effect(&whole) != Some(Effect::Cut)
             }
             Link::Jump { .. } | Link::Chain { .. } => false,
         };
         Self {
             link,
             emptied,
-            who: deed.command.who.clone(),
-            program: deed.program().to_owned(),
-            node: deed.command.node.clone(),
-            at_us: deed.at_us,
+            who: edit.command.who.clone(),
+            program: edit.program().to_owned(),
+            node: edit.command.node.clone(),
+            at_us: edit.at_us,
         }
     }
 
@@ -140,7 +140,7 @@ pub fn of_gap(case: &Case, ledger: &Ledger<'_>, traffic: &Traffic, gap: Span) ->
         for &node in &nodes {
             let links = links(ledger, node, traffic);
             causes.extend(links.into_iter().filter_map(|link| {
-                cut(ledger, node, &link, by_us, gap.from_us).map(|deed| Cause::new(deed, link))
+                cut(ledger, node, &link, by_us, gap.from_us).map(|edit| Cause::new(edit, link))
             }));
         }
         // Of links cut by the same command, the first is the most telling one.
@@ -156,37 +156,37 @@ pub fn healing(ledger: &Ledger<'_>, traffic: &Traffic, node: &NodeName, gap: &Ga
         return None;
     }
     let links = links(ledger, node, traffic);
-    let deeds: Vec<&Deed<'_>> = ledger.on(node).collect();
-    let mends = |deed: &Deed<'_>| {
-        let during = deed.began_us() <= gap.answered_us && deed.at_us >= gap.span.from_us;
+    let edits: Vec<&RuleEdit<'_>> = ledger.on(node).collect();
+    let mends = |edit: &RuleEdit<'_>| {
+        let during = edit.began_us() <= gap.answered_us && edit.at_us >= gap.span.from_us;
         during
             && links
                 .iter()
-                .any(|link| deed.effect(link) == Some(Effect::Mended))
+                .any(|link| edit.effect(link) == Some(Effect::Mended))
     };
-    let at = deeds.iter().rposition(|deed| mends(deed))?;
-    let deed = deeds[at];
+    let at = edits.iter().rposition(|edit| mends(edit))?;
+    let edit = edits[at];
     Some(Heal {
-        who: deed.command.who.clone(),
-        program: deed.program().to_owned(),
-        at_us: deed.at_us,
-        full_sync: is_full_sync(&deeds[..=at]),
+        who: edit.command.who.clone(),
+        program: edit.program().to_owned(),
+        at_us: edit.at_us,
+        full_sync: is_full_sync(&edits[..=at]),
     })
 }
 
-/// Whether the last of the deeds belongs to a sync that ensured jumps one by one.
-fn is_full_sync(deeds: &[&Deed<'_>]) -> bool {
-    let Some((last, before)) = deeds.split_last() else {
+/// Whether the last of the edits belongs to a sync that ensured jumps one by one.
+fn is_full_sync(edits: &[&RuleEdit<'_>]) -> bool {
+    let Some((last, before)) = edits.split_last() else {
         return false;
     };
-    let same = |deed: &&&Deed<'_>| deed.command.who == last.command.who;
-    let restores = |deed: &&&Deed<'_>| deed.program().ends_with("-restore");
+    let same = |edit: &&&RuleEdit<'_>| edit.command.who == last.command.who;
+    let restores = |edit: &&&RuleEdit<'_>| edit.program().ends_with("-restore");
     let mut sync = before
         .iter()
         .rev()
         .filter(same)
-        .take_while(|deed| !restores(deed));
-    last.ensures() || sync.any(|deed| deed.ensures())
+        .take_while(|edit| !restores(edit));
+    last.ensures() || sync.any(|edit| edit.ensures())
 }
 
 /// Who took away a rule or a chain that was seen missing.
@@ -209,14 +209,14 @@ pub fn of_absence(
         },
         None => Link::Chain { table, chain },
     };
-    let deed = cut(
+    let edit = cut(
         ledger,
         node,
         &link,
         seen_us,
         seen_us.saturating_sub(SEEN_LATE_US),
     )?;
-    Some(Cause::new(deed, link))
+    Some(Cause::new(edit, link))
 }
 
 /// Who deleted the chain that a log entry says is missing.
@@ -230,8 +230,8 @@ pub fn of_entry(ledger: &Ledger<'_>, entry: &FirstEntry) -> Option<Cause> {
                 table: table.to_owned(),
                 chain: chain.to_owned(),
             };
-            let deed = cut(ledger, &entry.node, &link, entry.at_us, since)?;
-            Some(Cause::new(deed, link))
+            let edit = cut(ledger, &entry.node, &link, entry.at_us, since)?;
+            Some(Cause::new(edit, link))
         })
 }
 
@@ -254,15 +254,15 @@ fn cut<'l, 'a>(
     link: &Link,
     by_us: u64,
     since_us: u64,
-) -> Option<&'l Deed<'a>> {
-    for deed in ledger
+) -> Option<&'l RuleEdit<'a>> {
+    for edit in ledger
         .on(node)
         .rev()
-        .filter(|deed| deed.began_us() <= by_us)
+        .filter(|edit| edit.began_us() <= by_us)
     {
-        match deed.effect(link) {
-            Some(Effect::Cut) => return Some(deed),
-            Some(Effect::Mended) if deed.at_us <= since_us => return None,
+        match edit.effect(link) {
+            Some(Effect::Cut) => return Some(edit),
+            Some(Effect::Mended) if edit.at_us <= since_us => return None,
             Some(Effect::Mended) | None => {}
         }
     }
@@ -321,7 +321,7 @@ fn service_chains_of_nftables(
     node: &NodeName,
     service: &str,
 ) -> BTreeSet<String> {
-    let changes = ledger.on(node).flat_map(|deed| &deed.changes);
+    let changes = ledger.on(node).flat_map(|edit| &edit.changes);
     let ours = changes.filter(|change| change.table == NFTABLES.0);
     let part = format!("-{service}/");
     ours.filter(|change| change.chain.starts_with("service-") && change.chain.contains(&part))
@@ -333,7 +333,7 @@ fn service_chains_of_nftables(
 /// `namespace/name` or `namespace/name:port`.
 fn service_chains(ledger: &Ledger<'_>, node: &NodeName, service: &str) -> BTreeSet<String> {
     let mut chains = BTreeSet::new();
-    for change in ledger.on(node).flat_map(|deed| &deed.changes) {
+    for change in ledger.on(node).flat_map(|edit| &edit.changes) {
         let ChangeKind::RuleAdded {
             text,
             target: Some(target),

@@ -14,7 +14,7 @@ use chainbreak_model::{
 use crate::{
     attribution::{self, Cause},
     complaint::complaint,
-    deeds::Ledger,
+    edits::Ledger,
     gaps::Gap,
     meanwhile,
     text::{clean, clock, count, length, percent},

@@ -10,8 +10,8 @@
 
 pub mod attribution;
 mod complaint;
-pub mod deeds;
 pub mod drops;
+pub mod edits;
 mod error;
 mod exit;
 mod explain;

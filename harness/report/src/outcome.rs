@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chainbreak_netfilter::{Change, ChangeKind, Owner};
 
 use crate::{
-    deeds::{BUILT_IN, Effect},
+    edits::{BUILT_IN, Effect},
     text::count,
 };
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     complaint::{complaint, gist},
-    deeds::Deed,
+    edits::RuleEdit,
     explain::one_line,
     text::{clock, count, cut, percent},
 };
@@ -105,9 +105,9 @@ impl Progress {
 
 /// An agent takes away what is another's, the news of this program: its kind and its words.
 fn deleted(event: &Event) -> Option<(String, String)> {
-    let deed = Deed::of(event)?;
-    let outcome = deed.outcome();
-    let who = &deed.command.who;
+    let edit = RuleEdit::of(event)?;
+    let outcome = edit.outcome();
+    let who = &edit.command.who;
     let words = outcome
         .cuts_others(who)
         .then(|| outcome.cut_words())
@@ -115,7 +115,7 @@ fn deleted(event: &Event) -> Option<(String, String)> {
     let tables = outcome.cut_tables().join(" and ");
     Some((
         format!("{who} deleted rules of others in {tables}"),
-        format!("{who} on {} {words}", deed.command.node),
+        format!("{who} on {} {words}", edit.command.node),
     ))
 }
 

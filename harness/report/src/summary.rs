@@ -11,8 +11,8 @@ use chainbreak_model::{
 
 use crate::{
     Recorded, Run,
-    deeds::Ledger,
     drops::{Drops, drops},
+    edits::Ledger,
     explain::{Material, Words, one_line},
     gaps::gaps,
     head::unknown_requests,

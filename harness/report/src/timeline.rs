@@ -14,7 +14,7 @@ use chainbreak_model::{
 use crate::{
     attribution,
     complaint::{complaint, without_program},
-    deeds::{Deed, Ledger},
+    edits::{Ledger, RuleEdit},
     gaps::gaps,
     outcome::Outcome,
     rounds,
@@ -123,7 +123,7 @@ fn before(early: &[Moment]) -> Vec<String> {
 /// Everything worth telling, in order of time, with what belongs together in one moment. What agents do
 /// before the judged time is left out unless it cut something: it is the raising of the cluster.
 pub fn moments(events: &[Event], ledger: &Ledger<'_>, judged: Option<Span>) -> Vec<Moment> {
-    let mut moments = deeds(ledger);
+    let mut moments = edits(ledger);
     moments.extend(logs(events));
     let inside = |moment: &Moment| match judged {
         Some(span) => {
@@ -260,17 +260,17 @@ fn grouped<'a, T>(
     groups
 }
 
-fn deeds(ledger: &Ledger<'_>) -> Vec<Moment> {
-    let things = ledger.deeds().iter().filter_map(|deed| {
-        let kind = kind(deed)?;
+fn edits(ledger: &Ledger<'_>) -> Vec<Moment> {
+    let things = ledger.edits().iter().filter_map(|edit| {
+        let kind = kind(edit)?;
         Some((
-            (&deed.command.node, deed.command.who.as_str()),
-            deed.at_us,
+            (&edit.command.node, edit.command.who.as_str()),
+            edit.at_us,
             kind,
-            deed,
+            edit,
         ))
     });
-    let moment = |((node, who), group): ((&NodeName, &str), Group<&Deed<'_>>)| {
+    let moment = |((node, who), group): ((&NodeName, &str), Group<&RuleEdit<'_>>)| {
         // What is cut is felt at once, what is written counts when it is complete.
         let at_us = match group.kind {
             Kind::Wrote => group.last_us,
@@ -289,27 +289,27 @@ fn deeds(ledger: &Ledger<'_>) -> Vec<Moment> {
 
 /// `None` for commands that only look. kube-proxy's calls that find everything in place count: they tell a
 /// full sync.
-fn kind(deed: &Deed<'_>) -> Option<Kind> {
-    let outcome = deed.outcome();
-    let failed = deed.command.exit != 0 && deed.program().ends_with("-restore");
+fn kind(edit: &RuleEdit<'_>) -> Option<Kind> {
+    let outcome = edit.outcome();
+    let failed = edit.command.exit != 0 && edit.program().ends_with("-restore");
     match () {
         () if failed => Some(Kind::Failed),
-        () if outcome.cuts_others(&deed.command.who) => Some(Kind::Cut),
-        () if outcome.words().is_some() || deed.ensures() => Some(Kind::Wrote),
+        () if outcome.cuts_others(&edit.command.who) => Some(Kind::Cut),
+        () if outcome.words().is_some() || edit.ensures() => Some(Kind::Wrote),
         () => None,
     }
 }
 
-fn told(kind: Kind, deeds: &[&Deed<'_>]) -> Option<String> {
+fn told(kind: Kind, edits: &[&RuleEdit<'_>]) -> Option<String> {
     if kind == Kind::Failed {
-        let first = deeds.first()?;
+        let first = edits.first()?;
         // nft's first line is the program's name alone.
         let why = first.command.stderr.lines().map(without_program);
         let mut why =
             why.filter(|line| !line.is_empty() && !line.starts_with("Ignoring deprecated"));
         let why = clean(why.next().unwrap_or_default());
-        let times = if deeds.len() > 1 {
-            format!(" {} times", deeds.len())
+        let times = if edits.len() > 1 {
+            format!(" {} times", edits.len())
         } else {
             String::new()
         };
@@ -319,16 +319,16 @@ fn told(kind: Kind, deeds: &[&Deed<'_>]) -> Option<String> {
             first.command.exit
         ));
     }
-    let outcome = Outcome::of(deeds.iter().flat_map(|deed| &deed.changes));
+    let outcome = Outcome::of(edits.iter().flat_map(|edit| &edit.changes));
     let words = match kind {
         Kind::Cut => outcome.cut_words().or_else(|| outcome.words())?,
         _ => outcome.words()?,
     };
     let full = kind == Kind::Wrote
-        && deeds.iter().any(|deed| deed.ensures())
-        && deeds
+        && edits.iter().any(|edit| edit.ensures())
+        && edits
             .iter()
-            .any(|deed| deed.program().ends_with("-restore"));
+            .any(|edit| edit.program().ends_with("-restore"));
     Some(if full {
         format!("full sync: {words}")
     } else {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use chainbreak_recordings::{
-    Deed as Kept, Front as KeptFront, Outcome, Round, Setup, Spelling, Standing, World,
+    Front as KeptFront, Operation as Kept, Outcome, Round, Setup, Spelling, Standing, World,
     choose::{Candidate, choose},
     file::{self, Header, Recording},
     logs::{self, Sites},
@@ -28,7 +28,7 @@ use crate::{
     number,
     pair::{Launcher, Pair, Players, SETTLE_MS, SYNC_PERIOD_MS, Trouble, parsed},
     real, real_version,
-    sequence::{Deed, Harm, Sequence},
+    sequence::{Harm, Operation, Sequence},
     stage::{Families, Front, Stage},
     support::{self, User},
 };
@@ -166,8 +166,8 @@ async fn recorded(launcher: &Launcher, seed: u64) -> Result<World, Trouble> {
     let setup = recorder.setup(seed).await?;
     let mut rounds = Vec::new();
     let mut without_zone = 0;
-    for (number, deeds) in sequence.rounds.iter().enumerate() {
-        let round = recorder.round(number, deeds).await?;
+    for (number, operations) in sequence.rounds.iter().enumerate() {
+        let round = recorder.round(number, operations).await?;
         let stuck = round.stuck;
         rounds.push(round);
         if number == 0 {
@@ -214,14 +214,14 @@ impl Recorder {
         })
     }
 
-    async fn round(&mut self, number: usize, deeds: &[Deed]) -> Result<Round, Trouble> {
+    async fn round(&mut self, number: usize, operations: &[Operation]) -> Result<Round, Trouble> {
         let mut settle = Settle::default();
         let mut kept = Vec::new();
-        for deed in deeds {
-            kept.push(match deed {
-                Deed::Put(object) => self.put(object).await?,
-                Deed::Delete(object) => self.delete(object).await?,
-                Deed::Harm(harm) => self.harm(harm, &mut settle).await?,
+        for operation in operations {
+            kept.push(match operation {
+                Operation::Put(object) => self.put(object).await?,
+                Operation::Delete(object) => self.delete(object).await?,
+                Operation::Harm(harm) => self.harm(harm, &mut settle).await?,
             });
         }
         let mark = FIRST_MARK + number;
@@ -240,7 +240,7 @@ impl Recorder {
         let before = std::mem::take(&mut self.standing);
         self.standing = self.look().await?;
         Ok(Round {
-            deeds: kept,
+            operations: kept,
             after: self.standing.since(&before),
             stuck,
         })

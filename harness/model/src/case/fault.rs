@@ -1,4 +1,4 @@
-//! What a scenario does to a cluster: faults, which last and are undone, and deeds of third parties,
+//! What a scenario does to a cluster: faults, which last and are undone, and actions of third parties,
 //! which are done once and stay.
 
 use std::{fmt, net::IpAddr, time::Duration};

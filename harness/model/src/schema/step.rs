@@ -74,7 +74,7 @@ fn churn() -> Value {
     )
 }
 
-/// What a fault or a third party's deed is, its fields and those that it needs.
+/// What a fault or a third party's action is, its fields and those that it needs.
 fn fault(word: &str) -> Value {
     let (what, fields, needs): (_, _, &[&str]) = match word {
         "slow" => (

@@ -8,7 +8,7 @@ use chainbreak_model::{
 };
 use chainbreak_report::{
     attribution,
-    deeds::Ledger,
+    edits::Ledger,
     summary::{Summary, summaries},
 };
 
