@@ -11,7 +11,7 @@ use chainbreak_model::{
 use chainbreak_netfilter::ChangeKind;
 
 use crate::{
-    edits::{Effect, Ledger, Link, RuleEdit},
+    edits::{EditIndex, Effect, Link, RuleEdit},
     gaps::Gap,
 };
 
@@ -129,18 +129,18 @@ pub fn node_of(case: &Case, traffic: &Traffic) -> Option<NodeName> {
 
 /// Who cut a gap into the traffic: of everything its packets need that was missing when the gap began,
 /// what was cut last.
-pub fn of_gap(case: &Case, ledger: &Ledger<'_>, traffic: &Traffic, gap: Span) -> Option<Cause> {
+pub fn of_gap(case: &Case, index: &EditIndex<'_>, traffic: &Traffic, gap: Span) -> Option<Cause> {
     let pinned = node_of(case, traffic);
     let nodes: Vec<&NodeName> = match &pinned {
         Some(node) => vec![node],
-        None => ledger.nodes().into_iter().collect(),
+        None => index.nodes().into_iter().collect(),
     };
     let cut_by = |by_us| {
         let mut causes: Vec<Cause> = Vec::new();
         for &node in &nodes {
-            let links = links(ledger, node, traffic);
+            let links = links(index, node, traffic);
             causes.extend(links.into_iter().filter_map(|link| {
-                cut(ledger, node, &link, by_us, gap.from_us).map(|edit| Cause::new(edit, link))
+                cut(index, node, &link, by_us, gap.from_us).map(|edit| Cause::new(edit, link))
             }));
         }
         // Of links cut by the same command, the first is the most telling one.
@@ -151,12 +151,17 @@ pub fn of_gap(case: &Case, ledger: &Ledger<'_>, traffic: &Traffic, gap: Span) ->
 }
 
 /// What ended a gap: the last command before the first answer that mended anything the packets need.
-pub fn healing(ledger: &Ledger<'_>, traffic: &Traffic, node: &NodeName, gap: &Gap) -> Option<Heal> {
+pub fn healing(
+    index: &EditIndex<'_>,
+    traffic: &Traffic,
+    node: &NodeName,
+    gap: &Gap,
+) -> Option<Heal> {
     if !gap.ended {
         return None;
     }
-    let links = links(ledger, node, traffic);
-    let edits: Vec<&RuleEdit<'_>> = ledger.on(node).collect();
+    let links = links(index, node, traffic);
+    let edits: Vec<&RuleEdit<'_>> = index.on(node).collect();
     let mends = |edit: &RuleEdit<'_>| {
         let during = edit.began_us() <= gap.answered_us && edit.at_us >= gap.span.from_us;
         during
@@ -191,7 +196,7 @@ fn is_full_sync(edits: &[&RuleEdit<'_>]) -> bool {
 
 /// Who took away a rule or a chain that was seen missing.
 pub fn of_absence(
-    ledger: &Ledger<'_>,
+    index: &EditIndex<'_>,
     node: &NodeName,
     query: &RuleQuery,
     seen_us: u64,
@@ -210,7 +215,7 @@ pub fn of_absence(
         None => Link::Chain { table, chain },
     };
     let edit = cut(
-        ledger,
+        index,
         node,
         &link,
         seen_us,
@@ -220,7 +225,7 @@ pub fn of_absence(
 }
 
 /// Who deleted the chain that a log entry says is missing.
-pub fn of_entry(ledger: &Ledger<'_>, entry: &FirstEntry) -> Option<Cause> {
+pub fn of_entry(index: &EditIndex<'_>, entry: &FirstEntry) -> Option<Cause> {
     let chain = missing_chain(&entry.text)?;
     let since = entry.at_us.saturating_sub(SEEN_LATE_US);
     ["nat", "filter", "mangle", "raw"]
@@ -230,7 +235,7 @@ pub fn of_entry(ledger: &Ledger<'_>, entry: &FirstEntry) -> Option<Cause> {
                 table: table.to_owned(),
                 chain: chain.to_owned(),
             };
-            let edit = cut(ledger, &entry.node, &link, entry.at_us, since)?;
+            let edit = cut(index, &entry.node, &link, entry.at_us, since)?;
             Some(Cause::new(edit, link))
         })
 }
@@ -249,17 +254,13 @@ pub fn missing_chain(text: &str) -> Option<&str> {
 
 /// The last command begun by `by_us` that cut the link, unless it was mended again by `since_us`.
 fn cut<'l, 'a>(
-    ledger: &'l Ledger<'a>,
+    index: &'l EditIndex<'a>,
     node: &NodeName,
     link: &Link,
     by_us: u64,
     since_us: u64,
 ) -> Option<&'l RuleEdit<'a>> {
-    for edit in ledger
-        .on(node)
-        .rev()
-        .filter(|edit| edit.began_us() <= by_us)
-    {
+    for edit in index.on(node).rev().filter(|edit| edit.began_us() <= by_us) {
         match edit.effect(link) {
             Some(Effect::Cut) => return Some(edit),
             Some(Effect::Mended) if edit.at_us <= since_us => return None,
@@ -275,7 +276,7 @@ const NFTABLES: (&str, [&str; 2]) = ("kube-proxy", ["services", "service-ips"]);
 /// What the traffic's packets need on a node, the most telling first: the jump that catches them, the chain
 /// it leads to, and the chains of the Service as kube-proxy named them in this history. In nftables mode the
 /// chain that looks them up, what it looks them up in, and the Service's chains.
-fn links(ledger: &Ledger<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
+fn links(index: &EditIndex<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
     let (To::Service { namespace, name }
     | To::NodePort {
         namespace, name, ..
@@ -306,22 +307,22 @@ fn links(ledger: &Ledger<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
         table: table.to_owned(),
         chain,
     };
-    let chains = service_chains(ledger, node, &service).into_iter();
+    let chains = service_chains(index, node, &service).into_iter();
     links.extend(chains.map(|chain| filled("nat", chain)));
     let (table, common) = NFTABLES;
     links.extend(common.map(|chain| filled(table, chain.to_owned())));
-    let chains = service_chains_of_nftables(ledger, node, &service).into_iter();
+    let chains = service_chains_of_nftables(index, node, &service).into_iter();
     links.extend(chains.map(|chain| filled(table, chain)));
     links
 }
 
 /// kube-proxy's chains of a Service in nftables mode: their names have it in clear text.
 fn service_chains_of_nftables(
-    ledger: &Ledger<'_>,
+    index: &EditIndex<'_>,
     node: &NodeName,
     service: &str,
 ) -> BTreeSet<String> {
-    let changes = ledger.on(node).flat_map(|edit| &edit.changes);
+    let changes = index.on(node).flat_map(|edit| &edit.changes);
     let ours = changes.filter(|change| change.table == NFTABLES.0);
     let part = format!("-{service}/");
     ours.filter(|change| change.chain.starts_with("service-") && change.chain.contains(&part))
@@ -331,9 +332,9 @@ fn service_chains_of_nftables(
 
 /// kube-proxy's chains of a Service: it comments each jump to them with the Service's port name,
 /// `namespace/name` or `namespace/name:port`.
-fn service_chains(ledger: &Ledger<'_>, node: &NodeName, service: &str) -> BTreeSet<String> {
+fn service_chains(index: &EditIndex<'_>, node: &NodeName, service: &str) -> BTreeSet<String> {
     let mut chains = BTreeSet::new();
-    for change in ledger.on(node).flat_map(|edit| &edit.changes) {
+    for change in index.on(node).flat_map(|edit| &edit.changes) {
         let ChangeKind::RuleAdded {
             text,
             target: Some(target),

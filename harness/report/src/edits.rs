@@ -171,9 +171,9 @@ impl<'a> RuleEdit<'a> {
 
 /// All edits of a case, in order of their end.
 #[derive(Debug)]
-pub struct Ledger<'a>(Vec<RuleEdit<'a>>);
+pub struct EditIndex<'a>(Vec<RuleEdit<'a>>);
 
-impl<'a> Ledger<'a> {
+impl<'a> EditIndex<'a> {
     /// The edits of a history.
     pub fn new(events: &'a [Event]) -> Self {
         let mut edits: Vec<RuleEdit<'a>> = events.iter().filter_map(RuleEdit::of).collect();

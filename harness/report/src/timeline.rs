@@ -14,7 +14,7 @@ use chainbreak_model::{
 use crate::{
     attribution,
     complaint::{complaint, without_program},
-    edits::{Ledger, RuleEdit},
+    edits::{EditIndex, RuleEdit},
     gaps::gaps,
     outcome::Outcome,
     rounds,
@@ -67,10 +67,10 @@ pub struct Moment {
 pub fn story(
     case: &Case,
     events: &[Event],
-    ledger: &Ledger<'_>,
+    index: &EditIndex<'_>,
     judged: Option<Span>,
 ) -> Vec<String> {
-    let (early, moments) = from_the_last_cut(moments(events, ledger, judged), judged);
+    let (early, moments) = from_the_last_cut(moments(events, index, judged), judged);
     let nodes: BTreeSet<&NodeName> = moments.iter().filter_map(|m| m.node.as_ref()).collect();
     let pinned = case
         .traffic
@@ -122,8 +122,8 @@ fn before(early: &[Moment]) -> Vec<String> {
 
 /// Everything worth telling, in order of time, with what belongs together in one moment. What agents do
 /// before the judged time is left out unless it cut something: it is the raising of the cluster.
-pub fn moments(events: &[Event], ledger: &Ledger<'_>, judged: Option<Span>) -> Vec<Moment> {
-    let mut moments = edits(ledger);
+pub fn moments(events: &[Event], index: &EditIndex<'_>, judged: Option<Span>) -> Vec<Moment> {
+    let mut moments = edits(index);
     moments.extend(logs(events));
     let inside = |moment: &Moment| match judged {
         Some(span) => {
@@ -260,8 +260,8 @@ fn grouped<'a, T>(
     groups
 }
 
-fn edits(ledger: &Ledger<'_>) -> Vec<Moment> {
-    let things = ledger.edits().iter().filter_map(|edit| {
+fn edits(index: &EditIndex<'_>) -> Vec<Moment> {
+    let things = index.edits().iter().filter_map(|edit| {
         let kind = kind(edit)?;
         Some((
             (&edit.command.node, edit.command.who.as_str()),

@@ -8,7 +8,7 @@ use chainbreak_model::{
 };
 use chainbreak_report::{
     attribution,
-    edits::Ledger,
+    edits::EditIndex,
     summary::{Summary, summaries},
 };
 
@@ -253,7 +253,7 @@ fn only_a_sync_that_ensures_jumps_is_called_full() {
 fn the_chain_that_a_log_entry_misses_is_traced_on_both_front_ends() {
     let mut events = cleanup("n2", 1_000_000);
     events.extend(full_sync("n2", 1_250_000));
-    let ledger = Ledger::new(&events);
+    let index = EditIndex::new(&events);
     let blamed = |text: String, at_us| {
         let agent = AgentName::KubeProxy;
         assert_eq!(agent.as_str(), "kube-proxy");
@@ -262,7 +262,7 @@ fn the_chain_that_a_log_entry_misses_is_traced_on_both_front_ends() {
             node: "n2".into(),
             text,
         };
-        attribution::of_entry(&ledger, &entry).map(|cause| cause.to_string())
+        attribution::of_entry(&index, &entry).map(|cause| cause.to_string())
     };
     let legacy = format!("E…\n\tCouldn't load target `{SVC}':No such file or directory\n");
     let nft = format!("E…\n\tiptables-restore v1.8.9 (nf_tables): Chain '{SVC}' does not exist\n");
