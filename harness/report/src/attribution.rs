@@ -1,4 +1,4 @@
-//! Who did it: the recorded command behind a broken promise, and the one that mended it. An answer is
+//! Who did it: the recorded command behind a broken promise, and the one that put right what it did. An answer is
 //! given only when the history holds one; nobody is blamed by guess.
 
 use std::{collections::BTreeSet, fmt};
@@ -27,10 +27,10 @@ const STARVED_US: u64 = 100_000;
 /// their own. A slow `iptables-nft-save` takes some tens of milliseconds.
 const SEEN_LATE_US: u64 = 100_000;
 
-/// The command that cut a link.
+/// The command that removed a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// What was cut.
+    /// What was removed.
     pub link: Link,
     /// Whether the chain is still there, but empty.
     pub emptied: bool,
@@ -58,7 +58,7 @@ impl Cause {
                     table: table.clone(),
                     chain: chain.clone(),
                 };
-                edit.effect(&whole) != Some(Effect::Cut)
+                edit.effect(&whole) != Some(Effect::Removed)
             }
             Link::Jump { .. } | Link::Chain { .. } => false,
         };
@@ -127,30 +127,30 @@ pub fn node_of(case: &Case, traffic: &Traffic) -> Option<NodeName> {
     }
 }
 
-/// Who cut a gap into the traffic: of everything its packets need that was missing when the gap began,
-/// what was cut last.
+/// Who caused a gap in the traffic: of everything its packets need that was missing when the gap began,
+/// what was removed last.
 pub fn of_gap(case: &Case, index: &EditIndex<'_>, traffic: &Traffic, gap: Span) -> Option<Cause> {
     let pinned = node_of(case, traffic);
     let nodes: Vec<&NodeName> = match &pinned {
         Some(node) => vec![node],
         None => index.nodes().into_iter().collect(),
     };
-    let cut_by = |by_us| {
+    let removed_by = |by_us| {
         let mut causes: Vec<Cause> = Vec::new();
         for &node in &nodes {
             let links = links(index, node, traffic);
             causes.extend(links.into_iter().filter_map(|link| {
-                cut(index, node, &link, by_us, gap.from_us).map(|edit| Cause::new(edit, link))
+                removal(index, node, &link, by_us, gap.from_us).map(|edit| Cause::new(edit, link))
             }));
         }
-        // Of links cut by the same command, the first is the most telling one.
+        // Of links removed by the same command, the first is the most telling one.
         causes.into_iter().rev().max_by_key(|cause| cause.at_us)
     };
     let starved = STARVED_US.min(gap.len_us() / 4);
-    cut_by(gap.from_us + SENT_LATE_US).or_else(|| cut_by(gap.from_us + starved))
+    removed_by(gap.from_us + SENT_LATE_US).or_else(|| removed_by(gap.from_us + starved))
 }
 
-/// What ended a gap: the last command before the first answer that mended anything the packets need.
+/// What ended a gap: the last command before the first answer that restored anything the packets need.
 pub fn healing(
     index: &EditIndex<'_>,
     traffic: &Traffic,
@@ -162,14 +162,14 @@ pub fn healing(
     }
     let links = links(index, node, traffic);
     let edits: Vec<&RuleEdit<'_>> = index.on(node).collect();
-    let mends = |edit: &RuleEdit<'_>| {
+    let restores = |edit: &RuleEdit<'_>| {
         let during = edit.began_us() <= gap.answered_us && edit.at_us >= gap.span.from_us;
         during
             && links
                 .iter()
-                .any(|link| edit.effect(link) == Some(Effect::Mended))
+                .any(|link| edit.effect(link) == Some(Effect::Restored))
     };
-    let at = edits.iter().rposition(|edit| mends(edit))?;
+    let at = edits.iter().rposition(|edit| restores(edit))?;
     let edit = edits[at];
     Some(Heal {
         who: edit.command.who.clone(),
@@ -214,7 +214,7 @@ pub fn of_absence(
         },
         None => Link::Chain { table, chain },
     };
-    let edit = cut(
+    let edit = removal(
         index,
         node,
         &link,
@@ -235,7 +235,7 @@ pub fn of_entry(index: &EditIndex<'_>, entry: &FirstEntry) -> Option<Cause> {
                 table: table.to_owned(),
                 chain: chain.to_owned(),
             };
-            let edit = cut(index, &entry.node, &link, entry.at_us, since)?;
+            let edit = removal(index, &entry.node, &link, entry.at_us, since)?;
             Some(Cause::new(edit, link))
         })
 }
@@ -252,8 +252,8 @@ pub fn missing_chain(text: &str) -> Option<&str> {
     legacy.or(nft).map(|(chain, _)| chain)
 }
 
-/// The last command begun by `by_us` that cut the link, unless it was mended again by `since_us`.
-fn cut<'l, 'a>(
+/// The last command begun by `by_us` that removed the link, unless it was restored again by `since_us`.
+fn removal<'l, 'a>(
     index: &'l EditIndex<'a>,
     node: &NodeName,
     link: &Link,
@@ -262,9 +262,9 @@ fn cut<'l, 'a>(
 ) -> Option<&'l RuleEdit<'a>> {
     for edit in index.on(node).rev().filter(|edit| edit.began_us() <= by_us) {
         match edit.effect(link) {
-            Some(Effect::Cut) => return Some(edit),
-            Some(Effect::Mended) if edit.at_us <= since_us => return None,
-            Some(Effect::Mended) | None => {}
+            Some(Effect::Removed) => return Some(edit),
+            Some(Effect::Restored) if edit.at_us <= since_us => return None,
+            Some(Effect::Restored) | None => {}
         }
     }
     None

@@ -1,4 +1,4 @@
-//! What commands did to the rules, as recorded: who cut what, and who mended it.
+//! What commands did to the rules, as recorded: who removed what, and who restored it.
 
 use chainbreak_model::{
     event::{Command, Event, What},
@@ -54,9 +54,9 @@ pub enum Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// It is gone after the command.
-    Cut,
+    Removed,
     /// It is there after the command.
-    Mended,
+    Restored,
 }
 
 impl Link {
@@ -73,7 +73,7 @@ impl Link {
             }
             _ => None,
         };
-        let (cut, mended) = match self {
+        let (removed, restored) = match self {
             Self::Jump {
                 table,
                 chain,
@@ -97,10 +97,10 @@ impl Link {
                 )
             }
         };
-        if mended {
-            Some(Effect::Mended)
+        if restored {
+            Some(Effect::Restored)
         } else {
-            cut.then_some(Effect::Cut)
+            removed.then_some(Effect::Removed)
         }
     }
 }
