@@ -40,7 +40,7 @@ pub(crate) struct RunOptions<'a> {
 
 /// How long a world is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// What a case may take beside its timeline and until it is ready: the last requests, razing.
+/// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
 const BESIDE: Duration = Duration::from_secs(60);
 
 /// Runs a case in a worker of its own and returns the files to keep. Each event is given to `see` as it
@@ -127,14 +127,14 @@ async fn work(
     let mut deadline =
         Instant::now() + options.ready_within + length(case) + BESIDE + options.ground.grace();
     let mut stopping = false;
-    let mut razed = false;
+    let mut destroyed = false;
     loop {
         tokio::select! {
             line = worker.lines.next_line() => {
                 let Some(line) = line? else { break };
                 let line: Line = serde_json::from_str(&line)?;
                 if let Line::Event(event) = &line {
-                    razed |= event.what == What::Phase(Phase::Razed);
+                    destroyed |= event.what == What::Phase(Phase::Destroyed);
                     // A kept world has no deadline: a person looks at it.
                     if options.keep && event.what == kept() {
                         deadline += KEPT;
@@ -152,7 +152,7 @@ async fn work(
             }
         }
     }
-    ended_well(worker.wait().await?, razed)
+    ended_well(worker.wait().await?, destroyed)
 }
 
 /// The timeline, and the requests that may be under way before and after it.
@@ -161,7 +161,7 @@ fn length(case: &Case) -> Duration {
     timeline::length(&case.timeline) + 2 * timeouts.max().unwrap_or_default()
 }
 
-fn ended_well(status: ExitStatus, razed: bool) -> anyhow::Result<()> {
-    anyhow::ensure!(status.success() && razed, "the worker died ({status})");
+fn ended_well(status: ExitStatus, destroyed: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(status.success() && destroyed, "the worker died ({status})");
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(crate) struct Order {
     pub(crate) ready_within: Duration,
 }
 
-/// What a worker is told later, as a line: end the run, heal and raze.
+/// What a worker is told later, as a line: end the run, heal and destroy.
 pub(crate) const STOP: &str = "stop";
 
 /// What a worker says.
@@ -120,7 +120,11 @@ async fn work(
     stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let (log, events) = EventLog::new();
-    let keep = if order.keep { After::Keep } else { After::Raze };
+    let keep = if order.keep {
+        After::Keep
+    } else {
+        After::Destroy
+    };
     let writing = tokio::spawn(write(events, order.ground.clone(), keep));
     let (case, within) = (&order.case, order.ready_within);
     let artifacts = chainbreak_engine::run::run(backend, case, &log, within, stopped, keep).await;
@@ -148,7 +152,7 @@ async fn write(
 ) -> anyhow::Result<BufWriter<Stdout>> {
     let mut out = BufWriter::new(tokio::io::stdout());
     while let Some(event) = events.recv().await {
-        let last = event.what == What::Phase(Phase::Razed);
+        let last = event.what == What::Phase(Phase::Destroyed);
         let world = ground == Ground::Lab;
         if world && after == After::Keep && event.what == What::Phase(Phase::Judged) {
             chainbreak_lab::keep::mark()?;

@@ -103,7 +103,7 @@ pub trait Cluster: Send + Sync {
     }
 
     /// Takes everything down. Every error, not the first.
-    async fn raze(&self) -> Result<(), Leftovers>;
+    async fn destroy(&self) -> Result<(), Leftovers>;
 }
 
 /// A cluster's nodes.

@@ -188,7 +188,7 @@ impl Cluster for Fake {
         Some(self.gate.clone())
     }
 
-    async fn raze(&self) -> Result<(), Leftovers> {
+    async fn destroy(&self) -> Result<(), Leftovers> {
         Ok(())
     }
 }

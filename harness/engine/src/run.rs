@@ -1,5 +1,5 @@
-//! The run of one case: raise, apply, wait, drive traffic through the timeline, raze. Whatever
-//! happens, the history says so and the cluster is razed.
+//! The run of one case: raise, apply, wait, drive traffic through the timeline, destroy. Whatever
+//! happens, the history says so and the cluster is destroyed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,9 +43,9 @@ pub struct Artifact {
 /// What becomes of the cluster after the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// It is razed.
-    Raze,
-    /// It is kept until `stop` turns true, then razed.
+    /// It is destroyed.
+    Destroy,
+    /// It is kept until `stop` turns true, then destroyed.
     Keep,
 }
 
@@ -81,7 +81,7 @@ pub async fn run(
             Vec::new()
         }
     };
-    log.append(What::Phase(Phase::Razed));
+    log.append(What::Phase(Phase::Destroyed));
     artifacts
 }
 
@@ -126,7 +126,7 @@ async fn on_cluster(
         log.append(kept());
         stopped(stop).await;
     }
-    if let Err(leftovers) = cluster.raze().await {
+    if let Err(leftovers) = cluster.destroy().await {
         log.append(What::Trouble {
             text: leftovers.to_string(),
         });

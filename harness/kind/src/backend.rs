@@ -85,7 +85,7 @@ impl Backend for Kind {
         };
         match Box::pin(raising.raise()).await {
             Ok(raised) => {
-                // From here on the cluster is razed by whoever has it.
+                // From here on the cluster is destroyed by whoever has it.
                 self.held
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)

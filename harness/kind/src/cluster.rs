@@ -242,11 +242,11 @@ impl Cluster for Raised {
         self.logbook.last_words(node)
     }
 
-    async fn raze(&self) -> Result<(), Leftovers> {
+    async fn destroy(&self) -> Result<(), Leftovers> {
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         { tasks }.shutdown().await;
         let mut errors = self.hosts.end().await;
-        let razed = match &self.end {
+        let destroyed = match &self.end {
             End::Kind { owned, manifests } if owned.is_kept() => {
                 errors.extend(self.hosts.forget_routes().await.err());
                 leftovers::remove(&self.client, manifests).await
@@ -254,7 +254,7 @@ impl Cluster for Raised {
             End::Kind { owned, .. } => owned.delete().await,
             End::Existing(run_namespace) => run_namespace.end().await,
         };
-        errors.extend(razed.err());
+        errors.extend(destroyed.err());
         if errors.is_empty() {
             return Ok(());
         }

@@ -93,7 +93,7 @@ struct Raised {
     shims: AsyncMutex<BTreeMap<(String, NodeName), Shims>>,
     server: Arc<Server>,
     log: EventLog,
-    /// What ends when the world is razed, the agents first.
+    /// What ends when the world is destroyed, the agents first.
     running: Mutex<Option<(Agents, JoinSet<()>)>>,
 }
 
@@ -210,7 +210,7 @@ impl Raised {
     }
 }
 
-/// Serves the API until the world is razed.
+/// Serves the API until the world is destroyed.
 async fn serve(server: Arc<Server>, listener: TcpListener, log: EventLog) {
     if let Err(error) = server.serve(listener).await {
         log.append(What::Trouble {
@@ -319,7 +319,7 @@ impl Cluster for Raised {
     }
 
     /// Ends agents, pods, controllers and API. The namespaces end with the worker.
-    async fn raze(&self) -> Result<(), Leftovers> {
+    async fn destroy(&self) -> Result<(), Leftovers> {
         let running = self
             .running
             .lock()

@@ -173,7 +173,8 @@ pub enum Phase {
     /// The timeline is over: promises are judged up to here.
     Judged,
     /// Everything was taken down.
-    Razed,
+    #[serde(rename = "razed")]
+    Destroyed,
 }
 
 /// A netfilter command of an agent, as the recorder saw it.

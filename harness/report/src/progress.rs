@@ -125,6 +125,6 @@ fn phase_words(phase: Phase) -> &'static str {
         Phase::Ready => "ready",
         Phase::Judging => "judging",
         Phase::Judged => "judged",
-        Phase::Razed => "razed",
+        Phase::Destroyed => "destroyed",
     }
 }

@@ -59,7 +59,7 @@ impl Cluster for Host {
         String::new()
     }
 
-    async fn raze(&self) -> Result<(), Leftovers> {
+    async fn destroy(&self) -> Result<(), Leftovers> {
         Ok(())
     }
 }

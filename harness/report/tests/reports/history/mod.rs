@@ -338,7 +338,7 @@ pub(crate) fn history(rounds: Rounds<'_>) -> Vec<Event> {
         events.push(sample(at_us, !lost));
     }
     events.push(event(15_000_000, What::Phase(Phase::Judged)));
-    events.push(event(15_400_000, What::Phase(Phase::Razed)));
+    events.push(event(15_400_000, What::Phase(Phase::Destroyed)));
     events
 }
 
