@@ -157,7 +157,7 @@ impl Cluster for Fake {
         Ok(())
     }
 
-    async fn renew(
+    async fn restart_with(
         &self,
         agent: AgentName,
         node: &NodeName,

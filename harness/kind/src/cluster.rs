@@ -31,7 +31,7 @@ use crate::{
     owned_cluster::OwnedCluster,
     pods::{Network, Pods},
     program::PROGRAM,
-    renew, signal,
+    restart, signal,
     survey::CALICO_STAYS,
 };
 
@@ -113,7 +113,7 @@ impl Raised {
         Ok((network.node.program, argv))
     }
 
-    async fn renew_agent(
+    async fn restart_agent(
         &self,
         agent: AgentName,
         node: &NodeName,
@@ -122,7 +122,7 @@ impl Raised {
         let modelled = agent == AgentName::Felix && self.felix == Some(AgentSource::Model);
         if modelled {
             let begun = Begun::from_now_on(agent, self.logbook.read(agent, node));
-            self.models.renew(node, version).await?;
+            self.models.restart_with(node, version).await?;
             return begun
                 .seen()
                 .await
@@ -130,7 +130,7 @@ impl Raised {
         }
         let release = match (agent, version) {
             (_, None) => None,
-            (AgentName::KubeProxy, Some(version)) => Some(renew::release(version)?),
+            (AgentName::KubeProxy, Some(version)) => Some(restart::release(version)?),
             (AgentName::Felix, Some(_)) => {
                 return Err(KindError::Unable(CALICO_STAYS.to_owned()));
             }
@@ -147,7 +147,7 @@ impl Raised {
         }
         let lost = || KindError::Unable(format!("there is no node {node}"));
         let node = self.nodes.named(node.as_str()).ok_or_else(lost)?;
-        renew::renew(&self.client, agent, &node.registered, release).await
+        restart::restart_with(&self.client, agent, &node.registered, release).await
     }
 
     async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {
@@ -211,14 +211,14 @@ impl Cluster for Raised {
         done.map_err(|error| SignalError(error.to_string()))
     }
 
-    async fn renew(
+    async fn restart_with(
         &self,
         agent: AgentName,
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), SignalError> {
-        let renewed = self.renew_agent(agent, node, version).await;
-        renewed.map_err(|error| SignalError(error.to_string()))
+        let restarted = self.restart_agent(agent, node, version).await;
+        restarted.map_err(|error| SignalError(error.to_string()))
     }
 
     fn sees_within(&self) -> Duration {

@@ -73,7 +73,7 @@ impl Models {
     }
 
     /// Ends the model of a node and starts it anew, from then on in that version.
-    pub(crate) async fn renew(
+    pub(crate) async fn restart_with(
         &self,
         node: &NodeName,
         version: Option<&str>,

@@ -25,7 +25,7 @@ mod owned_cluster;
 mod pods;
 mod program;
 mod raise;
-mod renew;
+mod restart;
 #[cfg(test)]
 mod served;
 mod signal;

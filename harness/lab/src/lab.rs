@@ -272,7 +272,7 @@ impl Cluster for Raised {
         handle.ok_or_else(absent)?.signal(signal).await
     }
 
-    async fn renew(
+    async fn restart_with(
         &self,
         agent: AgentName,
         node: &NodeName,

@@ -57,7 +57,7 @@ impl Injection<'_> {
                 AgentFault::Pause => ("pause", Signal::Pause, "resume"),
                 AgentFault::Restart => {
                     let text = format!("restart {agent} on {node}");
-                    self.renew(agent, &node, None, text).await?;
+                    self.restart_with(agent, &node, None, text).await?;
                     continue;
                 }
             };
@@ -82,14 +82,15 @@ impl Injection<'_> {
             for node in self.nodes(node) {
                 let from = self.versions.get(*agent, &node).unwrap_or("?");
                 let text = format!("upgrade {agent} on {node} from {from} to {version}");
-                self.renew(*agent, &node, Some(version), text).await?;
+                self.restart_with(*agent, &node, Some(version), text)
+                    .await?;
                 self.versions.set(*agent, &node, version);
             }
         }
         Ok(())
     }
 
-    async fn renew(
+    async fn restart_with(
         &mut self,
         agent: AgentName,
         node: &NodeName,
@@ -99,8 +100,8 @@ impl Injection<'_> {
         // An agent that was ended and not yet started, because this was broken off.
         self.undo.push(to_run("start", agent, node));
         self.say(text.clone());
-        let renewed = self.cluster.renew(agent, node, version).await;
-        renewed.map_err(|error| Trouble::new(text, error))?;
+        let restarted = self.cluster.restart_with(agent, node, version).await;
+        restarted.map_err(|error| Trouble::new(text, error))?;
         self.undo.pop();
         self.say(format!("{agent} on {node} has begun"));
         Ok(())
