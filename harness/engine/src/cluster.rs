@@ -63,7 +63,7 @@ pub trait Cluster: Send + Sync {
 
     /// Ends an agent's process and starts it at once, from now on in another version if one is given. What it has
     /// written stays. The new one has begun its work when this returns, as far as the backend
-    /// can know ([`crate::begun`]).
+    /// can know ([`crate::first_sync`]).
     async fn restart_with(
         &self,
         _agent: AgentName,

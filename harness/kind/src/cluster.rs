@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_engine::{
-    begun::Begun,
     cluster::{Cluster, Command, ExecError, Leftovers, Place, Process, Signal, SignalError},
+    first_sync::FirstSync,
     logbook::{AgentLog, Logbook},
 };
 use chainbreak_model::{
@@ -121,9 +121,9 @@ impl Raised {
     ) -> Result<(), KindError> {
         let modelled = agent == AgentName::Felix && self.felix == Some(AgentSource::Model);
         if modelled {
-            let begun = Begun::from_now_on(agent, self.logbook.read(agent, node));
+            let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
             self.models.restart_with(node, version).await?;
-            return begun
+            return first_sync
                 .seen()
                 .await
                 .map_err(|error| KindError::Unable(error.to_string()));

@@ -11,11 +11,11 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_apiserver::Server;
 use chainbreak_engine::{
-    begun::Begun,
     cluster::{
         Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError, Signal,
         SignalError,
     },
+    first_sync::FirstSync,
     gate::Gate,
     log::EventLog,
     logbook::{AgentLog, Logbook},
@@ -278,7 +278,7 @@ impl Cluster for Raised {
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), SignalError> {
-        let begun = Begun::from_now_on(agent, self.logbook.read(agent, node));
+        let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
         self.signal(agent, node, Signal::Stop).await?;
         if let Some(version) = version {
             self.upgrade(agent, node, version)
@@ -286,7 +286,7 @@ impl Cluster for Raised {
                 .map_err(|error| SignalError(error.to_string()))?;
         }
         self.signal(agent, node, Signal::Run).await?;
-        begun.seen().await
+        first_sync.seen().await
     }
 
     fn sees_within(&self) -> Duration {

@@ -13,7 +13,9 @@ use super::{
     Injection,
     undo::{How, Undo},
 };
-use crate::{begun::Begun, cluster::Signal, felix_config, gate::Matching, trouble::Trouble};
+use crate::{
+    cluster::Signal, felix_config, first_sync::FirstSync, gate::Matching, trouble::Trouble,
+};
 
 /// The field of FelixConfiguration that says which dataplane it is.
 const BPF: &str = Dataplane::FIELD;
@@ -117,16 +119,16 @@ impl Injection<'_> {
         }
         let lives = self.nodes(None).into_iter().map(|node| {
             let log = self.cluster.agent_logs(AgentName::Felix, &node);
-            (node, Begun::from_now_on(AgentName::Felix, log))
+            (node, FirstSync::skip_existing(AgentName::Felix, log))
         });
-        let lives: Vec<(NodeName, Begun)> = lives.collect();
+        let lives: Vec<(NodeName, FirstSync)> = lives.collect();
         let spec = [(BPF.to_owned(), Value::Bool(wanted))]
             .into_iter()
             .collect();
         felix_config::merge(&client, &spec, self.log).await?;
-        for (node, begun) in lives {
+        for (node, first_sync) in lives {
             let failed = format!("switch felix on {node} to {dataplane}");
-            begun
+            first_sync
                 .seen()
                 .await
                 .map_err(|error| Trouble::new(failed, error))?;
