@@ -106,7 +106,7 @@ impl Source {
         Self::of(front, words(command))
     }
 
-    /// A table of the node's own front end. Asking iptables-nft makes none.
+    /// A table of the node's own iptables backend. Asking iptables-nft makes none.
     fn own(front: &'static str, variant: IptablesVariant, table: &str) -> Self {
         let program = format!("{front}-save");
         let save = tables::save(&program, table);
@@ -181,7 +181,7 @@ impl Source {
         }
     }
 
-    /// A second front end that is not installed, or that an ordinary user may not ask, counts nothing.
+    /// A second iptables backend that is not installed, or that an ordinary user may not ask, counts nothing.
     fn give_up(&mut self, trouble: &Trouble, log: &EventLog) {
         self.failed = true;
         log.append(What::Fact {
@@ -191,8 +191,8 @@ impl Source {
     }
 }
 
-/// What lists the rules of a node: its own front end, table by table, since an ordinary user's legacy does
-/// not know which there are; then the other front end and nft, for what somebody else wrote there. Asked
+/// What lists the rules of a node: its own iptables backend, table by table, since an ordinary user's legacy does
+/// not know which there are; then the other iptables backend and nft, for what somebody else wrote there. Asked
 /// without a table, neither makes one. Last conntrack, which drops without a rule.
 fn sources(case: &Case) -> Vec<Source> {
     let variant = case.cluster.iptables;

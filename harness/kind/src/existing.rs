@@ -38,9 +38,10 @@ use crate::{
     cluster::{End, Raised},
     error::{KindError, causes},
     felix::Models,
-    felix_config, front_end,
+    felix_config,
     hash::short,
     hosts::Hosts,
+    iptables_backend,
     name::PREFIX,
     pods as places, program,
     raise::connect,
@@ -254,9 +255,9 @@ impl InExisting {
             let mut felix = felix_config::get(&client).await?;
             felix.extend(case.cluster.felix.clone());
             felix_config::set(&client, &felix).await?;
-            front_end::restart(&client, &nodes, AgentName::Felix).await?;
+            iptables_backend::restart(&client, &nodes, AgentName::Felix).await?;
         }
-        preflight::front_ends(&nodes, case).await?;
+        preflight::iptables_backends(&nodes, case).await?;
         signal::prepare(&client, case).await?;
         say("copying this program to the nodes' pods".to_owned());
         program::place(&nodes).await?;

@@ -24,7 +24,7 @@ use crate::{
     config, crds, docker,
     error::KindError,
     felix::Models,
-    felix_config, front_end, images,
+    felix_config, images, iptables_backend,
     journal::Journal,
     leftovers,
     name::ClusterName,
@@ -133,7 +133,7 @@ impl Raising<'_> {
         self.say("waiting until every node is ready");
         nodes.ready(client).await?;
         nodes.untaint(client).await?;
-        front_end::choose(client, nodes, spec, origin).await?;
+        iptables_backend::choose(client, nodes, spec, origin).await?;
         signal::prepare(client, self.case).await?;
         program::place(nodes).await
     }

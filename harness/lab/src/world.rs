@@ -307,7 +307,7 @@ async fn furnish(
         .await
 }
 
-/// Links `iptables` and its kin to the front end of the node. Names that say their front end mean it.
+/// Links `iptables` and its kin to the iptables backend of the node. Names that say their backend mean it.
 fn install(variant: IptablesVariant) -> std::io::Result<()> {
     std::fs::create_dir_all(BIN)?;
     let chosen = match variant {
@@ -324,7 +324,7 @@ fn install(variant: IptablesVariant) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A front end that the machine lacks gets no link, so that using it says "not found".
+/// An iptables backend that the machine lacks gets no link, so that using it says "not found".
 fn link(name: &str, variant: &str) -> std::io::Result<()> {
     let multi = format!("xtables-{variant}-multi");
     let found = SBIN.iter().map(|dir| format!("{dir}/{multi}"));

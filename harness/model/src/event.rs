@@ -230,7 +230,7 @@ pub struct RulesSeen {
 pub struct DropsSeen {
     /// Where.
     pub node: NodeName,
-    /// What listed the rules: `iptables` is the node's own front end, `iptables-legacy` or `iptables-nft` the
+    /// What listed the rules: `iptables` is the node's own iptables backend, `iptables-legacy` or `iptables-nft` the
     /// other one, then `ip6tables`, `nft`, and `conntrack` for what ends without a rule.
     pub front: String,
     /// Each rule in which some ended.

@@ -34,10 +34,10 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The front end that the world's `iptables` had.
+/// The backend that the world's `iptables` had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Front {
+pub enum IptablesBackend {
     /// iptables-legacy.
     Legacy,
     /// iptables-nft.
@@ -51,7 +51,8 @@ pub struct Setup {
     /// What it was drawn from.
     pub seed: u64,
     /// What `iptables` was.
-    pub front: Front,
+    #[serde(rename = "front")]
+    pub backend: IptablesBackend,
     /// `--cluster-cidr`, one of each family that was served, the default first.
     pub cluster_cidrs: Vec<IpNet>,
     /// The networks of cluster IPs.

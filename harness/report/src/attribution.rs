@@ -201,7 +201,7 @@ pub fn of_absence(
     query: &RuleQuery,
     seen_us: u64,
 ) -> Option<Cause> {
-    // Which rule of a text was deleted no command says; nor is it known whose front end wrote.
+    // Which rule of a text was deleted no command says; nor is it known whose iptables backend wrote.
     if query.matches.is_some() || query.backend.is_some() || query.family != Family::Ip {
         return None;
     }

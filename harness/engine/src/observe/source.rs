@@ -15,7 +15,7 @@ use crate::{
 /// What one command shows.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// A table through one of iptables' front ends.
+    /// A table through one of iptables' backends.
     Save {
         program: &'static str,
         table: String,

@@ -13,7 +13,7 @@ use crate::{
     harms::{self, CANARIES},
     sequence::{Harm, Operation, Sequence},
     services::{Kind, service, slice_names, slices},
-    stage::{Front, Stage},
+    stage::{IptablesBackend, Stage},
 };
 
 /// How many services a world has at most.
@@ -24,12 +24,12 @@ const ROUNDS: usize = 3;
 /// The sequence of a seed. In iptables mode one in eight is nft's, whose commands take several times as
 /// long, and one in twenty has the monitor wait for its canary.
 pub(crate) fn sequence(seed: u64) -> Sequence {
-    let front = if seed % 8 == 4 {
-        Front::Nft
+    let backend = if seed % 8 == 4 {
+        IptablesBackend::Nft
     } else {
-        Front::Legacy
+        IptablesBackend::Legacy
     };
-    on(Stage::asked(front), seed)
+    on(Stage::asked(backend), seed)
 }
 
 /// The sequence of a seed on that stage.

@@ -6,7 +6,7 @@ use crate::{
     pair::Launcher,
     real, real_and_model,
     sequence::{Operation, Sequence},
-    stage::{Front, Stage},
+    stage::{IptablesBackend, Stage},
     support::{self, User},
 };
 
@@ -24,7 +24,7 @@ async fn both_take_the_same_cluster_for_large() {
     let more = slices(MOST + 1).pop().expect("there are slices");
     let fewer = slices(MOST).pop().expect("there are slices");
     let sequence = Sequence {
-        stage: Stage::iptables(Front::Legacy),
+        stage: Stage::iptables(IptablesBackend::Legacy),
         rounds: vec![
             before,
             vec![Operation::Put(more)],

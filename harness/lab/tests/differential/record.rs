@@ -11,7 +11,8 @@ use std::{
 };
 
 use chainbreak_recordings::{
-    Front as KeptFront, Operation as Kept, Outcome, Round, Setup, Spelling, Standing, World,
+    IptablesBackend as KeptBackend, Operation as Kept, Outcome, Round, Setup, Spelling, Standing,
+    World,
     choose::{Candidate, choose},
     file::{self, Header, Recording},
     logs::{self, Sites},
@@ -29,7 +30,7 @@ use crate::{
     pair::{Launcher, Pair, Players, SETTLE_MS, SYNC_PERIOD_MS, Trouble, parsed},
     real, real_version,
     sequence::{Harm, Operation, Sequence},
-    stage::{Families, Front, Stage},
+    stage::{Families, IptablesBackend, Stage},
     support::{self, User},
 };
 
@@ -48,7 +49,7 @@ async fn a_real_kube_proxy_is_recorded() {
     let header = Header {
         version: real_version(),
         sha256: sha256(&program),
-        mode: as_recorded(Stage::asked(Front::Legacy).mode),
+        mode: as_recorded(Stage::asked(IptablesBackend::Legacy).mode),
     };
     let mut worlds = known(&folder, &header);
     let launcher = Launcher::new(User::Myself, Some(&program));
@@ -203,9 +204,9 @@ impl Recorder {
         let mut part = |name: &str| told[name].take();
         Ok(Setup {
             seed,
-            front: match self.stage.front {
-                Front::Legacy => KeptFront::Legacy,
-                Front::Nft => KeptFront::Nft,
+            backend: match self.stage.backend {
+                IptablesBackend::Legacy => KeptBackend::Legacy,
+                IptablesBackend::Nft => KeptBackend::Nft,
             },
             cluster_cidrs: parsed(part("cluster-cidrs"))?,
             service_cidrs: parsed(part("service-cidrs"))?,

@@ -18,7 +18,7 @@ pub enum Fault {
     Slow {
         /// Whose command.
         agent: AgentName,
-        /// The command's name: `iptables-restore` is that of both front ends.
+        /// The command's name: `iptables-restore` is that of both iptables backends.
         command: String,
         /// How much later each of them starts.
         by: Duration,
@@ -109,7 +109,7 @@ pub enum Fault {
         rules: TableRef,
         /// The chain that holds them.
         chain: String,
-        /// A regular expression that finds them, as the front end prints them.
+        /// A regular expression that finds them, as the iptables backend prints them.
         matches: String,
     },
 }

@@ -217,7 +217,7 @@ pub struct RuleQuery {
     /// Which protocol's.
     #[serde(default)]
     pub family: Family,
-    /// Through which front end; the node's own iptables without it.
+    /// Through which iptables backend; the node's own iptables without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<RuleBackend>,
 }

@@ -131,7 +131,7 @@ fn is_balanced(object: &serde_json::Value) -> bool {
     object["kind"] == "Service" && object["spec"]["type"] == "LoadBalancer"
 }
 
-/// The front ends of its nodes. IPv4's is there also where only IPv6 is routed: Felix programs both.
+/// The iptables backends of its nodes. IPv4's is there also where only IPv6 is routed: Felix programs both.
 fn iptables(cluster: &ClusterSpec) -> impl Iterator<Item = String> {
     let variant = match cluster.iptables {
         IptablesVariant::Legacy => "legacy",

@@ -130,7 +130,7 @@ fn fault(word: &str) -> Value {
     };
     object(what, fields, needs, |name| match (word, name) {
         ("slow", "command") => words_of(
-            "Which command; iptables-restore is that of both front ends. taking-changes is a point in \
+            "Which command; iptables-restore is that of both iptables backends. taking-changes is a point in \
              kube-proxy's model.",
             words::COMMANDS,
         ),

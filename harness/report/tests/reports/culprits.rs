@@ -250,7 +250,7 @@ fn only_a_sync_that_ensures_jumps_is_called_full() {
 }
 
 #[test]
-fn the_chain_that_a_log_entry_misses_is_traced_on_both_front_ends() {
+fn the_chain_that_a_log_entry_misses_is_traced_on_both_backends() {
     let mut events = cleanup("n2", 1_000_000);
     events.extend(full_sync("n2", 1_250_000));
     let index = EditIndex::new(&events);
