@@ -8,13 +8,13 @@
 //! client sees every change in the same order.
 
 mod admission;
+mod bootstrap;
 mod convert;
 mod crd;
 mod create;
 mod delete;
 mod discovery;
 mod error;
-mod first;
 mod handle;
 mod kinds;
 mod object;

@@ -22,9 +22,8 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use crate::{
-    discovery,
+    bootstrap, discovery,
     error::ApiError,
-    first,
     handle::{self, Answer, Call},
     kinds::Kinds,
     object::encode,
@@ -105,7 +104,7 @@ impl Server {
     /// A server with the objects every cluster has.
     pub fn new(config: ServerConfig) -> Arc<Self> {
         let mut state = State::new(&config);
-        first::make(&mut state, &config).expect("an empty server takes its first objects");
+        bootstrap::make(&mut state, &config).expect("an empty server takes its first objects");
         Arc::new(Self {
             state: Mutex::new(state),
             counts: Mutex::default(),
