@@ -1,8 +1,8 @@
-//! Watching what promises speak of: rules, elements and counters of a place. A look before each moment of the
+//! Watching what promises speak of: rules, elements and counters of a place. A look before each barrier of the
 //! run (its judged time, its marks), a look at the rules after every recorded write on the node, and one
 //! from time to time for what no recorder sees. Where a look comes too late, or takes too long, the history says that nobody
 //! watched. A look costs a process or more: numbers that only grow
-//! (conntrack's, those of /proc/net) are read at moments alone.
+//! (conntrack's, those of /proc/net) are read at barriers alone.
 
 mod attention;
 mod source;
@@ -110,13 +110,13 @@ pub(crate) async fn observe(
 ) -> Trouble {
     let mut looks = Looks::default();
     let mut attention = Attention::new(&at, cluster.as_ref());
-    let (mut writes, mut moments) = (log.writes(), log.moments());
+    let (mut writes, mut barriers) = (log.writes(), log.barriers());
     let mut ticks = interval(attention.period());
     let tables = watched.tables();
     let mut wanted = Wanted::All;
-    // Nobody asks what was there before the run's first moment, the beginning of the judged time; a pod may not be
+    // Nobody asks what was there before the run's first barrier, the beginning of the judged time; a pod may not be
     // there before, and agents that start write a table forty times.
-    let mut moment = moments.recv().await.ok();
+    let mut barrier = barriers.recv().await.ok();
     written_meanwhile(&mut writes, &at, &tables);
     let mut written_us = None;
     loop {
@@ -130,15 +130,15 @@ pub(crate) async fn observe(
         looks.tell(&at, &log);
         ticks.reset();
         // Whoever waits for this look goes on.
-        if let Some(moment) = moment.take() {
-            moment.answer(attention.watching());
+        if let Some(barrier) = barrier.take() {
+            barrier.answer(attention.watching());
         }
         wanted = Wanted::Tables;
         let first_us = tokio::select! {
             _ = ticks.tick() => None,
             at_us = written(&mut writes, &at, &tables) => Some(at_us),
-            told = moments.recv() => {
-                moment = told.ok();
+            told = barriers.recv() => {
+                barrier = told.ok();
                 wanted = Wanted::All;
                 None
             }
@@ -330,7 +330,7 @@ mod tests {
         let run = async {
             // It observes before anything happens.
             yield_now().await;
-            log.moment(What::Phase(Phase::Judging)).await;
+            log.barrier(What::Phase(Phase::Judging)).await;
             for after in writes {
                 sleep_until(Instant::now() + Duration::from_millis(*after)).await;
                 log.append(What::Command(Recorded {
@@ -345,7 +345,7 @@ mod tests {
                     took_us: 1,
                 }));
             }
-            log.moment(What::Phase(Phase::Judged)).await;
+            log.barrier(What::Phase(Phase::Judged)).await;
         };
         tokio::select! {
             trouble = observing => panic!("{trouble}"),

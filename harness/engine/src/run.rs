@@ -166,14 +166,14 @@ async fn exercise(
         }
         observe::addresses(cluster.as_ref(), case, log).await?;
         log.append(What::Phase(Phase::Ready));
-        log.moment(What::Phase(Phase::Judging)).await;
+        log.barrier(What::Phase(Phase::Judging)).await;
         let mut census = Census::new(cluster.as_ref(), nodes(cluster.as_ref()), case);
         tokio::select! {
             played = timeline::play(&api, faults, &case.timeline, log) => played?,
             () = census.watch(log) => {}
         }
         census.end(log).await;
-        log.moment(What::Phase(Phase::Judged)).await;
+        log.barrier(What::Phase(Phase::Judged)).await;
         for flow in flows {
             flow.stop().await?;
         }

@@ -28,7 +28,7 @@ use tokio::{
 
 use super::LogSink;
 use crate::{
-    kube_proxy::{Answer, Config, Health, HealthLog, Moment, Namespaced},
+    kube_proxy::{Answer, ClockReading, Config, Health, HealthLog, Namespaced},
     step::LogLine,
 };
 
@@ -226,7 +226,7 @@ async fn answer_all(stream: TcpStream, source: Arc<Source>, subject: Subject) {
 
 impl Source {
     fn answer(&self, subject: &Subject, path: &str) -> Response<String> {
-        let now = Moment {
+        let now = ClockReading {
             since_start: self.start.elapsed(),
             wall: Timestamp::now(),
         };
