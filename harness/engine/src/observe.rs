@@ -247,7 +247,7 @@ impl Looks {
         self.counters.values.extend(watched.numbers(source, seen));
         for Packets {
             counter,
-            look,
+            counters,
             unmatched,
         } in watched.counted(source, seen)
         {
@@ -255,7 +255,7 @@ impl Looks {
             let unmatched = unmatched.map(|text| (counter.clone(), text));
             self.counters.unmatched.extend(unmatched);
             let tally = self.tallies.entry(counter.clone()).or_default();
-            tally.see(look);
+            tally.see(counters);
             self.counters
                 .values
                 .insert(counter.clone(), tally.packets());
