@@ -17,8 +17,8 @@ use chainbreak_kind::{
     journal::Journal,
 };
 use chainbreak_lab::{
-    keep::{Left, left},
     machine,
+    registry::{Left, left},
 };
 use nix::{
     errno::Errno,

@@ -155,7 +155,7 @@ async fn write(
         let last = event.what == What::Phase(Phase::Destroyed);
         let world = ground == Ground::Lab;
         if world && after == After::Keep && event.what == What::Phase(Phase::Judged) {
-            chainbreak_lab::keep::mark()?;
+            chainbreak_lab::registry::mark()?;
         }
         line(&mut out, &Line::Event(event)).await?;
         if events.is_empty() {

@@ -118,7 +118,7 @@ impl Raised {
         let served = serve(Arc::clone(&server), api::listen(world.plan)?, log.clone());
         tasks.spawn(lasting("API server", log.clone(), served));
         let client = api::client(&api::url(world.plan))?;
-        api::furnish(&client, &world, case).await?;
+        api::provision(&client, &world, case).await?;
         let controllers = controllers::run(client.clone(), case.seed, log.clone());
         tasks.spawn(lasting("controllers", log.clone(), controllers));
         let kubelet = Kubelet::new(client.clone(), Arc::clone(&world), log.clone());

@@ -15,7 +15,7 @@ use chainbreak_engine::{
 };
 use chainbreak_lab::{
     Lab,
-    keep::shell,
+    registry::shell,
     worker::{Lifeline, VERB, enter, spawn_worker},
 };
 use chainbreak_model::{
