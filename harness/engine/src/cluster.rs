@@ -152,15 +152,15 @@ impl fmt::Display for Place {
     }
 }
 
-impl From<&case::From> for Place {
-    fn from(written: &case::From) -> Self {
+impl From<&case::Origin> for Place {
+    fn from(written: &case::Origin) -> Self {
         match written {
-            case::From::Pod { namespace, name } => Self::Pod {
+            case::Origin::Pod { namespace, name } => Self::Pod {
                 namespace: namespace.clone(),
                 name: name.clone(),
             },
-            case::From::Node(node) => Self::Node(node.clone()),
-            case::From::Host(host) => Self::Host(host.clone()),
+            case::Origin::Node(node) => Self::Node(node.clone()),
+            case::Origin::Host(host) => Self::Host(host.clone()),
         }
     }
 }

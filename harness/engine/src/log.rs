@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn target(node: &str) -> WatchTarget {
-        let at = chainbreak_model::case::From::Node(node.into());
+        let at = chainbreak_model::case::Origin::Node(node.into());
         WatchTarget::Rules { at }
     }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{Case, Claim, From, SourceAddress},
+    case::{Case, Claim, Origin, SourceAddress},
     event::{RulesSeen, What},
 };
 use chainbreak_netfilter::Tally;
@@ -39,18 +39,18 @@ use watched::Packets;
 pub(crate) use watched::Watched;
 
 /// What each place is watched for. Without promises that ask for it, nobody is watched.
-pub(crate) fn places(case: &Case) -> BTreeMap<From, Watched> {
-    let mut places: BTreeMap<From, Watched> = BTreeMap::new();
+pub(crate) fn places(case: &Case) -> BTreeMap<Origin, Watched> {
+    let mut places: BTreeMap<Origin, Watched> = BTreeMap::new();
     for promise in case.promises.values() {
         let node = match &promise.claim {
             Claim::HasRule { presence, .. } | Claim::HasElement { presence, .. } => {
-                presence.node.clone().map(From::Node)
+                presence.node.clone().map(Origin::Node)
             }
             Claim::Counter { at, .. } => at.clone(),
             _ => continue,
         };
-        let all = || case.cluster.node_names().map(From::Node).collect();
-        let asked: Vec<From> = node.map_or_else(all, |place| vec![place]);
+        let all = || case.cluster.node_names().map(Origin::Node).collect();
+        let asked: Vec<Origin> = node.map_or_else(all, |place| vec![place]);
         for at in asked {
             places.entry(at).or_default().add(&promise.claim);
         }
@@ -74,7 +74,7 @@ pub(crate) async fn addresses(
             } => Some(place.clone()),
             _ => None,
         });
-    for at in named.collect::<BTreeSet<From>>() {
+    for at in named.collect::<BTreeSet<Origin>>() {
         let argv = ["ip", "-json", "address"].map(str::to_owned).to_vec();
         let text = output(cluster, &Place::from(&at), &Command::Argv(argv)).await?;
         let links: Vec<Link> = serde_json::from_str(&text)
@@ -104,7 +104,7 @@ struct Address {
 /// Observes one place until dropped; returns only when looking fails.
 pub(crate) async fn observe(
     cluster: Arc<dyn Cluster>,
-    at: From,
+    at: Origin,
     watched: Watched,
     log: EventLog,
 ) -> Trouble {
@@ -159,7 +159,7 @@ pub(crate) enum Wanted {
 }
 
 /// Returns after a write to these tables on this node, with its time.
-async fn written(writes: &mut broadcast::Receiver<Write>, at: &From, tables: &[&str]) -> u64 {
+async fn written(writes: &mut broadcast::Receiver<Write>, at: &Origin, tables: &[&str]) -> u64 {
     loop {
         match writes.recv().await {
             Ok(write) if concerns(&write, at, tables) => return write.at_us(),
@@ -174,7 +174,7 @@ async fn written(writes: &mut broadcast::Receiver<Write>, at: &From, tables: &[&
 /// The time of the first such write that is waiting to be heard of, having swallowed all of them.
 fn written_meanwhile(
     writes: &mut broadcast::Receiver<Write>,
-    at: &From,
+    at: &Origin,
     tables: &[&str],
 ) -> Option<u64> {
     let mut first_us = None;
@@ -190,10 +190,10 @@ fn written_meanwhile(
     }
 }
 
-fn concerns(write: &Write, at: &From, tables: &[&str]) -> bool {
+fn concerns(write: &Write, at: &Origin, tables: &[&str]) -> bool {
     match at {
-        From::Node(node) => write.concerns(node, tables),
-        From::Pod { .. } | From::Host(_) => false,
+        Origin::Node(node) => write.concerns(node, tables),
+        Origin::Pod { .. } | Origin::Host(_) => false,
     }
 }
 
@@ -223,7 +223,7 @@ impl Looks {
     async fn look(
         &mut self,
         cluster: &dyn Cluster,
-        at: &From,
+        at: &Origin,
         watched: &Watched,
         wanted: Wanted,
     ) -> Result<(), Trouble> {
@@ -268,8 +268,8 @@ impl Looks {
     /// The rules are as old as their command is young: the time before it started would be too early for what
     /// it found, the time after it a few milliseconds late. Late is honest: a rule is never said to be
     /// missing before it was.
-    fn tell(&mut self, at: &From, log: &EventLog) {
-        if let From::Node(node) = at {
+    fn tell(&mut self, at: &Origin, log: &EventLog) {
+        if let Origin::Node(node) = at {
             for (query, count) in self.untold.drain(..) {
                 let node = node.clone();
                 log.append(What::Rules(RulesSeen { node, query, count }));

@@ -7,7 +7,7 @@ use chainbreak_probe::wire::Sample;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    case::From,
+    case::Origin,
     names::{AgentName, MarkName, NodeName, TrafficName},
 };
 
@@ -63,7 +63,7 @@ pub enum What {
     /// somewhere: only differences say something.
     Counters {
         /// Where.
-        at: From,
+        at: Origin,
         /// By [`crate::case::Counter`]'s `Display`.
         values: BTreeMap<String, u64>,
         /// Of packets of rules: how often a rule that had counted was seen to begin anew. What it counted
@@ -77,7 +77,7 @@ pub enum What {
     /// The addresses of a place, as promises asked for them, when the timeline began.
     Addresses {
         /// Where.
-        at: From,
+        at: Origin,
         /// All of them but the loopback's.
         addresses: Vec<IpAddr>,
     },
@@ -134,7 +134,7 @@ pub enum WatchTarget {
     /// Rules, elements and counters of a place.
     Rules {
         /// Where.
-        at: From,
+        at: Origin,
     },
     /// An agent's log.
     Log {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use chainbreak_model::{
-    case::{Case, Family, From, RuleQuery, To, Traffic},
+    case::{Case, Destination, Family, Origin, RuleQuery, Traffic},
     names::NodeName,
     verdict::{FirstEntry, Span},
 };
@@ -112,9 +112,11 @@ impl fmt::Display for Heal {
 /// `None` when the case does not pin the pod to one.
 pub fn node_of(case: &Case, traffic: &Traffic) -> Option<NodeName> {
     match (&traffic.from, &traffic.to) {
-        (From::Node(node), _) | (From::Host(_), To::NodePort { node, .. }) => Some(node.clone()),
-        (From::Host(_), _) => None,
-        (From::Pod { namespace, name }, _) => {
+        (Origin::Node(node), _) | (Origin::Host(_), Destination::NodePort { node, .. }) => {
+            Some(node.clone())
+        }
+        (Origin::Host(_), _) => None,
+        (Origin::Pod { namespace, name }, _) => {
             let is = |pod: &&serde_json::Value| {
                 let text = |path: &str| pod.pointer(path).and_then(serde_json::Value::as_str);
                 text("/kind") == Some("Pod")
@@ -277,16 +279,16 @@ const NFTABLES: (&str, [&str; 2]) = ("kube-proxy", ["services", "service-ips"]);
 /// it leads to, and the chains of the Service as kube-proxy named them in this history. In nftables mode the
 /// chain that looks them up, what it looks them up in, and the Service's chains.
 fn links(index: &EditIndex<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
-    let (To::Service { namespace, name }
-    | To::NodePort {
+    let (Destination::Service { namespace, name }
+    | Destination::NodePort {
         namespace, name, ..
     }) = &traffic.to
     else {
         return Vec::new();
     };
     let hook = match &traffic.from {
-        From::Node(_) => "OUTPUT",
-        From::Pod { .. } | From::Host(_) => "PREROUTING",
+        Origin::Node(_) => "OUTPUT",
+        Origin::Pod { .. } | Origin::Host(_) => "PREROUTING",
     };
     let nat = || "nat".to_owned();
     let services = || "KUBE-SERVICES".to_owned();

@@ -2,7 +2,7 @@
 //! evidence below it.
 
 use chainbreak_model::{
-    case::{Case, Claim, To, Traffic},
+    case::{Case, Claim, Destination, Traffic},
     event::Event,
     names::PromiseName,
     verdict::{
@@ -335,9 +335,9 @@ fn answers(n: u64) -> String {
 
 fn subject(traffic: &Traffic) -> String {
     match &traffic.to {
-        To::Service { .. } | To::NodePort { .. } => "services".to_owned(),
-        To::Pod { namespace, name } => format!("pod {namespace}/{name}"),
-        To::Host(name) => format!("host {name}"),
+        Destination::Service { .. } | Destination::NodePort { .. } => "services".to_owned(),
+        Destination::Pod { namespace, name } => format!("pod {namespace}/{name}"),
+        Destination::Host(name) => format!("host {name}"),
     }
 }
 

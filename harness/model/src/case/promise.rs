@@ -6,7 +6,7 @@ use chainbreak_netfilter::names::{PortName, ServiceChain};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Family, From, RuleBackend,
+    Family, Origin, RuleBackend,
     address::{Network, Ports},
 };
 use crate::names::{AgentName, MarkName, NodeName, TrafficName};
@@ -92,7 +92,7 @@ pub enum Claim {
         /// Which counter.
         counter: Counter,
         /// Whose; every node's without it, taken together.
-        at: Option<From>,
+        at: Option<Origin>,
         /// How much.
         limits: Limits,
     },
@@ -340,7 +340,7 @@ pub enum SourceAddress {
     /// The client's own.
     Client,
     /// Any of that node's or off-cluster host's.
-    Of(From),
+    Of(Origin),
     /// Any of that network's.
     Network(Network),
 }

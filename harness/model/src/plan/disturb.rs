@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::case::{AgentSource, Case, Fault, From, Step};
+use crate::case::{AgentSource, Case, Fault, Origin, Step};
 
 /// Why the case does not run on that cluster without leave; `None` when it keeps to its own namespaces.
 pub(super) fn refused(case: &Case, cluster: &str) -> Option<String> {
@@ -44,7 +44,7 @@ fn step(step: &Step) -> Vec<&'static str> {
 
 /// What is done in a pod's own network is the pod's affair.
 fn disruption(fault: &Fault) -> Option<&'static str> {
-    let in_pod = |at: &From| matches!(at, From::Pod { .. });
+    let in_pod = |at: &Origin| matches!(at, Origin::Pod { .. });
     match fault {
         Fault::Sysctl { at: Some(at), .. } if in_pod(at) => None,
         Fault::Run(run) if run.at.as_ref().is_some_and(in_pod) => None,
