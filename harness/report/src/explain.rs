@@ -13,9 +13,9 @@ use chainbreak_model::{
 
 use crate::{
     attribution::{self, Cause},
-    complaint::complaint,
     edits::EditIndex,
     gaps::Gap,
+    log_finding::log_finding,
     meanwhile,
     text::{clean, clock, count, length, percent},
 };
@@ -222,7 +222,7 @@ impl Material<'_> {
                 evidence,
             };
         };
-        let said = complaint(&first.text)
+        let said = log_finding(&first.text)
             .unwrap_or_else(|| clean(first.text.lines().next().unwrap_or_default()));
         let cause = attribution::of_entry(self.index, first);
         let why = cause.map(|cause| {

@@ -5,9 +5,9 @@ use chainbreak_model::event::{Event, Phase, What};
 use std::collections::BTreeMap;
 
 use crate::{
-    complaint::{complaint, gist},
     edits::RuleEdit,
     explain::one_line,
+    log_finding::{gist, log_finding},
     text::{clock, count, cut, percent},
 };
 
@@ -49,7 +49,7 @@ impl Progress {
                 cut(&news, NEWS)
             }
             What::Log(entry) => {
-                let said = complaint(&entry.text)?;
+                let said = log_finding(&entry.text)?;
                 kind = Some(format!("{} logs: {}", entry.agent, gist(&said)));
                 let news = format!("{} on {} logs: {said}", entry.agent, entry.node);
                 cut(&one_line(&news), NEWS)

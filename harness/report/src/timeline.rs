@@ -13,9 +13,9 @@ use chainbreak_model::{
 
 use crate::{
     attribution,
-    complaint::{complaint, without_program},
     edits::{EditIndex, RuleEdit},
     gaps::gaps,
+    log_finding::{log_finding, without_program},
     outcome::Outcome,
     rounds,
     text::{clean, clock, count, length},
@@ -352,7 +352,7 @@ fn logs(events: &[Event]) -> Vec<TimelineEntry> {
     }
     logged.sort_by_key(|&(at_us, _)| at_us);
     let things = logged.iter().filter_map(|&(at_us, log_entry)| {
-        let text = complaint(&log_entry.text)?;
+        let text = log_finding(&log_entry.text)?;
         Some((
             (&log_entry.node, log_entry.agent.as_str()),
             at_us,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     case::{ClusterSpec, Destination, IpFamily, Origin, Traffic},
-    complaint::Gathered,
+    diagnostic::Gathered,
     names::{NodeName, TrafficName},
     nearest::suggest,
     yaml::{Entry, Node},

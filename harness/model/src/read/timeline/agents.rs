@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     case::{Dataplane, Fault, KubeProxySpec, Step},
-    complaint::Gathered,
+    diagnostic::Gathered,
     names::{AgentName, NodeName},
     version,
     yaml::Node,

@@ -19,7 +19,7 @@ use crate::{
         AgentFault, AgentSource, ClusterSpec, Craft, Entries, Family, Fault, Origin, RuleBackend,
         Run, Step, TableRef, Traffic,
     },
-    complaint::Gathered,
+    diagnostic::Gathered,
     names::{AgentName, NodeName, TrafficName},
     nearest::suggest,
     yaml::{Node, Value},
