@@ -2,7 +2,7 @@
 //! sees them. A watcher that falls behind the history is told so and must list again.
 //!
 //! A watch may begin with the present state (`sendInitialEvents`, which client-go does from 0.35 on):
-//! additions, then a bookmark that marks their end, without which such a client waits for ever.
+//! additions, then a bookmark that marks their end, without which such a client waits forever.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

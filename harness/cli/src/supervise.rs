@@ -25,7 +25,7 @@ use crate::{
     worker::{Line, Order, STOP},
 };
 
-/// This program, also when its file was built anew meanwhile.
+/// This program, also when its file was rebuilt meanwhile.
 const SELF: &str = "/proc/self/exe";
 /// What was asked for beside the case.
 #[derive(Debug, Clone, Copy)]

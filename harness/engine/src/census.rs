@@ -1,5 +1,5 @@
 //! The drop census: how many packets ended in each rule that drops or rejects, and in conntrack itself, on every
-//! node, while the case was judged. A rule that is written anew begins at nothing, so counters are read from time to time,
+//! node, while the case was judged. A rule that is rewritten begins at nothing, so counters are read from time to time,
 //! and a sum says *at least*. Best effort: what cannot be read is said as a fact and fails no case.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Backend `cluster`: somebody's cluster, in which a case has namespaces of its own and a privileged pod on each of its nodes, and
+//! Backend `cluster`: an existing cluster, in which a case has namespaces of its own and a privileged pod on each of its nodes, and
 //! which is left as it was found.
 //!
 //! What would concern others is refused when cases are planned, unless the person names the cluster; what a case then

@@ -72,7 +72,7 @@ impl Models {
         tasks.spawn(model.live());
     }
 
-    /// Ends the model of a node and starts it anew, from then on in that version.
+    /// Ends the model of a node and starts it again, from then on in that version.
     pub(crate) async fn restart_with(
         &self,
         node: &NodeName,

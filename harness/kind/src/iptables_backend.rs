@@ -1,5 +1,5 @@
 //! Which iptables kube-proxy writes through. Its image decides by what the kubelet has written before
-//! (kubernetes-sigs/iptables-wrappers), so that here the node's own iptables are chosen, the kubelet writes anew, and kube-proxy is
+//! (kubernetes-sigs/iptables-wrappers), so that here the node's own iptables are chosen, the kubelet writes again, and kube-proxy is
 //! started again. What came of it is looked at, not assumed.
 
 use std::time::Duration;
@@ -120,7 +120,7 @@ async fn set(node: &Node, wanted: IptablesVariant) -> Result<(), KindError> {
     node.run(&argv).await.map(drop)
 }
 
-/// New pods of an agent, which look anew.
+/// New pods of an agent, which look again.
 pub(crate) async fn restart(
     client: &Client,
     nodes: &Nodes,

@@ -55,7 +55,7 @@ const RESTART: Duration = Duration::from_secs(1);
 const EARLY: Duration = Duration::from_secs(5);
 /// So many lives that have done nothing, one after the other and from the beginning, are trouble. One or
 /// two may be bad luck that a restart heals, as it would in a cluster. An agent that has once lived longer
-/// is started for ever, whatever becomes of it: that is the product's doing, which is to be judged.
+/// is restarted forever, whatever becomes of it: that is the product's doing, which is to be judged.
 const MAX_EARLY_EXITS: u32 = 3;
 
 /// One life of an agent, from its start to the exit of its process. It pauses when it is told to; dropping
@@ -105,7 +105,7 @@ struct Death {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// As agents do in order to read their configuration anew; also each end of a model.
+    /// As agents do in order to read their configuration again; also each end of a model.
     Planned,
     /// Of a process, for reasons of its own.
     Own,

@@ -66,7 +66,7 @@ pub enum What {
         at: Origin,
         /// By [`crate::case::Counter`]'s `Display`.
         values: BTreeMap<String, u64>,
-        /// Of packets of rules: how often a rule that had counted was seen to begin anew. What it counted
+        /// Of packets of rules: how often a rule that had counted was seen to begin again. What it counted
         /// just before is missing.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         rewritten: BTreeMap<String, u64>,
@@ -224,7 +224,7 @@ pub struct RulesSeen {
 }
 
 /// Packets that ended in rules of a node since it was looked at before. At least: what a rule counted before
-/// it was written anew is lost.
+/// it was rewritten is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DropsSeen {

@@ -63,7 +63,7 @@ impl Counters {
         self.bytes += other.bytes;
     }
 
-    /// What was counted between two looks. Fewer packets than before: the rule was written anew in between
+    /// What was counted between two looks. Fewer packets than before: the rule was rewritten in between
     /// and began at nothing.
     fn since(self, before: Self) -> Self {
         if self.packets < before.packets || self.bytes < before.bytes {
@@ -76,7 +76,7 @@ impl Counters {
     }
 }
 
-/// Sums what counters grew by from look to look. A rule that is written anew loses its counters: what it
+/// Sums what counters grew by from look to look. A rule that is rewritten loses its counters: what it
 /// counted after the last look before that is missing, so a sum says *at least*.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -113,7 +113,7 @@ impl Tally {
         &self.grown
     }
 
-    /// How often a rule that had counted was seen to be gone or to have begun anew.
+    /// How often a rule that had counted was seen to be gone or to have begun again.
     pub fn rewritten(&self) -> u64 {
         self.rewritten
     }

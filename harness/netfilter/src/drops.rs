@@ -116,7 +116,7 @@ const MEANINGS: [(&str, &str, &str); 22] = [
     (
         "",
         "packets from unknown TCP flows",
-        "eBPF does not know the connection: it is older than the programs, and its node is told to begin anew",
+        "eBPF does not know the connection: it is older than the programs, and its node is told to start over",
     ),
     (
         "",

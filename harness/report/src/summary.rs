@@ -110,7 +110,7 @@ pub enum State {
     Unknown,
 }
 
-/// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged anew from
+/// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged again from
 /// plan and history.
 pub fn summaries(run: &Run) -> Vec<Summary> {
     let ran = run

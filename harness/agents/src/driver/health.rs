@@ -191,7 +191,7 @@ impl Ports {
     }
 }
 
-/// Serves one port for ever. Its connections end with it.
+/// Serves one port until dropped. Its connections end with it.
 async fn accept(listener: TcpListener, source: Arc<Source>, subject: Subject) -> Infallible {
     let mut connections = JoinSet::new();
     loop {

@@ -109,7 +109,7 @@ impl Injection<'_> {
         Ok(())
     }
 
-    /// Has every Felix program with other means. Each starts anew by itself for that, when it has heard of it.
+    /// Has every Felix program with other means. Each restarts by itself for that, when it has heard of it.
     pub(super) async fn switch(&mut self, dataplane: Dataplane) -> Result<(), Trouble> {
         let wanted = dataplane == Dataplane::Bpf;
         let client = self.cluster.api();

@@ -1,4 +1,4 @@
-//! Whether somebody's cluster is what a case is about. Nothing of it is changed to be so: what is another thing is said, with the
+//! Whether an existing cluster is what a case is about. Nothing of it is changed to be so: what is another thing is said, with the
 //! matrix that is about it.
 
 use chainbreak_model::{

@@ -1,4 +1,4 @@
-//! What a run has in somebody's cluster: namespaces with a label, and what it changed beside them. It is noted in the run's own
+//! What a run has in an existing cluster: namespaces with a label, and what it changed beside them. It is noted in the run's own
 //! namespace, so that whoever finds that can undo it: the end of the case, or `chainbreak clean`.
 
 use std::{path::Path, time::Duration};

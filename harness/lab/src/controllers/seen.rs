@@ -140,7 +140,7 @@ impl Seen {
 
 /// Something that has become known.
 pub(super) type Change = Box<dyn FnOnce(&mut Seen) + Send>;
-/// What becomes known, for ever.
+/// What becomes known, forever.
 pub(super) type Changes = SelectAll<BoxStream<'static, Change>>;
 
 /// Watches all kinds.

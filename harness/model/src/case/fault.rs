@@ -83,7 +83,7 @@ pub enum Fault {
         /// Where.
         node: Option<NodeName>,
     },
-    /// Felix is told to program with other means, on every node; it starts anew for that.
+    /// Felix is told to program with other means, on every node; it restarts for that.
     Switch {
         /// With which.
         dataplane: Dataplane,

@@ -18,7 +18,7 @@ const FIRST_LOOK_US: u64 = 100_000;
 #[derive(Debug)]
 pub(super) struct Seen {
     counter: String,
-    /// Whether rules count it, which may be written anew at any time. The kernel's numbers only grow.
+    /// Whether rules count it, which may be rewritten at any time. The kernel's numbers only grow.
     of_rules: bool,
     limits: Limits,
     places: IndexMap<Origin, Looks>,
@@ -113,7 +113,7 @@ impl Watch for Seen {
 }
 
 impl Seen {
-    /// What a rule that was written anew counted just before is missing: then only what is too much, or
+    /// What a rule that was rewritten counted just before is missing: then only what is too much, or
     /// enough, is certain.
     fn decide(&self, counted: Counted) -> PromiseVerdict {
         let total = counted.total();
@@ -125,7 +125,7 @@ impl Seen {
         };
         if counted.rewritten && doubtful {
             return unknown(format!(
-                "{counted}, and rules that count were written anew meanwhile"
+                "{counted}, and rules that count were rewritten meanwhile"
             ));
         }
         super::decided(self.limits.allow(total), Evidence::Counter(counted))

@@ -28,7 +28,7 @@ pub(super) fn step() -> Value {
         ),
         "upgrade" => upgrade(),
         "switch" => object(
-            "Felix programs with other means from now on, on every node; it starts anew for that.",
+            "Felix programs with other means from now on, on every node; it restarts for that.",
             words::SWITCH,
             words::SWITCH,
             |_| words_of("With which.", &Dataplane::ALL.map(|(word, _)| word)),

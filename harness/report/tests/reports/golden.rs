@@ -1,5 +1,5 @@
 //! The recorded run of `reports/golden`: a real one, rendered as it was committed. What changes the reports
-//! shows here as a difference to be looked at; `chainbreak report reports/golden` then writes them anew.
+//! shows here as a difference to be looked at; `chainbreak report reports/golden` then writes them again.
 
 use std::{fs, path::PathBuf};
 
