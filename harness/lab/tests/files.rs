@@ -75,7 +75,7 @@ async fn each_node_has_its_own_run_and_thus_its_own_xtables_lock() {
 }
 
 #[tokio::test]
-async fn iptables_on_a_node_is_the_front_end_of_the_case() {
+async fn iptables_on_a_node_is_the_backend_of_the_case() {
     for (backend, word) in [("legacy", "(legacy)"), ("nft", "(nf_tables)")] {
         let mut case = case(1);
         case["cluster"]["iptables"] = json!(backend);

@@ -7,7 +7,7 @@ use crate::bench::{Bench, Recorded, User};
 const RESTORE: &str = "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n";
 
 #[tokio::test]
-async fn each_command_of_both_front_ends_is_an_event_with_all_that_it_was() {
+async fn each_command_of_both_backends_is_an_event_with_all_that_it_was() {
     for user in [User::Myself, User::Ordinary] {
         let mut bench = Bench::with(user, &[]).await;
         for backend in ["legacy", "nft"] {
