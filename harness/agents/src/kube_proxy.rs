@@ -51,7 +51,7 @@ use k8s_openapi::api::{
 
 pub use self::{
     config::{Config, DetectLocal, Family, Mode},
-    health::{Answer, Check, Health, HealthLog, Moment},
+    health::{Answer, Check, ClockReading, Health, HealthLog},
     names::Namespaced,
     profile::{Profile, Version, VersionError},
 };

@@ -18,7 +18,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 /// A command that a core wants run. Programs are names (`iptables-restore`), not paths: the driver
-/// knows the node's front end.
+/// knows the node's iptables backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// Program and arguments.

@@ -42,7 +42,7 @@ pub(crate) enum Deleted {
     /// The object is gone; its last state.
     Gone(Arc<Object>),
     /// It is marked, and goes when its finalizers, containers or contents have gone.
-    Going(Arc<Object>),
+    Terminating(Arc<Object>),
 }
 
 /// Deletes an object on a client's behalf.
@@ -101,7 +101,7 @@ fn begin(
     if is_free(state, storage, &value) {
         return Deleted::Gone(remove(state, storage, key).expect("the object is stored"));
     }
-    let going = if value == *object.value() {
+    let last = if value == *object.value() {
         state
             .store
             .get(storage, key)
@@ -117,8 +117,8 @@ fn begin(
         collect(state, &uid);
     }
     match state.store.get(storage, key) {
-        Some(object) => Deleted::Going(Arc::clone(object)),
-        None => Deleted::Gone(going),
+        Some(object) => Deleted::Terminating(Arc::clone(object)),
+        None => Deleted::Gone(last),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     path::Address,
     protobuf,
     query::{Continue, Query},
-    respond::{Lens, View},
+    respond::{Representation, View},
     selector::Selector,
     state::State,
     store::revision_of,
@@ -72,7 +72,10 @@ pub(crate) fn handle(state: &mut State, call: &Call) -> Handled {
         ("POST", None) if !named => {
             let body = call.json()?;
             let object = create(state, &address.kind, address.namespace.as_deref(), body)?;
-            Ok(Answer::Body(201, call.lens(state).object(&object)))
+            Ok(Answer::Body(
+                201,
+                call.representation(state).object(&object),
+            ))
         }
         ("DELETE", None) if named => delete_one(state, call),
         ("DELETE", None) => delete_many(state, call),
@@ -97,8 +100,8 @@ impl Call<'_> {
         }
     }
 
-    fn lens(&self, state: &State) -> Lens {
-        Lens {
+    fn representation(&self, state: &State) -> Representation {
+        Representation {
             kind: Arc::clone(&self.address.kind),
             view: View::of(self.accept),
             now: state.clock(),
@@ -129,7 +132,7 @@ impl Call<'_> {
 impl Deleted {
     fn object(&self) -> &Object {
         match self {
-            Self::Gone(object) | Self::Going(object) => object,
+            Self::Gone(object) | Self::Terminating(object) => object,
         }
     }
 }
@@ -141,7 +144,10 @@ fn one(state: &mut State, call: &Call) -> Handled {
         "PUT" => update(state, kind, &key, call.part(), call.json()?)?,
         _ => return patch(state, call),
     };
-    Ok(Answer::Body(200, call.lens(state).object(&object)))
+    Ok(Answer::Body(
+        200,
+        call.representation(state).object(&object),
+    ))
 }
 
 fn patch(state: &mut State, call: &Call) -> Handled {
@@ -155,7 +161,10 @@ fn patch(state: &mut State, call: &Call) -> Handled {
     let shown = from_storage(kind, old.value());
     let value = patched(how, shown.as_ref().unwrap_or_else(|| old.value()), &body)?;
     let object = update(state, kind, &key, call.part(), value)?;
-    Ok(Answer::Body(200, call.lens(state).object(&object)))
+    Ok(Answer::Body(
+        200,
+        call.representation(state).object(&object),
+    ))
 }
 
 fn apply(state: &mut State, call: &Call, mut applied: Value) -> Handled {
@@ -181,12 +190,18 @@ fn apply(state: &mut State, call: &Call, mut applied: Value) -> Handled {
         }
         let value = apply.to(&json!({}), &applied)?;
         let object = create(state, kind, call.address.namespace.as_deref(), value)?;
-        return Ok(Answer::Body(201, call.lens(state).object(&object)));
+        return Ok(Answer::Body(
+            201,
+            call.representation(state).object(&object),
+        ));
     };
     let shown = from_storage(kind, old.value());
     let value = apply.to(shown.as_ref().unwrap_or_else(|| old.value()), &applied)?;
     let object = update(state, kind, &key, call.part(), value)?;
-    Ok(Answer::Body(200, call.lens(state).object(&object)))
+    Ok(Answer::Body(
+        200,
+        call.representation(state).object(&object),
+    ))
 }
 
 fn scale(state: &mut State, call: &Call) -> Handled {
@@ -221,7 +236,7 @@ fn watch(state: &State, call: &Call) -> Handled {
     }
     let kind = &call.address.kind;
     Ok(Answer::Watch(Box::new(WatchOptions {
-        lens: call.lens(state),
+        representation: call.representation(state),
         namespace: call.address.namespace.clone(),
         selector: Selector::parse(kind, call.query.text("labelSelector"), &selector)?,
         begin: options::begin(&call.query, state.store.revision())?,
@@ -277,7 +292,7 @@ fn list(state: &State, call: &Call) -> Handled {
     let objects: Vec<Arc<Object>> = selected.into_iter().map(|(_, object)| object).collect();
     Ok(Answer::Body(
         200,
-        call.lens(state).list(&objects, &metadata),
+        call.representation(state).list(&objects, &metadata),
     ))
 }
 
@@ -288,9 +303,10 @@ fn delete_one(state: &mut State, call: &Call) -> Handled {
         Deleted::Gone(object) if &*kind.storage != "pods" => {
             Ok(Answer::Body(200, encode(&success(Some((kind, &object))))))
         }
-        Deleted::Gone(object) | Deleted::Going(object) => {
-            Ok(Answer::Body(200, call.lens(state).object(&object)))
-        }
+        Deleted::Gone(object) | Deleted::Terminating(object) => Ok(Answer::Body(
+            200,
+            call.representation(state).object(&object),
+        )),
     }
 }
 
@@ -309,7 +325,7 @@ fn delete_many(state: &mut State, call: &Call) -> Handled {
     let mut objects = Vec::new();
     for key in keys {
         // One that went with another of them is no failure.
-        if let Ok(Deleted::Gone(object) | Deleted::Going(object)) =
+        if let Ok(Deleted::Gone(object) | Deleted::Terminating(object)) =
             delete::delete(state, kind, &key, &options)
         {
             objects.push(object);
@@ -321,7 +337,7 @@ fn delete_many(state: &mut State, call: &Call) -> Handled {
     let metadata = Map::from_iter([("resourceVersion".to_owned(), revision.to_string().into())]);
     Ok(Answer::Body(
         200,
-        call.lens(state).list(&objects, &metadata),
+        call.representation(state).list(&objects, &metadata),
     ))
 }
 

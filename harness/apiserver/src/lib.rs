@@ -8,16 +8,15 @@
 //! client sees every change in the same order.
 
 mod admission;
+mod bootstrap;
 mod convert;
 mod crd;
 mod create;
 mod delete;
 mod discovery;
 mod error;
-mod first;
 mod handle;
 mod kinds;
-mod ledger;
 mod object;
 mod openapi;
 mod options;
@@ -25,6 +24,7 @@ mod patch;
 mod path;
 mod protobuf;
 mod query;
+mod request_counts;
 mod respond;
 mod selector;
 mod server;
@@ -36,5 +36,5 @@ mod table;
 mod update;
 mod watch;
 
-pub use ledger::{Asked, OnUnknown};
+pub use request_counts::{Asked, OnUnknown};
 pub use server::{Clock, Server, ServerConfig};

@@ -49,7 +49,7 @@ impl Query {
     /// How long a watch lasts at most; none when the client leaves it to the server, also with 0.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
         let seconds = self.number("timeoutSeconds")?.filter(|s| *s > 0);
-        // A year is for ever, and does not overflow a clock.
+        // A year is forever, and does not overflow a clock.
         let seconds = seconds.map(|s| s.min(31_536_000));
         Ok(seconds.map(Duration::from_secs))
     }

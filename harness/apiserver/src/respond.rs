@@ -42,13 +42,13 @@ impl View {
 
 /// How one kind is shown to one client at one time.
 #[derive(Debug, Clone)]
-pub(crate) struct Lens {
+pub(crate) struct Representation {
     pub(crate) kind: Arc<Kind>,
     pub(crate) view: View,
     pub(crate) now: jiff::Timestamp,
 }
 
-impl Lens {
+impl Representation {
     /// One object.
     pub(crate) fn object(&self, object: &Object) -> Bytes {
         let converted = from_storage(&self.kind, object.value());

@@ -22,16 +22,15 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use crate::{
-    discovery,
+    bootstrap, discovery,
     error::ApiError,
-    first,
     handle::{self, Answer, Call},
     kinds::Kinds,
-    ledger::{Asked, Ledger, OnUnknown, shortened},
     object::encode,
     openapi,
     path::{self, Target},
     query::Query,
+    request_counts::{Asked, OnUnknown, RequestCounts, shortened},
     state::State,
     watch,
 };
@@ -89,7 +88,7 @@ impl ServerConfig {
 /// connections and of the futures that serve them.
 pub struct Server {
     state: Mutex<State>,
-    ledger: Mutex<Ledger>,
+    counts: Mutex<RequestCounts>,
     on_unknown: Option<OnUnknown>,
 }
 
@@ -105,10 +104,10 @@ impl Server {
     /// A server with the objects every cluster has.
     pub fn new(config: ServerConfig) -> Arc<Self> {
         let mut state = State::new(&config);
-        first::make(&mut state, &config).expect("an empty server takes its first objects");
+        bootstrap::make(&mut state, &config).expect("an empty server takes its first objects");
         Arc::new(Self {
             state: Mutex::new(state),
-            ledger: Mutex::default(),
+            counts: Mutex::default(),
             on_unknown: config.on_unknown,
         })
     }
@@ -155,17 +154,17 @@ impl Server {
     /// Every request so far that was answered, and how often it came; in the order of clients. Of very
     /// many different ones the longest unseen are left out.
     pub fn asked(&self) -> Vec<(Asked, u64)> {
-        self.ledger().asked()
+        self.counts().asked()
     }
 
     /// Every request so far for something that is not served, and how often it came. Only the first
     /// thousand different ones are remembered.
     pub fn unknown_requests(&self) -> Vec<(Asked, u64)> {
-        self.ledger().unknown()
+        self.counts().unknown()
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().expect("nothing panics while noting")
+    fn counts(&self) -> MutexGuard<'_, RequestCounts> {
+        self.counts.lock().expect("nothing panics while noting")
     }
 
     /// Runs something short on the state.
@@ -203,9 +202,9 @@ impl Server {
 
     fn note(&self, asked: &Asked, unknown: bool) {
         let news = {
-            let mut ledger = self.ledger();
-            ledger.note(asked);
-            unknown && ledger.note_unknown(asked)
+            let mut counts = self.counts();
+            counts.note(asked);
+            unknown && counts.note_unknown(asked)
         };
         if news {
             debug!(%asked, user_agent = asked.user_agent, "unknown request");

@@ -32,7 +32,7 @@ pub(crate) struct Change {
 }
 
 #[derive(Debug)]
-struct Shelf {
+struct Collection {
     objects: BTreeMap<Key, Arc<Object>>,
     history: VecDeque<Change>,
     /// The newest revision that is no longer in the history.
@@ -40,7 +40,7 @@ struct Shelf {
     tip: watch::Sender<u64>,
 }
 
-impl Default for Shelf {
+impl Default for Collection {
     fn default() -> Self {
         Self {
             objects: BTreeMap::new(),
@@ -56,7 +56,7 @@ impl Default for Shelf {
 pub(crate) struct Store {
     revision: u64,
     window: usize,
-    shelves: BTreeMap<Storage, Shelf>,
+    collections: BTreeMap<Storage, Collection>,
     places: BTreeMap<String, (Storage, Key)>,
     dependents: BTreeMap<String, BTreeSet<(Storage, Key)>>,
 }
@@ -68,7 +68,7 @@ impl Store {
             // Revision 0 means "any" to clients, so the first state is 1.
             revision: 1,
             window: window.max(1),
-            shelves: BTreeMap::new(),
+            collections: BTreeMap::new(),
             places: BTreeMap::new(),
             dependents: BTreeMap::new(),
         }
@@ -80,7 +80,7 @@ impl Store {
     }
 
     pub(crate) fn get(&self, storage: &Storage, key: &Key) -> Option<&Arc<Object>> {
-        self.shelves.get(storage)?.objects.get(key)
+        self.collections.get(storage)?.objects.get(key)
     }
 
     /// A resource's objects in order, of one namespace or of all.
@@ -90,10 +90,10 @@ impl Store {
         namespace: Option<&'a str>,
     ) -> impl Iterator<Item = (&'a Key, &'a Arc<Object>)> + use<'a> {
         let from = Key::new(namespace.unwrap_or_default(), "");
-        self.shelves
+        self.collections
             .get(storage)
             .into_iter()
-            .flat_map(move |shelf| shelf.objects.range(from.clone()..))
+            .flat_map(move |collection| collection.objects.range(from.clone()..))
             .take_while(move |(key, _)| namespace.is_none_or(|ns| key.namespace == ns))
     }
 
@@ -115,7 +115,7 @@ impl Store {
     /// The storages that hold anything in a namespace.
     pub(crate) fn storages_in(&self, namespace: &str) -> Vec<Storage> {
         let holds = |s: &&Storage| self.list(s, Some(namespace)).next().is_some();
-        self.shelves.keys().filter(holds).cloned().collect()
+        self.collections.keys().filter(holds).cloned().collect()
     }
 
     /// Stores an object under its own name with the next revision.
@@ -127,8 +127,8 @@ impl Store {
         );
         let key = Key::of(&value);
         let object = Arc::new(Object::new(value));
-        let shelf = self.shelves.entry(Arc::clone(storage)).or_default();
-        let before = shelf.objects.insert(key.clone(), Arc::clone(&object));
+        let collection = self.collections.entry(Arc::clone(storage)).or_default();
+        let before = collection.objects.insert(key.clone(), Arc::clone(&object));
         if let Some(before) = &before {
             self.forget(storage, &key, before.value());
         }
@@ -139,7 +139,7 @@ impl Store {
 
     /// Removes an object; the last state, with the revision of the removal.
     pub(crate) fn remove(&mut self, storage: &Storage, key: &Key) -> Option<Arc<Object>> {
-        let before = self.shelves.get_mut(storage)?.objects.remove(key)?;
+        let before = self.collections.get_mut(storage)?.objects.remove(key)?;
         self.forget(storage, key, before.value());
         self.revision += 1;
         let mut value = before.value().clone();
@@ -160,19 +160,19 @@ impl Store {
         removed: bool,
     ) {
         let revision = self.revision;
-        let shelf = self.shelves.entry(Arc::clone(storage)).or_default();
-        shelf.history.push_back(Change {
+        let collection = self.collections.entry(Arc::clone(storage)).or_default();
+        collection.history.push_back(Change {
             revision,
             before,
             object,
             removed,
         });
-        while shelf.history.len() > self.window {
-            if let Some(oldest) = shelf.history.pop_front() {
-                shelf.compacted = oldest.revision;
+        while collection.history.len() > self.window {
+            if let Some(oldest) = collection.history.pop_front() {
+                collection.compacted = oldest.revision;
             }
         }
-        shelf.tip.send_replace(revision);
+        collection.tip.send_replace(revision);
     }
 
     fn remember(&mut self, storage: &Storage, key: &Key, value: &Value) {
@@ -202,7 +202,7 @@ impl Store {
 
     /// Tells of each new change of a resource.
     pub(crate) fn subscribe(&mut self, storage: &Storage) -> watch::Receiver<u64> {
-        self.shelves
+        self.collections
             .entry(Arc::clone(storage))
             .or_default()
             .tip
@@ -215,18 +215,20 @@ impl Store {
         storage: &Storage,
         revision: u64,
     ) -> Result<impl DoubleEndedIterator<Item = &Change>, ApiError> {
-        let shelf = self.shelves.get(storage);
-        let oldest = shelf.map_or(0, |shelf| shelf.compacted);
+        let collection = self.collections.get(storage);
+        let oldest = collection.map_or(0, |collection| collection.compacted);
         if revision < oldest {
             return Err(ApiError::Expired {
                 asked: revision,
                 oldest,
             });
         }
-        let history = shelf.into_iter().flat_map(move |shelf| {
-            shelf
-                .history
-                .range(shelf.history.partition_point(|c| c.revision <= revision)..)
+        let history = collection.into_iter().flat_map(move |collection| {
+            collection.history.range(
+                collection
+                    .history
+                    .partition_point(|c| c.revision <= revision)..,
+            )
         });
         Ok(history)
     }

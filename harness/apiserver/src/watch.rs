@@ -2,7 +2,7 @@
 //! sees them. A watcher that falls behind the history is told so and must list again.
 //!
 //! A watch may begin with the present state (`sendInitialEvents`, which client-go does from 0.35 on):
-//! additions, then a bookmark that marks their end, without which such a client waits for ever.
+//! additions, then a bookmark that marks their end, without which such a client waits forever.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     error::ApiError,
     object::{Object, encode, meta},
     options::Begin,
-    respond::{Lens, View},
+    respond::{Representation, View},
     selector::Selector,
     server::Server,
     state::State,
@@ -33,7 +33,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// What is watched.
 #[derive(Debug, Clone)]
 pub(crate) struct WatchOptions {
-    pub(crate) lens: Lens,
+    pub(crate) representation: Representation,
     pub(crate) namespace: Option<String>,
     pub(crate) selector: Selector,
     pub(crate) begin: Begin,
@@ -59,7 +59,7 @@ struct Watch {
 pub(crate) fn open(server: Arc<Server>, options: WatchOptions) -> impl Stream<Item = Bytes> + Send {
     let now = Instant::now();
     let (tip, cursor, present) = server.with(|state| {
-        let storage = &options.lens.kind.storage;
+        let storage = &options.representation.kind.storage;
         let tip = state.store.subscribe(storage);
         let cursor = match options.begin {
             Begin::After(revision) => revision,
@@ -94,7 +94,7 @@ fn present(state: &State, options: &WatchOptions) -> Vec<Arc<Object>> {
     if !matches!(options.begin, Begin::State | Begin::StateThenBookmark) {
         return Vec::new();
     }
-    let storage = &options.lens.kind.storage;
+    let storage = &options.representation.kind.storage;
     let all = state.store.list(storage, options.namespace.as_deref());
     all.map(|(_, object)| object)
         .filter(|object| options.selector.matches(object.value()))
@@ -140,8 +140,8 @@ impl Watch {
 
     /// Tells the revision up to which everything was told.
     fn bookmark(&mut self, annotations: &Value) {
-        let kind = &self.options.lens.kind;
-        let (kind, version) = match self.options.lens.view {
+        let kind = &self.options.representation.kind;
+        let (kind, version) = match self.options.representation.view {
             View::Whole => (kind.kind.clone(), kind.group_version()),
             View::Metadata => (
                 "PartialObjectMetadata".to_owned(),
@@ -160,7 +160,7 @@ impl Watch {
     /// Reads what happened since, and moves on to the present.
     fn read(&mut self) -> Result<(), ApiError> {
         let server = Arc::clone(&self.server);
-        let storage = Arc::clone(&self.options.lens.kind.storage);
+        let storage = Arc::clone(&self.options.representation.kind.storage);
         let cursor = self.cursor;
         let (changes, revision, now) = server.with(|state| {
             let changes = state.store.changes_after(&storage, cursor)?.cloned();
@@ -170,7 +170,7 @@ impl Watch {
                 state.clock(),
             ))
         })?;
-        self.options.lens.now = now;
+        self.options.representation.now = now;
         for change in &changes {
             if let Some((event, object)) = self.seen(change) {
                 self.push(event, &object);
@@ -205,8 +205,8 @@ impl Watch {
     }
 
     fn push(&mut self, event: &'static str, object: &Arc<Object>) {
-        let mut shown = self.options.lens.object(object);
-        if self.options.lens.view == View::Table && self.headed {
+        let mut shown = self.options.representation.object(object);
+        if self.options.representation.view == View::Table && self.headed {
             shown = without_columns(&shown);
         }
         self.headed = true;

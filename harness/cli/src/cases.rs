@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context;
 use chainbreak_lab::Lab;
 use chainbreak_model::{
-    Complaints,
+    Diagnostics,
     case::Capabilities,
     load,
     names::ScenarioName,
@@ -137,9 +137,9 @@ fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
     for file in &files {
         match load(file) {
             Ok(scenario) => scenarios.push(scenario),
-            Err(complaints) => {
+            Err(diagnostics) => {
                 wrong += 1;
-                crate::note(&rendered(&complaints));
+                crate::note(&rendered(&diagnostics));
             }
         }
     }
@@ -212,14 +212,14 @@ fn is_manifest(file: &Path) -> bool {
 }
 
 /// With carets and colours in a terminal, plain lines elsewhere.
-fn rendered(complaints: &Complaints) -> String {
+fn rendered(diagnostics: &Diagnostics) -> String {
     if !std::io::stderr().is_terminal() {
-        return complaints.plain();
+        return diagnostics.plain();
     }
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode());
-    match handler.render_report(&mut text, complaints) {
+    match handler.render_report(&mut text, diagnostics) {
         Ok(()) => text,
-        Err(fmt::Error) => complaints.plain(),
+        Err(fmt::Error) => diagnostics.plain(),
     }
 }

@@ -15,8 +15,8 @@ use std::{
 
 use anyhow::Context;
 use chainbreak_lab::{
-    keep::{Left, left},
     machine,
+    registry::{Left, left},
 };
 use nix::{
     errno::Errno,

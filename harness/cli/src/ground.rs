@@ -85,7 +85,7 @@ impl Ground {
         }
     }
 
-    /// The name of somebody's cluster that is not to be disturbed.
+    /// The name of an existing cluster that is not to be disturbed.
     #[cfg(feature = "clusters")]
     pub(crate) fn undisturbed(&self) -> Result<Option<String>, KindError> {
         match self {
@@ -94,7 +94,7 @@ impl Ground {
         }
     }
 
-    /// What is planned, as it runs there: in somebody's cluster in namespaces of its own.
+    /// What is planned, as it runs there: in an existing cluster in namespaces of its own.
     #[cfg(feature = "clusters")]
     pub(crate) async fn rewrite_namespaces(&self, planned: Vec<Planned>) -> Vec<Planned> {
         let Self::Cluster(existing) = self else {

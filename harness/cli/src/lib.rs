@@ -105,7 +105,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Report(args) => reports::again(&args),
             Verb::Drops(args) => drops::rank(&args),
             Verb::Doctor => doctor::doctor().await,
-            Verb::Shell(args) => Ok(chainbreak_lab::keep::shell(
+            Verb::Shell(args) => Ok(chainbreak_lab::registry::shell(
                 args.place.as_deref(),
                 &args.command,
             )?),

@@ -21,7 +21,7 @@ use crate::{
     cases::{self, invalid},
     ground::Ground,
     images::Absent,
-    supervise::{self, Terms},
+    supervise::{self, RunOptions},
 };
 
 /// No mutation changed a verdict.
@@ -60,7 +60,7 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     if subjects.is_empty() {
         return Err(invalid("nothing of this runs here"));
     }
-    let terms = Terms {
+    let options = RunOptions {
         keep: false,
         ready_within: args.ready_within.unwrap_or_else(|| ground.ready_within()),
         ground: &ground,
@@ -72,7 +72,7 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     let mut worst = Outcome::Well;
     let mut bad = 0;
     let mut ended = futures::stream::iter(subjects)
-        .map(|subject| attempt(subject, terms, stopped.clone()))
+        .map(|subject| attempt(subject, options, stopped.clone()))
         .buffer_unordered(jobs);
     while let Some(outcomes) = ended.next().await {
         for (outcome, text) in outcomes {
@@ -114,25 +114,25 @@ fn subjects(planned: Vec<Planned>) -> Vec<Subject> {
 /// said of it. A step may be there to show that it changes nothing, but something has to.
 async fn attempt(
     subject: Subject,
-    terms: Terms<'_>,
+    options: RunOptions<'_>,
     stopped: watch::Receiver<bool>,
 ) -> Vec<(Outcome, String)> {
     let case = &subject.case;
     let id = case.id();
-    let history = history(case, terms, &stopped).await;
+    let history = history(case, options, &stopped).await;
     let mut said = as_it_is(case, &history);
     if case.expect == Expect::Healthy {
         return said;
     }
     let mut noticed = false;
     for mutant in &subject.faults {
-        noticed |= tried(&id, mutant, terms, &stopped, &mut said).await;
+        noticed |= tried(&id, mutant, options, &stopped, &mut said).await;
     }
     for mutant in &subject.grounds {
         if noticed {
             break;
         }
-        noticed = tried(&id, mutant, terms, &stopped, &mut said).await;
+        noticed = tried(&id, mutant, options, &stopped, &mut said).await;
     }
     if !noticed {
         let text =
@@ -167,11 +167,11 @@ fn as_it_is(case: &Case, history: &[Event]) -> Vec<(Outcome, String)> {
 async fn tried(
     id: &str,
     Mutant { what, case }: &Mutant,
-    terms: Terms<'_>,
+    options: RunOptions<'_>,
     stopped: &watch::Receiver<bool>,
     said: &mut Vec<(Outcome, String)>,
 ) -> bool {
-    let verdict = judge(case, &history(case, terms, stopped).await);
+    let verdict = judge(case, &history(case, options, stopped).await);
     said.push(match verdict.case {
         CaseVerdict::AsExpected => (Outcome::Well, format!("no matter        {id} {what}")),
         CaseVerdict::NotAsExpected => (Outcome::Well, format!("noticed          {id} {what}")),
@@ -183,9 +183,13 @@ async fn tried(
     verdict.case == CaseVerdict::NotAsExpected
 }
 
-async fn history(case: &Case, terms: Terms<'_>, stopped: &watch::Receiver<bool>) -> Vec<Event> {
+async fn history(
+    case: &Case,
+    options: RunOptions<'_>,
+    stopped: &watch::Receiver<bool>,
+) -> Vec<Event> {
     let mut history = Vec::new();
-    supervise::run(case, terms, stopped.clone(), |event| history.push(event)).await;
+    supervise::run(case, options, stopped.clone(), |event| history.push(event)).await;
     history
 }
 

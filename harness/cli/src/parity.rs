@@ -124,6 +124,6 @@ fn tell(runs: &[Run], names: &[String; 2]) -> anyhow::Result<ExitCode> {
     };
     let sides = [side(0), side(1)];
     let compared = compare(sides);
-    crate::tell(&render(sides, &compared, reports::look()))?;
+    crate::tell(&render(sides, &compared, reports::terminal()))?;
     Ok(ExitCode::from(exit_code(&compared)))
 }

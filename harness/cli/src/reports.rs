@@ -13,7 +13,7 @@ use chainbreak_model::event::{Event, What};
 use chainbreak_report::{
     Run, exit_code, junit,
     summary::{Summary, summaries},
-    term::{self, Colour, Look},
+    term::{self, Colour, Terminal},
     write_atomically,
 };
 
@@ -28,7 +28,7 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Vec
     let junit = folder.join("junit.xml");
     write_atomically(&junit, junit::render(run, &summaries)?.as_bytes())?;
     let story = folder.join("report.txt");
-    let plain = Look {
+    let plain = Terminal {
         width: WIDTH,
         colour: Colour::Off,
     };
@@ -40,7 +40,7 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Vec
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        crate::tell(&term::render(&summaries, &paths, look()))?;
+        crate::tell(&term::render(&summaries, &paths, terminal()))?;
     }
     Ok(summaries)
 }
@@ -69,11 +69,11 @@ pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
 }
 
 /// Colours in a terminal, unless `NO_COLOR` says no; never in a pipe.
-pub(crate) fn look() -> Look {
-    let terminal = std::io::stdout().is_terminal();
-    let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+pub(crate) fn terminal() -> Terminal {
+    let is_terminal = std::io::stdout().is_terminal();
+    let colour = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let size = terminal_size::terminal_size();
-    Look {
+    Terminal {
         width: size.map_or(WIDTH, |(width, _)| usize::from(width.0)),
         colour: if colour { Colour::On } else { Colour::Off },
     }

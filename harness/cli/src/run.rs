@@ -36,7 +36,7 @@ use crate::{
     images::Absent,
     live::Live,
     provide, reports,
-    supervise::{self, Terms},
+    supervise::{self, RunOptions},
 };
 
 /// Runs, records, reports.
@@ -87,12 +87,12 @@ pub(crate) async fn perform(
         .partition(|(_, case)| !case.cluster.host_sysctls.is_empty());
     for (cases, jobs) in [(beside, jobs), (alone, 1)] {
         let running = futures::stream::iter(&cases).map(|(index, case)| {
-            let terms = Terms {
+            let options = RunOptions {
                 keep: args.keep && *index == last,
                 ready_within: args.ready_within.unwrap_or_else(|| ground.ready_within()),
                 ground,
             };
-            one(case, terms, &live, &record, stopped.clone())
+            one(case, options, &live, &record, stopped.clone())
         });
         let ended: Vec<anyhow::Result<()>> = running.buffer_unordered(jobs).collect().await;
         ended.into_iter().collect::<anyhow::Result<()>>()?;
@@ -232,7 +232,7 @@ impl Record {
 
 async fn one(
     case: &Case,
-    terms: Terms<'_>,
+    options: RunOptions<'_>,
     live: &Live,
     record: &Record,
     stopped: watch::Receiver<bool>,
@@ -244,7 +244,7 @@ async fn one(
         shown.see(&event);
         recorded = std::mem::replace(&mut recorded, Ok(())).and_then(|()| record.event(&id, event));
     };
-    let artifacts = supervise::run(case, terms, stopped, see).await;
+    let artifacts = supervise::run(case, options, stopped, see).await;
     recorded?;
     let (verdict, logs) = {
         let run = record.run.borrow();

@@ -27,11 +27,11 @@ use crate::{
     worker::{Line, Order, STOP},
 };
 
-/// This program, also when its file was built anew meanwhile.
+/// This program, also when its file was rebuilt meanwhile.
 const SELF: &str = "/proc/self/exe";
 /// What was asked for beside the case.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct RunOptions<'a> {
     /// What raises the cluster.
     pub(crate) ground: &'a Ground,
     /// Keep the world after the run.
@@ -42,7 +42,7 @@ pub(crate) struct Terms<'a> {
 
 /// How long a world is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// What a case may take beside its timeline and until it is ready: the last requests, razing.
+/// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
 const BESIDE: Duration = Duration::from_secs(60);
 
 /// Runs a case in a worker of its own and returns the files to keep. Each event is given to `see` as it
@@ -50,7 +50,7 @@ const BESIDE: Duration = Duration::from_secs(60);
 /// trouble, not silence.
 pub(crate) async fn run(
     case: &Case,
-    terms: Terms<'_>,
+    options: RunOptions<'_>,
     stop: watch::Receiver<bool>,
     mut see: impl FnMut(Event),
 ) -> Vec<Artifact> {
@@ -87,7 +87,7 @@ pub(crate) async fn run(
             value: changed.told(),
         }));
     }
-    let worked = work(case, terms, stop, &mut take).await;
+    let worked = work(case, options, stop, &mut take).await;
     if let Err(error) = worked {
         take(trouble(error));
     }
@@ -111,35 +111,35 @@ fn change(case: &Case) -> anyhow::Result<Option<Changed>> {
 
 async fn work(
     case: &Case,
-    terms: Terms<'_>,
+    options: RunOptions<'_>,
     stop: watch::Receiver<bool>,
     take: &mut impl FnMut(Line),
 ) -> anyhow::Result<()> {
-    let mut worker = match terms.ground {
+    let mut worker = match options.ground {
         Ground::Lab => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
         #[cfg(feature = "clusters")]
         Ground::Kind(_) | Ground::Cluster(_) => spawn_other(Path::new(SELF), &["--outside"])?,
     };
     let order = Order {
-        ground: terms.ground.clone(),
+        ground: options.ground.clone(),
         case: case.clone(),
-        keep: terms.keep,
-        ready_within: terms.ready_within,
+        keep: options.keep,
+        ready_within: options.ready_within,
     };
     worker.order(&serde_json::to_string(&order)?).await?;
     let mut deadline =
-        Instant::now() + terms.ready_within + length(case) + BESIDE + terms.ground.grace();
+        Instant::now() + options.ready_within + length(case) + BESIDE + options.ground.grace();
     let mut stopping = false;
-    let mut razed = false;
+    let mut destroyed = false;
     loop {
         tokio::select! {
             line = worker.lines.next_line() => {
                 let Some(line) = line? else { break };
                 let line: Line = serde_json::from_str(&line)?;
                 if let Line::Event(event) = &line {
-                    razed |= event.what == What::Phase(Phase::Razed);
+                    destroyed |= event.what == What::Phase(Phase::Destroyed);
                     // A kept world has no deadline: a person looks at it.
-                    if terms.keep && event.what == kept() {
+                    if options.keep && event.what == kept() {
                         deadline += KEPT;
                     }
                 }
@@ -147,7 +147,7 @@ async fn work(
             }
             () = stopped(stop.clone()), if !stopping => {
                 stopping = true;
-                deadline = Instant::now() + terms.ground.grace();
+                deadline = Instant::now() + options.ground.grace();
                 worker.order(STOP).await?;
             }
             () = sleep_until(deadline) => {
@@ -155,7 +155,7 @@ async fn work(
             }
         }
     }
-    ended_well(worker.wait().await?, razed)
+    ended_well(worker.wait().await?, destroyed)
 }
 
 /// The timeline, and the requests that may be under way before and after it.
@@ -164,7 +164,7 @@ fn length(case: &Case) -> Duration {
     timeline::length(&case.timeline) + 2 * timeouts.max().unwrap_or_default()
 }
 
-fn ended_well(status: ExitStatus, razed: bool) -> anyhow::Result<()> {
-    anyhow::ensure!(status.success() && razed, "the worker died ({status})");
+fn ended_well(status: ExitStatus, destroyed: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(status.success() && destroyed, "the worker died ({status})");
     Ok(())
 }

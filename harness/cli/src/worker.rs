@@ -38,7 +38,7 @@ pub(crate) struct Order {
     pub(crate) ready_within: Duration,
 }
 
-/// What a worker is told later, as a line: end the run, heal and raze.
+/// What a worker is told later, as a line: end the run, heal and destroy.
 pub(crate) const STOP: &str = "stop";
 
 /// What a worker says.
@@ -84,7 +84,11 @@ async fn work(
     stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let (log, events) = EventLog::new();
-    let keep = if order.keep { After::Keep } else { After::Raze };
+    let keep = if order.keep {
+        After::Keep
+    } else {
+        After::Destroy
+    };
     let writing = tokio::spawn(write(events, order.ground.clone(), keep));
     let (case, within) = (&order.case, order.ready_within);
     let artifacts = chainbreak_engine::run::run(backend, case, &log, within, stopped, keep).await;
@@ -112,10 +116,10 @@ async fn write(
 ) -> anyhow::Result<BufWriter<Stdout>> {
     let mut out = BufWriter::new(tokio::io::stdout());
     while let Some(event) = events.recv().await {
-        let last = event.what == What::Phase(Phase::Razed);
+        let last = event.what == What::Phase(Phase::Destroyed);
         let world = ground == Ground::Lab;
         if world && after == After::Keep && event.what == What::Phase(Phase::Judged) {
-            chainbreak_lab::keep::mark()?;
+            chainbreak_lab::registry::mark()?;
         }
         line(&mut out, &Line::Event(event)).await?;
         if events.is_empty() {

@@ -1,5 +1,5 @@
 //! The drop census: how many packets ended in each rule that drops or rejects, and in conntrack itself, on every
-//! node, while the case was judged. A rule that is written anew begins at nothing, so counters are read from time to time,
+//! node, while the case was judged. A rule that is rewritten begins at nothing, so counters are read from time to time,
 //! and a sum says *at least*. Best effort: what cannot be read is said as a fact and fails no case.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use chainbreak_model::{
     event::{Dropped, DropsSeen, What},
     names::NodeName,
 };
-use chainbreak_netfilter::{Look, NetfilterError, Ruleset, Tally, conntrack, nft::listing};
+use chainbreak_netfilter::{NetfilterError, RuleCounters, Ruleset, Tally, conntrack, nft::listing};
 use futures::future::join_all;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -92,7 +92,7 @@ impl<'a> Census<'a> {
             let sources = node.sources.iter_mut();
             for source in sources.filter(|source| !source.failed && wanted(source)) {
                 match source.read(cluster, &place).await {
-                    Ok(look) => source.tell(look, &node.name, log),
+                    Ok(counted) => source.tell(counted, &node.name, log),
                     Err(trouble) => source.give_up(&trouble, log),
                 }
             }
@@ -106,7 +106,7 @@ impl Source {
         Self::of(front, words(command))
     }
 
-    /// A table of the node's own front end. Asking iptables-nft makes none.
+    /// A table of the node's own iptables backend. Asking iptables-nft makes none.
     fn own(front: &'static str, variant: IptablesVariant, table: &str) -> Self {
         let program = format!("{front}-save");
         let save = tables::save(&program, table);
@@ -139,7 +139,11 @@ impl Source {
         }
     }
 
-    async fn read(&mut self, cluster: &dyn Cluster, place: &Place) -> Result<Look, Trouble> {
+    async fn read(
+        &mut self,
+        cluster: &dyn Cluster,
+        place: &Place,
+    ) -> Result<RuleCounters, Trouble> {
         let mut text = output(cluster, place, &Command::Argv(self.argv.clone())).await?;
         let is_there = match self.front {
             "nft" => text.lines().any(is_of_nft),
@@ -151,18 +155,18 @@ impl Source {
                 text = output(cluster, place, &Command::Argv(self.argv.clone())).await?;
             }
         }
-        let look = match self.front {
-            "nft" if self.when_there.is_some() => Ok(Look::new()),
+        let counted = match self.front {
+            "nft" if self.when_there.is_some() => Ok(RuleCounters::new()),
             "nft" => tables(&text),
             "conntrack" => Ok(conntrack::dropping(&text)),
             _ => Ruleset::parse(&text).map(|rules| rules.dropping()),
         };
-        look.map_err(|error| Trouble::new(format!("read the rules of {place}"), error))
+        counted.map_err(|error| Trouble::new(format!("read the rules of {place}"), error))
     }
 
-    fn tell(&mut self, look: Look, node: &NodeName, log: &EventLog) {
-        self.drops = Some(!look.is_empty());
-        let grown = self.tally.see(look).into_iter();
+    fn tell(&mut self, counted: RuleCounters, node: &NodeName, log: &EventLog) {
+        self.drops = Some(!counted.is_empty());
+        let grown = self.tally.see(counted).into_iter();
         let grown = grown.map(|(site, counters)| Dropped {
             owner: site.owner().to_string(),
             table: site.table,
@@ -181,7 +185,7 @@ impl Source {
         }
     }
 
-    /// A second front end that is not installed, or that an ordinary user may not ask, counts nothing.
+    /// A second iptables backend that is not installed, or that an ordinary user may not ask, counts nothing.
     fn give_up(&mut self, trouble: &Trouble, log: &EventLog) {
         self.failed = true;
         log.append(What::Fact {
@@ -191,8 +195,8 @@ impl Source {
     }
 }
 
-/// What lists the rules of a node: its own front end, table by table, since an ordinary user's legacy does
-/// not know which there are; then the other front end and nft, for what somebody else wrote there. Asked
+/// What lists the rules of a node: its own iptables backend, table by table, since an ordinary user's legacy does
+/// not know which there are; then the other iptables backend and nft, for what somebody else wrote there. Asked
 /// without a table, neither makes one. Last conntrack, which drops without a rule.
 fn sources(case: &Case) -> Vec<Source> {
     let variant = case.cluster.iptables;
@@ -217,14 +221,14 @@ fn words(command: &str) -> Vec<String> {
 }
 
 /// The tables that only the nft tool knows.
-fn tables(text: &str) -> Result<Look, NetfilterError> {
-    let mut look = Look::new();
+fn tables(text: &str) -> Result<RuleCounters, NetfilterError> {
+    let mut counted = RuleCounters::new();
     for table in listing(text)? {
         if !is_shared(&table.family, &table.name) {
-            look.extend(table.dropping());
+            counted.extend(table.dropping());
         }
     }
-    Ok(look)
+    Ok(counted)
 }
 
 /// Whether this line of `nft list tables`, `table ip kube-proxy`, is not one of iptables-nft's.

@@ -63,8 +63,8 @@ pub trait Cluster: Send + Sync {
 
     /// Ends an agent's process and starts it at once, from now on in another version if one is given. What it has
     /// written stays. The new one has begun its work when this returns, as far as the backend
-    /// can know ([`crate::begun`]).
-    async fn renew(
+    /// can know ([`crate::first_sync`]).
+    async fn restart_with(
         &self,
         _agent: AgentName,
         _node: &NodeName,
@@ -103,7 +103,7 @@ pub trait Cluster: Send + Sync {
     }
 
     /// Takes everything down. Every error, not the first.
-    async fn raze(&self) -> Result<(), Leftovers>;
+    async fn destroy(&self) -> Result<(), Leftovers>;
 }
 
 /// A cluster's nodes.
@@ -152,15 +152,15 @@ impl fmt::Display for Place {
     }
 }
 
-impl From<&case::From> for Place {
-    fn from(written: &case::From) -> Self {
+impl From<&case::Origin> for Place {
+    fn from(written: &case::Origin) -> Self {
         match written {
-            case::From::Pod { namespace, name } => Self::Pod {
+            case::Origin::Pod { namespace, name } => Self::Pod {
                 namespace: namespace.clone(),
                 name: name.clone(),
             },
-            case::From::Node(node) => Self::Node(node.clone()),
-            case::From::Host(host) => Self::Host(host.clone()),
+            case::Origin::Node(node) => Self::Node(node.clone()),
+            case::Origin::Host(host) => Self::Host(host.clone()),
         }
     }
 }

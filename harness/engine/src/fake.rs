@@ -157,7 +157,7 @@ impl Cluster for Fake {
         Ok(())
     }
 
-    async fn renew(
+    async fn restart_with(
         &self,
         agent: AgentName,
         node: &NodeName,
@@ -188,7 +188,7 @@ impl Cluster for Fake {
         Some(self.gate.clone())
     }
 
-    async fn raze(&self) -> Result<(), Leftovers> {
+    async fn destroy(&self) -> Result<(), Leftovers> {
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use futures::StreamExt;
 
 use crate::{
     cluster::Cluster,
-    log::{EventLog, Moment},
+    log::{Barrier, EventLog},
     logbook::{AgentLog, LogItem},
     trouble::Trouble,
 };
@@ -42,14 +42,14 @@ struct Follower {
 
 impl Follower {
     async fn follow(mut self, mut items: AgentLog) -> Trouble {
-        let mut moments = self.log.moments();
+        let mut barriers = self.log.barriers();
         loop {
             let item = tokio::select! {
-                // What is there already comes before the moment.
+                // What is there already comes before the barrier.
                 biased;
                 item = items.next() => item,
-                Ok(moment) = moments.recv() => {
-                    self.answer(moment);
+                Ok(barrier) = barriers.recv() => {
+                    self.answer(barrier);
                     continue;
                 }
             };
@@ -69,12 +69,12 @@ impl Follower {
         }
     }
 
-    fn answer(&self, moment: Moment) {
+    fn answer(&self, barrier: Barrier) {
         match &self.broken {
-            None => moment.answer(Some((self.target(), self.since_us))),
+            None => barrier.answer(Some((self.target(), self.since_us))),
             Some((broken_us, why)) => {
                 self.watched_until(*broken_us, why);
-                moment.answer(None);
+                barrier.answer(None);
             }
         }
     }
@@ -154,9 +154,9 @@ mod tests {
         let run = async {
             // It follows before anything happens.
             yield_now().await;
-            events.moment(What::Phase(Phase::Judging)).await;
+            events.barrier(What::Phase(Phase::Judging)).await;
             happens(&writer).await;
-            events.moment(What::Phase(Phase::Judged)).await;
+            events.barrier(What::Phase(Phase::Judged)).await;
         };
         tokio::select! {
             trouble = following => panic!("{trouble}"),

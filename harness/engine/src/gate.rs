@@ -22,7 +22,7 @@ pub struct Matching {
     pub who: Option<String>,
     /// Where.
     pub node: Option<NodeName>,
-    /// The program's name without its folder: `iptables-restore` is that of both front ends,
+    /// The program's name without its folder: `iptables-restore` is that of both iptables backends,
     /// `iptables-nft-restore` only where it was called so.
     pub program: Option<String>,
 }
@@ -126,7 +126,7 @@ impl Bar {
 impl Matching {
     fn covers(&self, who: &str, node: &NodeName, argv: &[String]) -> bool {
         let called = argv.first().map_or("", |program| base_name(program));
-        let is_called = |wanted: &String| *wanted == called || *wanted == any_front_end(called);
+        let is_called = |wanted: &String| *wanted == called || *wanted == any_backend(called);
         self.who.as_ref().is_none_or(|wanted| wanted == who)
             && self.node.as_ref().is_none_or(|wanted| wanted == node)
             && self.program.as_ref().is_none_or(is_called)
@@ -139,7 +139,7 @@ pub(crate) fn base_name(program: &str) -> &str {
 }
 
 /// `iptables-restore` for `iptables-legacy-restore` and `iptables-nft-restore`.
-fn any_front_end(name: &str) -> String {
+fn any_backend(name: &str) -> String {
     name.replacen("-legacy", "", 1).replacen("-nft", "", 1)
 }
 

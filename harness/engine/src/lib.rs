@@ -1,7 +1,6 @@
 //! The run loop over the one seam ([`cluster`]): apply manifests, drive traffic, observe, append to
 //! the history.
 
-pub mod begun;
 mod census;
 pub mod cluster;
 pub mod entries;
@@ -10,6 +9,7 @@ pub mod evidence;
 mod fake;
 mod faults;
 mod felix_config;
+pub mod first_sync;
 mod follow;
 pub mod gate;
 pub mod log;

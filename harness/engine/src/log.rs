@@ -18,18 +18,18 @@ pub use write::Write;
 /// How many writes an observer may lag behind before it is told only that there were some.
 const BACKLOG: usize = 256;
 
-/// How long a moment waits for observers, and an observer for its look: a look takes some milliseconds. What nobody has looked at by then
+/// How long a barrier waits for observers, and an observer for its look: a look takes some milliseconds. What nobody has looked at by then
 /// was not watched.
 pub(crate) const LOOKED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A moment of the run before which every observer looks, and the history's answer from each.
+/// A point of the run before which every observer looks, and the history's answer from each.
 #[derive(Debug, Clone)]
-pub struct Moment(mpsc::UnboundedSender<Option<(WatchTarget, u64)>>);
+pub struct Barrier(mpsc::UnboundedSender<Option<(WatchTarget, u64)>>);
 
-impl Moment {
+impl Barrier {
     /// The observer has looked, and has watched that since then without a gap; `None` when it has not.
     pub fn answer(self, watched: Option<(WatchTarget, u64)>) {
-        // A moment that has gone by needs no answer.
+        // A barrier that has gone by needs no answer.
         drop(self.0.send(watched));
     }
 }
@@ -45,7 +45,7 @@ struct Inner {
     start: Instant,
     sink: mpsc::UnboundedSender<Event>,
     writes: broadcast::Sender<Write>,
-    moments: broadcast::Sender<Moment>,
+    barriers: broadcast::Sender<Barrier>,
 }
 
 impl EventLog {
@@ -53,12 +53,12 @@ impl EventLog {
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (sink, events) = mpsc::unbounded_channel();
         let (writes, _) = broadcast::channel(BACKLOG);
-        let (moments, _) = broadcast::channel(BACKLOG);
+        let (barriers, _) = broadcast::channel(BACKLOG);
         let inner = Inner {
             start: Instant::now(),
             sink,
             writes,
-            moments,
+            barriers,
         };
         (
             Self {
@@ -106,10 +106,14 @@ impl EventLog {
 
     /// Appends something from which, or up to which, promises are judged: every observer looks first, so that
     /// what they saw last is what was there then. Who does not look in time has watched nothing.
-    pub async fn moment(&self, what: What) {
-        let (moment, mut answers) = mpsc::unbounded_channel();
+    pub async fn barrier(&self, what: What) {
+        let (barrier, mut answers) = mpsc::unbounded_channel();
         // Without observers there is nothing to wait for.
-        let observers = self.inner.moments.send(Moment(moment)).unwrap_or_default();
+        let observers = self
+            .inner
+            .barriers
+            .send(Barrier(barrier))
+            .unwrap_or_default();
         let mut answered = Vec::new();
         let all = async {
             while let Some(answer) = answers.recv().await {
@@ -155,8 +159,8 @@ impl EventLog {
     }
 
     /// What observers are to look before.
-    pub fn moments(&self) -> broadcast::Receiver<Moment> {
-        self.inner.moments.subscribe()
+    pub fn barriers(&self) -> broadcast::Receiver<Barrier> {
+        self.inner.barriers.subscribe()
     }
 
     /// What recorded commands may just have changed. A promise about rules is looked at then: only what
@@ -166,7 +170,7 @@ impl EventLog {
     }
 }
 
-/// What a moment is called.
+/// What a barrier is called in the history.
 fn name(what: &What) -> String {
     match what {
         What::Phase(Phase::Judging) => "the judged time begins".to_owned(),
@@ -195,7 +199,7 @@ mod tests {
     }
 
     fn target(node: &str) -> WatchTarget {
-        let at = chainbreak_model::case::From::Node(node.into());
+        let at = chainbreak_model::case::Origin::Node(node.into());
         WatchTarget::Rules { at }
     }
 
@@ -203,16 +207,16 @@ mod tests {
     async fn a_moment_comes_after_the_looks_of_all_observers_and_says_how_many_never_looked() {
         let (log, mut events) = EventLog::new();
         let mark = |name: &str| What::Mark { name: name.into() };
-        log.moment(mark("alone")).await;
-        let (mut quick, mut blind, _never) = (log.moments(), log.moments(), log.moments());
+        log.barrier(mark("alone")).await;
+        let (mut quick, mut blind, _never) = (log.barriers(), log.barriers(), log.barriers());
         let observing = async {
-            let moment = quick.recv().await.unwrap();
+            let barrier = quick.recv().await.unwrap();
             tokio::time::sleep_until(tokio::time::Instant::now() + LOOKED_WITHIN / 2).await;
             log.append(mark("looked"));
-            moment.answer(Some((target("n1"), 7)));
+            barrier.answer(Some((target("n1"), 7)));
         };
         let looking = async { blind.recv().await.unwrap().answer(None) };
-        tokio::join!(log.moment(mark("watched")), observing, looking);
+        tokio::join!(log.barrier(mark("watched")), observing, looking);
         let mut told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
         let unanswered = told.remove(3).what;
         assert!(

@@ -1,8 +1,8 @@
-//! Watching what promises speak of: rules, elements and counters of a place. A look before each moment of the
+//! Watching what promises speak of: rules, elements and counters of a place. A look before each barrier of the
 //! run (its judged time, its marks), a look at the rules after every recorded write on the node, and one
 //! from time to time for what no recorder sees. Where a look comes too late, or takes too long, the history says that nobody
 //! watched. A look costs a process or more: numbers that only grow
-//! (conntrack's, those of /proc/net) are read at moments alone.
+//! (conntrack's, those of /proc/net) are read at barriers alone.
 
 mod attention;
 mod source;
@@ -14,7 +14,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{Case, Claim, From, SourceAddress},
+    case::{Case, Claim, Origin, SourceAddress},
     event::{RulesSeen, What},
 };
 use chainbreak_netfilter::Tally;
@@ -39,18 +39,18 @@ use watched::Packets;
 pub(crate) use watched::Watched;
 
 /// What each place is watched for. Without promises that ask for it, nobody is watched.
-pub(crate) fn places(case: &Case) -> BTreeMap<From, Watched> {
-    let mut places: BTreeMap<From, Watched> = BTreeMap::new();
+pub(crate) fn places(case: &Case) -> BTreeMap<Origin, Watched> {
+    let mut places: BTreeMap<Origin, Watched> = BTreeMap::new();
     for promise in case.promises.values() {
         let node = match &promise.claim {
             Claim::HasRule { presence, .. } | Claim::HasElement { presence, .. } => {
-                presence.node.clone().map(From::Node)
+                presence.node.clone().map(Origin::Node)
             }
             Claim::Counter { at, .. } => at.clone(),
             _ => continue,
         };
-        let all = || case.cluster.node_names().map(From::Node).collect();
-        let asked: Vec<From> = node.map_or_else(all, |place| vec![place]);
+        let all = || case.cluster.node_names().map(Origin::Node).collect();
+        let asked: Vec<Origin> = node.map_or_else(all, |place| vec![place]);
         for at in asked {
             places.entry(at).or_default().add(&promise.claim);
         }
@@ -74,7 +74,7 @@ pub(crate) async fn addresses(
             } => Some(place.clone()),
             _ => None,
         });
-    for at in named.collect::<BTreeSet<From>>() {
+    for at in named.collect::<BTreeSet<Origin>>() {
         let argv = ["ip", "-json", "address"].map(str::to_owned).to_vec();
         let text = output(cluster, &Place::from(&at), &Command::Argv(argv)).await?;
         let links: Vec<Link> = serde_json::from_str(&text)
@@ -104,19 +104,19 @@ struct Address {
 /// Observes one place until dropped; returns only when looking fails.
 pub(crate) async fn observe(
     cluster: Arc<dyn Cluster>,
-    at: From,
+    at: Origin,
     watched: Watched,
     log: EventLog,
 ) -> Trouble {
     let mut looks = Looks::default();
     let mut attention = Attention::new(&at, cluster.as_ref());
-    let (mut writes, mut moments) = (log.writes(), log.moments());
+    let (mut writes, mut barriers) = (log.writes(), log.barriers());
     let mut ticks = interval(attention.period());
     let tables = watched.tables();
     let mut wanted = Wanted::All;
-    // Nobody asks what was there before the run's first moment, the beginning of the judged time; a pod may not be
+    // Nobody asks what was there before the run's first barrier, the beginning of the judged time; a pod may not be
     // there before, and agents that start write a table forty times.
-    let mut moment = moments.recv().await.ok();
+    let mut barrier = barriers.recv().await.ok();
     written_meanwhile(&mut writes, &at, &tables);
     let mut written_us = None;
     loop {
@@ -130,15 +130,15 @@ pub(crate) async fn observe(
         looks.tell(&at, &log);
         ticks.reset();
         // Whoever waits for this look goes on.
-        if let Some(moment) = moment.take() {
-            moment.answer(attention.watching());
+        if let Some(barrier) = barrier.take() {
+            barrier.answer(attention.watching());
         }
         wanted = Wanted::Tables;
         let first_us = tokio::select! {
             _ = ticks.tick() => None,
             at_us = written(&mut writes, &at, &tables) => Some(at_us),
-            told = moments.recv() => {
-                moment = told.ok();
+            told = barriers.recv() => {
+                barrier = told.ok();
                 wanted = Wanted::All;
                 None
             }
@@ -159,7 +159,7 @@ pub(crate) enum Wanted {
 }
 
 /// Returns after a write to these tables on this node, with its time.
-async fn written(writes: &mut broadcast::Receiver<Write>, at: &From, tables: &[&str]) -> u64 {
+async fn written(writes: &mut broadcast::Receiver<Write>, at: &Origin, tables: &[&str]) -> u64 {
     loop {
         match writes.recv().await {
             Ok(write) if concerns(&write, at, tables) => return write.at_us(),
@@ -174,7 +174,7 @@ async fn written(writes: &mut broadcast::Receiver<Write>, at: &From, tables: &[&
 /// The time of the first such write that is waiting to be heard of, having swallowed all of them.
 fn written_meanwhile(
     writes: &mut broadcast::Receiver<Write>,
-    at: &From,
+    at: &Origin,
     tables: &[&str],
 ) -> Option<u64> {
     let mut first_us = None;
@@ -190,10 +190,10 @@ fn written_meanwhile(
     }
 }
 
-fn concerns(write: &Write, at: &From, tables: &[&str]) -> bool {
+fn concerns(write: &Write, at: &Origin, tables: &[&str]) -> bool {
     match at {
-        From::Node(node) => write.concerns(node, tables),
-        From::Pod { .. } | From::Host(_) => false,
+        Origin::Node(node) => write.concerns(node, tables),
+        Origin::Pod { .. } | Origin::Host(_) => false,
     }
 }
 
@@ -223,7 +223,7 @@ impl Looks {
     async fn look(
         &mut self,
         cluster: &dyn Cluster,
-        at: &From,
+        at: &Origin,
         watched: &Watched,
         wanted: Wanted,
     ) -> Result<(), Trouble> {
@@ -247,7 +247,7 @@ impl Looks {
         self.counters.values.extend(watched.numbers(source, seen));
         for Packets {
             counter,
-            look,
+            counters,
             unmatched,
         } in watched.counted(source, seen)
         {
@@ -255,7 +255,7 @@ impl Looks {
             let unmatched = unmatched.map(|text| (counter.clone(), text));
             self.counters.unmatched.extend(unmatched);
             let tally = self.tallies.entry(counter.clone()).or_default();
-            tally.see(look);
+            tally.see(counters);
             self.counters
                 .values
                 .insert(counter.clone(), tally.packets());
@@ -268,8 +268,8 @@ impl Looks {
     /// The rules are as old as their command is young: the time before it started would be too early for what
     /// it found, the time after it a few milliseconds late. Late is honest: a rule is never said to be
     /// missing before it was.
-    fn tell(&mut self, at: &From, log: &EventLog) {
-        if let From::Node(node) = at {
+    fn tell(&mut self, at: &Origin, log: &EventLog) {
+        if let Origin::Node(node) = at {
             for (query, count) in self.untold.drain(..) {
                 let node = node.clone();
                 log.append(What::Rules(RulesSeen { node, query, count }));
@@ -330,7 +330,7 @@ mod tests {
         let run = async {
             // It observes before anything happens.
             yield_now().await;
-            log.moment(What::Phase(Phase::Judging)).await;
+            log.barrier(What::Phase(Phase::Judging)).await;
             for after in writes {
                 sleep_until(Instant::now() + Duration::from_millis(*after)).await;
                 log.append(What::Command(Recorded {
@@ -345,7 +345,7 @@ mod tests {
                     took_us: 1,
                 }));
             }
-            log.moment(What::Phase(Phase::Judged)).await;
+            log.barrier(What::Phase(Phase::Judged)).await;
         };
         tokio::select! {
             trouble = observing => panic!("{trouble}"),

@@ -1,5 +1,5 @@
-//! The run of one case: raise, apply, wait, drive traffic through the timeline, raze. Whatever
-//! happens, the history says so and the cluster is razed.
+//! The run of one case: raise, apply, wait, drive traffic through the timeline, destroy. Whatever
+//! happens, the history says so and the cluster is destroyed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,9 +43,9 @@ pub struct Artifact {
 /// What becomes of the cluster after the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// It is razed.
-    Raze,
-    /// It is kept until `stop` turns true, then razed.
+    /// It is destroyed.
+    Destroy,
+    /// It is kept until `stop` turns true, then destroyed.
     Keep,
 }
 
@@ -81,7 +81,7 @@ pub async fn run(
             Vec::new()
         }
     };
-    log.append(What::Phase(Phase::Razed));
+    log.append(What::Phase(Phase::Destroyed));
     artifacts
 }
 
@@ -126,7 +126,7 @@ async fn on_cluster(
         log.append(kept());
         stopped(stop).await;
     }
-    if let Err(leftovers) = cluster.raze().await {
+    if let Err(leftovers) = cluster.destroy().await {
         log.append(What::Trouble {
             text: leftovers.to_string(),
         });
@@ -166,14 +166,14 @@ async fn exercise(
         }
         observe::addresses(cluster.as_ref(), case, log).await?;
         log.append(What::Phase(Phase::Ready));
-        log.moment(What::Phase(Phase::Judging)).await;
+        log.barrier(What::Phase(Phase::Judging)).await;
         let mut census = Census::new(cluster.as_ref(), nodes(cluster.as_ref()), case);
         tokio::select! {
             played = timeline::play(&api, faults, &case.timeline, log) => played?,
             () = census.watch(log) => {}
         }
         census.end(log).await;
-        log.moment(What::Phase(Phase::Judged)).await;
+        log.barrier(What::Phase(Phase::Judged)).await;
         for flow in flows {
             flow.stop().await?;
         }

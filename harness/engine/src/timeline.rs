@@ -35,7 +35,7 @@ pub(crate) async fn play(
     for step in steps {
         match step {
             Step::Settle(duration) => due += *duration,
-            Step::Mark(name) => log.moment(What::Mark { name: name.clone() }).await,
+            Step::Mark(name) => log.barrier(What::Mark { name: name.clone() }).await,
             Step::Churn {
                 namespace,
                 deployment,

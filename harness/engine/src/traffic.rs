@@ -9,7 +9,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{IpFamily, To, Traffic},
+    case::{Destination, IpFamily, Traffic},
     event::{WatchTarget, What},
     names::{NodeName, TrafficName},
 };
@@ -206,22 +206,22 @@ async fn read(
 async fn target(cluster: &dyn Cluster, traffic: &Traffic) -> Result<SocketAddr, Trouble> {
     let client = cluster.api();
     let (all, what, port) = match &traffic.to {
-        To::Service { namespace, name } => {
+        Destination::Service { namespace, name } => {
             let spec = service(client, namespace, name).await?.spec;
             let all = spec.and_then(|spec| spec.cluster_ips);
             let what = format!("service {namespace}/{name}");
             (all.unwrap_or_default(), what, traffic.port)
         }
-        To::Pod { namespace, name } => {
+        Destination::Pod { namespace, name } => {
             let all = pod_ips(client, namespace, name).await?;
             (all, format!("pod {namespace}/{name}"), traffic.port)
         }
-        To::Host(host) => {
+        Destination::Host(host) => {
             let all = addresses_of(cluster, &Place::Host(host.clone()));
             let all = all.iter().map(ToString::to_string).collect();
             (all, format!("host {host}"), traffic.port)
         }
-        To::NodePort {
+        Destination::NodePort {
             node,
             namespace,
             name,

@@ -32,7 +32,7 @@ fn coming(gate: &Gate, line: &'static str) -> JoinHandle<Duration> {
     tokio::spawn(async move { waited(&gate, line).await })
 }
 
-/// How long it waited; it must not wait for ever.
+/// How long it waited; it must not wait forever.
 async fn end_of(command: JoinHandle<Duration>) -> Duration {
     let ended = timeout(SECOND * 3600, command).await;
     let passed = ended.expect("it passes");

@@ -1,5 +1,5 @@
 //! The run loop against a scripted backend: whatever happens, the history says so and the cluster is
-//! razed.
+//! destroyed.
 
 use std::{
     net::IpAddr,
@@ -46,12 +46,12 @@ enum Script {
 
 struct Fake {
     script: Script,
-    razed: Arc<AtomicUsize>,
+    destroyed: Arc<AtomicUsize>,
 }
 
 struct FakeCluster {
     script: Script,
-    razed: Arc<AtomicUsize>,
+    destroyed: Arc<AtomicUsize>,
 }
 
 #[async_trait]
@@ -77,7 +77,7 @@ impl Backend for Fake {
         }
         Ok(Box::new(FakeCluster {
             script: self.script,
-            razed: Arc::clone(&self.razed),
+            destroyed: Arc::clone(&self.destroyed),
         }))
     }
 }
@@ -128,8 +128,8 @@ impl Cluster for FakeCluster {
         String::new()
     }
 
-    async fn raze(&self) -> Result<(), Leftovers> {
-        self.razed.fetch_add(1, Ordering::SeqCst);
+    async fn destroy(&self) -> Result<(), Leftovers> {
+        self.destroyed.fetch_add(1, Ordering::SeqCst);
         match self.script {
             Script::LeavesThings => Err(Leftovers(vec!["veth1".into(), "veth2".into()])),
             _ => Ok(()),
@@ -155,12 +155,12 @@ fn case() -> Case {
     }
 }
 
-/// Runs the case, stopped at once, and returns the history and how often the cluster was razed.
+/// Runs the case, stopped at once, and returns the history and how often the cluster was destroyed.
 async fn stopped_run(script: Script) -> (Vec<Event>, usize) {
-    let razed = Arc::new(AtomicUsize::new(0));
+    let destroyed = Arc::new(AtomicUsize::new(0));
     let fake = Fake {
         script,
-        razed: Arc::clone(&razed),
+        destroyed: Arc::clone(&destroyed),
     };
     let (log, mut events) = EventLog::new();
     let (stop, stopped) = watch::channel(false);
@@ -170,9 +170,9 @@ async fn stopped_run(script: Script) -> (Vec<Event>, usize) {
         stop.send_replace(true);
         std::future::pending::<()>().await;
     });
-    run(&fake, &case(), &log, READY_WITHIN, stopped, After::Raze).await;
+    run(&fake, &case(), &log, READY_WITHIN, stopped, After::Destroy).await;
     drop(log);
-    (drain(&mut events), razed.load(Ordering::SeqCst))
+    (drain(&mut events), destroyed.load(Ordering::SeqCst))
 }
 
 fn drain(events: &mut mpsc::UnboundedReceiver<Event>) -> Vec<Event> {
@@ -191,30 +191,30 @@ fn troubles(events: &[Event]) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_cluster_that_cannot_be_raised_is_trouble_and_the_history_still_ends() {
-    let (events, razed) = stopped_run(Script::CannotRaise).await;
+    let (events, destroyed) = stopped_run(Script::CannotRaise).await;
     assert_eq!(
         troubles(&events),
         ["could not make a namespace: no more room"]
     );
     assert_eq!(
         events.last().map(|event| &event.what),
-        Some(&What::Phase(Phase::Razed))
+        Some(&What::Phase(Phase::Destroyed))
     );
-    assert_eq!(razed, 0, "nothing was raised");
+    assert_eq!(destroyed, 0, "nothing was raised");
 }
 
 #[tokio::test]
-async fn an_interrupted_run_says_so_and_razes_its_cluster() {
-    let (events, razed) = stopped_run(Script::Silent).await;
+async fn an_interrupted_run_says_so_and_destroys_its_cluster() {
+    let (events, destroyed) = stopped_run(Script::Silent).await;
     assert_eq!(
         troubles(&events),
         ["could not finish: the run was interrupted"]
     );
     assert_eq!(
         events.last().map(|event| &event.what),
-        Some(&What::Phase(Phase::Razed))
+        Some(&What::Phase(Phase::Destroyed))
     );
-    assert_eq!(razed, 1);
+    assert_eq!(destroyed, 1);
 }
 
 #[tokio::test]
@@ -239,12 +239,12 @@ async fn everything_left_behind_is_named() {
 async fn a_cluster_that_is_not_ready_in_the_time_that_it_has_is_trouble_that_says_the_time() {
     let fake = Fake {
         script: Script::RaisesForEver,
-        razed: Arc::default(),
+        destroyed: Arc::default(),
     };
     let (log, mut events) = EventLog::new();
     let (_stop, stopped) = watch::channel(false);
     let within = Duration::from_millis(20);
-    run(&fake, &case(), &log, within, stopped, After::Raze).await;
+    run(&fake, &case(), &log, within, stopped, After::Destroy).await;
     drop(log);
     assert_eq!(
         troubles(&drain(&mut events)),
@@ -254,10 +254,10 @@ async fn a_cluster_that_is_not_ready_in_the_time_that_it_has_is_trouble_that_say
 
 #[tokio::test]
 async fn an_agent_that_is_dead_for_good_ends_the_run_with_its_last_words() {
-    let razed = Arc::new(AtomicUsize::new(0));
+    let destroyed = Arc::new(AtomicUsize::new(0));
     let fake = Fake {
         script: Script::AgentDies,
-        razed: Arc::clone(&razed),
+        destroyed: Arc::clone(&destroyed),
     };
     let mut case = case();
     case.cluster.kube_proxy = Some(KubeProxySpec {
@@ -272,12 +272,12 @@ async fn an_agent_that_is_dead_for_good_ends_the_run_with_its_last_words() {
     });
     let (log, mut events) = EventLog::new();
     let (_stop, stopped) = watch::channel(false);
-    run(&fake, &case, &log, READY_WITHIN, stopped, After::Raze).await;
+    run(&fake, &case, &log, READY_WITHIN, stopped, After::Destroy).await;
     drop(log);
     let events = drain(&mut events);
     let died = "could not keep kube-proxy on n1 running: exit status 1; it said last:\nno use";
     assert_eq!(troubles(&events), [died]);
     let said = |event: &Event| matches!(&event.what, What::Log(entry) if entry.text == "no use");
     assert!(events.iter().any(said), "{events:?}");
-    assert_eq!(razed.load(Ordering::SeqCst), 1);
+    assert_eq!(destroyed.load(Ordering::SeqCst), 1);
 }

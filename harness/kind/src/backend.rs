@@ -13,7 +13,8 @@ use chainbreak_engine::{
 use chainbreak_model::case::{Capabilities, Case};
 
 use crate::{
-    error::KindError, holding::Holding, journal::Journal, raise::Raising, spec::Options, survey,
+    error::KindError, journal::Journal, owned_cluster::OwnedCluster, raise::Raising, spec::Options,
+    survey,
 };
 
 /// What a cluster may take to be ready: images may have to be pulled.
@@ -25,7 +26,7 @@ pub struct Kind {
     options: Options,
     ready_within: Duration,
     journal: Journal,
-    held: Mutex<Option<Arc<Holding>>>,
+    held: Mutex<Option<Arc<OwnedCluster>>>,
 }
 
 impl Kind {
@@ -57,7 +58,7 @@ impl Kind {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         match held {
-            Some(holding) => holding.delete().await,
+            Some(owned) => owned.delete().await,
             None => Ok(()),
         }
     }
@@ -84,7 +85,7 @@ impl Backend for Kind {
         };
         match Box::pin(raising.raise()).await {
             Ok(raised) => {
-                // From here on the cluster is razed by whoever has it.
+                // From here on the cluster is destroyed by whoever has it.
                 self.held
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)

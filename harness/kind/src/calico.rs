@@ -1,5 +1,5 @@
 //! Calico by its manifest or by its operator: pinned and checked, or a file that the person gives. FelixConfiguration is there before
-//! the first calico-node, and a change of it starts them anew: so nobody has to guess when Felix has taken it in.
+//! the first calico-node, and a change of it restarts them: so nobody has to guess when Felix has taken it in.
 
 mod apply;
 mod install;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{docker, error::KindError, holding, journal::Journal, name::ClusterName};
+use crate::{docker, error::KindError, journal::Journal, name::ClusterName, owned_cluster};
 
 /// Clusters of ours that nobody uses, by name: those of the journal, and those that Docker has with our mark. Where the journal has
 /// none, a Docker that does not answer has none either: most machines have no use for one.
@@ -39,7 +39,7 @@ async fn is_ours(name: &ClusterName) -> Result<bool, KindError> {
 pub async fn remove(journal: &Journal, name: &ClusterName) -> Result<Vec<String>, KindError> {
     let used = journal.begin(name)?;
     let beside = docker::beside(name).await?;
-    holding::delete(name).await?;
+    owned_cluster::delete(name).await?;
     used.forget()?;
     Ok(beside)
 }

@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_engine::{
-    begun::Begun,
     cluster::{Cluster, Command, ExecError, Leftovers, Place, Process, Signal, SignalError},
+    first_sync::FirstSync,
     logbook::{AgentLog, Logbook},
 };
 use chainbreak_model::{
@@ -23,15 +23,15 @@ use tokio::task::JoinSet;
 
 use crate::{
     error::KindError,
-    existing::Stay,
+    existing::RunNamespace,
     felix::Models,
-    holding::Holding,
     hosts::Hosts,
-    leavings, logs,
+    leftovers, logs,
     nodes::Nodes,
+    owned_cluster::OwnedCluster,
     pods::{Network, Pods},
     program::PROGRAM,
-    renew, signal,
+    restart, signal,
     survey::CALICO_STAYS,
 };
 
@@ -60,12 +60,12 @@ pub(crate) struct Raised {
 pub(crate) enum End {
     /// One of ours is deleted, or kept for the next case.
     Kind {
-        holding: Arc<Holding>,
+        owned: Arc<OwnedCluster>,
         /// The case's objects, which go from a cluster that is kept.
         manifests: Vec<serde_json::Value>,
     },
     /// One of somebody's is left as it was.
-    Existing(Arc<Stay>),
+    Existing(Arc<RunNamespace>),
 }
 
 impl Raised {
@@ -113,7 +113,7 @@ impl Raised {
         Ok((network.node.program, argv))
     }
 
-    async fn renew_agent(
+    async fn restart_agent(
         &self,
         agent: AgentName,
         node: &NodeName,
@@ -121,16 +121,16 @@ impl Raised {
     ) -> Result<(), KindError> {
         let modelled = agent == AgentName::Felix && self.felix == Some(AgentSource::Model);
         if modelled {
-            let begun = Begun::from_now_on(agent, self.logbook.read(agent, node));
-            self.models.renew(node, version).await?;
-            return begun
+            let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
+            self.models.restart_with(node, version).await?;
+            return first_sync
                 .seen()
                 .await
                 .map_err(|error| KindError::Unable(error.to_string()));
         }
         let release = match (agent, version) {
             (_, None) => None,
-            (AgentName::KubeProxy, Some(version)) => Some(renew::release(version)?),
+            (AgentName::KubeProxy, Some(version)) => Some(restart::release(version)?),
             (AgentName::Felix, Some(_)) => {
                 return Err(KindError::Unable(CALICO_STAYS.to_owned()));
             }
@@ -138,7 +138,7 @@ impl Raised {
         if release.is_some() {
             match &self.end {
                 // It is no longer what the next case that asks for it would get.
-                End::Kind { holding, .. } => holding.keep_no_longer(),
+                End::Kind { owned, .. } => owned.keep_no_longer(),
                 End::Existing(_) => {
                     let why = "an existing cluster is upgraded by whoever has it";
                     return Err(KindError::Unable(why.to_owned()));
@@ -147,7 +147,7 @@ impl Raised {
         }
         let lost = || KindError::Unable(format!("there is no node {node}"));
         let node = self.nodes.named(node.as_str()).ok_or_else(lost)?;
-        renew::renew(&self.client, agent, &node.registered, release).await
+        restart::restart_with(&self.client, agent, &node.registered, release).await
     }
 
     async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {
@@ -211,14 +211,14 @@ impl Cluster for Raised {
         done.map_err(|error| SignalError(error.to_string()))
     }
 
-    async fn renew(
+    async fn restart_with(
         &self,
         agent: AgentName,
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), SignalError> {
-        let renewed = self.renew_agent(agent, node, version).await;
-        renewed.map_err(|error| SignalError(error.to_string()))
+        let restarted = self.restart_agent(agent, node, version).await;
+        restarted.map_err(|error| SignalError(error.to_string()))
     }
 
     fn sees_within(&self) -> Duration {
@@ -242,19 +242,19 @@ impl Cluster for Raised {
         self.logbook.last_words(node)
     }
 
-    async fn raze(&self) -> Result<(), Leftovers> {
+    async fn destroy(&self) -> Result<(), Leftovers> {
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         { tasks }.shutdown().await;
         let mut errors = self.hosts.end().await;
-        let razed = match &self.end {
-            End::Kind { holding, manifests } if holding.is_kept() => {
+        let destroyed = match &self.end {
+            End::Kind { owned, manifests } if owned.is_kept() => {
                 errors.extend(self.hosts.forget_routes().await.err());
-                leavings::remove(&self.client, manifests).await
+                leftovers::remove(&self.client, manifests).await
             }
-            End::Kind { holding, .. } => holding.delete().await,
-            End::Existing(stay) => stay.end().await,
+            End::Kind { owned, .. } => owned.delete().await,
+            End::Existing(run_namespace) => run_namespace.end().await,
         };
-        errors.extend(razed.err());
+        errors.extend(destroyed.err());
         if errors.is_empty() {
             return Ok(());
         }

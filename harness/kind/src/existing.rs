@@ -1,13 +1,13 @@
-//! Backend `cluster`: somebody's cluster, in which a case has namespaces of its own and a privileged pod on each of its nodes, and
+//! Backend `cluster`: an existing cluster, in which a case has namespaces of its own and a privileged pod on each of its nodes, and
 //! which is left as it was found.
 //!
 //! What would concern others is refused when cases are planned, unless the person names the cluster; what a case then
-//! changes is noted in the cluster before it is changed, and set back by [`stay`].
+//! changes is noted in the cluster before it is changed, and set back by [`run_namespace`].
 
 mod pods;
+mod preflight;
 mod rewrite;
-mod same;
-mod stay;
+mod run_namespace;
 
 use std::{
     path::PathBuf,
@@ -38,9 +38,10 @@ use crate::{
     cluster::{End, Raised},
     error::{KindError, causes},
     felix::Models,
-    felix_config, front_end,
+    felix_config,
     hash::short,
     hosts::Hosts,
+    iptables_backend,
     name::PREFIX,
     pods as places, program,
     raise::connect,
@@ -48,8 +49,8 @@ use crate::{
     versions::{Version, Versions},
 };
 
-pub(crate) use stay::Stay;
-pub use stay::{Leaving, leavings, remove};
+pub(crate) use run_namespace::RunNamespace;
+pub use run_namespace::{Leftover, leftovers, remove};
 
 /// What the API may take to say its version.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -85,7 +86,7 @@ impl Existing {
     /// That cluster, for a run whose namespaces nobody else's are called like.
     pub fn new(kubeconfig: PathBuf, context: Option<String>) -> Self {
         let now = Timestamp::now().as_nanosecond();
-        let one = format!("{} {} {now}", stay::machine(), std::process::id());
+        let one = format!("{} {} {now}", run_namespace::machine(), std::process::id());
         Self {
             kubeconfig,
             context,
@@ -202,7 +203,7 @@ impl Target {
 #[derive(Debug)]
 pub struct InExisting {
     options: Existing,
-    held: Mutex<Option<Arc<Stay>>>,
+    held: Mutex<Option<Arc<RunNamespace>>>,
 }
 
 impl InExisting {
@@ -217,14 +218,14 @@ impl InExisting {
     /// Removes what was begun and never handed over.
     pub async fn finish(&self) -> Result<(), KindError> {
         match self.hold(None) {
-            Some(stay) => stay.end().await,
+            Some(run_namespace) => run_namespace.end().await,
             None => Ok(()),
         }
     }
 
-    fn hold(&self, stay: Option<Arc<Stay>>) -> Option<Arc<Stay>> {
+    fn hold(&self, run_namespace: Option<Arc<RunNamespace>>) -> Option<Arc<RunNamespace>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *held, stay)
+        std::mem::replace(&mut *held, run_namespace)
     }
 
     async fn up(&self, case: &Case, log: &EventLog) -> Result<Raised, KindError> {
@@ -240,23 +241,23 @@ impl InExisting {
         fact("cluster", format!("{} at {}", target.name, target.server));
         let fit = pods::fit(&client).await?;
         let chosen = pods::choose(fit, case.cluster.nodes)?;
-        same::settings(&client, case, version).await?;
+        preflight::settings(&client, case, version).await?;
         let namespaces = rewrite::namespaces(case, &options.run)?;
         say(format!("making {} in {}", options.run, target.name));
-        let stay = Arc::new(Stay::begin(&client, &options.run, case).await?);
-        self.hold(Some(Arc::clone(&stay)));
+        let run_namespace = Arc::new(RunNamespace::begin(&client, &options.run, case).await?);
+        self.hold(Some(Arc::clone(&run_namespace)));
         let image = options.image(&Versions::pinned()?);
         fact("image of the pods on the nodes", image.clone());
         let enter = options.kubectl(&target);
         let nodes = pods::on(&client, &options.run, &image, chosen, &enter).await?;
         if sets_felix(case) {
-            stay.note_felix().await?;
+            run_namespace.note_felix().await?;
             let mut felix = felix_config::get(&client).await?;
             felix.extend(case.cluster.felix.clone());
             felix_config::set(&client, &felix).await?;
-            front_end::restart(&client, &nodes, AgentName::Felix).await?;
+            iptables_backend::restart(&client, &nodes, AgentName::Felix).await?;
         }
-        same::front_ends(&nodes, case).await?;
+        preflight::iptables_backends(&nodes, case).await?;
         signal::prepare(&client, case).await?;
         say("copying this program to the nodes' pods".to_owned());
         program::place(&nodes).await?;
@@ -274,7 +275,7 @@ impl InExisting {
             models: Models::default(),
             felix: case.cluster.source(AgentName::Felix).cloned(),
             namespaces: Some(namespaces),
-            end: End::Existing(stay),
+            end: End::Existing(run_namespace),
             tasks: Mutex::default(),
             client,
             nodes,

@@ -33,7 +33,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 
 /// What Felix on a node is to be, and what it is.
 #[derive(Debug, Clone)]
-struct Reins {
+struct AgentHandle {
     wanted: watch::Sender<Signal>,
     is: watch::Sender<Signal>,
     /// Of its next life.
@@ -43,7 +43,7 @@ struct Reins {
 /// The models of all nodes. They end with the set of tasks that they were started in.
 #[derive(Debug, Default)]
 pub(crate) struct Models {
-    reins: BTreeMap<NodeName, Reins>,
+    handles: BTreeMap<NodeName, AgentHandle>,
 }
 
 impl Models {
@@ -56,7 +56,7 @@ impl Models {
         log: &EventLog,
         tasks: &mut JoinSet<()>,
     ) {
-        let reins = Reins {
+        let handle = AgentHandle {
             wanted: watch::Sender::new(Signal::Run),
             is: watch::Sender::new(Signal::Stop),
             version: watch::Sender::new(order.version.clone()),
@@ -66,21 +66,21 @@ impl Models {
             order,
             writer: logbook.writer(AgentName::Felix, &node.name),
             log: log.clone(),
-            reins: reins.clone(),
+            handle: handle.clone(),
         };
-        self.reins.insert(node.name.clone(), reins);
+        self.handles.insert(node.name.clone(), handle);
         tasks.spawn(model.live());
     }
 
-    /// Ends the model of a node and starts it anew, from then on in that version.
-    pub(crate) async fn renew(
+    /// Ends the model of a node and starts it again, from then on in that version.
+    pub(crate) async fn restart_with(
         &self,
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), KindError> {
         self.signal(node, Signal::Stop).await?;
-        if let (Some(reins), Some(version)) = (self.reins.get(node), version) {
-            reins.version.send_replace(version.to_owned());
+        if let (Some(handle), Some(version)) = (self.handles.get(node), version) {
+            handle.version.send_replace(version.to_owned());
         }
         self.signal(node, Signal::Run).await
     }
@@ -88,9 +88,9 @@ impl Models {
     /// Tells the model of a node what to be, and returns when it is so.
     pub(crate) async fn signal(&self, node: &NodeName, signal: Signal) -> Result<(), KindError> {
         let absent = || KindError::Unable(format!("there is no felix on {node}"));
-        let reins = self.reins.get(node).ok_or_else(absent)?;
-        reins.wanted.send_replace(signal);
-        let mut is = reins.is.subscribe();
+        let handle = self.handles.get(node).ok_or_else(absent)?;
+        handle.wanted.send_replace(signal);
+        let mut is = handle.is.subscribe();
         let obeyed = timeout(WITHIN, is.wait_for(|is| *is == signal)).await;
         let late = || format!("felix on {node} does not obey {signal:?} within {WITHIN:?}");
         obeyed
@@ -105,7 +105,7 @@ struct Model {
     order: Order,
     writer: Writer,
     log: EventLog,
-    reins: Reins,
+    handle: AgentHandle,
 }
 
 /// One life's process.
@@ -120,7 +120,7 @@ struct Life {
 
 impl Model {
     async fn live(mut self) {
-        let mut wanted = self.reins.wanted.subscribe();
+        let mut wanted = self.handle.wanted.subscribe();
         loop {
             if wanted
                 .wait_for(|wanted| *wanted == Signal::Run)
@@ -129,12 +129,12 @@ impl Model {
             {
                 return;
             }
-            self.order.version.clone_from(&self.reins.version.borrow());
+            self.order.version.clone_from(&self.handle.version.borrow());
             let ended = match self.begin().await {
                 Ok(life) => self.follow(life, &mut wanted).await,
                 Err(error) => error.to_string(),
             };
-            self.reins.is.send_replace(Signal::Stop);
+            self.handle.is.send_replace(Signal::Stop);
             self.order.life += 1;
             if *wanted.borrow() != Signal::Stop {
                 let text = format!(
@@ -201,7 +201,7 @@ impl Model {
         match serde_json::from_str(line) {
             Ok(Said::Started { pid }) => {
                 life.pid = Some(pid);
-                self.reins.is.send_replace(Signal::Run);
+                self.handle.is.send_replace(Signal::Run);
             }
             Ok(Said::Log { text }) => self.writer.write(text),
             Ok(Said::Command(ran)) => {
@@ -232,11 +232,11 @@ impl Model {
             }
             Signal::Pause => {
                 kill("-STOP").await?;
-                self.reins.is.send_replace(Signal::Pause);
+                self.handle.is.send_replace(Signal::Pause);
             }
             Signal::Run => {
                 kill("-CONT").await?;
-                self.reins.is.send_replace(Signal::Run);
+                self.handle.is.send_replace(Signal::Run);
             }
         }
         Ok(())

@@ -169,7 +169,7 @@ impl Log {
         Ok(())
     }
 
-    /// A line begins with its time. Times that are read once more, because the log was opened anew, are known.
+    /// A line begins with its time. Times that are read once more, because the log was reopened, are known.
     fn line(&mut self, line: &str) {
         let (time, text) = line.split_once(' ').unwrap_or((line, ""));
         let Ok(time) = time.parse::<Timestamp>() else {

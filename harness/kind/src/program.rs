@@ -22,7 +22,7 @@ pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
     Ok(())
 }
 
-/// The running program itself, also when its file was built anew meanwhile.
+/// The running program itself, also when its file was rebuilt meanwhile.
 pub(crate) fn own() -> Result<Vec<u8>, KindError> {
     let own = "/proc/self/exe";
     std::fs::read(own).map_err(KindError::file("read", own))

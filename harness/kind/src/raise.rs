@@ -24,13 +24,12 @@ use crate::{
     config, crds, docker,
     error::KindError,
     felix::Models,
-    felix_config, front_end, holding,
-    holding::Holding,
-    images,
+    felix_config, images, iptables_backend,
     journal::Journal,
-    leavings,
+    leftovers,
     name::ClusterName,
     nodes::Nodes,
+    owned_cluster::{self, OwnedCluster},
     pods::Pods,
     program, signal,
     spec::{Felix, Options, Spec},
@@ -67,7 +66,7 @@ pub(crate) struct Raising<'a> {
     pub(crate) ready_within: Duration,
     pub(crate) journal: &'a Journal,
     /// Where the cluster is noted as soon as it is ours to delete.
-    pub(crate) held: &'a Mutex<Option<Arc<Holding>>>,
+    pub(crate) held: &'a Mutex<Option<Arc<OwnedCluster>>>,
 }
 
 impl Raising<'_> {
@@ -93,11 +92,11 @@ impl Raising<'_> {
             Some(Felix::Model) | None => Vec::new(),
         };
         let since = Timestamp::now();
-        let (holding, origin) = self.find_or_make(&spec).await?;
-        let client = client(&kubeconfig(&holding.name, Reach::Host).await?).await?;
+        let (owned, origin) = self.find_or_make(&spec).await?;
+        let client = client(&kubeconfig(&owned.name, Reach::Host).await?).await?;
         answers(&client).await?;
-        let nodes = Nodes::of_kind(&client, &holding.name, spec.nodes).await?;
-        leavings::without_names(&client).await?;
+        let nodes = Nodes::of_kind(&client, &owned.name, spec.nodes).await?;
+        leftovers::without_names(&client).await?;
         if self.options.preload {
             self.preload(&nodes, &spec, &manifest, &pins).await?;
         }
@@ -113,7 +112,7 @@ impl Raising<'_> {
             felix: self.case.cluster.source(AgentName::Felix).cloned(),
             namespaces: None,
             end: End::Kind {
-                holding,
+                owned,
                 manifests: objects(self.case),
             },
             tasks: Mutex::default(),
@@ -134,17 +133,17 @@ impl Raising<'_> {
         self.say("waiting until every node is ready");
         nodes.ready(client).await?;
         nodes.untaint(client).await?;
-        front_end::choose(client, nodes, spec, origin).await?;
+        iptables_backend::choose(client, nodes, spec, origin).await?;
         signal::prepare(client, self.case).await?;
         program::place(nodes).await
     }
 
     /// The standing cluster of that name, if it may be used, or a new one.
-    async fn find_or_make(&self, spec: &Spec) -> Result<(Arc<Holding>, Origin), KindError> {
+    async fn find_or_make(&self, spec: &Spec) -> Result<(Arc<OwnedCluster>, Origin), KindError> {
         let name = spec.name();
         let used = self.journal.begin(&name)?;
         let was_ours = used.was_ours;
-        let holding = Arc::new(Holding::new(name.clone(), used, self.options.reuse));
+        let owned = Arc::new(OwnedCluster::new(name.clone(), used, self.options.reuse));
         let beside = docker::beside(&name).await?;
         if !beside.is_empty() {
             let names = beside.join(", ");
@@ -156,33 +155,33 @@ impl Raising<'_> {
         let standing = docker::containers(&name).await?;
         if let Some(first) = standing.first() {
             if !was_ours && !docker::is_ours(&first.name, &name).await? {
-                holding.release()?;
+                owned.release()?;
                 return Err(KindError::Foreign { name });
             }
-            self.hold(&holding);
+            self.hold(&owned);
             let complete = standing.len() == usize::from(spec.nodes);
             if self.options.reuse && complete && standing.iter().all(|it| it.running) {
                 self.say(format!("using the cluster {name} again"));
-                return Ok((holding, Origin::Found));
+                return Ok((owned, Origin::Found));
             }
             self.say(format!("deleting what an earlier run left of {name}"));
-            holding::delete(&name).await?;
+            owned_cluster::delete(&name).await?;
         }
-        self.hold(&holding);
+        self.hold(&owned);
         self.say(format!(
             "creating the cluster {name} of {}",
             spec.image.name
         ));
         create(&name, spec).await?;
-        Ok((holding, Origin::Made))
+        Ok((owned, Origin::Made))
     }
 
-    fn hold(&self, holding: &Arc<Holding>) {
+    fn hold(&self, owned: &Arc<OwnedCluster>) {
         let mut held = self
             .held
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        *held = Some(Arc::clone(holding));
+        *held = Some(Arc::clone(owned));
     }
 
     async fn preload(

@@ -19,7 +19,7 @@ pub struct Versions {
     pub format: u16,
     /// Which kind.
     pub kind: KindPin,
-    /// What the pods on the nodes of somebody's cluster run.
+    /// What the pods on the nodes of an existing cluster run.
     pub node_pod: PinnedImage,
     /// What answers on hosts outside of a cluster.
     pub host_nginx: PinnedImage,

@@ -48,7 +48,7 @@ fn names_file(arguments: &[&str]) -> bool {
         match word {
             "-T" | "--table" | "-M" | "--modprobe" => drop(words.next()),
             "-w" | "--wait" | "-W" | "--wait-interval" => {
-                // Seconds or microseconds; a lone `-w` waits for ever.
+                // Seconds or microseconds; a lone `-w` waits forever.
                 words.next_if(|next| next.starts_with(|first: char| first.is_ascii_digit()));
             }
             "-V" | "--version" | "-h" | "--help" => return true,

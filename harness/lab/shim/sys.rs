@@ -106,7 +106,7 @@ extern "C" fn pass_on(number: c_int) {
 pub(crate) fn keep_signals() {
     for number in PASSED_ON {
         let handler = pass_on as extern "C" fn(c_int) as usize;
-        // SAFETY: the handler is a function of one number that lives for ever.
+        // SAFETY: the handler is a function of one number that lives forever.
         let before = unsafe { signal(number, handler) };
         if before == SIG_IGN {
             // SAFETY: only numbers. What the agent made its children ignore is ignored.

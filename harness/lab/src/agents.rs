@@ -3,15 +3,15 @@
 //! one, life after life.
 
 mod elf;
+pub(crate) mod handle;
 pub(crate) mod identity;
 mod model;
 mod process;
 mod program;
 mod proxy_config;
 mod real;
-pub(crate) mod reins;
 mod settings;
-pub(crate) mod wardrobe;
+pub(crate) mod versions;
 
 use std::{
     rc::Rc,
@@ -36,11 +36,11 @@ use tokio::{
 };
 
 use self::{
+    handle::{AgentControl, AgentHandle, AgentHandles, agent_handle},
     process::Start,
     real::Real,
-    reins::{AllReins, Bit, Reins, reins},
-    settings::Seat,
-    wardrobe::{Models, Others, Seats, Wardrobe},
+    settings::NodeContext,
+    versions::{AgentVersions, Models, NodeContexts, Others},
 };
 use crate::{
     error::LabError,
@@ -55,12 +55,12 @@ const RESTART: Duration = Duration::from_secs(1);
 const EARLY: Duration = Duration::from_secs(5);
 /// So many lives that have done nothing, one after the other and from the beginning, are trouble. One or
 /// two may be bad luck that a restart heals, as it would in a cluster. An agent that has once lived longer
-/// is started for ever, whatever becomes of it: that is the product's doing, which is to be judged.
-const STILLBIRTHS: u32 = 3;
+/// is restarted forever, whatever becomes of it: that is the product's doing, which is to be judged.
+const MAX_EARLY_EXITS: u32 = 3;
 
 /// One life of an agent, from its start to the exit of its process. It pauses when it is told to; dropping
 /// it ends it.
-type Life = Box<dyn Fn(Scribe, Bit) -> LocalBoxFuture<'static, Death> + Send>;
+type Life = Box<dyn Fn(LogWriter, AgentControl) -> LocalBoxFuture<'static, Death> + Send>;
 
 /// What an agent lives by, which another version of it replaces.
 #[derive(Clone)]
@@ -82,14 +82,14 @@ impl Lives {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = life;
     }
 
-    fn begin(&self, scribe: Scribe, bit: Bit) -> LocalBoxFuture<'static, Death> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)(scribe, bit)
+    fn begin(&self, writer: LogWriter, control: AgentControl) -> LocalBoxFuture<'static, Death> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)(writer, control)
     }
 }
 
 /// Writes down what an agent says in one of its lives.
 #[derive(Clone)]
-struct Scribe {
+struct LogWriter {
     write: Rc<dyn Fn(String)>,
     /// From 1.
     life: u32,
@@ -105,12 +105,12 @@ struct Death {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// As agents do in order to read their configuration anew; also each end of a model.
+    /// As agents do in order to read their configuration again; also each end of a model.
     Planned,
     /// Of a process, for reasons of its own.
     Own,
     /// It could not even be started.
-    Stillborn,
+    NotStarted,
 }
 
 /// Running agents. Dropping it ends them.
@@ -119,10 +119,10 @@ pub(crate) struct Agents {
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     logbook: Logbook,
-    reins: AllReins,
+    handles: AgentHandles,
     models: Models,
     /// Where real ones are that can be replaced by other releases.
-    seats: Seats,
+    contexts: NodeContexts,
     /// Those releases.
     others: Others,
     log: EventLog,
@@ -141,9 +141,9 @@ impl Agents {
             stop: watch::Sender::new(false),
             threads: Vec::new(),
             logbook: Logbook::default(),
-            reins: AllReins::new(),
+            handles: AgentHandles::new(),
             models: Models::new(),
-            seats: Seats::new(),
+            contexts: NodeContexts::new(),
             others: Others::new(),
             log: log.clone(),
             shims: Vec::new(),
@@ -155,7 +155,7 @@ impl Agents {
         let seed = case.seed;
         if let Some(spec) = &case.cluster.kube_proxy {
             let model = |node: &Node| model::kube_proxy(spec, world, node, seed, log);
-            let real = |real: &Real, seat: &Seat| real.kube_proxy(spec, seat);
+            let real = |real: &Real, context: &NodeContext| real.kube_proxy(spec, context);
             let agent = (AgentName::KubeProxy, spec.version.as_str());
             agents
                 .start_on_all(agent, &spec.source, world, model, real)
@@ -178,7 +178,7 @@ impl Agents {
         source: &AgentSource,
         world: &World,
         model: impl Fn(&Node) -> Result<Life, LabError>,
-        start: impl Fn(&Real, &Seat) -> Start,
+        start: impl Fn(&Real, &NodeContext) -> Start,
     ) -> Result<(), LabError> {
         match source {
             AgentSource::Model => {
@@ -194,16 +194,16 @@ impl Agents {
                 let real = Real::identify(agent, path).await?;
                 real.say(&self.log);
                 for node in world.nodes() {
-                    let seat = self.seat(&real, world, node).await?;
-                    let life = real.life(start(&real, &seat));
+                    let context = self.prepare(&real, world, node).await?;
+                    let life = real.life(start(&real, &context));
                     if real.has_root() {
                         let lives = move || life().map(Lives::new);
                         self.begin(agent, node, lives).await?;
                         continue;
                     }
                     let lives = Lives::new(life()?);
-                    self.seats
-                        .insert((agent, node.name.clone()), (lives.clone(), seat));
+                    self.contexts
+                        .insert((agent, node.name.clone()), (lives.clone(), context));
                     self.begin(agent, node, move || Ok(lives)).await?;
                 }
             }
@@ -216,10 +216,15 @@ impl Agents {
     }
 
     /// Makes a node ready for a real agent.
-    async fn seat(&mut self, real: &Real, world: &World, node: &Node) -> Result<Seat, LabError> {
-        let (seat, shims) = real.seat(world, node, &self.log).await?;
+    async fn prepare(
+        &mut self,
+        real: &Real,
+        world: &World,
+        node: &Node,
+    ) -> Result<NodeContext, LabError> {
+        let (context, shims) = real.prepare(world, node, &self.log).await?;
         self.shims.push(shims);
-        Ok(seat)
+        Ok(context)
     }
 
     /// The logs of all agents.
@@ -227,18 +232,18 @@ impl Agents {
         &self.logbook
     }
 
-    /// The reins of all agents.
-    pub(crate) fn reins(&self) -> &AllReins {
-        &self.reins
+    /// The handles of all agents.
+    pub(crate) fn handles(&self) -> &AgentHandles {
+        &self.handles
     }
 
     /// What brings models to other versions.
-    pub(crate) fn wardrobe(&self, case: &Case) -> Wardrobe {
-        Wardrobe {
+    pub(crate) fn versions(&self, case: &Case) -> AgentVersions {
+        AgentVersions {
             cluster: case.cluster.clone(),
             seed: case.seed,
             models: self.models.clone(),
-            seats: self.seats.clone(),
+            contexts: self.contexts.clone(),
             others: self.others.clone(),
         }
     }
@@ -258,7 +263,7 @@ impl Agents {
     /// Also those that stand still.
     fn tell_to_end(&self) {
         self.stop.send_replace(true);
-        self.reins.values().for_each(Reins::drop_dead);
+        self.handles.values().for_each(AgentHandle::kill);
     }
 
     /// Starts an agent's thread. There, `settle` makes what it lives by.
@@ -272,13 +277,13 @@ impl Agents {
         let write = self.logbook.writer(agent, &name);
         let (log, mut stop) = (self.log.clone(), self.stop.subscribe());
         let place = format!("{agent}@{name}");
-        let (held, bit) = reins();
-        self.reins.insert((agent, name.clone()), held);
+        let (handle, control) = agent_handle();
+        self.handles.insert((agent, name.clone()), handle);
         let started = node.place.run(move || {
             thread::Builder::new().name(place).spawn(move || {
                 let lives = async {
                     match settle() {
-                        Ok(lives) => live(agent, name, lives, (write, bit), log).await,
+                        Ok(lives) => live(agent, name, lives, (write, control), log).await,
                         Err(error) => write.end(error.to_string()),
                     }
                 };
@@ -318,25 +323,25 @@ async fn live(
     agent: AgentName,
     node: NodeName,
     lives: Lives,
-    (write, mut bit): (Writer, Bit),
+    (write, mut control): (Writer, AgentControl),
     log: EventLog,
 ) {
     let write = Rc::new(write);
-    let mut stillbirths = Some(0);
+    let mut early_exits = Some(0);
     for number in 1.. {
-        bit.may_live().await;
-        let born = Instant::now();
+        control.may_live().await;
+        let started = Instant::now();
         let to = Rc::clone(&write);
-        let scribe = Scribe {
+        let writer = LogWriter {
             write: Rc::new(move |entry| to.write(entry)),
             life: number,
         };
         let death = tokio::select! {
-            death = lives.begin(scribe, bit.clone()) => death,
-            () = bit.stopped() => continue,
+            death = lives.begin(writer, control.clone()) => death,
+            () = control.stopped() => continue,
         };
-        stillbirths = stillbirths.and_then(|so_far| count(so_far, death.kind, born.elapsed()));
-        if stillbirths.is_some_and(|count| count >= STILLBIRTHS) {
+        early_exits = early_exits.and_then(|so_far| count(so_far, death.kind, started.elapsed()));
+        if early_exits.is_some_and(|count| count >= MAX_EARLY_EXITS) {
             write.end(obituary(&death));
             return;
         }
@@ -350,10 +355,10 @@ async fn live(
     }
 }
 
-/// How many stillbirths there are after another life; `None` once there was one worth the name.
+/// How many early exits there are after another life; `None` once a life was long enough.
 fn count(so_far: u32, kind: Kind, lived: Duration) -> Option<u32> {
     match kind {
-        Kind::Stillborn => Some(STILLBIRTHS),
+        Kind::NotStarted => Some(MAX_EARLY_EXITS),
         _ if lived >= EARLY => None,
         Kind::Planned => Some(so_far),
         Kind::Own => Some(so_far + 1),
@@ -364,9 +369,9 @@ fn obituary(death: &Death) -> String {
     let (reason, seconds) = (&death.reason, EARLY.as_secs());
     match death.kind {
         Kind::Own => {
-            format!("{reason}, {STILLBIRTHS} times in a row within {seconds} s of its start")
+            format!("{reason}, {MAX_EARLY_EXITS} times in a row within {seconds} s of its start")
         }
-        Kind::Planned | Kind::Stillborn => reason.clone(),
+        Kind::Planned | Kind::NotStarted => reason.clone(),
     }
 }
 
@@ -389,10 +394,10 @@ mod tests {
     fn only_the_first_lives_of_a_process_can_be_too_short() {
         let moment = Duration::from_millis(20);
         assert_eq!(count(0, Kind::Own, moment), Some(1));
-        assert_eq!(count(2, Kind::Own, moment), Some(STILLBIRTHS));
+        assert_eq!(count(2, Kind::Own, moment), Some(MAX_EARLY_EXITS));
         assert_eq!(count(2, Kind::Own, EARLY), None);
         assert_eq!(count(2, Kind::Planned, moment), Some(2));
         assert_eq!(count(2, Kind::Planned, EARLY), None);
-        assert_eq!(count(0, Kind::Stillborn, moment), Some(STILLBIRTHS));
+        assert_eq!(count(0, Kind::NotStarted, moment), Some(MAX_EARLY_EXITS));
     }
 }

@@ -110,12 +110,12 @@ pub(crate) fn client(url: &str) -> Result<Client, LabError> {
 }
 
 /// Nodes, ready and with their pods' addresses, and Calico's configuration.
-pub(crate) async fn furnish(client: &Client, world: &World, case: &Case) -> Result<(), LabError> {
+pub(crate) async fn provision(client: &Client, world: &World, case: &Case) -> Result<(), LabError> {
     let calico = case.cluster.calico.as_ref();
     let annotated = calico.is_some_and(|calico| calico.pods == PodOwner::Calico);
     let nodes = world.nodes();
     try_join_all(nodes.map(|node| register(client, world, node, annotated))).await?;
-    calico::furnish(client, world, case).await
+    calico::provision(client, world, case).await
 }
 
 /// Calico's installation of another version, over the one that is there.

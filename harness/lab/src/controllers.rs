@@ -10,11 +10,11 @@
 //! Left out: adoption of orphans, `minReadySeconds`, pod affinity and topology spread, preemption,
 //! topology hints. Garbage collection is the API server's.
 
-mod births;
 mod daemon_set;
 mod deployment;
 mod endpoint_slices;
 mod load_balancer;
+mod name_generator;
 mod placement;
 mod pods;
 mod ports;
@@ -36,7 +36,7 @@ use kube::Client;
 use tokio::time::timeout;
 
 use self::{
-    births::Births,
+    name_generator::NameGenerator,
     seen::{Changes, Seen},
     view::View,
     write::{Write, Writes},
@@ -54,11 +54,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(crate) async fn run(client: Client, seed: u64, log: EventLog) {
     let mut refusals = Refusals::new(log);
     let mut seen = Seen::default();
-    let mut births = Births::new(seed);
+    let mut generator = NameGenerator::new(seed);
     let mut changes = seen::follow(&client);
     let mut outcome = Outcome::Settled;
     while take(&mut changes, &mut seen, &outcome).await {
-        outcome = settle(&client, &mut seen, &mut births, &mut refusals).await;
+        outcome = settle(&client, &mut seen, &mut generator, &mut refusals).await;
     }
 }
 
@@ -92,14 +92,14 @@ async fn take(changes: &mut Changes, seen: &mut Seen, outcome: &Outcome) -> bool
 async fn settle(
     client: &Client,
     seen: &mut Seen,
-    births: &mut Births,
+    generator: &mut NameGenerator,
     refusals: &mut Refusals,
 ) -> Outcome {
     if !seen.complete() {
         return Outcome::Settled;
     }
     for _ in 0..ROUNDS {
-        let writes = plan(seen, births);
+        let writes = plan(seen, generator);
         if writes.is_empty() {
             return Outcome::Settled;
         }
@@ -161,14 +161,14 @@ impl Refusals {
 }
 
 /// What the controllers want to have written, at most one write for an object.
-fn plan(seen: &Seen, births: &mut Births) -> Vec<Write> {
+fn plan(seen: &Seen, generator: &mut NameGenerator) -> Vec<Write> {
     let view = View::of(seen);
     let mut writes = Writes::default();
     deployment::reconcile(&view, &mut writes);
-    replica_set::reconcile(&view, births, &mut writes);
-    daemon_set::reconcile(&view, births, &mut writes);
+    replica_set::reconcile(&view, generator, &mut writes);
+    daemon_set::reconcile(&view, generator, &mut writes);
     scheduler::reconcile(&view, &mut writes);
-    endpoint_slices::reconcile(&view, births, &mut writes);
+    endpoint_slices::reconcile(&view, generator, &mut writes);
     load_balancer::reconcile(&view, &mut writes);
     writes.into_vec()
 }

@@ -11,11 +11,11 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_apiserver::Server;
 use chainbreak_engine::{
-    begun::Begun,
     cluster::{
         Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError, Signal,
         SignalError,
     },
+    first_sync::FirstSync,
     gate::Gate,
     log::EventLog,
     logbook::{AgentLog, Logbook},
@@ -29,7 +29,7 @@ use kube::Client;
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
-    agents::{Agents, reins::AllReins, wardrobe::Wardrobe},
+    agents::{Agents, handle::AgentHandles, versions::AgentVersions},
     api, cni, controllers,
     error::LabError,
     facts, hosts,
@@ -87,13 +87,13 @@ struct Raised {
     client: ClientHandle,
     world: Arc<World>,
     logbook: Logbook,
-    reins: AllReins,
-    wardrobe: Wardrobe,
+    handles: AgentHandles,
+    versions: AgentVersions,
     /// Of those on whose behalf something was run on a node.
     shims: AsyncMutex<BTreeMap<(String, NodeName), Shims>>,
     server: Arc<Server>,
     log: EventLog,
-    /// What ends when the world is razed, the agents first.
+    /// What ends when the world is destroyed, the agents first.
     running: Mutex<Option<(Agents, JoinSet<()>)>>,
 }
 
@@ -118,7 +118,7 @@ impl Raised {
         let served = serve(Arc::clone(&server), api::listen(world.plan)?, log.clone());
         tasks.spawn(lasting("API server", log.clone(), served));
         let client = api::client(&api::url(world.plan))?;
-        api::furnish(&client, &world, case).await?;
+        api::provision(&client, &world, case).await?;
         let controllers = controllers::run(client.clone(), case.seed, log.clone());
         tasks.spawn(lasting("controllers", log.clone(), controllers));
         let kubelet = Kubelet::new(client.clone(), Arc::clone(&world), log.clone());
@@ -133,8 +133,8 @@ impl Raised {
             client: ClientHandle(client),
             world,
             logbook: agents.logbook().clone(),
-            reins: agents.reins().clone(),
-            wardrobe: agents.wardrobe(case),
+            handles: agents.handles().clone(),
+            versions: agents.versions(case),
             shims: AsyncMutex::default(),
             running: Mutex::new(Some((agents, tasks))),
             server,
@@ -172,7 +172,7 @@ impl Raised {
             api::upgrade_calico(&self.client.0, version).await?;
         }
         let which = (agent, node);
-        self.wardrobe.change(&self.world, &self.log, which, version)
+        self.versions.change(&self.world, &self.log, which, version)
     }
 
     /// Starts a command in a place, with another `PATH` if one is given.
@@ -210,7 +210,7 @@ impl Raised {
     }
 }
 
-/// Serves the API until the world is razed.
+/// Serves the API until the world is destroyed.
 async fn serve(server: Arc<Server>, listener: TcpListener, log: EventLog) {
     if let Err(error) = server.serve(listener).await {
         log.append(What::Trouble {
@@ -267,18 +267,18 @@ impl Cluster for Raised {
         node: &NodeName,
         signal: Signal,
     ) -> Result<(), SignalError> {
-        let reins = self.reins.get(&(agent, node.clone()));
+        let handle = self.handles.get(&(agent, node.clone()));
         let absent = || SignalError(format!("there is no {agent} on {node}"));
-        reins.ok_or_else(absent)?.pull(signal).await
+        handle.ok_or_else(absent)?.signal(signal).await
     }
 
-    async fn renew(
+    async fn restart_with(
         &self,
         agent: AgentName,
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), SignalError> {
-        let begun = Begun::from_now_on(agent, self.logbook.read(agent, node));
+        let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
         self.signal(agent, node, Signal::Stop).await?;
         if let Some(version) = version {
             self.upgrade(agent, node, version)
@@ -286,7 +286,7 @@ impl Cluster for Raised {
                 .map_err(|error| SignalError(error.to_string()))?;
         }
         self.signal(agent, node, Signal::Run).await?;
-        begun.seen().await
+        first_sync.seen().await
     }
 
     fn sees_within(&self) -> Duration {
@@ -319,7 +319,7 @@ impl Cluster for Raised {
     }
 
     /// Ends agents, pods, controllers and API. The namespaces end with the worker.
-    async fn raze(&self) -> Result<(), Leftovers> {
+    async fn destroy(&self) -> Result<(), Leftovers> {
         let running = self
             .running
             .lock()

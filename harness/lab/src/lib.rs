@@ -3,7 +3,7 @@
 //! [`worker`] makes a process the worker of a world of its own; there [`Lab`] raises a case: the
 //! [`world`]'s places and their [`wiring`], the Kubernetes API with its controllers, the [`kubelet`]
 //! that gives pods places and runs their containers, and the agents, whose commands the [`recorder`]
-//! writes down ([`shims`] tell it of those of real ones). [`keep`] looks into a running world from
+//! writes down ([`shims`] tell it of those of real ones). [`registry`] looks into a running world from
 //! outside. [`machine`] changes what all worlds share, where that was allowed, and sets it back.
 
 mod agents;
@@ -20,12 +20,12 @@ mod survey;
 
 pub mod addresses;
 pub mod error;
-pub mod keep;
 pub mod kubelet;
 pub mod machine;
 pub mod place;
 pub mod pools;
 pub mod recorder;
+pub mod registry;
 pub mod shims;
 pub mod wiring;
 pub mod worker;

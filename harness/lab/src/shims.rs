@@ -43,7 +43,7 @@ const FOLDER: &str = "/run/chainbreak/shims";
 const LONGEST_NAME: usize = 64;
 /// The other names are made of these: `ip6tables-legacy-save`.
 const FAMILIES: [&str; 2] = ["iptables", "ip6tables"];
-const FRONT_ENDS: [&str; 3] = ["", "-legacy", "-nft"];
+const BACKENDS: [&str; 3] = ["", "-legacy", "-nft"];
 const KINDS: [&str; 3] = ["", "-save", "-restore"];
 const OTHERS: [&str; 3] = ["nft", "ipset", "conntrack"];
 
@@ -171,10 +171,10 @@ fn write(program: &Path) -> io::Result<()> {
 
 fn names() -> impl Iterator<Item = String> {
     let iptables = FAMILIES.iter().flat_map(|family| {
-        FRONT_ENDS.iter().flat_map(move |front_end| {
+        BACKENDS.iter().flat_map(move |backend| {
             KINDS
                 .iter()
-                .map(move |kind| format!("{family}{front_end}{kind}"))
+                .map(move |kind| format!("{family}{backend}{kind}"))
         })
     });
     iptables.chain(OTHERS.iter().map(|&name| name.to_owned()))

@@ -18,10 +18,10 @@ use crate::{
     addresses::{Plan, PodSlots},
     error::{LabError, tolerate},
     families::Families,
-    keep,
     neighbours::Neighbours,
     place::{Own, PlaceThread, set},
     pools::{Pools, device},
+    registry,
     wiring::{self, Port},
 };
 /// Where a node's own commands are. The first entry of every world's `PATH`.
@@ -126,7 +126,7 @@ impl World {
         try_join_all(
             nodes
                 .iter()
-                .map(|node| furnish(node, &neighbours, &families, spec)),
+                .map(|node| provision(node, &neighbours, &families, spec)),
         )
         .await?;
         try_join_all(hosts.iter().map(|host| {
@@ -153,7 +153,7 @@ impl World {
             pods: Mutex::default(),
         };
         for (place, tid) in world.threads() {
-            tolerate("list a place", keep::enlist(&place, tid));
+            tolerate("register a place", registry::register(&place, tid));
         }
         Ok(world)
     }
@@ -205,7 +205,7 @@ impl World {
 
     /// Makes a pod's place known.
     pub(crate) fn add_pod(&self, place: Place, thread: Arc<PlaceThread>) {
-        tolerate("list a pod", keep::enlist(&place, thread.tid()));
+        tolerate("register a pod", registry::register(&place, thread.tid()));
         self.pods().insert(place, thread);
     }
 
@@ -217,7 +217,7 @@ impl World {
             .is_some_and(|known| Arc::ptr_eq(known, thread))
         {
             pods.remove(place);
-            tolerate("strike a pod off", keep::strike(place));
+            tolerate("unregister a pod", registry::unregister(place));
         }
     }
 
@@ -273,7 +273,7 @@ async fn connect(
 }
 
 /// Routes, forwarding, settings and commands of a node.
-async fn furnish(
+async fn provision(
     node: &Node,
     neighbours: &Neighbours,
     families: &Families,
@@ -307,7 +307,7 @@ async fn furnish(
         .await
 }
 
-/// Links `iptables` and its kin to the front end of the node. Names that say their front end mean it.
+/// Links `iptables` and its kin to the iptables backend of the node. Names that say their backend mean it.
 fn install(variant: IptablesVariant) -> std::io::Result<()> {
     std::fs::create_dir_all(BIN)?;
     let chosen = match variant {
@@ -324,7 +324,7 @@ fn install(variant: IptablesVariant) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A front end that the machine lacks gets no link, so that using it says "not found".
+/// An iptables backend that the machine lacks gets no link, so that using it says "not found".
 fn link(name: &str, variant: &str) -> std::io::Result<()> {
     let multi = format!("xtables-{variant}-multi");
     let found = SBIN.iter().map(|dir| format!("{dir}/{multi}"));

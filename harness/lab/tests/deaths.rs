@@ -164,7 +164,7 @@ fn victim(parent: i32, generation: usize) -> i32 {
     (0..generation).fold(parent, |id, _| children(id).first().copied().unwrap_or(id))
 }
 
-/// A whole life: raised, pods made, answering and razed, one after the other.
+/// A whole life: raised, pods made, answering and destroyed, one after the other.
 fn begin(mark: &str) -> Child {
     let web = |name, node| json!({ "create": pod(name, node, &json!({ "image": "nginx:1.25" })) });
     let synced = "until iptables-save -t nat | grep -q KUBE-MARK-MASQ; do :; done";

@@ -75,10 +75,10 @@ async fn each_node_has_its_own_run_and_thus_its_own_xtables_lock() {
 }
 
 #[tokio::test]
-async fn iptables_on_a_node_is_the_front_end_of_the_case() {
-    for (front_end, word) in [("legacy", "(legacy)"), ("nft", "(nf_tables)")] {
+async fn iptables_on_a_node_is_the_backend_of_the_case() {
+    for (backend, word) in [("legacy", "(legacy)"), ("nft", "(nf_tables)")] {
         let mut case = case(1);
-        case["cluster"]["iptables"] = json!(front_end);
+        case["cluster"]["iptables"] = json!(backend);
         let mut world = World::raise(User::Myself, &case).await;
         for program in ["iptables", "iptables-save", "iptables-restore", "ip6tables"] {
             let version = world.exec("node/n1", &[program, "--version"]).await;

@@ -30,7 +30,7 @@ pub use promise::{
     Window,
 };
 pub use step::{ObjectRef, Step};
-pub use traffic::{From, To, Traffic};
+pub use traffic::{Destination, Origin, Traffic};
 pub use versions::Versions;
 
 use crate::names::{PromiseName, ScenarioName, TrafficName, VariantName};

@@ -7,7 +7,7 @@ use chainbreak_probe::wire::Sample;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    case::From,
+    case::Origin,
     names::{AgentName, MarkName, NodeName, TrafficName},
 };
 
@@ -63,10 +63,10 @@ pub enum What {
     /// somewhere: only differences say something.
     Counters {
         /// Where.
-        at: From,
+        at: Origin,
         /// By [`crate::case::Counter`]'s `Display`.
         values: BTreeMap<String, u64>,
-        /// Of packets of rules: how often a rule that had counted was seen to begin anew. What it counted
+        /// Of packets of rules: how often a rule that had counted was seen to begin again. What it counted
         /// just before is missing.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         rewritten: BTreeMap<String, u64>,
@@ -77,7 +77,7 @@ pub enum What {
     /// The addresses of a place, as promises asked for them, when the timeline began.
     Addresses {
         /// Where.
-        at: From,
+        at: Origin,
         /// All of them but the loopback's.
         addresses: Vec<IpAddr>,
     },
@@ -134,7 +134,7 @@ pub enum WatchTarget {
     /// Rules, elements and counters of a place.
     Rules {
         /// Where.
-        at: From,
+        at: Origin,
     },
     /// An agent's log.
     Log {
@@ -173,7 +173,8 @@ pub enum Phase {
     /// The timeline is over: promises are judged up to here.
     Judged,
     /// Everything was taken down.
-    Razed,
+    #[serde(rename = "razed")]
+    Destroyed,
 }
 
 /// A netfilter command of an agent, as the recorder saw it.
@@ -223,13 +224,13 @@ pub struct RulesSeen {
 }
 
 /// Packets that ended in rules of a node since it was looked at before. At least: what a rule counted before
-/// it was written anew is lost.
+/// it was rewritten is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DropsSeen {
     /// Where.
     pub node: NodeName,
-    /// What listed the rules: `iptables` is the node's own front end, `iptables-legacy` or `iptables-nft` the
+    /// What listed the rules: `iptables` is the node's own iptables backend, `iptables-legacy` or `iptables-nft` the
     /// other one, then `ip6tables`, `nft`, and `conntrack` for what ends without a rule.
     pub front: String,
     /// Each rule in which some ended.

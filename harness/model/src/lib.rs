@@ -17,7 +17,7 @@ pub mod scenario;
 pub mod verdict;
 pub mod version;
 
-mod complaint;
+mod diagnostic;
 mod felix;
 mod judge;
 mod nearest;
@@ -26,7 +26,7 @@ mod read;
 mod schema;
 mod yaml;
 
-pub use complaint::{Complaint, Complaints};
+pub use diagnostic::{Diagnostic, Diagnostics};
 pub use judge::{Judge, judge};
 pub use nearest::suggest;
 pub use plan::{list, plan};

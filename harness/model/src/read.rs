@@ -24,7 +24,7 @@ use indexmap::IndexMap;
 
 use crate::{
     case::{ClusterSpec, IptablesVariant},
-    complaint::{Complaint, Complaints, Gathered, Place, Source},
+    diagnostic::{Diagnostic, Diagnostics, Gathered, Place, Source},
     matrix::MatrixKey,
     names::ScenarioName,
     nearest::suggest,
@@ -245,7 +245,7 @@ pub(crate) mod words {
 }
 
 /// Reads a scenario file and the manifests that it names.
-pub fn load(file: &Path) -> Result<Scenario, Complaints> {
+pub fn load(file: &Path) -> Result<Scenario, Diagnostics> {
     let open = |path: &Path| std::fs::read(path);
     match open(file) {
         Ok(bytes) => read(file, &bytes, &open),
@@ -256,10 +256,10 @@ pub fn load(file: &Path) -> Result<Scenario, Complaints> {
                 text: String::new(),
             });
             let message = format!("could not read the file: {error}");
-            gathered.add(Complaint::new(Place::whole(&source), message));
+            gathered.add(Diagnostic::new(Place::whole(&source), message));
             Err(gathered
-                .into_complaints(file)
-                .expect("a complaint was just added"))
+                .into_diagnostics(file)
+                .expect("a diagnostic was just added"))
         }
     }
 }
@@ -270,7 +270,7 @@ pub fn read(
     file: &Path,
     bytes: &[u8],
     open: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
-) -> Result<Scenario, Complaints> {
+) -> Result<Scenario, Diagnostics> {
     let gathered = Gathered::default();
     let scenario = yaml::decode(file, bytes, &gathered)
         .and_then(|source| document(&source, &gathered))
@@ -282,10 +282,10 @@ pub fn read(
             }
             .scenario(&node)
         });
-    match (gathered.into_complaints(file), scenario) {
+    match (gathered.into_diagnostics(file), scenario) {
         (None, Some(scenario)) => Ok(scenario),
-        (Some(complaints), _) => Err(complaints),
-        (None, None) => unreachable!("what was not read was complained of"),
+        (Some(diagnostics), _) => Err(diagnostics),
+        (None, None) => unreachable!("what was not read has a diagnostic"),
     }
 }
 

@@ -4,7 +4,7 @@ mod parse;
 
 use indexmap::IndexMap;
 
-use crate::complaint::Place;
+use crate::diagnostic::Place;
 
 pub(crate) use parse::{decode, parse};
 

@@ -35,7 +35,7 @@ fn scenario(promise: &str) -> Result<Scenario, String> {
     let scenario = SCENARIO.replace("PROMISE", promise);
     let open = |_: &Path| Err(io::ErrorKind::NotFound.into());
     let scenario = read(Path::new("chains.yaml"), scenario.as_bytes(), &open);
-    scenario.map_err(|complaints| complaints.plain())
+    scenario.map_err(|diagnostics| diagnostics.plain())
 }
 
 /// The promise, or what is said of it.

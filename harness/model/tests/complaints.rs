@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chainbreak_model::{Complaints, case::Step, read, scenario::Scenario};
+use chainbreak_model::{Diagnostics, case::Step, read, scenario::Scenario};
 use proptest::prelude::*;
 
 const GOOD: &str = "\
@@ -58,7 +58,7 @@ spec:
   ports: [{ name: http, port: 80 }]
 ";
 
-fn reads(scenario: &[u8], objects: &str) -> Result<Scenario, Complaints> {
+fn reads(scenario: &[u8], objects: &str) -> Result<Scenario, Diagnostics> {
     let open = |path: &Path| match path.to_str() {
         Some("scenarios/objects.yaml") => Ok(objects.as_bytes().to_vec()),
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
@@ -701,12 +701,12 @@ fn every_mistake_of_a_file_is_said_at_once() {
     let objects = OBJECTS
         .replace("ports:", "port:")
         .replace("image: busybox", "imag: busybox");
-    let complaints = reads(bad.as_bytes(), &objects).expect_err("it is bad");
-    insta::assert_snapshot!(complaints.plain());
+    let diagnostics = reads(bad.as_bytes(), &objects).expect_err("it is bad");
+    insta::assert_snapshot!(diagnostics.plain());
     let mut fancy = String::new();
     miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor())
         .with_width(100)
-        .render_report(&mut fancy, &complaints)
+        .render_report(&mut fancy, &diagnostics)
         .unwrap();
     insta::assert_snapshot!("for_terminals", fancy);
 }
@@ -809,22 +809,22 @@ proptest! {
     #[test]
     fn mutated_scenarios_never_panic(scenario in mutated(), objects in mutated()) {
         for (scenario, objects) in [(scenario.as_str(), OBJECTS), (GOOD, objects.as_str())] {
-            if let Err(complaints) = reads(scenario.as_bytes(), objects) {
-                let fancy = format!("{:?}", miette::Report::new(complaints.clone()));
-                prop_assert!(complaints.iter().count() > 0);
-                prop_assert!(!complaints.plain().is_empty() && !fancy.is_empty());
+            if let Err(diagnostics) = reads(scenario.as_bytes(), objects) {
+                let fancy = format!("{:?}", miette::Report::new(diagnostics.clone()));
+                prop_assert!(diagnostics.iter().count() > 0);
+                prop_assert!(!diagnostics.plain().is_empty() && !fancy.is_empty());
             }
         }
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        if let Err(complaints) = reads(&bytes, OBJECTS) {
-            prop_assert!(!complaints.plain().is_empty());
+        if let Err(diagnostics) = reads(&bytes, OBJECTS) {
+            prop_assert!(!diagnostics.plain().is_empty());
         }
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Err(complaints) = reads(GOOD.as_bytes(), &text) {
-            prop_assert!(!complaints.plain().is_empty());
+        if let Err(diagnostics) = reads(GOOD.as_bytes(), &text) {
+            prop_assert!(!diagnostics.plain().is_empty());
         }
     }
 }

@@ -118,7 +118,7 @@ fn of_a_variants_cells_the_one_like_the_cases_is_its_ground() {
         assert_eq!((mutants.len(), mutants[0].case.cluster.nodes), (1, 3));
     }
     let mutants = on_healthy_ground(&incident, &[legacy]);
-    assert_eq!(mutants[0].case.cluster.nodes, 2, "another cell is as well");
+    assert_eq!(mutants[0].case.cluster.nodes, 2, "another cell is fine");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod judged;
 use std::collections::BTreeMap;
 
 use chainbreak_model::{
-    case::{Case, From},
+    case::{Case, Origin},
     event::{Event, Phase, RulesSeen, WatchTarget, Watched, What},
     judge,
     names::{NodeName, PromiseName},
@@ -130,7 +130,7 @@ fn the_server_sees_the_client_or_somebody_else() {
     events.push(at(
         900,
         What::Addresses {
-            at: From::Node("n2".into()),
+            at: Origin::Node("n2".into()),
             addresses: vec!["10.0.1.1".parse().unwrap(), "10.0.0.1".parse().unwrap()],
         },
     ));
@@ -188,7 +188,7 @@ fn looks(ms: u64, counter: &str, value: u64, rewritten: u64) -> [Event; 2] {
     ["n1", "n2"].map(|node| {
         let of = |n: u64| BTreeMap::from([(counter.to_owned(), n)]);
         let what = What::Counters {
-            at: From::Node(node.into()),
+            at: Origin::Node(node.into()),
             values: of(value),
             rewritten: of(rewritten),
             unmatched: BTreeMap::new(),
@@ -311,7 +311,7 @@ fn watched(targets: &[(&WatchTarget, std::ops::Range<u64>)]) -> Vec<Event> {
 }
 
 fn rules_of(node: &str) -> WatchTarget {
-    let at = From::Node(node.into());
+    let at = Origin::Node(node.into());
     WatchTarget::Rules { at }
 }
 

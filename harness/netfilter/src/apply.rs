@@ -65,7 +65,7 @@ pub enum Refusal {
 /// it: each table all or nothing.
 pub fn apply<S: AsRef<str>>(ruleset: &mut Ruleset, argv: &[S], input: &str) -> Result<(), Refusal> {
     let (noflush, only, parts) = match Invocation::parse(argv)? {
-        Invocation::Look | Invocation::Restore { test: true, .. } => return Ok(()),
+        Invocation::NoChange | Invocation::Restore { test: true, .. } => return Ok(()),
         Invocation::Single { table, command, .. } => {
             let part = Section {
                 table,
@@ -122,7 +122,7 @@ impl Table {
 
     fn take(&mut self, line: usize, command: Command) -> Result<(), Refusal> {
         match command {
-            Command::Look => {}
+            Command::NoChange => {}
             Command::Declare { chain, policy, .. } => self.declare(chain, policy),
             Command::Append { chain, rule } => {
                 let end = self.get(&chain, line)?.rules.len() + 1;

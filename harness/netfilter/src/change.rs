@@ -133,7 +133,7 @@ pub fn committed<S: AsRef<str>>(
         Invocation::Restore { .. } => collect(argv, input, |section| {
             section.commit.is_some_and(|commit| commit < failed)
         }),
-        Invocation::Single { .. } | Invocation::Look => Ok(Vec::new()),
+        Invocation::Single { .. } | Invocation::NoChange => Ok(Vec::new()),
     }
 }
 
@@ -154,7 +154,7 @@ fn collect<S: AsRef<str>>(
     takes: impl Fn(&Section) -> bool,
 ) -> Result<Vec<Change>, NetfilterError> {
     let (family, noflush, only) = match Invocation::parse(argv)? {
-        Invocation::Look | Invocation::Restore { test: true, .. } => return Ok(Vec::new()),
+        Invocation::NoChange | Invocation::Restore { test: true, .. } => return Ok(Vec::new()),
         Invocation::Single {
             family,
             table,
@@ -204,7 +204,7 @@ fn of_command(family: Family, table: &str, command: &Command) -> impl Iterator<I
 fn kinds(command: &Command) -> Vec<(&str, ChangeKind)> {
     let target = |rule: &Rule| rule.target().map(std::borrow::Cow::into_owned);
     let one = match command {
-        Command::Look => return Vec::new(),
+        Command::NoChange => return Vec::new(),
         Command::Declare { chain, policy, .. } => {
             let set = policy.iter().map(|policy| {
                 let policy = policy.clone();

@@ -43,8 +43,8 @@ pub enum Invocation {
         /// With `--test`, nothing is committed.
         test: bool,
     },
-    /// Only looks: `iptables-save`, `--version`, `--help`.
-    Look,
+    /// Changes nothing: `iptables-save`, `--version`, `--help`.
+    NoChange,
 }
 
 /// One command on one table.
@@ -129,7 +129,7 @@ pub enum Command {
         to: String,
     },
     /// `-C`, `-L`, `-S`, `-Z`, `-V`, `-h`: no rule changes.
-    Look,
+    NoChange,
 }
 
 impl Invocation {
@@ -154,7 +154,7 @@ impl Invocation {
             return Err(bad());
         };
         if name.ends_with("-save") {
-            return Ok(Self::Look);
+            return Ok(Self::NoChange);
         }
         if name.ends_with("-restore") {
             return Ok(restore(family, arguments));
@@ -181,7 +181,7 @@ fn restore(family: Family, arguments: &[&str]) -> Invocation {
             "--noflush" | "-n" => noflush = true,
             "--test" | "-t" => test = true,
             "--table" | "-T" => only = arguments.next().map(|&table| table.to_owned()),
-            "--help" | "-h" | "--version" | "-V" => return Invocation::Look,
+            "--help" | "-h" | "--version" | "-V" => return Invocation::NoChange,
             _ => {
                 let table = argument.strip_prefix("--table=");
                 only = table.map(str::to_owned).or(only);
@@ -327,7 +327,7 @@ impl Line {
             ('E', Some(chain)) => Command::Rename { chain, to: second? },
             ('F', chain) => Command::Flush { chain },
             ('X', chain) => Command::DeleteChain { chain },
-            ('C' | 'L' | 'S' | 'Z' | 'V' | 'h', _) => Command::Look,
+            ('C' | 'L' | 'S' | 'Z' | 'V' | 'h', _) => Command::NoChange,
             _ => return None,
         })
     }

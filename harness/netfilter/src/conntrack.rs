@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    counters::{Look, Site},
+    counters::{RuleCounters, Site},
     rule::Counters,
 };
 
@@ -34,7 +34,7 @@ pub(crate) const TAKEN: &str = "(tuple taken)";
 /// The packets that `conntrack -S` says were dropped without a rule, as a census counts them: connections for
 /// which the table had no room, and those whose tuple another one had. The kernel counts the second as
 /// `drop`, too (Linux 6.1, `nf_ct_resolve_clash`). Their bytes are not known.
-pub fn dropping(listing: &str) -> Look {
+pub fn dropping(listing: &str) -> RuleCounters {
     let sums = statistics(listing);
     let of = |name: &str| sums.get(name).copied().unwrap_or_default();
     let full = of(DROP).saturating_sub(of(INSERT_FAILED));
@@ -46,7 +46,7 @@ pub fn dropping(listing: &str) -> Look {
         };
         (site, Counters { packets, bytes: 0 })
     };
-    Look::from([
+    RuleCounters::from([
         site(DROP, FULL, full),
         site(INSERT_FAILED, TAKEN, of(INSERT_FAILED)),
     ])
@@ -194,15 +194,15 @@ mod tests {
 
     #[test]
     fn a_full_table_and_a_taken_tuple_are_different_drops() {
-        let look =
+        let counted =
             dropping("cpu=0 drop=5 insert_failed=1 early_drop=9\ncpu=1 drop=2 insert_failed=1\n");
-        let told: Vec<_> = look
+        let told: Vec<_> = counted
             .iter()
             .map(|(site, counters)| (site.rule.as_str(), counters.packets, site.owner()))
             .collect();
         let kernel = Owner::Kernel;
         assert_eq!(told, [(FULL, 5, kernel), (TAKEN, 2, kernel)]);
-        assert!(look.keys().all(|site| site.meaning().is_some()));
+        assert!(counted.keys().all(|site| site.meaning().is_some()));
     }
 
     #[test]

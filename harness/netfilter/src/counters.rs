@@ -22,23 +22,23 @@ pub struct Site {
 }
 
 /// The counters of every rule that has some.
-pub type Look = BTreeMap<Site, Counters>;
+pub type RuleCounters = BTreeMap<Site, Counters>;
 
 impl Ruleset {
     /// The counters of every rule that has some (`iptables-save -c`), those of equal rules of a chain added up.
-    pub fn counted(&self) -> Look {
-        let mut look = Look::new();
+    pub fn counted(&self) -> RuleCounters {
+        let mut counted = RuleCounters::new();
         for (name, table) in &self.tables {
-            look.extend(table.counted(name));
+            counted.extend(table.counted(name));
         }
-        look
+        counted
     }
 }
 
 impl Table {
     /// The counters of every rule of this table that has some.
-    pub fn counted(&self, name: &str) -> Look {
-        let mut look = Look::new();
+    pub fn counted(&self, name: &str) -> RuleCounters {
+        let mut counted = RuleCounters::new();
         for (chain, rules) in &self.chains {
             for rule in &rules.rules {
                 let Some(counters) = rule.counters else {
@@ -49,11 +49,11 @@ impl Table {
                     chain: chain.clone(),
                     rule: rule.text.clone(),
                 };
-                let sum: &mut Counters = look.entry(site).or_default();
+                let sum: &mut Counters = counted.entry(site).or_default();
                 sum.add(counters);
             }
         }
-        look
+        counted
     }
 }
 
@@ -63,7 +63,7 @@ impl Counters {
         self.bytes += other.bytes;
     }
 
-    /// What was counted between two looks. Fewer packets than before: the rule was written anew in between
+    /// What was counted between two looks. Fewer packets than before: the rule was rewritten in between
     /// and began at nothing.
     fn since(self, before: Self) -> Self {
         if self.packets < before.packets || self.bytes < before.bytes {
@@ -76,21 +76,21 @@ impl Counters {
     }
 }
 
-/// Sums what counters grew by from look to look. A rule that is written anew loses its counters: what it
+/// Sums what counters grew by from look to look. A rule that is rewritten loses its counters: what it
 /// counted after the last look before that is missing, so a sum says *at least*.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    last: Option<Look>,
-    grown: Look,
+    last: Option<RuleCounters>,
+    grown: RuleCounters,
     rewritten: u64,
 }
 
 impl Tally {
     /// Takes in a look, and says what grew since the one before. The first one is where counting begins.
-    pub fn see(&mut self, look: Look) -> Look {
-        let mut news = Look::new();
+    pub fn see(&mut self, counted: RuleCounters) -> RuleCounters {
+        let mut news = RuleCounters::new();
         if let Some(last) = &self.last {
-            for (site, now) in &look {
+            for (site, now) in &counted {
                 let before = last.get(site).copied().unwrap_or_default();
                 let grown = now.since(before);
                 self.rewritten += u64::from(now.packets < before.packets);
@@ -100,20 +100,20 @@ impl Tally {
                 }
             }
             let gone = |(site, before): &(&Site, &Counters)| {
-                before.packets > 0 && !look.contains_key(*site)
+                before.packets > 0 && !counted.contains_key(*site)
             };
             self.rewritten += last.iter().filter(gone).count() as u64;
         }
-        self.last = Some(look);
+        self.last = Some(counted);
         news
     }
 
     /// What each rule counted since the first look; a rule that counted nothing is not named.
-    pub fn grown(&self) -> &Look {
+    pub fn grown(&self) -> &RuleCounters {
         &self.grown
     }
 
-    /// How often a rule that had counted was seen to be gone or to have begun anew.
+    /// How often a rule that had counted was seen to be gone or to have begun again.
     pub fn rewritten(&self) -> u64 {
         self.rewritten
     }
@@ -128,22 +128,22 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn look(rules: &str) -> Look {
+    fn counted(rules: &str) -> RuleCounters {
         let save = format!("*filter\n:KUBE-FORWARD - [0:0]\n{rules}COMMIT\n");
         Ruleset::parse(&save).unwrap().counted()
     }
 
-    fn drops(packets: u64) -> Look {
+    fn drops(packets: u64) -> RuleCounters {
         let bytes = packets * 40;
         let rule = "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP";
-        look(&format!("[{packets}:{bytes}] {rule}\n"))
+        counted(&format!("[{packets}:{bytes}] {rule}\n"))
     }
 
-    fn packets(looks: impl IntoIterator<Item = Look>) -> (u64, u64) {
+    fn packets(looks: impl IntoIterator<Item = RuleCounters>) -> (u64, u64) {
         let mut tally = Tally::default();
-        for look in looks {
+        for counted in looks {
             let before = tally.packets();
-            let news: u64 = tally.see(look).values().map(|c| c.packets).sum();
+            let news: u64 = tally.see(counted).values().map(|c| c.packets).sum();
             assert_eq!(tally.packets(), before + news);
         }
         (tally.packets(), tally.rewritten())
@@ -158,9 +158,9 @@ mod tests {
     #[test]
     fn a_rule_that_is_written_anew_goes_on_counting_from_nothing() {
         assert_eq!(packets([drops(7), drops(9), drops(1), drops(4)]), (6, 1));
-        assert_eq!(packets([drops(7), look(""), drops(4)]), (4, 1));
+        assert_eq!(packets([drops(7), counted(""), drops(4)]), (4, 1));
         assert_eq!(
-            packets([look(""), drops(4)]),
+            packets([counted(""), drops(4)]),
             (4, 0),
             "new since the first look"
         );
@@ -170,8 +170,8 @@ mod tests {
     fn equal_rules_of_a_chain_are_counted_together_and_others_apart() {
         let two = "[1:40] -A KUBE-FORWARD -j DROP\n[2:80] -A KUBE-FORWARD -j DROP\n\
                    [5:9] -A KUBE-FORWARD -j ACCEPT\n-A KUBE-FORWARD -j LOG\n";
-        let look = look(two);
-        let counts: Vec<_> = look
+        let counted = counted(two);
+        let counts: Vec<_> = counted
             .iter()
             .map(|(site, n)| (site.rule.as_str(), n.packets))
             .collect();

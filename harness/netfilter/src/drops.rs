@@ -3,7 +3,7 @@
 
 use crate::{
     conntrack,
-    counters::{Look, Site},
+    counters::{RuleCounters, Site},
     nft::NftTable,
     owner::Owner,
     rule::Rule,
@@ -15,8 +15,8 @@ const POLICY: &str = "policy DROP";
 
 impl Ruleset {
     /// The counters of every rule and policy that drops or rejects (`iptables-save -c`).
-    pub fn dropping(&self) -> Look {
-        let mut look = Look::new();
+    pub fn dropping(&self) -> RuleCounters {
+        let mut counted = RuleCounters::new();
         for drop in self.drops() {
             let rule = drop.rule.map_or(POLICY, |rule| &rule.text);
             let site = Site {
@@ -24,20 +24,20 @@ impl Ruleset {
                 chain: drop.chain.to_owned(),
                 rule: rule.to_owned(),
             };
-            look.entry(site).or_default().add(drop.counters);
+            counted.entry(site).or_default().add(drop.counters);
         }
-        look
+        counted
     }
 }
 
 impl NftTable {
     /// The counters of every rule that drops or rejects and counts. Rules without `counter` (kube-proxy's are)
     /// and policies cannot be counted. The table is named with its family: `ip kube-proxy`.
-    pub fn dropping(&self) -> Look {
+    pub fn dropping(&self) -> RuleCounters {
         let name = format!("{} {}", self.family, self.name);
-        let mut look = self.table.counted(&name);
-        look.retain(|site, _| ends(&site.rule));
-        look
+        let mut counted = self.table.counted(&name);
+        counted.retain(|site, _| ends(&site.rule));
+        counted
     }
 }
 
@@ -116,7 +116,7 @@ const MEANINGS: [(&str, &str, &str); 22] = [
     (
         "",
         "packets from unknown TCP flows",
-        "eBPF does not know the connection: it is older than the programs, and its node is told to begin anew",
+        "eBPF does not know the connection: it is older than the programs, and its node is told to start over",
     ),
     (
         "",
@@ -200,13 +200,13 @@ mod tests {
 COMMIT
 ";
 
-    fn told(look: &Look) -> Vec<(&str, u64, String, &str)> {
+    fn told(counted: &RuleCounters) -> Vec<(&str, u64, String, &str)> {
         let told = |(site, counters): (&'_ Site, &crate::Counters)| {
             let meaning = site.meaning().unwrap_or("?");
             (counters.packets, site.owner().to_string(), meaning)
         };
         let mut all = Vec::new();
-        for (site, counters) in look {
+        for (site, counters) in counted {
             let (packets, owner, meaning) = told((site, counters));
             all.push((site.chain.as_str(), packets, owner, meaning));
         }
@@ -215,8 +215,8 @@ COMMIT
 
     #[test]
     fn what_drops_or_rejects_is_counted_with_its_owner_and_meaning_and_nothing_else_is() {
-        let look = Ruleset::parse(SAVE).unwrap().dropping();
-        let told = told(&look);
+        let counted = Ruleset::parse(SAVE).unwrap().dropping();
+        let told = told(&counted);
         let short: Vec<(&str, u64, &str)> = told
             .iter()
             .map(|(chain, packets, owner, _)| (*chain, *packets, owner.as_str()))
@@ -249,9 +249,9 @@ COMMIT
 	}
 }
 ";
-        let look = listing(text).unwrap()[0].dropping();
-        let packets: Vec<u64> = look.values().map(|counters| counters.packets).collect();
+        let counted = listing(text).unwrap()[0].dropping();
+        let packets: Vec<u64> = counted.values().map(|counters| counters.packets).collect();
         assert_eq!(packets, [3, 1]);
-        assert!(look.keys().all(|site| site.table == "inet mine"));
+        assert!(counted.keys().all(|site| site.table == "inet mine"));
     }
 }

@@ -31,7 +31,7 @@ mod words;
 pub use apply::{Refusal, apply};
 pub use change::{Change, ChangeKind, changes, committed};
 pub use command::{Command, Family, Invocation};
-pub use counters::{Look, Site, Tally};
+pub use counters::{RuleCounters, Site, Tally};
 pub use diff::{Order, diff};
 pub use error::NetfilterError;
 pub use owner::Owner;

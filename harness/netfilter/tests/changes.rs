@@ -4,7 +4,7 @@ use chainbreak_netfilter::{Change, ChangeKind, Family, changes, committed};
 use proptest::prelude::*;
 
 const NOFLUSH: [&str; 2] = ["iptables-restore", "--noflush"];
-/// What Felix on the nft front end writes to remove kube-proxy's service chain (Calico v3.28.1,
+/// What Felix on the nft backend writes to remove kube-proxy's service chain (Calico v3.28.1,
 /// `felix/iptables/table.go`): a second transaction deletes what the first unlinked.
 const FELIX_CLEANUP: &str = "*nat\n\
     :KUBE-SERVICES - -\n\

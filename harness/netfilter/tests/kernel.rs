@@ -29,15 +29,15 @@ const JUMP: [&str; 11] = [
     "KUBE-SERVICES",
 ];
 
-/// Runs a shell script in a fresh network namespace, with `$B` the front end. Saves name their table: an
+/// Runs a shell script in a fresh network namespace, with `$B` the iptables backend. Saves name their table: an
 /// ordinary user may not read the list of legacy tables.
-fn in_namespace(front_end: &str, script: &str) -> Output {
+fn in_namespace(backend: &str, script: &str) -> Output {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     let namespaces = if root { "-n" } else { "-Urn" };
     let mut command = Command::new("unshare");
     command
         .args([namespaces, "sh", "-c", script])
-        .env("B", front_end);
+        .env("B", backend);
     command
         .env("FULL", FULL)
         .env("PARTIAL", PARTIAL)
@@ -54,16 +54,16 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn the_model_makes_of_a_full_sync_what_the_kernel_makes_of_it() {
-    for front_end in ["legacy", "nft"] {
+    for backend in ["legacy", "nft"] {
         let output = in_namespace(
-            front_end,
+            backend,
             "set -e; printf '%s' \"$FULL\" | iptables-$B-restore --noflush
              iptables-$B -t nat -I PREROUTING -m comment --comment 'kubernetes service portals' -j KUBE-SERVICES
              iptables-$B-save -t filter; iptables-$B-save -t nat",
         );
         assert!(
             output.status.success(),
-            "{front_end}: {}",
+            "{backend}: {}",
             text(&output.stderr)
         );
         let real = Ruleset::parse(&text(&output.stdout)).unwrap();
@@ -71,16 +71,16 @@ fn the_model_makes_of_a_full_sync_what_the_kernel_makes_of_it() {
         apply(&mut model, &RESTORE, FULL).unwrap();
         apply(&mut model, &JUMP, "").unwrap();
         let difference = diff(Family::V4, &model, &real, Order::Kept);
-        assert!(difference.is_empty(), "{front_end}: {difference:#?}");
+        assert!(difference.is_empty(), "{backend}: {difference:#?}");
         assert_eq!(real.count("nat", "PREROUTING", Some("KUBE-SERVICES")), 1);
     }
 }
 
 #[test]
 fn a_partial_sync_after_sabotage_fails_in_the_model_as_in_the_kernel() {
-    for front_end in ["legacy", "nft"] {
+    for backend in ["legacy", "nft"] {
         let output = in_namespace(
-            front_end,
+            backend,
             "set -e; printf '%s' \"$FULL\" | iptables-$B-restore --noflush
              iptables-$B -t nat -I PREROUTING -m comment --comment 'kubernetes service portals' -j KUBE-SERVICES
              printf '%s' \"$SABOTAGE\" | iptables-$B-restore --noflush
@@ -89,7 +89,7 @@ fn a_partial_sync_after_sabotage_fails_in_the_model_as_in_the_kernel() {
              iptables-$B-save -t filter; iptables-$B-save -t nat; exit $code",
         );
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(2), "{front_end}: {stderr}");
+        assert_eq!(output.status.code(), Some(2), "{backend}: {stderr}");
         let real = Ruleset::parse(&stdout).unwrap();
         let mut model = Ruleset::default();
         apply(&mut model, &RESTORE, FULL).unwrap();
@@ -101,7 +101,7 @@ fn a_partial_sync_after_sabotage_fails_in_the_model_as_in_the_kernel() {
             .to_string();
         assert!(refusal.contains("KUBE-SVC-IU46S4VZFN77LK6S"), "{refusal}");
         let difference = diff(Family::V4, &model, &real, Order::Kept);
-        assert!(difference.is_empty(), "{front_end}: {difference:#?}");
+        assert!(difference.is_empty(), "{backend}: {difference:#?}");
         // The filter part was committed before nat failed, and the words on stderr say so.
         let kept = committed(&RESTORE, PARTIAL, 2, &stderr).unwrap();
         assert!(!kept.is_empty() && kept.iter().all(|change| change.table == "filter"));

@@ -82,7 +82,7 @@ impl Table {
     }
 
     /// Carries requests out, in the caller's time: the kernel has done them when it took them. Whether the
-    /// table is full. An entry that is there already is as well.
+    /// table is full. An entry that is there already is fine.
     fn tell(&self, requests: &[u8]) -> Result<bool, ProbeError> {
         let (socket, kernel) = (self.0.as_raw_fd(), NetlinkAddr::new(0, 0));
         sendto(socket, requests, &kernel, MsgFlags::empty())

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{error::ProbeError, wire::Report};
 
-/// Writes a report at once: for whoever says little.
+/// Writes a report at once, unbuffered: for low-volume output.
 pub(crate) fn say(out: &mut impl Write, report: &impl Serialize) -> Result<(), ProbeError> {
     let mut line = serde_json::to_vec(report).expect("reports are plain JSON");
     line.push(b'\n');

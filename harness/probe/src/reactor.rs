@@ -72,7 +72,7 @@ impl Reactor {
         }
     }
 
-    /// An input that ended would be ready for ever.
+    /// An input that ended would be ready forever.
     pub(crate) fn unwatch_control(&self, control: impl AsFd) -> Result<(), ProbeError> {
         let forgotten = self.epoll.delete(control);
         forgotten.map_err(ProbeError::system("stop watching standard input"))

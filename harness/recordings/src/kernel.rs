@@ -9,13 +9,13 @@ use chainbreak_netfilter::{Refusal, Rule, Ruleset, apply, join, nft};
 
 use crate::{
     standing::Standing,
-    world::{Front, Mode},
+    world::{IptablesBackend, Mode},
 };
 
 /// Rules of both families.
 #[derive(Debug)]
 pub struct Kernel {
-    front: Front,
+    backend: IptablesBackend,
     mode: Mode,
     /// By `ip` and `ip6`.
     rules: BTreeMap<&'static str, Ruleset>,
@@ -29,9 +29,9 @@ const ENOENT: i32 = 2;
 
 impl Kernel {
     /// One without a rule.
-    pub fn new(front: Front, mode: Mode) -> Self {
+    pub fn new(backend: IptablesBackend, mode: Mode) -> Self {
         Self {
-            front,
+            backend,
             mode,
             rules: ["ip", "ip6"].map(|it| (it, Ruleset::default())).into(),
             tables: nft::Tables::default(),
@@ -119,13 +119,13 @@ impl Kernel {
     }
 
     fn iptables(&mut self, family: &'static str, command: &Command, arguments: &[&str]) -> Output {
-        let front = match self.front {
-            Front::Legacy => "legacy",
-            Front::Nft => "nf_tables",
+        let backend = match self.backend {
+            IptablesBackend::Legacy => "legacy",
+            IptablesBackend::Nft => "nf_tables",
         };
         let rules = self.rules.entry(family).or_default();
         match waited(arguments) {
-            ["--version"] => printed(format!("iptables v1.8.9 ({front})\n")),
+            ["--version"] => printed(format!("iptables v1.8.9 ({backend})\n")),
             ["-t", table] => printed(saved(rules, table)),
             ["-S", chain, "-t", table] => status(rules.chain(table, chain).is_some()),
             ["-C", chain, "-t", table, rule @ ..] => status(has(rules, table, chain, rule)),

@@ -26,5 +26,5 @@ pub use self::{
     kernel::Kernel,
     replay::{Difference, Outcome, replay},
     standing::{Delta, Standing},
-    world::{Deed, Front, Mode, Round, Setup, World},
+    world::{IptablesBackend, Mode, Operation, Round, Setup, World},
 };

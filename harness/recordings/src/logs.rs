@@ -82,7 +82,7 @@ fn is_by_timing(kind: &str) -> bool {
 
 /// Said of a partial sync of nftables mode that misses what a stranger deleted.
 const MISSED: [&str; 2] = ["nftables sync failed", "Sync failed"];
-/// Makes the sync full that begins with it (from 1.33), which then makes anew what it would have missed. Whether a chain was left to
+/// Makes the sync full that begins with it (from 1.33), which then makes again what it would have missed. Whether a chain was left to
 /// be deleted is a matter of time.
 const MAKES_FULL: &str = "Unable to delete stale chains";
 

@@ -22,7 +22,7 @@ use crate::{
     shape,
     stage::Stage,
     standing::Standing,
-    world::{Deed, World},
+    world::{Operation, World},
 };
 
 /// How long a round may take, in the model's time.
@@ -187,8 +187,8 @@ fn by(
         if number == 0 {
             play.start(world, chance);
         }
-        for deed in &round.deeds {
-            play.deed(deed, number == 0, chance);
+        for operation in &round.operations {
+            play.perform(operation, number == 0, chance);
         }
         play.stage.release();
         if number == 0 {
@@ -248,18 +248,18 @@ impl Play {
         }
     }
 
-    fn deed(&mut self, deed: &Deed, before_start: bool, chance: Chance) {
-        if chance.at_once && !before_start && !matches!(deed, Deed::Harm { .. }) {
+    fn perform(&mut self, operation: &Operation, before_start: bool, chance: Chance) {
+        if chance.at_once && !before_start && !matches!(operation, Operation::Harm { .. }) {
             self.stage.hold();
         }
-        match deed {
-            Deed::Put(object) => self.put(object),
-            Deed::Delete {
+        match operation {
+            Operation::Put(object) => self.put(object),
+            Operation::Delete {
                 kind,
                 namespace,
                 name,
             } => self.delete(kind, namespace, name),
-            Deed::Harm {
+            Operation::Harm {
                 after, noticed_by, ..
             } => {
                 self.stage.release();

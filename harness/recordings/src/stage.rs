@@ -55,7 +55,7 @@ impl Stage {
         let mut stage = Self {
             proxiers: proxiers.collect(),
             now: Duration::ZERO,
-            kernel: Kernel::new(setup.front, mode),
+            kernel: Kernel::new(setup.backend, mode),
             log: Vec::new(),
             ran: Vec::new(),
             under_way: None,

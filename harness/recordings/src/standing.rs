@@ -30,7 +30,7 @@ impl Standing {
     pub fn add_ruleset(&mut self, family: &str, ruleset: &Ruleset) {
         for (table, content) in &ruleset.tables {
             for (name, chain) in &content.chains {
-                // Some front ends print built-in chains that nobody has touched.
+                // Some iptables backends print built-in chains that nobody has touched.
                 if chain.rules.is_empty() && chain.policy.as_deref() == Some("ACCEPT") {
                     continue;
                 }

@@ -34,10 +34,10 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The front end that the world's `iptables` had.
+/// The backend that the world's `iptables` had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Front {
+pub enum IptablesBackend {
     /// iptables-legacy.
     Legacy,
     /// iptables-nft.
@@ -51,7 +51,8 @@ pub struct Setup {
     /// What it was drawn from.
     pub seed: u64,
     /// What `iptables` was.
-    pub front: Front,
+    #[serde(rename = "front")]
+    pub backend: IptablesBackend,
     /// `--cluster-cidr`, one of each family that was served, the default first.
     pub cluster_cidrs: Vec<IpNet>,
     /// The networks of cluster IPs.
@@ -74,12 +75,13 @@ pub struct World {
     pub said: BTreeSet<String>,
 }
 
-/// Deeds, and what stood in the kernel when kube-proxy had come to rest after them.
+/// Operations, and what stood in the kernel when kube-proxy had come to rest after them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Round {
     /// In order.
-    pub deeds: Vec<Deed>,
+    #[serde(rename = "deeds")]
+    pub operations: Vec<Operation>,
     /// What differs from what stood there last.
     pub after: Delta,
     /// Whether it never got there: it failed, again and again, to write what it was told.
@@ -90,7 +92,7 @@ pub struct Round {
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Deed {
+pub enum Operation {
     /// The API had this object from now on.
     Put(Value),
     /// The API had it no more: its kind, namespace and name.

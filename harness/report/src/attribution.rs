@@ -1,17 +1,17 @@
-//! Who did it: the recorded command behind a broken promise, and the one that mended it. An answer is
+//! Who did it: the recorded command behind a broken promise, and the one that put right what it did. An answer is
 //! given only when the history holds one; nobody is blamed by guess.
 
 use std::{collections::BTreeSet, fmt};
 
 use chainbreak_model::{
-    case::{Case, Family, From, RuleQuery, To, Traffic},
+    case::{Case, Destination, Family, Origin, RuleQuery, Traffic},
     names::NodeName,
     verdict::{FirstEntry, Span},
 };
 use chainbreak_netfilter::ChangeKind;
 
 use crate::{
-    deeds::{Deed, Effect, Ledger, Link},
+    edits::{EditIndex, Effect, Link, RuleEdit},
     gaps::Gap,
 };
 
@@ -27,10 +27,10 @@ const STARVED_US: u64 = 100_000;
 /// their own. A slow `iptables-nft-save` takes some tens of milliseconds.
 const SEEN_LATE_US: u64 = 100_000;
 
-/// The command that cut a link.
+/// The command that removed a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// What was cut.
+    /// What was removed.
     pub link: Link,
     /// Whether the chain is still there, but empty.
     pub emptied: bool,
@@ -51,24 +51,24 @@ impl fmt::Display for Cause {
 }
 
 impl Cause {
-    fn new(deed: &Deed<'_>, link: Link) -> Self {
+    fn new(edit: &RuleEdit<'_>, link: Link) -> Self {
         let emptied = match &link {
             Link::Filled { table, chain } => {
                 let whole = Link::Chain {
                     table: table.clone(),
                     chain: chain.clone(),
                 };
-                deed.effect(&whole) != Some(Effect::Cut)
+                edit.effect(&whole) != Some(Effect::Removed)
             }
             Link::Jump { .. } | Link::Chain { .. } => false,
         };
         Self {
             link,
             emptied,
-            who: deed.command.who.clone(),
-            program: deed.program().to_owned(),
-            node: deed.command.node.clone(),
-            at_us: deed.at_us,
+            who: edit.command.who.clone(),
+            program: edit.program().to_owned(),
+            node: edit.command.node.clone(),
+            at_us: edit.at_us,
         }
     }
 
@@ -112,9 +112,11 @@ impl fmt::Display for Heal {
 /// `None` when the case does not pin the pod to one.
 pub fn node_of(case: &Case, traffic: &Traffic) -> Option<NodeName> {
     match (&traffic.from, &traffic.to) {
-        (From::Node(node), _) | (From::Host(_), To::NodePort { node, .. }) => Some(node.clone()),
-        (From::Host(_), _) => None,
-        (From::Pod { namespace, name }, _) => {
+        (Origin::Node(node), _) | (Origin::Host(_), Destination::NodePort { node, .. }) => {
+            Some(node.clone())
+        }
+        (Origin::Host(_), _) => None,
+        (Origin::Pod { namespace, name }, _) => {
             let is = |pod: &&serde_json::Value| {
                 let text = |path: &str| pod.pointer(path).and_then(serde_json::Value::as_str);
                 text("/kind") == Some("Pod")
@@ -127,76 +129,81 @@ pub fn node_of(case: &Case, traffic: &Traffic) -> Option<NodeName> {
     }
 }
 
-/// Who cut a gap into the traffic: of everything its packets need that was missing when the gap began,
-/// what was cut last.
-pub fn of_gap(case: &Case, ledger: &Ledger<'_>, traffic: &Traffic, gap: Span) -> Option<Cause> {
+/// Who caused a gap in the traffic: of everything its packets need that was missing when the gap began,
+/// what was removed last.
+pub fn of_gap(case: &Case, index: &EditIndex<'_>, traffic: &Traffic, gap: Span) -> Option<Cause> {
     let pinned = node_of(case, traffic);
     let nodes: Vec<&NodeName> = match &pinned {
         Some(node) => vec![node],
-        None => ledger.nodes().into_iter().collect(),
+        None => index.nodes().into_iter().collect(),
     };
-    let cut_by = |by_us| {
+    let removed_by = |by_us| {
         let mut causes: Vec<Cause> = Vec::new();
         for &node in &nodes {
-            let links = links(ledger, node, traffic);
+            let links = links(index, node, traffic);
             causes.extend(links.into_iter().filter_map(|link| {
-                cut(ledger, node, &link, by_us, gap.from_us).map(|deed| Cause::new(deed, link))
+                removal(index, node, &link, by_us, gap.from_us).map(|edit| Cause::new(edit, link))
             }));
         }
-        // Of links cut by the same command, the first is the most telling one.
+        // Of links removed by the same command, the first is the most telling one.
         causes.into_iter().rev().max_by_key(|cause| cause.at_us)
     };
     let starved = STARVED_US.min(gap.len_us() / 4);
-    cut_by(gap.from_us + SENT_LATE_US).or_else(|| cut_by(gap.from_us + starved))
+    removed_by(gap.from_us + SENT_LATE_US).or_else(|| removed_by(gap.from_us + starved))
 }
 
-/// What ended a gap: the last command before the first answer that mended anything the packets need.
-pub fn healing(ledger: &Ledger<'_>, traffic: &Traffic, node: &NodeName, gap: &Gap) -> Option<Heal> {
+/// What ended a gap: the last command before the first answer that restored anything the packets need.
+pub fn healing(
+    index: &EditIndex<'_>,
+    traffic: &Traffic,
+    node: &NodeName,
+    gap: &Gap,
+) -> Option<Heal> {
     if !gap.ended {
         return None;
     }
-    let links = links(ledger, node, traffic);
-    let deeds: Vec<&Deed<'_>> = ledger.on(node).collect();
-    let mends = |deed: &Deed<'_>| {
-        let during = deed.began_us() <= gap.answered_us && deed.at_us >= gap.span.from_us;
+    let links = links(index, node, traffic);
+    let edits: Vec<&RuleEdit<'_>> = index.on(node).collect();
+    let restores = |edit: &RuleEdit<'_>| {
+        let during = edit.began_us() <= gap.answered_us && edit.at_us >= gap.span.from_us;
         during
             && links
                 .iter()
-                .any(|link| deed.effect(link) == Some(Effect::Mended))
+                .any(|link| edit.effect(link) == Some(Effect::Restored))
     };
-    let at = deeds.iter().rposition(|deed| mends(deed))?;
-    let deed = deeds[at];
+    let at = edits.iter().rposition(|edit| restores(edit))?;
+    let edit = edits[at];
     Some(Heal {
-        who: deed.command.who.clone(),
-        program: deed.program().to_owned(),
-        at_us: deed.at_us,
-        full_sync: is_full_sync(&deeds[..=at]),
+        who: edit.command.who.clone(),
+        program: edit.program().to_owned(),
+        at_us: edit.at_us,
+        full_sync: is_full_sync(&edits[..=at]),
     })
 }
 
-/// Whether the last of the deeds belongs to a sync that ensured jumps one by one.
-fn is_full_sync(deeds: &[&Deed<'_>]) -> bool {
-    let Some((last, before)) = deeds.split_last() else {
+/// Whether the last of the edits belongs to a sync that ensured jumps one by one.
+fn is_full_sync(edits: &[&RuleEdit<'_>]) -> bool {
+    let Some((last, before)) = edits.split_last() else {
         return false;
     };
-    let same = |deed: &&&Deed<'_>| deed.command.who == last.command.who;
-    let restores = |deed: &&&Deed<'_>| deed.program().ends_with("-restore");
+    let same = |edit: &&&RuleEdit<'_>| edit.command.who == last.command.who;
+    let restores = |edit: &&&RuleEdit<'_>| edit.program().ends_with("-restore");
     let mut sync = before
         .iter()
         .rev()
         .filter(same)
-        .take_while(|deed| !restores(deed));
-    last.ensures() || sync.any(|deed| deed.ensures())
+        .take_while(|edit| !restores(edit));
+    last.ensures() || sync.any(|edit| edit.ensures())
 }
 
 /// Who took away a rule or a chain that was seen missing.
 pub fn of_absence(
-    ledger: &Ledger<'_>,
+    index: &EditIndex<'_>,
     node: &NodeName,
     query: &RuleQuery,
     seen_us: u64,
 ) -> Option<Cause> {
-    // Which rule of a text was deleted no command says; nor is it known whose front end wrote.
+    // Which rule of a text was deleted no command says; nor is it known whose iptables backend wrote.
     if query.matches.is_some() || query.backend.is_some() || query.family != Family::Ip {
         return None;
     }
@@ -209,18 +216,18 @@ pub fn of_absence(
         },
         None => Link::Chain { table, chain },
     };
-    let deed = cut(
-        ledger,
+    let edit = removal(
+        index,
         node,
         &link,
         seen_us,
         seen_us.saturating_sub(SEEN_LATE_US),
     )?;
-    Some(Cause::new(deed, link))
+    Some(Cause::new(edit, link))
 }
 
 /// Who deleted the chain that a log entry says is missing.
-pub fn of_entry(ledger: &Ledger<'_>, entry: &FirstEntry) -> Option<Cause> {
+pub fn of_entry(index: &EditIndex<'_>, entry: &FirstEntry) -> Option<Cause> {
     let chain = missing_chain(&entry.text)?;
     let since = entry.at_us.saturating_sub(SEEN_LATE_US);
     ["nat", "filter", "mangle", "raw"]
@@ -230,8 +237,8 @@ pub fn of_entry(ledger: &Ledger<'_>, entry: &FirstEntry) -> Option<Cause> {
                 table: table.to_owned(),
                 chain: chain.to_owned(),
             };
-            let deed = cut(ledger, &entry.node, &link, entry.at_us, since)?;
-            Some(Cause::new(deed, link))
+            let edit = removal(index, &entry.node, &link, entry.at_us, since)?;
+            Some(Cause::new(edit, link))
         })
 }
 
@@ -247,23 +254,19 @@ pub fn missing_chain(text: &str) -> Option<&str> {
     legacy.or(nft).map(|(chain, _)| chain)
 }
 
-/// The last command begun by `by_us` that cut the link, unless it was mended again by `since_us`.
-fn cut<'l, 'a>(
-    ledger: &'l Ledger<'a>,
+/// The last command begun by `by_us` that removed the link, unless it was restored again by `since_us`.
+fn removal<'l, 'a>(
+    index: &'l EditIndex<'a>,
     node: &NodeName,
     link: &Link,
     by_us: u64,
     since_us: u64,
-) -> Option<&'l Deed<'a>> {
-    for deed in ledger
-        .on(node)
-        .rev()
-        .filter(|deed| deed.began_us() <= by_us)
-    {
-        match deed.effect(link) {
-            Some(Effect::Cut) => return Some(deed),
-            Some(Effect::Mended) if deed.at_us <= since_us => return None,
-            Some(Effect::Mended) | None => {}
+) -> Option<&'l RuleEdit<'a>> {
+    for edit in index.on(node).rev().filter(|edit| edit.began_us() <= by_us) {
+        match edit.effect(link) {
+            Some(Effect::Removed) => return Some(edit),
+            Some(Effect::Restored) if edit.at_us <= since_us => return None,
+            Some(Effect::Restored) | None => {}
         }
     }
     None
@@ -275,17 +278,17 @@ const NFTABLES: (&str, [&str; 2]) = ("kube-proxy", ["services", "service-ips"]);
 /// What the traffic's packets need on a node, the most telling first: the jump that catches them, the chain
 /// it leads to, and the chains of the Service as kube-proxy named them in this history. In nftables mode the
 /// chain that looks them up, what it looks them up in, and the Service's chains.
-fn links(ledger: &Ledger<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
-    let (To::Service { namespace, name }
-    | To::NodePort {
+fn links(index: &EditIndex<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
+    let (Destination::Service { namespace, name }
+    | Destination::NodePort {
         namespace, name, ..
     }) = &traffic.to
     else {
         return Vec::new();
     };
     let hook = match &traffic.from {
-        From::Node(_) => "OUTPUT",
-        From::Pod { .. } | From::Host(_) => "PREROUTING",
+        Origin::Node(_) => "OUTPUT",
+        Origin::Pod { .. } | Origin::Host(_) => "PREROUTING",
     };
     let nat = || "nat".to_owned();
     let services = || "KUBE-SERVICES".to_owned();
@@ -306,22 +309,22 @@ fn links(ledger: &Ledger<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
         table: table.to_owned(),
         chain,
     };
-    let chains = service_chains(ledger, node, &service).into_iter();
+    let chains = service_chains(index, node, &service).into_iter();
     links.extend(chains.map(|chain| filled("nat", chain)));
     let (table, common) = NFTABLES;
     links.extend(common.map(|chain| filled(table, chain.to_owned())));
-    let chains = service_chains_of_nftables(ledger, node, &service).into_iter();
+    let chains = service_chains_of_nftables(index, node, &service).into_iter();
     links.extend(chains.map(|chain| filled(table, chain)));
     links
 }
 
 /// kube-proxy's chains of a Service in nftables mode: their names have it in clear text.
 fn service_chains_of_nftables(
-    ledger: &Ledger<'_>,
+    index: &EditIndex<'_>,
     node: &NodeName,
     service: &str,
 ) -> BTreeSet<String> {
-    let changes = ledger.on(node).flat_map(|deed| &deed.changes);
+    let changes = index.on(node).flat_map(|edit| &edit.changes);
     let ours = changes.filter(|change| change.table == NFTABLES.0);
     let part = format!("-{service}/");
     ours.filter(|change| change.chain.starts_with("service-") && change.chain.contains(&part))
@@ -331,9 +334,9 @@ fn service_chains_of_nftables(
 
 /// kube-proxy's chains of a Service: it comments each jump to them with the Service's port name,
 /// `namespace/name` or `namespace/name:port`.
-fn service_chains(ledger: &Ledger<'_>, node: &NodeName, service: &str) -> BTreeSet<String> {
+fn service_chains(index: &EditIndex<'_>, node: &NodeName, service: &str) -> BTreeSet<String> {
     let mut chains = BTreeSet::new();
-    for change in ledger.on(node).flat_map(|deed| &deed.changes) {
+    for change in index.on(node).flat_map(|edit| &edit.changes) {
         let ChangeKind::RuleAdded {
             text,
             target: Some(target),

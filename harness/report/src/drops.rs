@@ -21,7 +21,7 @@ pub struct Drops {
     pub bytes: u64,
     /// Whose rule.
     pub owner: String,
-    /// What listed it: `iptables` is the node's own front end.
+    /// What listed it: `iptables` is the node's own iptables backend.
     pub front: String,
     /// Its table.
     pub table: String,

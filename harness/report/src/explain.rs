@@ -2,7 +2,7 @@
 //! evidence below it.
 
 use chainbreak_model::{
-    case::{Case, Claim, To, Traffic},
+    case::{Case, Claim, Destination, Traffic},
     event::Event,
     names::PromiseName,
     verdict::{
@@ -13,9 +13,9 @@ use chainbreak_model::{
 
 use crate::{
     attribution::{self, Cause},
-    complaint::complaint,
-    deeds::Ledger,
+    edits::EditIndex,
     gaps::Gap,
+    log_finding::log_finding,
     meanwhile,
     text::{clean, clock, count, length, percent},
 };
@@ -34,7 +34,7 @@ pub struct Words {
 pub(crate) struct Material<'a> {
     pub(crate) case: &'a Case,
     pub(crate) events: &'a [Event],
-    pub(crate) ledger: &'a Ledger<'a>,
+    pub(crate) index: &'a EditIndex<'a>,
     pub(crate) gaps: &'a indexmap::IndexMap<chainbreak_model::names::TrafficName, Vec<Gap>>,
 }
 
@@ -108,7 +108,7 @@ impl Material<'_> {
                 evidence,
             };
         };
-        let cause = attribution::of_gap(self.case, self.ledger, traffic, gap);
+        let cause = attribution::of_gap(self.case, self.index, traffic, gap);
         let node = attribution::node_of(self.case, traffic)
             .or_else(|| cause.as_ref().map(|cause| cause.node.clone()));
         let at = node
@@ -181,7 +181,7 @@ impl Material<'_> {
         )];
         lines.extend(gaps.into_iter().take(TOLD).map(|gap| {
             let Span { from_us, to_us } = gap.span;
-            let cause = attribution::of_gap(self.case, self.ledger, traffic, gap.span);
+            let cause = attribution::of_gap(self.case, self.index, traffic, gap.span);
             let cause = cause.map(|cause| {
                 let verb = cause.verb();
                 format!(
@@ -192,7 +192,7 @@ impl Material<'_> {
                 )
             });
             let heal = node
-                .and_then(|node| attribution::healing(self.ledger, traffic, node, gap))
+                .and_then(|node| attribution::healing(self.index, traffic, node, gap))
                 .map(|heal| format!("; {heal} at {}", clock(heal.at_us)));
             format!(
                 "  {} – {} ({}, {} lost){}{}",
@@ -222,9 +222,9 @@ impl Material<'_> {
                 evidence,
             };
         };
-        let said = complaint(&first.text)
+        let said = log_finding(&first.text)
             .unwrap_or_else(|| clean(first.text.lines().next().unwrap_or_default()));
-        let cause = attribution::of_entry(self.ledger, first);
+        let cause = attribution::of_entry(self.index, first);
         let why = cause.map(|cause| {
             let before = length(first.at_us.saturating_sub(cause.at_us));
             format!(": {cause} {before} before")
@@ -266,7 +266,7 @@ impl Material<'_> {
             _ => None,
         };
         let cause =
-            |node, span: Span| attribution::of_absence(self.ledger, node, rule?, span.from_us);
+            |node, span: Span| attribution::of_absence(self.index, node, rule?, span.from_us);
         let word = presence.word();
         let done = match (cause(node, span), presence.forbidden) {
             (Some(cause), _) => format!(": {}", cause.done()),
@@ -335,9 +335,9 @@ fn answers(n: u64) -> String {
 
 fn subject(traffic: &Traffic) -> String {
     match &traffic.to {
-        To::Service { .. } | To::NodePort { .. } => "services".to_owned(),
-        To::Pod { namespace, name } => format!("pod {namespace}/{name}"),
-        To::Host(name) => format!("host {name}"),
+        Destination::Service { .. } | Destination::NodePort { .. } => "services".to_owned(),
+        Destination::Pod { namespace, name } => format!("pod {namespace}/{name}"),
+        Destination::Host(name) => format!("host {name}"),
     }
 }
 

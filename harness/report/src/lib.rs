@@ -9,9 +9,8 @@
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
 pub mod attribution;
-mod complaint;
-pub mod deeds;
 pub mod drops;
+pub mod edits;
 mod error;
 mod exit;
 mod explain;
@@ -19,6 +18,7 @@ mod file;
 pub mod gaps;
 pub mod head;
 pub mod junit;
+mod log_finding;
 mod meanwhile;
 pub mod outcome;
 pub mod parity;

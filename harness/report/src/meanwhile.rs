@@ -99,7 +99,7 @@ impl fmt::Display for Dropped {
 mod tests {
     use std::time::Duration;
 
-    use chainbreak_model::case::{From, To};
+    use chainbreak_model::case::{Destination, Origin};
     use chainbreak_probe::wire::Sample;
 
     use super::*;
@@ -134,8 +134,8 @@ mod tests {
         };
         let of = |protocol, connections| {
             let traffic = Traffic {
-                from: From::Host("outside".to_owned()),
-                to: To::Host("db".to_owned()),
+                from: Origin::Host("outside".to_owned()),
+                to: Destination::Host("db".to_owned()),
                 protocol,
                 port: 53,
                 family: None,

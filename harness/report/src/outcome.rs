@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chainbreak_netfilter::{Change, ChangeKind, Owner};
 
 use crate::{
-    deeds::{BUILT_IN, Effect},
+    edits::{BUILT_IN, Effect},
     text::count,
 };
 
@@ -52,7 +52,7 @@ impl<'a> Outcome<'a> {
             | ChangeKind::ChainFlushed => Some(Fate::Emptied),
             ChangeKind::RuleAdded { target, .. } | ChangeKind::RuleReplaced { target, .. } => {
                 if before.is_none_or(|fate| fate == Fate::Extended) {
-                    self.jump(Effect::Mended, change, target.as_deref());
+                    self.jump(Effect::Restored, change, target.as_deref());
                 }
                 match before {
                     Some(Fate::Emptied | Fate::Written) => Some(Fate::Written),
@@ -60,7 +60,7 @@ impl<'a> Outcome<'a> {
                 }
             }
             ChangeKind::RuleDeleted { target, .. } => {
-                self.jump(Effect::Cut, change, target.as_deref());
+                self.jump(Effect::Removed, change, target.as_deref());
                 before.or(Some(Fate::Extended))
             }
             ChangeKind::RuleDeletedAt { .. } => before.or(Some(Fate::Extended)),
@@ -91,7 +91,7 @@ impl<'a> Outcome<'a> {
             fate <= Fate::Emptied && (chain.is_empty() || other(chain))
         };
         let jump = |&(effect, _, _, target): &(Effect, &str, &str, &str)| {
-            effect == Effect::Cut && other(target)
+            effect == Effect::Removed && other(target)
         };
         self.chains.iter().any(chain) || self.jumps.iter().any(jump)
     }
@@ -114,11 +114,11 @@ impl<'a> Outcome<'a> {
                 .filter(|(_, v)| *v == verb)
                 .map(|&(fate, _)| fate)
                 .collect();
-            let jumps = (verb == "deleted").then_some(Effect::Cut);
+            let jumps = (verb == "deleted").then_some(Effect::Removed);
             parts.extend(self.by_table(verb, &fates, jumps));
         }
         // Rules added to chains that stay: only jumps are worth a word.
-        parts.extend(self.by_table("added", &[], Some(Effect::Mended)));
+        parts.extend(self.by_table("added", &[], Some(Effect::Restored)));
         if parts.is_empty() && !self.chains.is_empty() {
             parts.push(format!(
                 "changed rules of {}",
@@ -130,7 +130,7 @@ impl<'a> Outcome<'a> {
 
     /// As [`Outcome::words`], but only what was taken away.
     pub fn cut_words(&self) -> Option<String> {
-        let deleted = self.by_table("deleted", &[Fate::Deleted], Some(Effect::Cut));
+        let deleted = self.by_table("deleted", &[Fate::Deleted], Some(Effect::Removed));
         let emptied = self.by_table("emptied", &[Fate::Emptied], None);
         let parts: Vec<String> = deleted.into_iter().chain(emptied).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
@@ -142,7 +142,7 @@ impl<'a> Outcome<'a> {
             .chains
             .iter()
             .filter(|(_, fate)| **fate <= Fate::Emptied);
-        let jumps = self.jumps.iter().filter(|jump| jump.0 == Effect::Cut);
+        let jumps = self.jumps.iter().filter(|jump| jump.0 == Effect::Removed);
         let tables = chains.map(|((table, _), _)| *table);
         let tables: BTreeSet<(bool, &str)> =
             tables.chain(jumps.map(|jump| jump.1)).map(order).collect();

@@ -5,7 +5,7 @@
 
 use crate::{
     summary::{Outcome, PromiseSummary, State, Summary},
-    term::{self, Look},
+    term::{self, Terminal},
     text::{count, wrap},
 };
 
@@ -128,15 +128,15 @@ pub fn exit_code(compared: &[Compared<'_>]) -> u8 {
 }
 
 /// Everything that is printed: a table, and below it what differs and why a case cannot be compared.
-pub fn render(sides: [Side<'_>; 2], compared: &[Compared<'_>], look: Look) -> String {
+pub fn render(sides: [Side<'_>; 2], compared: &[Compared<'_>], terminal: Terminal) -> String {
     let names = sides.map(|side| side.name);
-    let mut parts = vec![table(names, compared, look)];
-    parts.extend(compared.iter().filter_map(|it| detail(names, it, look)));
+    let mut parts = vec![table(names, compared, terminal)];
+    parts.extend(compared.iter().filter_map(|it| detail(names, it, terminal)));
     parts.push(closing(compared));
     parts.join("\n")
 }
 
-fn table(names: [&str; 2], compared: &[Compared<'_>], look: Look) -> String {
+fn table(names: [&str; 2], compared: &[Compared<'_>], terminal: Terminal) -> String {
     let mut rows = vec![["case", names[0], names[1], "verdicts"].map(str::to_owned)];
     rows.extend(compared.iter().map(|it| {
         let [one, other] = it.cases.map(|case| case.map_or("–", got).to_owned());
@@ -155,7 +155,7 @@ fn table(names: [&str; 2], compared: &[Compared<'_>], look: Look) -> String {
         let padded = cells.iter().zip(widths);
         let padded = padded.map(|(cell, width)| format!("{cell:<width$}"));
         let line = padded.collect::<Vec<_>>().join("  ");
-        term::paint(line.trim_end(), outcome, look.colour) + "\n"
+        term::paint(line.trim_end(), outcome, terminal.colour) + "\n"
     };
     rows.iter().zip(outcomes).map(line).collect()
 }
@@ -168,7 +168,7 @@ fn got(case: &Summary) -> &str {
     }
 }
 
-fn detail(names: [&str; 2], compared: &Compared<'_>, look: Look) -> Option<String> {
+fn detail(names: [&str; 2], compared: &Compared<'_>, terminal: Terminal) -> Option<String> {
     let (id, likeness) = (compared.id, compared.likeness);
     let lines = match (likeness, compared.cases) {
         (Likeness::Same, _) => return None,
@@ -184,8 +184,8 @@ fn detail(names: [&str; 2], compared: &Compared<'_>, look: Look) -> Option<Strin
         term::mark(likeness.shown()),
         likeness.words()
     );
-    let first = term::paint(&first, Some(likeness.shown()), look.colour) + "\n";
-    let lines = lines.iter().map(|line| wrap(line, look.width) + "\n");
+    let first = term::paint(&first, Some(likeness.shown()), terminal.colour) + "\n";
+    let lines = lines.iter().map(|line| wrap(line, terminal.width) + "\n");
     Some(std::iter::once(first).chain(lines).collect())
 }
 

@@ -5,9 +5,9 @@ use chainbreak_model::event::{Event, Phase, What};
 use std::collections::BTreeMap;
 
 use crate::{
-    complaint::{complaint, gist},
-    deeds::Deed,
+    edits::RuleEdit,
     explain::one_line,
+    log_finding::{gist, log_finding},
     text::{clock, count, cut, percent},
 };
 
@@ -49,7 +49,7 @@ impl Progress {
                 cut(&news, NEWS)
             }
             What::Log(entry) => {
-                let said = complaint(&entry.text)?;
+                let said = log_finding(&entry.text)?;
                 kind = Some(format!("{} logs: {}", entry.agent, gist(&said)));
                 let news = format!("{} on {} logs: {said}", entry.agent, entry.node);
                 cut(&one_line(&news), NEWS)
@@ -105,9 +105,9 @@ impl Progress {
 
 /// An agent takes away what is another's, the news of this program: its kind and its words.
 fn deleted(event: &Event) -> Option<(String, String)> {
-    let deed = Deed::of(event)?;
-    let outcome = deed.outcome();
-    let who = &deed.command.who;
+    let edit = RuleEdit::of(event)?;
+    let outcome = edit.outcome();
+    let who = &edit.command.who;
     let words = outcome
         .cuts_others(who)
         .then(|| outcome.cut_words())
@@ -115,7 +115,7 @@ fn deleted(event: &Event) -> Option<(String, String)> {
     let tables = outcome.cut_tables().join(" and ");
     Some((
         format!("{who} deleted rules of others in {tables}"),
-        format!("{who} on {} {words}", deed.command.node),
+        format!("{who} on {} {words}", edit.command.node),
     ))
 }
 
@@ -125,6 +125,6 @@ fn phase_words(phase: Phase) -> &'static str {
         Phase::Ready => "ready",
         Phase::Judging => "judging",
         Phase::Judged => "judged",
-        Phase::Razed => "razed",
+        Phase::Destroyed => "destroyed",
     }
 }

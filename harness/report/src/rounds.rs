@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     text::{clock, count, length},
-    timeline::{Kind, Moment},
+    timeline::{Kind, TimelineEntry},
 };
 
 /// A story longer than this is told in its beginning and its end.
@@ -13,17 +13,17 @@ const LINES: usize = 60;
 /// How many lines of it are the end.
 const LAST: usize = 15;
 
-/// The moments as lines.
-pub(crate) fn told(moments: &[Moment]) -> Vec<String> {
+/// The entries as lines.
+pub(crate) fn told(entries: &[TimelineEntry]) -> Vec<String> {
     let mut lines = Vec::new();
-    let rounds = split(moments);
-    let longest = longest_gap(moments);
+    let rounds = split(entries);
+    let longest = longest_gap(entries);
     let mut seen: BTreeSet<Kind> = BTreeSet::new();
-    let mut left_out: Vec<&[Moment]> = Vec::new();
+    let mut left_out: Vec<&[TimelineEntry]> = Vec::new();
     for (at, round) in rounds.iter().enumerate() {
         let kinds: BTreeSet<Kind> = round
             .iter()
-            .map(|moment| moment.kind)
+            .map(|entry| entry.kind)
             .filter(|kind| *kind != Kind::Step)
             .collect();
         // The first part is what came before the first cut, the second one the first round, the last
@@ -35,7 +35,7 @@ pub(crate) fn told(moments: &[Moment]) -> Vec<String> {
         if tell {
             lines.extend(more(&left_out));
             left_out.clear();
-            lines.extend(round.iter().map(|moment| line(moment, moments)));
+            lines.extend(round.iter().map(|entry| line(entry, entries)));
             seen.extend(kinds);
         } else {
             left_out.push(round);
@@ -46,17 +46,17 @@ pub(crate) fn told(moments: &[Moment]) -> Vec<String> {
 }
 
 /// What came before the first cut, the rounds that each begin with one, and what closes the case.
-fn split(moments: &[Moment]) -> Vec<&[Moment]> {
-    let closes = |moment: &Moment| matches!(moment.kind, Kind::Phase | Kind::Trouble);
-    let open = moments
+fn split(entries: &[TimelineEntry]) -> Vec<&[TimelineEntry]> {
+    let closes = |entry: &TimelineEntry| matches!(entry.kind, Kind::Phase | Kind::Trouble);
+    let open = entries
         .iter()
-        .rposition(|moment| !closes(moment))
+        .rposition(|entry| !closes(entry))
         .map_or(0, |at| at + 1);
-    let (body, close) = moments.split_at(open);
+    let (body, close) = entries.split_at(open);
     let mut parts = Vec::new();
     let mut from = 0;
-    for (at, moment) in body.iter().enumerate() {
-        if moment.kind == Kind::Cut {
+    for (at, entry) in body.iter().enumerate() {
+        if entry.kind == Kind::Cut {
             parts.push(&body[from..at]);
             from = at;
         }
@@ -65,31 +65,28 @@ fn split(moments: &[Moment]) -> Vec<&[Moment]> {
     parts
 }
 
-/// The moment at which the longest gap ended, or began when nothing ended it.
-fn longest_gap(moments: &[Moment]) -> Option<&Moment> {
-    let mut longest: Option<(u64, &Moment)> = None;
-    for began in moments
-        .iter()
-        .filter(|moment| moment.kind == Kind::GapBegan)
-    {
-        let ended = moments.iter().find(|moment| {
-            moment.kind == Kind::GapEnded && moment.who == began.who && moment.at_us > began.at_us
+/// The entry at which the longest gap ended, or began when nothing ended it.
+fn longest_gap(entries: &[TimelineEntry]) -> Option<&TimelineEntry> {
+    let mut longest: Option<(u64, &TimelineEntry)> = None;
+    for began in entries.iter().filter(|entry| entry.kind == Kind::GapBegan) {
+        let ended = entries.iter().find(|entry| {
+            entry.kind == Kind::GapEnded && entry.who == began.who && entry.at_us > began.at_us
         });
-        let last = moments.last().map_or(began.at_us, |moment| moment.at_us);
-        let length = ended.map_or(last, |moment| moment.at_us) - began.at_us;
+        let last = entries.last().map_or(began.at_us, |entry| entry.at_us);
+        let length = ended.map_or(last, |entry| entry.at_us) - began.at_us;
         if longest.is_none_or(|(longest, _)| length > longest) {
             longest = Some((length, began));
         }
     }
-    longest.map(|(_, moment)| moment)
+    longest.map(|(_, entry)| entry)
 }
 
 /// `… 4 more rounds like this, mean 2.1 s, begun at 6.910, 9.020, … s`.
-fn more(rounds: &[&[Moment]]) -> Option<String> {
+fn more(rounds: &[&[TimelineEntry]]) -> Option<String> {
     const NAMED: usize = 4;
     let begins: Vec<u64> = rounds
         .iter()
-        .filter_map(|round| round.first().map(|moment| moment.at_us))
+        .filter_map(|round| round.first().map(|entry| entry.at_us))
         .collect();
     let (first, last) = (begins.first()?, rounds.last()?.last()?.at_us);
     let mean = (last - first) / begins.len() as u64;
@@ -110,16 +107,16 @@ fn more(rounds: &[&[Moment]]) -> Option<String> {
     ))
 }
 
-fn line(moment: &Moment, all: &[Moment]) -> String {
-    let widest = |of: fn(&Moment) -> usize| all.iter().map(of).max().unwrap_or(0);
-    let node = |moment: &Moment| moment.node.as_ref().map_or(0, |node| node.as_str().len());
-    let (nodes, whos) = (widest(node), widest(|moment| moment.who.len()));
-    let at = moment.node.as_ref().map_or("", |node| node.as_str());
+fn line(entry: &TimelineEntry, all: &[TimelineEntry]) -> String {
+    let widest = |of: fn(&TimelineEntry) -> usize| all.iter().map(of).max().unwrap_or(0);
+    let node = |entry: &TimelineEntry| entry.node.as_ref().map_or(0, |node| node.as_str().len());
+    let (nodes, whos) = (widest(node), widest(|entry| entry.who.len()));
+    let at = entry.node.as_ref().map_or("", |node| node.as_str());
     format!(
         "{:>8}  {at:nodes$}  {:whos$}  {}",
-        clock(moment.at_us),
-        moment.who,
-        moment.text
+        clock(entry.at_us),
+        entry.who,
+        entry.text
     )
 }
 
@@ -127,11 +124,7 @@ fn shortened(mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > LINES {
         let end = lines.split_off(lines.len() - LAST);
         let left_out = lines.split_off(LINES - LAST - 1).len();
-        lines.push(format!(
-            "{:>8}  … {} left out",
-            "",
-            count(left_out, "moment")
-        ));
+        lines.push(format!("{:>8}  … {} left out", "", count(left_out, "line")));
         lines.extend(end);
     }
     lines

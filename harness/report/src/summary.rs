@@ -11,8 +11,8 @@ use chainbreak_model::{
 
 use crate::{
     Recorded, Run,
-    deeds::Ledger,
     drops::{Drops, drops},
+    edits::EditIndex,
     explain::{Material, Words, one_line},
     gaps::gaps,
     head::unknown_requests,
@@ -110,7 +110,7 @@ pub enum State {
     Unknown,
 }
 
-/// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged anew from
+/// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged again from
 /// plan and history.
 pub fn summaries(run: &Run) -> Vec<Summary> {
     let ran = run
@@ -131,7 +131,7 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
         events,
         artifacts,
     } = recorded;
-    let ledger = Ledger::new(events);
+    let index = EditIndex::new(events);
     let gaps = verdict
         .window
         .map(|span| gaps(events, span))
@@ -139,7 +139,7 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
     let material = Material {
         case,
         events,
-        ledger: &ledger,
+        index: &index,
         gaps: &gaps,
     };
     let promises = of_promises(verdict, &material);
@@ -175,7 +175,7 @@ pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
         facts: facts(events),
         unknown: unknown_requests(events),
         drops: drops(events),
-        story: timeline::story(case, events, &ledger, verdict.window),
+        story: timeline::story(case, events, &index, verdict.window),
         artifacts: artifacts.clone(),
     }
 }

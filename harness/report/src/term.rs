@@ -14,7 +14,7 @@ const NAME: usize = 24;
 
 /// How the terminal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct Terminal {
     /// How many characters a line may have; longer ones are cut in the table, and
     /// continued elsewhere.
     pub width: usize,
@@ -32,16 +32,16 @@ pub enum Colour {
 }
 
 /// Everything that is printed at the end of a run. `reports` are the paths of the files written.
-pub fn render(summaries: &[Summary], reports: &[String], look: Look) -> String {
-    let mut parts = vec![head(summaries, look) + &table(summaries, look)];
+pub fn render(summaries: &[Summary], reports: &[String], terminal: Terminal) -> String {
+    let mut parts = vec![head(summaries, terminal) + &table(summaries, terminal)];
     let ran = |summary: &&Summary| summary.outcome != Outcome::Skipped;
     let told = summaries.iter().filter(ran);
-    parts.extend(told.filter_map(|summary| detail(summary, look)));
-    parts.extend(skipped(summaries, look));
+    parts.extend(told.filter_map(|summary| detail(summary, terminal)));
+    parts.extend(skipped(summaries, terminal));
     let unknown = head::unknown(summaries).into_iter();
     parts.extend(
         unknown
-            .map(|line| wrap(&line, look.width) + "\n")
+            .map(|line| wrap(&line, terminal.width) + "\n")
             .reduce(|a, b| a + &b),
     );
     parts.push(closing(summaries, reports));
@@ -49,9 +49,9 @@ pub fn render(summaries: &[Summary], reports: &[String], look: Look) -> String {
 }
 
 /// Who played the agents, above everything else.
-fn head(summaries: &[Summary], look: Look) -> String {
+fn head(summaries: &[Summary], terminal: Terminal) -> String {
     let played = head::played(summaries).into_iter();
-    let lines = played.map(|line| wrap(&line, look.width) + "\n");
+    let lines = played.map(|line| wrap(&line, terminal.width) + "\n");
     let lines: String = lines.collect();
     if lines.is_empty() {
         lines
@@ -61,7 +61,7 @@ fn head(summaries: &[Summary], look: Look) -> String {
 }
 
 /// Cases that did not run, those of one reason together.
-fn skipped(summaries: &[Summary], look: Look) -> Vec<String> {
+fn skipped(summaries: &[Summary], terminal: Terminal) -> Vec<String> {
     let mut reasons = IndexMap::<&str, Vec<&str>>::new();
     let skipped = |summary: &&Summary| summary.outcome == Outcome::Skipped;
     for summary in summaries.iter().filter(skipped) {
@@ -70,17 +70,17 @@ fn skipped(summaries: &[Summary], look: Look) -> Vec<String> {
     }
     let outcome = Outcome::Skipped;
     let part = |(reason, ids): (&str, Vec<&str>)| {
-        let first = wrap(&format!("{} {reason}", mark(outcome)), look.width);
-        let first = paint(&first, Some(outcome), look.colour) + "\n";
+        let first = wrap(&format!("{} {reason}", mark(outcome)), terminal.width);
+        let first = paint(&first, Some(outcome), terminal.colour) + "\n";
         let lines = ids.iter().map(|id| format!("  {id}: {}", outcome.words()));
-        let lines = lines.map(|line| wrap(&line, look.width) + "\n");
+        let lines = lines.map(|line| wrap(&line, terminal.width) + "\n");
         std::iter::once(first).chain(lines).collect()
     };
     reasons.into_iter().map(part).collect()
 }
 
 /// The table of verdicts: scenarios as headings, each once, a line a case.
-pub fn table(summaries: &[Summary], look: Look) -> String {
+pub fn table(summaries: &[Summary], terminal: Terminal) -> String {
     let mut scenarios = IndexMap::<&str, Vec<&Summary>>::new();
     for summary in summaries {
         let (heading, _) = split(&summary.id);
@@ -100,7 +100,7 @@ pub fn table(summaries: &[Summary], look: Look) -> String {
         .map(str::to_owned),
     ];
     rows.extend(summaries.iter().map(|summary| row(summary)));
-    let widths = fit(&mut rows, look.width);
+    let widths = fit(&mut rows, terminal.width);
     let mut out = String::new();
     let mut scenario = None;
     for (at, cells) in rows.iter().enumerate() {
@@ -108,7 +108,7 @@ pub fn table(summaries: &[Summary], look: Look) -> String {
         if let Some(summary) = summary {
             let (heading, _) = split(&summary.id);
             if scenario != Some(heading) {
-                out.push_str(&cut(heading, look.width));
+                out.push_str(&cut(heading, terminal.width));
                 out.push('\n');
                 scenario = Some(heading);
             }
@@ -122,11 +122,11 @@ pub fn table(summaries: &[Summary], look: Look) -> String {
                 _ => line.extend([cell, &*pad, "  "]),
             }
         }
-        let line = cut(line.trim_end(), look.width);
+        let line = cut(line.trim_end(), terminal.width);
         out.push_str(&paint(
             &line,
             summary.map(|summary| summary.outcome),
-            look.colour,
+            terminal.colour,
         ));
         out.push('\n');
     }
@@ -198,10 +198,10 @@ pub(crate) fn mark(outcome: Outcome) -> char {
 
 /// What is said of a case below the table: nothing of a healthy one or one that did not run, a line of an
 /// incident that reproduced, everything of a case that is not as expected.
-pub fn detail(summary: &Summary, look: Look) -> Option<String> {
+pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
     let Summary { id, outcome, .. } = summary;
     let headline = summary.headline.as_deref().unwrap_or("no promise says why");
-    let first = wrap(&format!("{} {headline}", mark(*outcome)), look.width);
+    let first = wrap(&format!("{} {headline}", mark(*outcome)), terminal.width);
     let mut lines = Vec::new();
     match outcome {
         Outcome::AsExpected => {
@@ -230,8 +230,8 @@ pub fn detail(summary: &Summary, look: Look) -> Option<String> {
             );
         }
     }
-    let first = paint(&first, Some(*outcome), look.colour);
-    let lines = lines.iter().map(|line| wrap(line, look.width) + "\n");
+    let first = paint(&first, Some(*outcome), terminal.colour);
+    let lines = lines.iter().map(|line| wrap(line, terminal.width) + "\n");
     Some(std::iter::once(first + "\n").chain(lines).collect())
 }
 
@@ -290,8 +290,8 @@ pub fn story(summary: &Summary) -> Vec<String> {
 }
 
 /// The table and the story of every case, also of those that went as expected: for a file.
-pub fn stories(summaries: &[Summary], look: Look) -> String {
-    let mut out = head(summaries, look) + &table(summaries, look);
+pub fn stories(summaries: &[Summary], terminal: Terminal) -> String {
+    let mut out = head(summaries, terminal) + &table(summaries, terminal);
     for summary in summaries.iter().filter(|summary| !summary.story.is_empty()) {
         let headline = summary
             .headline
@@ -302,7 +302,7 @@ pub fn stories(summaries: &[Summary], look: Look) -> String {
             .chain(dropped(summary))
             .chain(story(summary));
         out.push('\n');
-        out.extend(lines.map(|line| wrap(&line, look.width) + "\n"));
+        out.extend(lines.map(|line| wrap(&line, terminal.width) + "\n"));
     }
     out
 }

@@ -13,9 +13,9 @@ use chainbreak_model::{
 
 use crate::{
     attribution,
-    complaint::{complaint, without_program},
-    deeds::{Deed, Ledger},
+    edits::{EditIndex, RuleEdit},
     gaps::gaps,
+    log_finding::{log_finding, without_program},
     outcome::Outcome,
     rounds,
     text::{clean, clock, count, length},
@@ -25,7 +25,7 @@ use crate::{
 /// is some thirty calls, of up to some tens of milliseconds each on nft.
 const TOGETHER_US: u64 = 300_000;
 
-/// What a moment is about, in the order in which moments of the same time are told.
+/// What an entry is about, in the order in which entries of the same time are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The world failed.
@@ -50,7 +50,7 @@ pub enum Kind {
 
 /// One line of the story.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moment {
+pub struct TimelineEntry {
     /// When, in microseconds since the case began.
     pub at_us: u64,
     /// Where; `None` for what concerns the whole cluster.
@@ -67,11 +67,11 @@ pub struct Moment {
 pub fn story(
     case: &Case,
     events: &[Event],
-    ledger: &Ledger<'_>,
+    index: &EditIndex<'_>,
     judged: Option<Span>,
 ) -> Vec<String> {
-    let (early, moments) = from_the_last_cut(moments(events, ledger, judged), judged);
-    let nodes: BTreeSet<&NodeName> = moments.iter().filter_map(|m| m.node.as_ref()).collect();
+    let (early, entries) = from_the_last_cut(entries(events, index, judged), judged);
+    let nodes: BTreeSet<&NodeName> = entries.iter().filter_map(|m| m.node.as_ref()).collect();
     let pinned = case
         .traffic
         .values()
@@ -79,9 +79,9 @@ pub fn story(
     let focus = pinned
         .filter(|node| nodes.contains(node))
         .or(nodes.first().map(|&n| n.clone()));
-    let (told, others): (Vec<Moment>, Vec<Moment>) = moments
+    let (told, others): (Vec<TimelineEntry>, Vec<TimelineEntry>) = entries
         .into_iter()
-        .partition(|moment| moment.node.is_none() || moment.node == focus);
+        .partition(|entry| entry.node.is_none() || entry.node == focus);
     let mut lines = before(&early);
     lines.extend(rounds::told(&told));
     lines.extend(elsewhere(&others));
@@ -90,27 +90,30 @@ pub fn story(
 
 /// What was cut before the judged time, but for the last of it on each node: agents that start at the same
 /// time fight over an empty machine, and only how that ended matters.
-fn from_the_last_cut(moments: Vec<Moment>, judged: Option<Span>) -> (Vec<Moment>, Vec<Moment>) {
+fn from_the_last_cut(
+    entries: Vec<TimelineEntry>,
+    judged: Option<Span>,
+) -> (Vec<TimelineEntry>, Vec<TimelineEntry>) {
     let from = judged.map_or(0, |span| span.from_us);
-    let early = |moment: &Moment| moment.kind == Kind::Cut && moment.at_us < from;
+    let early = |entry: &TimelineEntry| entry.kind == Kind::Cut && entry.at_us < from;
     let mut last: BTreeMap<Option<NodeName>, u64> = BTreeMap::new();
-    for moment in moments.iter().filter(|moment| early(moment)) {
-        last.insert(moment.node.clone(), moment.at_us);
+    for entry in entries.iter().filter(|entry| early(entry)) {
+        last.insert(entry.node.clone(), entry.at_us);
     }
-    moments.into_iter().partition(|moment| {
-        early(moment)
+    entries.into_iter().partition(|entry| {
+        early(entry)
             && last
-                .get(&moment.node)
-                .is_some_and(|&at_us| moment.at_us < at_us)
+                .get(&entry.node)
+                .is_some_and(|&at_us| entry.at_us < at_us)
     })
 }
 
 /// One line of what came before the story.
-fn before(early: &[Moment]) -> Vec<String> {
+fn before(early: &[TimelineEntry]) -> Vec<String> {
     let Some(first) = early.first() else {
         return Vec::new();
     };
-    let whos: BTreeSet<&str> = early.iter().map(|moment| moment.who.as_str()).collect();
+    let whos: BTreeSet<&str> = early.iter().map(|entry| entry.who.as_str()).collect();
     let whos: Vec<&str> = whos.into_iter().collect();
     vec![format!(
         "{:>8}  … until the cluster was ready, {} deleted rules of others {}",
@@ -120,46 +123,50 @@ fn before(early: &[Moment]) -> Vec<String> {
     )]
 }
 
-/// Everything worth telling, in order of time, with what belongs together in one moment. What agents do
+/// Everything worth telling, in order of time, with what belongs together in one entry. What agents do
 /// before the judged time is left out unless it cut something: it is the raising of the cluster.
-pub fn moments(events: &[Event], ledger: &Ledger<'_>, judged: Option<Span>) -> Vec<Moment> {
-    let mut moments = deeds(ledger);
-    moments.extend(logs(events));
-    let inside = |moment: &Moment| match judged {
+pub fn entries(
+    events: &[Event],
+    index: &EditIndex<'_>,
+    judged: Option<Span>,
+) -> Vec<TimelineEntry> {
+    let mut entries = edits(index);
+    entries.extend(logs(events));
+    let inside = |entry: &TimelineEntry| match judged {
         Some(span) => {
-            moment.at_us < span.to_us && (moment.at_us >= span.from_us || moment.kind == Kind::Cut)
+            entry.at_us < span.to_us && (entry.at_us >= span.from_us || entry.kind == Kind::Cut)
         }
         None => true,
     };
-    moments.retain(inside);
-    moments.extend(events.iter().filter_map(plain));
-    moments.extend(judged.into_iter().flat_map(|span| lost(events, span)));
-    moments.sort_by_key(|moment| (moment.at_us, moment.kind));
-    merged(moments)
+    entries.retain(inside);
+    entries.extend(events.iter().filter_map(plain));
+    entries.extend(judged.into_iter().flat_map(|span| lost(events, span)));
+    entries.sort_by_key(|entry| (entry.at_us, entry.kind));
+    merged(entries)
 }
 
 /// A failed restore and the agent's own words about it are one thing; its words say more.
-fn merged(mut moments: Vec<Moment>) -> Vec<Moment> {
-    let words: Vec<Moment> = moments
+fn merged(mut entries: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
+    let words: Vec<TimelineEntry> = entries
         .iter()
-        .filter(|moment| moment.kind == Kind::Log)
+        .filter(|entry| entry.kind == Kind::Log)
         .cloned()
         .collect();
-    moments.retain(|failed| {
+    entries.retain(|failed| {
         let Some(chain) = attribution::missing_chain(&failed.text) else {
             return true;
         };
-        let says = |log: &Moment| {
+        let says = |log: &TimelineEntry| {
             let soon = (failed.at_us..=failed.at_us + TOGETHER_US).contains(&log.at_us);
             soon && log.node == failed.node && log.who == failed.who && log.text.contains(chain)
         };
         failed.kind != Kind::Failed || !words.iter().any(says)
     });
-    moments
+    entries
 }
 
 /// Events that are told as they are.
-fn plain(event: &Event) -> Option<Moment> {
+fn plain(event: &Event) -> Option<TimelineEntry> {
     let (kind, text) = match &event.what {
         What::Phase(Phase::Judging) => (Kind::Phase, "judging begins".to_owned()),
         What::Phase(Phase::Judged) => (Kind::Phase, "judging ends".to_owned()),
@@ -187,7 +194,7 @@ fn plain(event: &Event) -> Option<Moment> {
         ),
         _ => return None,
     };
-    Some(Moment {
+    Some(TimelineEntry {
         at_us: event.at_us,
         node: None,
         who: "scenario".to_owned(),
@@ -197,11 +204,11 @@ fn plain(event: &Event) -> Option<Moment> {
 }
 
 /// Lost requests. A single one is no gap but bad luck, and is in the figures.
-fn lost(events: &[Event], judged: Span) -> Vec<Moment> {
-    let mut moments = Vec::new();
+fn lost(events: &[Event], judged: Span) -> Vec<TimelineEntry> {
+    let mut entries = Vec::new();
     for (traffic, gaps) in gaps(events, judged) {
         for gap in gaps.iter().filter(|gap| gap.lost > 1) {
-            let moment = |at_us, kind, text| Moment {
+            let entry = |at_us, kind, text| TimelineEntry {
                 at_us,
                 node: None,
                 who: traffic.to_string(),
@@ -218,11 +225,11 @@ fn lost(events: &[Event], judged: Span) -> Vec<Moment> {
                 Some(_) => "no answers any more".to_owned(),
                 None => format!("no answers any more, to the end: {lost}"),
             };
-            moments.push(moment(gap.span.from_us, Kind::GapBegan, began));
-            moments.extend(ended.map(|text| moment(gap.span.to_us, Kind::GapEnded, text)));
+            entries.push(entry(gap.span.from_us, Kind::GapBegan, began));
+            entries.extend(ended.map(|text| entry(gap.span.to_us, Kind::GapEnded, text)));
         }
     }
-    moments
+    entries
 }
 
 /// Things of one agent on one node that follow each other closely.
@@ -260,23 +267,23 @@ fn grouped<'a, T>(
     groups
 }
 
-fn deeds(ledger: &Ledger<'_>) -> Vec<Moment> {
-    let things = ledger.deeds().iter().filter_map(|deed| {
-        let kind = kind(deed)?;
+fn edits(index: &EditIndex<'_>) -> Vec<TimelineEntry> {
+    let things = index.edits().iter().filter_map(|edit| {
+        let kind = kind(edit)?;
         Some((
-            (&deed.command.node, deed.command.who.as_str()),
-            deed.at_us,
+            (&edit.command.node, edit.command.who.as_str()),
+            edit.at_us,
             kind,
-            deed,
+            edit,
         ))
     });
-    let moment = |((node, who), group): ((&NodeName, &str), Group<&Deed<'_>>)| {
+    let entry = |((node, who), group): ((&NodeName, &str), Group<&RuleEdit<'_>>)| {
         // What is cut is felt at once, what is written counts when it is complete.
         let at_us = match group.kind {
             Kind::Wrote => group.last_us,
             _ => group.members.first()?.at_us,
         };
-        Some(Moment {
+        Some(TimelineEntry {
             at_us,
             node: Some(node.clone()),
             who: who.to_owned(),
@@ -284,32 +291,32 @@ fn deeds(ledger: &Ledger<'_>) -> Vec<Moment> {
             text: told(group.kind, &group.members)?,
         })
     };
-    grouped(things).into_iter().filter_map(moment).collect()
+    grouped(things).into_iter().filter_map(entry).collect()
 }
 
 /// `None` for commands that only look. kube-proxy's calls that find everything in place count: they tell a
 /// full sync.
-fn kind(deed: &Deed<'_>) -> Option<Kind> {
-    let outcome = deed.outcome();
-    let failed = deed.command.exit != 0 && deed.program().ends_with("-restore");
+fn kind(edit: &RuleEdit<'_>) -> Option<Kind> {
+    let outcome = edit.outcome();
+    let failed = edit.command.exit != 0 && edit.program().ends_with("-restore");
     match () {
         () if failed => Some(Kind::Failed),
-        () if outcome.cuts_others(&deed.command.who) => Some(Kind::Cut),
-        () if outcome.words().is_some() || deed.ensures() => Some(Kind::Wrote),
+        () if outcome.cuts_others(&edit.command.who) => Some(Kind::Cut),
+        () if outcome.words().is_some() || edit.ensures() => Some(Kind::Wrote),
         () => None,
     }
 }
 
-fn told(kind: Kind, deeds: &[&Deed<'_>]) -> Option<String> {
+fn told(kind: Kind, edits: &[&RuleEdit<'_>]) -> Option<String> {
     if kind == Kind::Failed {
-        let first = deeds.first()?;
+        let first = edits.first()?;
         // nft's first line is the program's name alone.
         let why = first.command.stderr.lines().map(without_program);
         let mut why =
             why.filter(|line| !line.is_empty() && !line.starts_with("Ignoring deprecated"));
         let why = clean(why.next().unwrap_or_default());
-        let times = if deeds.len() > 1 {
-            format!(" {} times", deeds.len())
+        let times = if edits.len() > 1 {
+            format!(" {} times", edits.len())
         } else {
             String::new()
         };
@@ -319,16 +326,16 @@ fn told(kind: Kind, deeds: &[&Deed<'_>]) -> Option<String> {
             first.command.exit
         ));
     }
-    let outcome = Outcome::of(deeds.iter().flat_map(|deed| &deed.changes));
+    let outcome = Outcome::of(edits.iter().flat_map(|edit| &edit.changes));
     let words = match kind {
         Kind::Cut => outcome.cut_words().or_else(|| outcome.words())?,
         _ => outcome.words()?,
     };
     let full = kind == Kind::Wrote
-        && deeds.iter().any(|deed| deed.ensures())
-        && deeds
+        && edits.iter().any(|edit| edit.ensures())
+        && edits
             .iter()
-            .any(|deed| deed.program().ends_with("-restore"));
+            .any(|edit| edit.program().ends_with("-restore"));
     Some(if full {
         format!("full sync: {words}")
     } else {
@@ -336,30 +343,30 @@ fn told(kind: Kind, deeds: &[&Deed<'_>]) -> Option<String> {
     })
 }
 
-fn logs(events: &[Event]) -> Vec<Moment> {
-    let mut entries: Vec<(u64, &LogEntry)> = Vec::new();
+fn logs(events: &[Event]) -> Vec<TimelineEntry> {
+    let mut logged: Vec<(u64, &LogEntry)> = Vec::new();
     for event in events {
-        if let What::Log(entry) = &event.what {
-            entries.push((event.at_us, entry));
+        if let What::Log(log_entry) = &event.what {
+            logged.push((event.at_us, log_entry));
         }
     }
-    entries.sort_by_key(|&(at_us, _)| at_us);
-    let things = entries.iter().filter_map(|&(at_us, entry)| {
-        let text = complaint(&entry.text)?;
+    logged.sort_by_key(|&(at_us, _)| at_us);
+    let things = logged.iter().filter_map(|&(at_us, log_entry)| {
+        let text = log_finding(&log_entry.text)?;
         Some((
-            (&entry.node, entry.agent.as_str()),
+            (&log_entry.node, log_entry.agent.as_str()),
             at_us,
             Kind::Log,
             (at_us, text),
         ))
     });
-    let moment = |((node, who), group): ((&NodeName, &str), Group<(u64, String)>)| {
+    let entry = |((node, who), group): ((&NodeName, &str), Group<(u64, String)>)| {
         let (at_us, text) = group.members.first()?;
         let more = match group.members.len() {
             1 => String::new(),
             n => format!(" (and {} more)", n - 1),
         };
-        Some(Moment {
+        Some(TimelineEntry {
             at_us: *at_us,
             node: Some(node.clone()),
             who: who.to_owned(),
@@ -367,24 +374,22 @@ fn logs(events: &[Event]) -> Vec<Moment> {
             text: format!("logs: {text}{more}"),
         })
     };
-    grouped(things).into_iter().filter_map(moment).collect()
+    grouped(things).into_iter().filter_map(entry).collect()
 }
 
 /// Other nodes in a line each, many in one for all.
-fn elsewhere(moments: &[Moment]) -> Vec<String> {
+fn elsewhere(entries: &[TimelineEntry]) -> Vec<String> {
     const EACH: usize = 3;
-    let mut nodes: BTreeMap<&NodeName, Vec<&Moment>> = BTreeMap::new();
-    for moment in moments {
-        if let Some(node) = &moment.node {
-            nodes.entry(node).or_default().push(moment);
+    let mut nodes: BTreeMap<&NodeName, Vec<&TimelineEntry>> = BTreeMap::new();
+    for entry in entries {
+        if let Some(node) = &entry.node {
+            nodes.entry(node).or_default().push(entry);
         }
     }
-    let line = |whose: &str, moments: &[&Moment]| {
+    let line = |whose: &str, entries: &[&TimelineEntry]| {
         let mut counted: BTreeMap<(Kind, &str), usize> = BTreeMap::new();
-        for moment in moments {
-            *counted
-                .entry((moment.kind, moment.who.as_str()))
-                .or_default() += 1;
+        for entry in entries {
+            *counted.entry((entry.kind, entry.who.as_str())).or_default() += 1;
         }
         let part = |((kind, who), n): (&(Kind, &str), &usize)| {
             let what = match kind {
@@ -395,16 +400,16 @@ fn elsewhere(moments: &[Moment]) -> Vec<String> {
             };
             format!("{who} {what} {}", count(*n, "time"))
         };
-        let first = moments.first().map_or(0, |moment| moment.at_us);
+        let first = entries.first().map_or(0, |entry| entry.at_us);
         let parts: Vec<String> = counted.iter().map(part).collect();
         format!("{whose}, from {} s: {}", clock(first), parts.join(", "))
     };
     if nodes.len() > EACH {
-        let all: Vec<&Moment> = moments.iter().collect();
+        let all: Vec<&TimelineEntry> = entries.iter().collect();
         return vec![line(&format!("{} other nodes", nodes.len()), &all)];
     }
     nodes
         .iter()
-        .map(|(node, moments)| line(node.as_str(), moments))
+        .map(|(node, entries)| line(node.as_str(), entries))
         .collect()
 }

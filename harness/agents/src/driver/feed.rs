@@ -21,7 +21,7 @@ pub enum Change<K> {
     Listed,
 }
 
-/// Watches a kind for ever; broken connections and expired versions lead to a new list.
+/// Watches a kind until dropped; broken connections and expired versions lead to a new list.
 pub fn feed<K>(api: Api<K>, config: watcher::Config) -> LocalBoxStream<'static, Change<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,

@@ -28,7 +28,7 @@ use tokio::{
 
 use super::LogSink;
 use crate::{
-    kube_proxy::{Answer, Config, Health, HealthLog, Moment, Namespaced},
+    kube_proxy::{Answer, ClockReading, Config, Health, HealthLog, Namespaced},
     step::LogLine,
 };
 
@@ -191,7 +191,7 @@ impl Ports {
     }
 }
 
-/// Serves one port for ever. Its connections end with it.
+/// Serves one port until dropped. Its connections end with it.
 async fn accept(listener: TcpListener, source: Arc<Source>, subject: Subject) -> Infallible {
     let mut connections = JoinSet::new();
     loop {
@@ -226,7 +226,7 @@ async fn answer_all(stream: TcpStream, source: Arc<Source>, subject: Subject) {
 
 impl Source {
     fn answer(&self, subject: &Subject, path: &str) -> Response<String> {
-        let now = Moment {
+        let now = ClockReading {
             since_start: self.start.elapsed(),
             wall: Timestamp::now(),
         };

@@ -222,7 +222,7 @@ impl Life {
         }
     }
 
-    /// Felix takes nearly every change of its configuration by starting anew.
+    /// Felix takes nearly every change of its configuration by restarting.
     fn reconfigure(&mut self) {
         let Some(spec) = &self.world.spec else {
             return;

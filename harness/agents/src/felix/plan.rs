@@ -1,7 +1,7 @@
 //! Writing a table: the input of `iptables-restore` that mends what is dirty (table.go, `applyUpdates`).
 //!
 //! In this order, in one transaction: own chains that come or go are created empty, which severs the
-//! references between those that go; own chains get their rules, on legacy as deltas, on nft anew;
+//! references between those that go; own chains get their rules, on legacy as deltas, on nft from scratch;
 //! Felix's and old rules in other chains are deleted by value and put back where they belong; chains
 //! are deleted. On nft the last step is a transaction of its own, because a chain must be without
 //! references when the transaction begins. Among chains the order is Go's map order: any.

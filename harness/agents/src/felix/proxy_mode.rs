@@ -2,7 +2,7 @@
 //! `useNftables` and `monitorKubeProxyNftablesMode`; `felix/nftables/utils.go`).
 //!
 //! With `NFTablesMode: Auto`, the default from v3.32 on, Felix uses nftables itself when kube-proxy's table has a chain at the
-//! start, looks again every 15 s, and starts anew when that has changed: also when it is Felix that deleted the table.
+//! start, looks again every 15 s, and restarts when that has changed: also when it is Felix that deleted the table.
 
 use std::time::Duration;
 

@@ -77,7 +77,7 @@ impl Timers {
         self.peak_restore = took.max(self.peak_restore * 99 / 100);
     }
 
-    /// A write succeeded: the checks begin anew.
+    /// A write succeeded: the checks begin again.
     pub(super) fn wrote(&mut self, now: Duration) {
         self.last_write = now;
         self.post_write = self.initial_post_write;

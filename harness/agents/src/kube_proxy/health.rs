@@ -16,7 +16,7 @@ use std::{
 use k8s_openapi::api::core::v1::Node;
 
 pub use self::{
-    answer::{Answer, Moment},
+    answer::{Answer, ClockReading},
     lines::HealthLog,
 };
 use super::{

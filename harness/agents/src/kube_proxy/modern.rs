@@ -175,7 +175,7 @@ impl<'a> Port<'a> {
         );
     }
 
-    /// The rules that lead here from the chains that every sync writes anew.
+    /// The rules that lead here from the chains that every sync rewrites.
     fn dispatch(&self, input: &mut Input) {
         self.cluster_ip(input);
         self.external_ips(input);

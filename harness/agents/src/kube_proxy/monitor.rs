@@ -2,7 +2,7 @@
 //!
 //! An empty chain stands in three tables. Every sync period the first, mangle, is looked at, and
 //! only that: whoever empties nat, or removes every chain but this one, is never noticed. When it is
-//! gone, the other two are given five seconds to follow, then everything is synced anew.
+//! gone, the other two are given five seconds to follow, then everything is synced from scratch.
 
 use std::{convert::Infallible, rc::Rc, time::Duration};
 
@@ -23,7 +23,7 @@ const OTHERS: [&str; 2] = ["nat", "filter"];
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 const FLUSH_POLL: Duration = Duration::from_millis(100);
 
-/// Watches for ever.
+/// Watches until dropped.
 pub(crate) async fn watch(
     io: Io<Event>,
     config: Rc<Config>,

@@ -3,12 +3,12 @@
 //! All of it lies in a table of kube-proxy's own, `kube-proxy`, in the family `ip` or `ip6`. What leads to
 //! a service are elements of maps; kube-proxy keeps a copy of them in its memory ([`elements`]) and
 //! writes differences to the copy, not to the kernel. Nobody watches the table: what somebody else takes out of
-//! it is missed when a write needs it, or made anew by the next full sync.
+//! it is missed when a write needs it, or made again by the next full sync.
 //!
 //! Until 1.35 every endpoint has a chain of its own, in which what it sends to itself is marked and DNAT is done. From 1.36 on
 //! a service's one rule picks an endpoint from a map and does DNAT, and only services that remember their clients
 //! have chains for endpoints. Nothing of the older layout is looked for but chains of services and endpoints:
-//! `mark-for-masquerade` stays for ever after an upgrade, as `hairpin-connections` does after a downgrade.
+//! `mark-for-masquerade` stays forever after an upgrade, as `hairpin-connections` does after a downgrade.
 //!
 //! A chain that nothing uses any more is emptied at once and deleted by a later sync, a second after at
 //! the earliest: kernels before 6.2 do not see at once that no element leads to it.
@@ -51,7 +51,7 @@ pub(crate) struct Writer {
     mirrors: Mirrors,
     /// Emptied chains, and since when.
     stale: BTreeMap<String, Duration>,
-    /// Base chains are made anew once, so that they may change their priorities.
+    /// Base chains are made again once, so that they may change their priorities.
     rebased: bool,
     synced_once: bool,
     service_cidrs: Vec<IpNet>,

@@ -100,7 +100,7 @@ impl Proxier {
         }
     }
 
-    /// Runs for ever.
+    /// Runs until dropped.
     pub(crate) async fn run(mut self) -> Infallible {
         self.dataplane.made(&self.config, &self.logs).await;
         loop {

@@ -42,7 +42,7 @@ fn seventy_seven_rules_and_then_nothing_to_do(backend: Backend) {
     node.pass(Duration::from_secs(400));
     assert!(node.runs("-save", "nat").len() > 6, "it did look");
     assert_eq!(node.restores(), 4);
-    // A new life finds everything in place, too. On nft Felix creates each empty chain anew.
+    // A new life finds everything in place, too. On nft Felix creates each empty chain again.
     let mut second = with_one_workload(&netns, iptables_mode(backend));
     second.pass(Duration::from_secs(400));
     assert_eq!(calico_rules(&netns, backend), 77);

@@ -20,7 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const SYNC_FAILED: &str = "nftables sync failed";
 const RESTART: &str = "kube-proxy nftables mode changed. Restart felix.";
 
-/// A node with both agents, kube-proxy first. Felix starts anew when it exits.
+/// A node with both agents, kube-proxy first. Felix restarts when it exits.
 struct Pair {
     netns: Rc<Netns>,
     spec: Value,
@@ -108,7 +108,7 @@ fn in_a_quiet_cluster_felix_deletes_the_table_and_starts_anew_once() {
     assert!(pair.proxy.logged(SYNC_FAILED).is_empty());
 }
 
-/// kube-proxy's next change makes the table anew, at once where there are stale chains to delete, else with the sync
+/// kube-proxy's next change makes the table again, at once where there are stale chains to delete, else with the sync
 /// after the one that fails: with that behind it when Felix looks, nothing has changed. Felix sees the table again when it refreshes.
 #[test]
 fn in_a_busy_cluster_the_table_is_back_before_felix_looks_and_goes_with_each_refresh() {
@@ -125,7 +125,7 @@ fn in_a_busy_cluster_the_table_is_back_before_felix_looks_and_goes_with_each_ref
     assert_eq!(stale.len(), 2, "at 180 and 360 s: {stale:#?}");
 }
 
-/// Where changes are rarer than Felix's looks it finds the table gone, or back, and starts anew; and each life that
+/// Where changes are rarer than Felix's looks it finds the table gone, or back, and restarts; and each life that
 /// finds it deletes it.
 #[test]
 fn where_changes_are_rare_felix_starts_anew_again_and_again() {
@@ -160,7 +160,7 @@ fn a_mode_that_is_given_keeps_felix_from_starting_anew_and_not_from_deleting() {
     assert_eq!(pair.ends, [""; 0]);
     assert!(
         !pair.table().is_empty(),
-        "kube-proxy made it anew, and Felix looks every 180 s"
+        "kube-proxy made it again, and Felix looks every 180 s"
     );
     pair.pass(100, 0);
     assert_eq!(pair.table(), "");

@@ -64,7 +64,7 @@ fn flows_to_a_node_port_are_deleted_once_when_its_port_is_opened() {
     let opened = "conntrack -D -p udp --dport 30053".to_owned();
     assert!(
         desk.typed("conntrack").contains(&opened),
-        "given back and opened anew"
+        "given back and reopened"
     );
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chainbreak_agents::kube_proxy::{Answer, Check, Event, Health, Moment, Namespaced};
+use chainbreak_agents::kube_proxy::{Answer, Check, ClockReading, Event, Health, Namespaced};
 use serde_json::{Value, json};
 
 use crate::{
@@ -194,8 +194,8 @@ fn from_1_34_a_node_that_is_not_known_is_not_eligible() {
 }
 
 /// Ten seconds and a half after the start, half a second after the last sync.
-fn moment() -> Moment {
-    Moment {
+fn reading() -> ClockReading {
+    ClockReading {
         since_start: Duration::from_millis(10_500),
         wall: "2026-11-21T08:00:10.5Z".parse().unwrap(),
     }
@@ -222,7 +222,7 @@ const THEN: &str = r#""2026-11-21 08:00:10 +0000 UTC m=+10.000000000""#;
 fn healthz_answers_as_each_release_does() {
     let answer = |version: &str, path: &str, late: bool| {
         let config = config(version);
-        let answer = health(late).of_proxy(&config, path, moment());
+        let answer = health(late).of_proxy(&config, path, reading());
         (answer.status, answer.body)
     };
     let missing = || (404, "404 page not found\n".to_owned());
@@ -256,11 +256,11 @@ fn healthz_and_not_livez_fails_on_a_node_that_is_not_eligible() {
             node_eligible: false,
             ..health(false)
         };
-        let healthz = leaving.of_proxy(&config, "/healthz", moment());
+        let healthz = leaving.of_proxy(&config, "/healthz", reading());
         assert_eq!(healthz.status, 503, "{version}");
         let told: Value = serde_json::from_str(&healthz.body).unwrap();
         assert_eq!(told["nodeEligible"], json!(false), "{version}");
-        assert_eq!(leaving.of_proxy(&config, "/livez", moment()).status, 200);
+        assert_eq!(leaving.of_proxy(&config, "/livez", reading()).status, 200);
     }
 }
 
@@ -268,7 +268,7 @@ fn healthz_and_not_livez_fails_on_a_node_that_is_not_eligible() {
 fn a_service_s_check_answers_as_each_release_does() {
     let answer = |version: &str, name: &str, late: bool| -> Answer {
         let config = config(version);
-        health(late).of_service(&config, &Namespaced::new("test", name), moment())
+        health(late).of_service(&config, &Namespaced::new("test", name), reading())
     };
     let body = |name: &str, rest: &str| {
         format!(

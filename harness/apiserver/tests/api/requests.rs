@@ -192,7 +192,7 @@ async fn is_followed(
 }
 
 /// A cluster with something of what agents look at.
-async fn furnished() -> Api {
+async fn provisioned() -> Api {
     let api = Api::start(1000);
     let mut wire = Wire::to(api.at).await.named("setup");
     let named = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
@@ -225,7 +225,7 @@ async fn furnished() -> Api {
 
 #[tokio::test]
 async fn kube_proxy_of_any_version_can_follow_what_it_follows() {
-    let api = furnished().await;
+    let api = provisioned().await;
     let selector = |plural: &str| match plural {
         "services" | "endpointslices" => format!("{PROXIED}&"),
         "nodes" => "fieldSelector=metadata.name%3Dn1&".to_owned(),
@@ -241,7 +241,7 @@ async fn kube_proxy_of_any_version_can_follow_what_it_follows() {
 
 #[tokio::test]
 async fn felix_of_any_version_can_follow_what_it_follows() {
-    let api = furnished().await;
+    let api = provisioned().await;
     // lib/backend/k8s/resources/list_pager.go and lib/backend/watchersyncer/watchercache.go.
     let list = "limit=500&resourceVersion=0&resourceVersionMatch=NotOlderThan";
     let custom = CALICO_KINDS.iter().flat_map(|(plural, kind, versions)| {
@@ -332,7 +332,7 @@ const SINGLE: &[Row] = &[
 
 #[tokio::test]
 async fn single_questions_are_answered_as_agents_take_them() {
-    let api = furnished().await;
+    let api = provisioned().await;
     for (who, path, code, pointer, expected) in SINGLE {
         let answer = Wire::to(api.at).await.accepting(CALICO).get(path).await;
         let head = (answer.code, &*answer.media);
@@ -349,7 +349,7 @@ async fn single_questions_are_answered_as_agents_take_them() {
 
 #[tokio::test]
 async fn what_agents_write_is_taken_and_what_the_server_cannot_read_is_told() {
-    let api = furnished().await;
+    let api = provisioned().await;
     let mut wire = Wire::to(api.at).await.accepting(PROTOBUF);
     // kube-proxy 1.20.2 with --kube-api-content-type=application/json.
     let event = json!({"kind": "Event", "apiVersion": "v1", "metadata": {"name": "n1.1"},

@@ -31,13 +31,13 @@ pub(super) async fn clear(args: &args::Clean) -> anyhow::Result<bool> {
 
 /// Removes what runs that are gone have left in a cluster, and names what is others'. Whether there was anything.
 async fn in_cluster(cluster: &Existing) -> anyhow::Result<bool> {
-    let leavings = existing::leavings(cluster).await?;
-    for leaving in &leavings {
-        let run = &leaving.run;
-        let said = match leaving.alive {
+    let leftovers = existing::leftovers(cluster).await?;
+    for leftover in &leftovers {
+        let run = &leftover.run;
+        let said = match leftover.alive {
             Some(true) => format!("{run} is in use by a run on this machine\n"),
             Some(false) => {
-                existing::remove(cluster, leaving).await?;
+                existing::remove(cluster, leftover).await?;
                 format!("removed {run}, which no run uses, from the cluster\n")
             }
             None => format!(
@@ -47,5 +47,5 @@ async fn in_cluster(cluster: &Existing) -> anyhow::Result<bool> {
         };
         crate::say(&said)?;
     }
-    Ok(!leavings.is_empty())
+    Ok(!leftovers.is_empty())
 }

@@ -4,7 +4,7 @@ use crate::ground::{Ground, exits, text};
 
 /// What `check` says of a file with these bytes; it must be a mistake that is said, not a crash.
 #[track_caller]
-fn complaint(bytes: impl AsRef<[u8]>) -> String {
+fn diagnostic(bytes: impl AsRef<[u8]>) -> String {
     let ground = Ground::new();
     ground.write("wrong.yaml", bytes);
     let output = ground.chainbreak(&["check", "wrong.yaml"]);
@@ -34,7 +34,7 @@ fn a_right_scenario_has_no_mistake() {
 
 #[test]
 fn an_unknown_pod_is_pointed_at_with_the_nearest_name() {
-    let said = complaint(with("from: pod/client", "from: pod/clinet"));
+    let said = diagnostic(with("from: pod/client", "from: pod/clinet"));
     assert!(
         said.contains("wrong.yaml:10:17: unknown pod \"default/clinet\""),
         "{said}"
@@ -47,14 +47,14 @@ fn an_unknown_pod_is_pointed_at_with_the_nearest_name() {
 fn all_mistakes_of_a_file_are_said_at_once() {
     let twice =
         with("from: pod/client", "from: pod/clinet").replace("expect: healthy", "expect: healty");
-    let said = complaint(twice);
+    let said = diagnostic(twice);
     assert!(said.contains("clinet"), "{said}");
     assert!(said.contains("healty"), "{said}");
 }
 
 #[test]
 fn a_promise_that_is_expected_broken_must_exist() {
-    let said = complaint(with(
+    let said = diagnostic(with(
         "calm: { expect: healthy }",
         "calm: { expect: { broken: [answer] } }",
     ));
@@ -63,7 +63,7 @@ fn a_promise_that_is_expected_broken_must_exist() {
 
 #[test]
 fn a_variant_that_overrides_nothing_is_said_to() {
-    let said = complaint(with(
+    let said = diagnostic(with(
         "long: { timeline: [settle: 10m], expect: healthy }",
         "long: { expect: healthy }",
     ));
@@ -76,34 +76,34 @@ fn a_variant_that_overrides_nothing_is_said_to() {
 #[test]
 fn a_share_beyond_the_whole_and_a_time_without_unit_are_mistakes() {
     let said =
-        complaint(with("at-least: 50%", "at-least: 150%").replace("every: 10ms", "every: 10"));
+        diagnostic(with("at-least: 50%", "at-least: 150%").replace("every: 10ms", "every: 10"));
     assert!(said.contains("wrong.yaml:10:"), "{said}");
     assert!(said.contains("wrong.yaml:15:"), "{said}");
 }
 
 #[test]
 fn a_field_that_nobody_knows_is_named_with_its_place() {
-    let said = complaint(with("nodes: 1", "nodse: 1"));
+    let said = diagnostic(with("nodes: 1", "nodse: 1"));
     assert!(said.contains("wrong.yaml:4:3: "), "{said}");
     assert!(said.contains("did you mean \"nodes\"?"), "{said}");
 }
 
 #[test]
 fn duplicate_keys_tabs_emptiness_and_other_text_are_mistakes() {
-    complaint("");
-    complaint("\tname: x\n");
-    complaint("name: a\nname: b\n");
-    complaint("{{{ not yaml");
-    complaint("just words\n");
+    diagnostic("");
+    diagnostic("\tname: x\n");
+    diagnostic("name: a\nname: b\n");
+    diagnostic("{{{ not yaml");
+    diagnostic("just words\n");
 }
 
 #[test]
 fn bytes_that_are_no_text_and_megabytes_of_garbage_are_mistakes_said_in_short() {
-    complaint(b"name: \xff\xfe\n");
+    diagnostic(b"name: \xff\xfe\n");
     let garbage: Vec<u8> = (0..10_000_000_u64)
         .map(|n| b' ' + (n * 7_919 % 94) as u8)
         .collect();
-    let said = complaint(garbage);
+    let said = diagnostic(garbage);
     assert!(
         said.len() < 2_000,
         "{} bytes are no short answer",

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::ground::{Ground, validates};
 
-/// Two cases side by side, ended while they are judged. A world is razed in tens of milliseconds; five
+/// Two cases side by side, ended while they are judged. A world is destroyed in tens of milliseconds; five
 /// seconds are a busy machine's.
 fn ends_in_order(signal: Signal) {
     let ground = Ground::new();

@@ -40,11 +40,11 @@ fn incident_comes_out_for(user: User) {
     assert!(seen.commands("n2").len() > 10);
 }
 
-/// Felix cleans up with the machine's legacy iptables what kube-proxy never wrote there: the front end in
+/// Felix cleans up with the machine's legacy iptables what kube-proxy never wrote there: the iptables backend in
 /// the image decides whether the incident happens. That it does not shows that the root's own ran.
 #[test]
 #[ignore = "needs a real kube-proxy: make test-real"]
-fn the_front_end_in_the_root_decides_where_rules_are() {
+fn the_iptables_backend_in_the_root_decides_where_rules_are() {
     let stage = Stage::new(User::Myself);
     let (output, _) = stage.run_with(&root("nft"), &FIGHT);
     exits(&output, 10);

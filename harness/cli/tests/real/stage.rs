@@ -23,9 +23,9 @@ pub(crate) fn kube_proxy() -> PathBuf {
     given("CHAINBREAK_REAL_KUBE_PROXY")
 }
 
-/// The same in a root file system whose iptables has that front end.
-pub(crate) fn root(front: &str) -> PathBuf {
-    given(&format!("CHAINBREAK_REAL_ROOT_{}", front.to_uppercase()))
+/// The same in a root file system whose iptables has that backend.
+pub(crate) fn root(backend: &str) -> PathBuf {
+    given(&format!("CHAINBREAK_REAL_ROOT_{}", backend.to_uppercase()))
 }
 
 fn given(name: &str) -> PathBuf {

@@ -13,7 +13,9 @@ use super::{
     Injection,
     undo::{How, Undo},
 };
-use crate::{begun::Begun, cluster::Signal, felix_config, gate::Matching, trouble::Trouble};
+use crate::{
+    cluster::Signal, felix_config, first_sync::FirstSync, gate::Matching, trouble::Trouble,
+};
 
 /// The field of FelixConfiguration that says which dataplane it is.
 const BPF: &str = Dataplane::FIELD;
@@ -57,7 +59,7 @@ impl Injection<'_> {
                 AgentFault::Pause => ("pause", Signal::Pause, "resume"),
                 AgentFault::Restart => {
                     let text = format!("restart {agent} on {node}");
-                    self.renew(agent, &node, None, text).await?;
+                    self.restart_with(agent, &node, None, text).await?;
                     continue;
                 }
             };
@@ -82,14 +84,15 @@ impl Injection<'_> {
             for node in self.nodes(node) {
                 let from = self.versions.get(*agent, &node).unwrap_or("?");
                 let text = format!("upgrade {agent} on {node} from {from} to {version}");
-                self.renew(*agent, &node, Some(version), text).await?;
+                self.restart_with(*agent, &node, Some(version), text)
+                    .await?;
                 self.versions.set(*agent, &node, version);
             }
         }
         Ok(())
     }
 
-    async fn renew(
+    async fn restart_with(
         &mut self,
         agent: AgentName,
         node: &NodeName,
@@ -99,14 +102,14 @@ impl Injection<'_> {
         // An agent that was ended and not yet started, because this was broken off.
         self.undo.push(to_run("start", agent, node));
         self.say(text.clone());
-        let renewed = self.cluster.renew(agent, node, version).await;
-        renewed.map_err(|error| Trouble::new(text, error))?;
+        let restarted = self.cluster.restart_with(agent, node, version).await;
+        restarted.map_err(|error| Trouble::new(text, error))?;
         self.undo.pop();
         self.say(format!("{agent} on {node} has begun"));
         Ok(())
     }
 
-    /// Has every Felix program with other means. Each starts anew by itself for that, when it has heard of it.
+    /// Has every Felix program with other means. Each restarts by itself for that, when it has heard of it.
     pub(super) async fn switch(&mut self, dataplane: Dataplane) -> Result<(), Trouble> {
         let wanted = dataplane == Dataplane::Bpf;
         let client = self.cluster.api();
@@ -116,16 +119,16 @@ impl Injection<'_> {
         }
         let lives = self.nodes(None).into_iter().map(|node| {
             let log = self.cluster.agent_logs(AgentName::Felix, &node);
-            (node, Begun::from_now_on(AgentName::Felix, log))
+            (node, FirstSync::skip_existing(AgentName::Felix, log))
         });
-        let lives: Vec<(NodeName, Begun)> = lives.collect();
+        let lives: Vec<(NodeName, FirstSync)> = lives.collect();
         let spec = [(BPF.to_owned(), Value::Bool(wanted))]
             .into_iter()
             .collect();
         felix_config::merge(&client, &spec, self.log).await?;
-        for (node, begun) in lives {
+        for (node, first_sync) in lives {
             let failed = format!("switch felix on {node} to {dataplane}");
-            begun
+            first_sync
                 .seen()
                 .await
                 .map_err(|error| Trouble::new(failed, error))?;

@@ -136,7 +136,7 @@ impl Filler {
         Ok((filler, filled))
     }
 
-    /// Ends it, and deletes what it made. That nothing of it is left any more is as well.
+    /// Ends it, and deletes what it made. That nothing of it is left any more is fine.
     pub(super) async fn empty(&mut self, cluster: &dyn Cluster) -> Result<(), String> {
         drop(self.stdin.take());
         let over = self.process.wait().await;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{self, To},
+    case::{self, Destination},
     event::What,
 };
 use chainbreak_probe::wire::{
@@ -186,16 +186,16 @@ fn of_host(cluster: &dyn Cluster, name: &str, port: u16) -> Result<Backends, Str
 /// The endpoints of the traffic's Service, or its pod.
 async fn backends(cluster: &dyn Cluster, craft: &case::Craft) -> Result<Backends, String> {
     let (namespace, selector, pod) = match &craft.to {
-        To::Service { namespace, name }
-        | To::NodePort {
+        Destination::Service { namespace, name }
+        | Destination::NodePort {
             namespace, name, ..
         } => (
             namespace,
             format!("kubernetes.io/service-name={name}"),
             None,
         ),
-        To::Pod { namespace, name } => (namespace, String::new(), Some(name)),
-        To::Host(name) => return of_host(cluster, name, craft.port),
+        Destination::Pod { namespace, name } => (namespace, String::new(), Some(name)),
+        Destination::Host(name) => return of_host(cluster, name, craft.port),
     };
     if let Some(name) = pod {
         return of_pod(cluster, namespace, name, craft.port).await;

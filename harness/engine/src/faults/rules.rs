@@ -131,7 +131,7 @@ impl Injection<'_> {
     }
 }
 
-/// The front end of the table: `iptables`, `ip6tables-legacy`.
+/// The iptables backend of the table: `iptables`, `ip6tables-legacy`.
 fn program(rules: &TableRef) -> String {
     of(rules, "")
 }
@@ -142,12 +142,12 @@ fn of(rules: &TableRef, kind: &str) -> String {
         Family::Ip | Family::Inet => "iptables",
         Family::Ip6 => "ip6tables",
     };
-    let front_end = match rules.backend {
+    let backend = match rules.backend {
         Some(RuleBackend::Legacy) => "-legacy",
         Some(RuleBackend::Nft) => "-nft",
         Some(RuleBackend::Nftables) | None => "",
     };
-    format!("{family}{front_end}{kind}")
+    format!("{family}{backend}{kind}")
 }
 
 /// How many rules of the chain match, and the restore that deletes them; `None` without any.
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn each_table_has_its_front_end() {
+    fn each_table_has_its_backend() {
         assert_eq!(program(&table(None)), "iptables");
         let six = TableRef {
             family: Family::Ip6,

@@ -1,6 +1,6 @@
 //! Kernel settings.
 
-use chainbreak_model::case::From;
+use chainbreak_model::case::Origin;
 use indexmap::IndexMap;
 
 use super::{
@@ -13,7 +13,7 @@ impl Injection<'_> {
     /// Sets each setting, in one place or on every node.
     pub(super) async fn sysctl(
         &mut self,
-        at: Option<&From>,
+        at: Option<&Origin>,
         set: &IndexMap<String, String>,
     ) -> Result<(), Trouble> {
         for place in self.places(at) {
@@ -25,7 +25,7 @@ impl Injection<'_> {
     }
 
     /// The given place, or every node.
-    pub(super) fn places(&self, at: Option<&From>) -> Vec<Place> {
+    pub(super) fn places(&self, at: Option<&Origin>) -> Vec<Place> {
         match at {
             Some(at) => vec![at.into()],
             None => self.nodes(None).into_iter().map(Place::Node).collect(),

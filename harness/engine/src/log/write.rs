@@ -69,10 +69,10 @@ fn tables(command: &event::Command) -> Option<Vec<String>> {
     }
     match Invocation::parse(&command.argv) {
         Ok(
-            Invocation::Look
+            Invocation::NoChange
             | Invocation::Restore { test: true, .. }
             | Invocation::Single {
-                command: Command::Look,
+                command: Command::NoChange,
                 ..
             },
         ) => None,

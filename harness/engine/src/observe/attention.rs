@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chainbreak_model::{case::From, event::WatchTarget};
+use chainbreak_model::{case::Origin, event::WatchTarget};
 
 use crate::{
     cluster::Cluster,
@@ -34,7 +34,7 @@ struct Look {
 }
 
 impl Attention {
-    pub(super) fn new(at: &From, cluster: &dyn Cluster) -> Self {
+    pub(super) fn new(at: &Origin, cluster: &dyn Cluster) -> Self {
         Self {
             target: WatchTarget::Rules { at: at.clone() },
             records: cluster.records(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chainbreak_model::case::{Counter, ElementQuery, Family, From, RuleBackend, RuleQuery};
+use chainbreak_model::case::{Counter, ElementQuery, Family, Origin, RuleBackend, RuleQuery};
 use chainbreak_netfilter::{Ruleset, Table, conntrack, nft};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 /// What one command shows.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// A table through one of iptables' front ends.
+    /// A table through one of iptables' backends.
     Save {
         program: &'static str,
         table: String,
@@ -81,7 +81,7 @@ impl Source {
     pub(crate) async fn look(
         &self,
         cluster: &dyn Cluster,
-        at: &From,
+        at: &Origin,
         known: bool,
     ) -> Result<Seen, Trouble> {
         let at = Place::from(at);

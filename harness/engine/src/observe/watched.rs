@@ -6,7 +6,7 @@ use chainbreak_model::{
     case::{Claim, Counter, ElementQuery, RuleBackend, RuleQuery},
     suggest,
 };
-use chainbreak_netfilter::{Chain, Look, Rule, Table, nft::NftTable};
+use chainbreak_netfilter::{Chain, Rule, RuleCounters, Table, nft::NftTable};
 use indexmap::IndexMap;
 use regex::Regex;
 
@@ -125,11 +125,11 @@ impl Watched {
             .iter()
             .filter(|rules| Source::of_rule(&rules.query) == *source);
         let counted = asked.map(|rules| {
-            let look = rules.packets(table.as_ref());
-            let unmatched = look.is_empty().then(|| rules.instead(table.as_ref()));
+            let counters = rules.packets(table.as_ref());
+            let unmatched = counters.is_empty().then(|| rules.instead(table.as_ref()));
             Packets {
                 counter: Counter::Rule(rules.query.clone()).to_string(),
-                look,
+                counters,
                 unmatched,
             }
         });
@@ -142,7 +142,7 @@ impl Watched {
 pub(crate) struct Packets {
     /// The counter's name.
     pub(crate) counter: String,
-    pub(crate) look: Look,
+    pub(crate) counters: RuleCounters,
     /// What was there instead of a rule that counts.
     pub(crate) unmatched: Option<String>,
 }
@@ -168,7 +168,7 @@ impl Rules {
         }
     }
 
-    fn packets(&self, table: Option<&NftTable>) -> Look {
+    fn packets(&self, table: Option<&NftTable>) -> RuleCounters {
         let chain = self.chain(table).map(|chain| Chain {
             rules: self.of(chain).cloned().collect(),
             ..Chain::default()
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn packets_are_those_of_the_rules_that_match() {
         let counted = packets(query(None, Some("probability")), &seen());
-        let packets: Vec<u64> = counted.look.values().map(|n| n.packets).collect();
+        let packets: Vec<u64> = counted.counters.values().map(|n| n.packets).collect();
         assert_eq!((packets, counted.unmatched), (vec![5], None));
     }
 

@@ -62,15 +62,15 @@ impl Cluster for Host {
         String::new()
     }
 
-    async fn raze(&self) -> Result<(), Leftovers> {
+    async fn destroy(&self) -> Result<(), Leftovers> {
         Ok(())
     }
 }
 
 async fn start(script: String) -> Result<Flow, Trouble> {
     let traffic = Traffic {
-        from: case::From::Host("db".to_owned()),
-        to: To::Host("db".to_owned()),
+        from: case::Origin::Host("db".to_owned()),
+        to: Destination::Host("db".to_owned()),
         protocol: Protocol::Tcp,
         port: 80,
         family: None,

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::{
     crds::{self, FIELD_MANAGER},
     error::KindError,
-    leavings::resource,
+    leftovers::resource,
     wait,
 };
 

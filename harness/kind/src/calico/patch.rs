@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn felix_writes_through_the_clusters_front_end_unless_the_case_says_another() {
+    fn felix_writes_through_the_clusters_iptables_backend_unless_the_case_says_another() {
         let mut cluster = with_calico(PodOwner::Calico);
         cluster.iptables = IptablesVariant::Legacy;
         let spec = spec(&cluster).unwrap();

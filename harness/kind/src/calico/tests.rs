@@ -222,7 +222,7 @@ async fn has_all(client: &Client, way: Way, manifest: &str) {
     for object in documents(way, manifest, "x").expect("it is Calico's") {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
-        let found = crate::leavings::resource(client, &text(&object["apiVersion"]), &kind).await;
+        let found = crate::leftovers::resource(client, &text(&object["apiVersion"]), &kind).await;
         let (resource, _) = found.expect("it answers").expect("it serves the kind");
         let all = Api::<DynamicObject>::all_with(client.clone(), &resource);
         let all = all.list(&ListParams::default()).await.expect("it answers");

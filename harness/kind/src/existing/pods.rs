@@ -1,4 +1,4 @@
-//! The pods on the nodes of somebody's cluster: privileged, with the node's process ids, so that a command gets from them into the
+//! The pods on the nodes of an existing cluster: privileged, with the node's process ids, so that a command gets from them into the
 //! node's own namespaces. This program is in a volume of theirs, and goes with them.
 
 use std::time::Duration;

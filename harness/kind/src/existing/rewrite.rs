@@ -127,7 +127,7 @@ fn rename(value: &mut Value, namespaces: &mut Namespaces<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::{Claim, ClusterSpec, From, IptablesVariant, To};
+    use chainbreak_model::case::{Claim, ClusterSpec, Destination, IptablesVariant, Origin};
 
     use super::*;
 
@@ -214,14 +214,14 @@ mod tests {
         let namespace = |it: &str| it.to_owned();
         assert_eq!(
             traffic.from,
-            From::Pod {
+            Origin::Pod {
                 namespace: namespace("chainbreak-0f-default"),
                 name: "client".to_owned()
             }
         );
         assert_eq!(
             traffic.to,
-            To::Service {
+            Destination::Service {
                 namespace: namespace("chainbreak-0f-test"),
                 name: "web".to_owned()
             }

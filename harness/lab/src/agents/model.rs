@@ -66,10 +66,10 @@ pub(super) fn kube_proxy(
     said.settle(&mut config);
     let url = api::url(world.plan);
     let recorder = recorder(AgentName::KubeProxy, world, node, log);
-    Ok(Box::new(move |scribe, bit| {
+    Ok(Box::new(move |writer, control| {
         let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
         let (families, said, addresses) = (families.clone(), said.clone(), addresses.clone());
-        Box::pin(bit.ride(async move {
+        Box::pin(control.run_pausable(async move {
             if let Err(error) = said.write_sysctls(config.version.sets_more_of_conntrack()) {
                 let why = "could not set conntrack parameters from kube-proxy configuration";
                 return planned(format!("{why}: {error}"));
@@ -78,7 +78,7 @@ pub(super) fn kube_proxy(
             config.tcp_be_liberal = tcp_be_liberal();
             config.node_addresses = own_addresses();
             let configs = of_families(&config, families, &said, &addresses);
-            let mut sink = |line: LogLine| (scribe.write)(header::klog(&line, Timestamp::now()));
+            let mut sink = |line: LogLine| (writer.write)(header::klog(&line, Timestamp::now()));
             let ended = match api::client(&url) {
                 Ok(client) => driver::kube_proxy(client, configs, exec, &mut sink).await,
                 Err(error) => error.to_string(),
@@ -111,11 +111,11 @@ pub(super) fn felix(
     };
     let url = api::url(world.plan);
     let recorder = recorder(AgentName::Felix, world, node, log);
-    Ok(Box::new(move |scribe, bit| {
+    Ok(Box::new(move |writer, control| {
         let (url, config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
-        Box::pin(bit.ride(async move {
+        Box::pin(control.run_pausable(async move {
             let mut sink =
-                |line: LogLine| (scribe.write)(header::felix(&line, Timestamp::now(), scribe.life));
+                |line: LogLine| (writer.write)(header::felix(&line, Timestamp::now(), writer.life));
             let ended = match api::client(&url) {
                 Ok(client) => driver::felix(client, config, interface, exec, &mut sink).await,
                 Err(error) => error.to_string(),

@@ -17,7 +17,7 @@ use nix::{
 };
 use tokio::{net::unix::pipe::Receiver, process::Command};
 
-use super::reins::Bit;
+use super::handle::AgentControl;
 use crate::error::tolerate;
 
 /// How much is read at once.
@@ -41,7 +41,7 @@ pub(super) struct Start {
 /// process alone: commands that it has started go on.
 pub(super) async fn live(
     start: &Start,
-    mut bit: Bit,
+    mut control: AgentControl,
     mut say: impl FnMut(String),
 ) -> io::Result<ExitStatus> {
     let (reader, writer) = io::pipe()?;
@@ -66,7 +66,7 @@ pub(super) async fn live(
         tokio::select! {
             said = words.next() => said.into_iter().for_each(&mut say),
             ended = child.wait() => break ended,
-            wish = bit.next() => {
+            wish = control.next() => {
                 let signal = match wish {
                     engine::Signal::Pause => Signal::SIGSTOP,
                     engine::Signal::Run | engine::Signal::Stop => Signal::SIGCONT,
@@ -74,7 +74,7 @@ pub(super) async fn live(
                 if let Some(pid) = pid {
                     tolerate("pause an agent or let it go on", kill(pid, signal));
                 }
-                bit.is_so(wish);
+                control.is_so(wish);
             }
         }
     };
@@ -179,7 +179,7 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::reins::reins, *};
+    use super::{super::handle::agent_handle, *};
 
     fn shell(script: &str) -> Start {
         Start {
@@ -194,7 +194,7 @@ mod tests {
     async fn both_streams_are_heard_in_order_and_the_environment_is_what_was_given() {
         let mut said = Vec::new();
         let script = "echo $NAME; echo two >&2; echo ${HOME-none}; printf half; exit 3";
-        let ended = live(&shell(script), reins().1, |entry| said.push(entry)).await;
+        let ended = live(&shell(script), agent_handle().1, |entry| said.push(entry)).await;
         assert_eq!(said, ["value", "two", "none", "half"]);
         assert_eq!(how(ended.unwrap()), "exit status 3");
     }
@@ -203,7 +203,7 @@ mod tests {
     async fn what_an_agent_left_in_the_background_ends_with_it() {
         let mut said = Vec::new();
         let script = "sleep 1000 & echo $!; kill -9 $$";
-        let ended = live(&shell(script), reins().1, |entry| said.push(entry)).await;
+        let ended = live(&shell(script), agent_handle().1, |entry| said.push(entry)).await;
         assert_eq!(how(ended.unwrap()), "killed by signal 9");
         let left = Pid::from_raw(said[0].parse().unwrap());
         let begin = std::time::Instant::now();
@@ -223,19 +223,19 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_paused_process_says_nothing_until_it_may_go_on_and_then_the_rest() {
-        let (reins, bit) = reins();
+        let (handle, control) = agent_handle();
         let (told, mut said) = tokio::sync::mpsc::unbounded_channel();
         let script = "while :; do echo tick; sleep 0.01; done";
         let start = shell(script);
-        let living = live(&start, bit, |entry| drop(told.send(entry)));
+        let living = live(&start, control, |entry| drop(told.send(entry)));
         let pausing = async {
             said.recv().await.unwrap();
-            reins.pull(engine::Signal::Pause).await.unwrap();
+            handle.signal(engine::Signal::Pause).await.unwrap();
             let pause = std::time::Duration::from_millis(200);
             // What was said before the pause is still heard.
             while tokio::time::timeout(pause, said.recv()).await.is_ok() {}
             assert!(said.try_recv().is_err());
-            reins.pull(engine::Signal::Run).await.unwrap();
+            handle.signal(engine::Signal::Run).await.unwrap();
             assert_eq!(said.recv().await.unwrap(), "tick");
         };
         tokio::select! {
@@ -248,7 +248,7 @@ mod tests {
     async fn a_program_that_cannot_be_started_is_an_error() {
         let mut start = shell("");
         start.argv[0] = "/no/such/agent".to_owned();
-        let error = live(&start, reins().1, |_| ()).await.unwrap_err();
+        let error = live(&start, agent_handle().1, |_| ()).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,4 +1,4 @@
-//! A real agent: the program that was given, and its seat on a node.
+//! A real agent: the program that was given, and where it is on a node.
 
 use std::{
     fs, io,
@@ -15,7 +15,7 @@ use super::{
     identity::{Identity, identify_here},
     process::{self, Start},
     program::{DIRECTORIES, Program},
-    settings::{self, Seat},
+    settings::{self, NodeContext},
 };
 use crate::{
     addresses::API_PORT,
@@ -72,12 +72,12 @@ impl Real {
     }
 
     /// Prepares a node: its commands are recorded from now on, for as long as the shims are kept.
-    pub(super) async fn seat(
+    pub(super) async fn prepare(
         &self,
         world: &World,
         node: &Node,
         log: &EventLog,
-    ) -> Result<(Seat, Shims), LabError> {
+    ) -> Result<(NodeContext, Shims), LabError> {
         let api = SocketAddr::new(world.plan.api(), API_PORT);
         let written = node.place.run(move || write_kubeconfig(api)).await;
         written.map_err(|source| LabError::Place {
@@ -93,7 +93,7 @@ impl Real {
             None => PATH.to_owned(),
         };
         let shims = shims::install(&node.place, recorder, root, &path).await?;
-        let seat = Seat {
+        let context = NodeContext {
             node: node.name.clone(),
             address: world.families.first(node.address),
             api,
@@ -101,31 +101,31 @@ impl Real {
             path: format!("{}:{path}", shims.path_prefix().display()),
             kubeconfig: KUBECONFIG,
         };
-        Ok((seat, shims))
+        Ok((context, shims))
     }
 
-    /// kube-proxy on that seat.
-    pub(super) fn kube_proxy(&self, spec: &KubeProxySpec, seat: &Seat) -> Start {
+    /// kube-proxy on that node.
+    pub(super) fn kube_proxy(&self, spec: &KubeProxySpec, context: &NodeContext) -> Start {
         let (flags, file) = if spec.config.is_empty() {
-            (settings::kube_proxy(spec, seat), None)
+            (settings::kube_proxy(spec, context), None)
         } else {
-            let flags = settings::flags_beside_a_file(KUBE_PROXY_CONFIG, seat);
-            let content = settings::kube_proxy_config(spec, seat);
+            let flags = settings::flags_beside_a_file(KUBE_PROXY_CONFIG, context);
+            let content = settings::kube_proxy_config(spec, context);
             (flags, Some((KUBE_PROXY_CONFIG, content)))
         };
         Start {
             argv: self.argv(flags),
-            env: settings::environment(seat),
+            env: settings::environment(context),
             format: Format::Klog,
             file,
         }
     }
 
-    /// Felix on that seat.
-    pub(super) fn felix(&self, seat: &Seat) -> Start {
+    /// Felix on that node.
+    pub(super) fn felix(&self, context: &NodeContext) -> Start {
         Start {
             argv: self.argv(settings::felix_arguments(&self.program)),
-            env: settings::felix(seat),
+            env: settings::felix(context),
             format: Format::Lines,
             file: None,
         }
@@ -152,10 +152,10 @@ impl Real {
             if let Some(root) = root {
                 image::enter(&root, agent.as_str())?;
             }
-            Ok(Box::new(move |scribe, bit| {
+            Ok(Box::new(move |writer, control| {
                 let start = start.clone();
                 Box::pin(async move {
-                    let ended = process::live(&start, bit, |entry| (scribe.write)(entry)).await;
+                    let ended = process::live(&start, control, |entry| (writer.write)(entry)).await;
                     death(agent, ended)
                 })
             }))
@@ -204,7 +204,7 @@ fn death(agent: AgentName, ended: io::Result<std::process::ExitStatus>) -> Death
         },
         Err(error) => Death {
             reason: format!("it could not be started: {error}"),
-            kind: Kind::Stillborn,
+            kind: Kind::NotStarted,
         },
     }
 }

@@ -19,7 +19,7 @@ use super::proxy_config;
 
 /// Where an agent is and whom it asks.
 #[derive(Debug, Clone)]
-pub(super) struct Seat {
+pub(super) struct NodeContext {
     pub(super) node: NodeName,
     /// The node's.
     pub(super) address: IpAddr,
@@ -42,14 +42,14 @@ pub(super) struct Seat {
 /// - no mode but ipvs has flags of its own for its periods: those of iptables mode set them in nftables mode, too
 ///   (1.36 options.go);
 /// - from 1.29, UDP timeouts of conntrack can be set too, 0 (leave alone) by default.
-pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
+pub(super) fn kube_proxy(spec: &KubeProxySpec, context: &NodeContext) -> Vec<String> {
     let mut flags = vec![
-        format!("--master=http://{}", seat.api),
-        format!("--hostname-override={}", seat.node),
-        format!("--bind-address={}", seat.address),
+        format!("--master=http://{}", context.api),
+        format!("--hostname-override={}", context.node),
+        format!("--bind-address={}", context.address),
         format!("--proxy-mode={}", mode(spec)),
         // Without it there is no "from outside the pods" (`! -s`), and thus no masquerading of it.
-        format!("--cluster-cidr={}", all_pods(seat)),
+        format!("--cluster-cidr={}", all_pods(context)),
         format!(
             "--iptables-min-sync-period={}",
             period(spec.min_sync_period)
@@ -70,7 +70,7 @@ pub(super) fn kube_proxy(spec: &KubeProxySpec, seat: &Seat) -> Vec<String> {
 
 /// The same as a file, with what the case says over it; it takes the flags' place (options.go, `Complete`), but for
 /// [`flags_beside_a_file`].
-pub(super) fn kube_proxy_config(spec: &KubeProxySpec, seat: &Seat) -> String {
+pub(super) fn kube_proxy_config(spec: &KubeProxySpec, context: &NodeContext) -> String {
     let mode = mode(spec);
     let untouched: BTreeMap<&str, Value> = LEFT_ALONE
         .map(|(_, field, none)| (field, none.parse().unwrap_or_else(|_| none.into())))
@@ -78,9 +78,9 @@ pub(super) fn kube_proxy_config(spec: &KubeProxySpec, seat: &Seat) -> String {
     let mut config = json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
-        "bindAddress": seat.address,
+        "bindAddress": context.address,
         "mode": mode,
-        "clusterCIDR": all_pods(seat),
+        "clusterCIDR": all_pods(context),
         mode: {
             "minSyncPeriod": period(spec.min_sync_period),
             "syncPeriod": period(spec.sync_period),
@@ -108,8 +108,8 @@ fn mode(spec: &KubeProxySpec) -> &'static str {
     }
 }
 
-fn all_pods(seat: &Seat) -> String {
-    let pods = seat.pods.iter().map(IpNet::to_string);
+fn all_pods(context: &NodeContext) -> String {
+    let pods = context.pods.iter().map(IpNet::to_string);
     pods.collect::<Vec<_>>().join(",")
 }
 
@@ -118,21 +118,21 @@ fn period(period: Duration) -> String {
 }
 
 /// The flags that count beside a file.
-pub(super) fn flags_beside_a_file(file: &str, seat: &Seat) -> Vec<String> {
+pub(super) fn flags_beside_a_file(file: &str, context: &NodeContext) -> Vec<String> {
     vec![
         format!("--config={file}"),
-        format!("--master=http://{}", seat.api),
-        format!("--hostname-override={}", seat.node),
+        format!("--master=http://{}", context.api),
+        format!("--hostname-override={}", context.node),
         "-v=2".to_owned(),
     ]
 }
 
 /// The environment of either agent, beside [`felix`].
-pub(super) fn environment(seat: &Seat) -> BTreeMap<&'static str, String> {
+pub(super) fn environment(context: &NodeContext) -> BTreeMap<&'static str, String> {
     [
-        ("PATH", seat.path.clone()),
+        ("PATH", context.path.clone()),
         ("HOME", "/root".to_owned()),
-        ("NODE_NAME", seat.node.to_string()),
+        ("NODE_NAME", context.node.to_string()),
     ]
     .into()
 }
@@ -165,13 +165,13 @@ fn is_only_felix(program: &Path) -> bool {
 /// Felix's environment, as Calico's manifest for Kubernetes' datastore has it (manifests/calico.yaml,
 /// container calico-node), quiet towards files and the world outside. What the case says under `felix:` stays
 /// in FelixConfiguration, over which the environment prevails, there as here.
-pub(super) fn felix(seat: &Seat) -> BTreeMap<&'static str, String> {
-    let mut environment = environment(seat);
+pub(super) fn felix(context: &NodeContext) -> BTreeMap<&'static str, String> {
+    let mut environment = environment(context);
     let settings = [
         // libcalico-go/lib/apiconfig: which datastore, and where.
         ("DATASTORE_TYPE", "kubernetes"),
         ("FELIX_DATASTORETYPE", "kubernetes"),
-        ("KUBECONFIG", seat.kubeconfig),
+        ("KUBECONFIG", context.kubeconfig),
         // Nodes' own pod addresses, as without Calico's IPAM.
         ("USE_POD_CIDR", "true"),
         ("FELIX_TYPHAK8SSERVICENAME", "none"),
@@ -186,14 +186,14 @@ pub(super) fn felix(seat: &Seat) -> BTreeMap<&'static str, String> {
         ("FELIX_USAGEREPORTINGENABLED", "false"),
     ];
     environment.extend(settings.map(|(name, value)| (name, value.to_owned())));
-    let has_v6 = seat.pods.iter().any(|net| net.addr().is_ipv6());
+    let has_v6 = context.pods.iter().any(|net| net.addr().is_ipv6());
     environment.extend([
         ("FELIX_IPV6SUPPORT", has_v6.to_string()),
-        ("NODENAME", seat.node.to_string()),
-        ("FELIX_FELIXHOSTNAME", seat.node.to_string()),
+        ("NODENAME", context.node.to_string()),
+        ("FELIX_FELIXHOSTNAME", context.node.to_string()),
         // In eBPF mode Felix reaches the API by these before it has programmed anything.
-        ("KUBERNETES_SERVICE_HOST", seat.api.ip().to_string()),
-        ("KUBERNETES_SERVICE_PORT", seat.api.port().to_string()),
+        ("KUBERNETES_SERVICE_HOST", context.api.ip().to_string()),
+        ("KUBERNETES_SERVICE_PORT", context.api.port().to_string()),
     ]);
     environment
 }
@@ -204,8 +204,8 @@ mod tests {
 
     use super::*;
 
-    fn seat() -> Seat {
-        Seat {
+    fn context() -> NodeContext {
+        NodeContext {
             node: "n2".into(),
             address: [10, 0, 1, 2].into(),
             api: ([10, 0, 0, 1], 6443).into(),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn nftables_mode_has_its_periods_by_the_flags_of_iptables_mode() {
-        let flags = kube_proxy(&spec(ProxyMode::Nftables), &seat());
+        let flags = kube_proxy(&spec(ProxyMode::Nftables), &context());
         assert!(flags.contains(&"--proxy-mode=nftables".to_owned()));
         assert!(flags.contains(&"--iptables-sync-period=5000ms".to_owned()));
         assert!(flags.iter().all(|flag| !flag.starts_with("--nftables")));
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn kube_proxys_flags_carry_the_cases_periods_and_leave_the_machine_alone() {
         let spec = spec(ProxyMode::Iptables);
-        insta::assert_snapshot!(kube_proxy(&spec, &seat()).join("\n"), @r"
+        insta::assert_snapshot!(kube_proxy(&spec, &context()).join("\n"), @r"
         --master=http://10.0.0.1:6443
         --hostname-override=n2
         --bind-address=10.0.1.2
@@ -262,19 +262,19 @@ mod tests {
         let said = json!({ "clusterCIDR": "", "iptables": { "masqueradeAll": true } });
         spec.config = said.as_object().expect("an object").clone();
         let config: Value =
-            serde_json::from_str(&kube_proxy_config(&spec, &seat())).expect("it is JSON");
+            serde_json::from_str(&kube_proxy_config(&spec, &context())).expect("it is JSON");
         assert_eq!(config["clusterCIDR"], "");
         assert_eq!(config["iptables"]["masqueradeAll"], true);
         assert_eq!(config["iptables"]["syncPeriod"], "5000ms");
         assert_eq!(config["conntrack"]["maxPerCore"], 0);
-        let flags = flags_beside_a_file("/run/config", &seat());
+        let flags = flags_beside_a_file("/run/config", &context());
         assert!(flags.contains(&"--config=/run/config".to_owned()));
         assert!(flags.iter().all(|flag| !flag.starts_with("--iptables")));
     }
 
     #[test]
     fn felix_is_told_where_the_datastore_is_and_who_it_is() {
-        let environment = felix(&seat());
+        let environment = felix(&context());
         let lines = environment
             .iter()
             .map(|(name, value)| format!("{name}={value}"));

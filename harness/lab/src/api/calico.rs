@@ -31,7 +31,7 @@ pub(super) fn node_addresses(world: &World, v4: IpAddr, prefix: u8) -> Value {
 type Object = (&'static str, &'static str, String, Value);
 
 /// Makes what a case's Calico needs; nothing when it has none.
-pub(super) async fn furnish(client: &Client, world: &World, case: &Case) -> Result<(), LabError> {
+pub(super) async fn provision(client: &Client, world: &World, case: &Case) -> Result<(), LabError> {
     let Some(calico) = &case.cluster.calico else {
         return Ok(());
     };

@@ -15,7 +15,7 @@ use chainbreak_engine::{
 };
 use chainbreak_lab::{
     Lab,
-    keep::shell,
+    registry::shell,
     worker::{Lifeline, VERB, enter, spawn_worker},
 };
 use chainbreak_model::{
@@ -132,7 +132,7 @@ enum Ask {
     Log(AgentName, NodeName, usize),
     /// What the agents of a node are at.
     Account(NodeName),
-    /// Raze and end.
+    /// Destroy and end.
     Stop,
 }
 
@@ -157,7 +157,7 @@ async fn answer(mut life: Lifeline) -> Result<(), String> {
         let answered = ask_one(cluster.as_ref(), ask, &mut events).await;
         say(&answered.unwrap_or_else(|error| json!({ "error": error })));
     }
-    cluster.raze().await.map_err(text)
+    cluster.destroy().await.map_err(text)
 }
 
 async fn ask_one(

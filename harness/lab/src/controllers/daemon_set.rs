@@ -9,8 +9,8 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{
-    births::{Births, template_hash},
     deployment::some,
+    name_generator::{NameGenerator, template_hash},
     placement::is_chosen,
     pods::{from_template, has_ended, is_active, is_available, is_ready, mark, node_name},
     rollout::share,
@@ -23,12 +23,12 @@ use super::{
 const HASH: &str = "controller-revision-hash";
 
 /// Sees to all daemon sets.
-pub(super) fn reconcile(view: &View<'_>, births: &mut Births, writes: &mut Writes) {
+pub(super) fn reconcile(view: &View<'_>, generator: &mut NameGenerator, writes: &mut Writes) {
     for set in view.seen.daemon_sets.iter() {
         let Some(spec) = &set.spec else { continue };
         if set.metadata.deletion_timestamp.is_none() {
             let fleet = Fleet::of(view, set, spec);
-            fleet.fill(view, births, writes);
+            fleet.fill(view, generator, writes);
             fleet.renew(writes);
             fleet.report(writes);
         }
@@ -72,10 +72,10 @@ impl<'a> Fleet<'a> {
     }
 
     /// A pod for every node without one. One that is on its way out has to be gone before.
-    fn fill(&self, view: &View<'_>, births: &mut Births, writes: &mut Writes) {
+    fn fill(&self, view: &View<'_>, generator: &mut NameGenerator, writes: &mut Writes) {
         for (node, pods) in &self.berths {
             if pods.is_empty() {
-                let name = births.name(&key(self.set), |key| view.seen.pods.has(key));
+                let name = generator.name(&key(self.set), |key| view.seen.pods.has(key));
                 writes.push(Verb::Create, self.born(name, node));
             }
             let surplus = pods.iter().filter(|pod| is_active(pod)).skip(1);

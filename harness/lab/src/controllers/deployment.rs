@@ -12,7 +12,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 
 use super::{
-    births::template_hash,
+    name_generator::template_hash,
     pods::{controlled_by, count, is_active, is_available, is_ready, mark, narrow},
     rollout::{Size, Slack, step},
     seen::uid,

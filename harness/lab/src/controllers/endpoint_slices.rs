@@ -16,7 +16,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 
 use super::{
-    births::Births,
+    name_generator::NameGenerator,
     pods::{controlled_by, has_ended, is_ready, is_terminating, node_name},
     ports::resolve,
     seen::key,
@@ -33,7 +33,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const FULL: usize = 100;
 
 /// Sees to all services.
-pub(super) fn reconcile(view: &View<'_>, births: &mut Births, writes: &mut Writes) {
+pub(super) fn reconcile(view: &View<'_>, generator: &mut NameGenerator, writes: &mut Writes) {
     for service in view.seen.services.iter() {
         let Some(spec) = &service.spec else { continue };
         let selects = spec
@@ -44,7 +44,7 @@ pub(super) fn reconcile(view: &View<'_>, births: &mut Births, writes: &mut Write
         if service.metadata.deletion_timestamp.is_none() && selects && !leads_away {
             let groups = groups(view, service, spec);
             let packing = Packing::of(view, service, spec);
-            packing.pack(groups, view, births, writes);
+            packing.pack(groups, view, generator, writes);
         }
     }
 }
@@ -202,7 +202,7 @@ impl<'a> Packing<'a> {
         &self,
         mut groups: Vec<Group>,
         view: &View<'_>,
-        births: &mut Births,
+        generator: &mut NameGenerator,
         writes: &mut Writes,
     ) {
         // How each slice is to be, beside how it is now, if it is.
@@ -224,7 +224,7 @@ impl<'a> Packing<'a> {
                 if let Some(slice) = plan.iter_mut().map(|(_, slice)| slice).find(empty) {
                     fill(slice, group);
                 } else {
-                    let name = births.name(&key(self.service), |key| view.seen.slices.has(key));
+                    let name = generator.name(&key(self.service), |key| view.seen.slices.has(key));
                     let mut slice = self.born(name, group.family);
                     fill(&mut slice, group);
                     plan.push((None, slice));
@@ -234,7 +234,7 @@ impl<'a> Packing<'a> {
         let bare = plan.iter().all(|(_, slice)| slice.endpoints.is_empty());
         let mut placeholder = bare;
         if plan.is_empty() {
-            let name = births.name(&key(self.service), |key| view.seen.slices.has(key));
+            let name = generator.name(&key(self.service), |key| view.seen.slices.has(key));
             plan.push((None, self.born(name, self.families[0])));
         }
         for (before, after) in plan {

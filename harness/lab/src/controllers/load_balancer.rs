@@ -10,7 +10,7 @@ use chainbreak_model::case::IpFamily;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service, ServiceSpec};
 
 use super::{
-    births::fnv64,
+    name_generator::fnv64,
     seen::{Key, key},
     view::View,
     write::{Verb, Writes},

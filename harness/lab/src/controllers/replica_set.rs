@@ -12,8 +12,8 @@ use k8s_openapi::{
 use kube::ResourceExt;
 
 use super::{
-    births::Births,
     deployment::some,
+    name_generator::NameGenerator,
     pods::{count, from_template, is_active, is_available, is_ready, node_name},
     seen::key,
     view::View,
@@ -24,7 +24,7 @@ use super::{
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Sees to all replica sets.
-pub(super) fn reconcile(view: &View<'_>, births: &mut Births, writes: &mut Writes) {
+pub(super) fn reconcile(view: &View<'_>, generator: &mut NameGenerator, writes: &mut Writes) {
     for set in view.seen.replica_sets.iter() {
         let Some(spec) = &set.spec else { continue };
         if set.metadata.deletion_timestamp.is_some() {
@@ -34,12 +34,15 @@ pub(super) fn reconcile(view: &View<'_>, births: &mut Births, writes: &mut Write
         let active: Vec<&Pod> = pods.iter().copied().filter(|pod| is_active(pod)).collect();
         let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
         for _ in active.len()..wanted {
-            if let Some(pod) = born(set, spec, view, births) {
+            if let Some(pod) = born(set, spec, view, generator) {
                 writes.push(Verb::Create, pod);
             }
         }
         let many = active.len().saturating_sub(wanted);
-        for pod in in_order_of_leaving(active, births).into_iter().take(many) {
+        for pod in in_order_of_leaving(active, generator)
+            .into_iter()
+            .take(many)
+        {
             writes.push(Verb::Delete, pod.clone());
         }
         report(set, pods, writes);
@@ -50,16 +53,16 @@ fn born(
     set: &ReplicaSet,
     spec: &ReplicaSetSpec,
     view: &View<'_>,
-    births: &mut Births,
+    generator: &mut NameGenerator,
 ) -> Option<Pod> {
     let template = spec.template.as_ref()?;
-    let name = births.name(&key(set), |key| view.seen.pods.has(key));
+    let name = generator.name(&key(set), |key| view.seen.pods.has(key));
     Some(from_template(set, template, name))
 }
 
 /// Who goes first when there are too many, as in Kubernetes: who has no node, who is not ready, who
 /// costs least, who shares a node with most others, who is youngest.
-fn in_order_of_leaving<'a>(pods: Vec<&'a Pod>, births: &Births) -> Vec<&'a Pod> {
+fn in_order_of_leaving<'a>(pods: Vec<&'a Pod>, generator: &NameGenerator) -> Vec<&'a Pod> {
     let mut on_node: BTreeMap<String, usize> = BTreeMap::new();
     for node in pods.iter().filter_map(|pod| node_name(pod)) {
         *on_node.entry(node.to_owned()).or_default() += 1;
@@ -78,7 +81,7 @@ fn in_order_of_leaving<'a>(pods: Vec<&'a Pod>, births: &Births) -> Vec<&'a Pod> 
             is_ready(pod),
             cost(pod),
             Reverse(company),
-            Reverse((births.order(&key(*pod)), born, pod.name_any())),
+            Reverse((generator.order(&key(*pod)), born, pod.name_any())),
         )
     });
     sorted
@@ -113,8 +116,8 @@ mod tests {
     use crate::controllers::tests::{placed, pod, ready};
 
     fn leaving(pods: &[Pod]) -> Vec<String> {
-        let births = Births::new(0);
-        let sorted = in_order_of_leaving(pods.iter().collect(), &births);
+        let generator = NameGenerator::new(0);
+        let sorted = in_order_of_leaving(pods.iter().collect(), &generator);
         sorted.iter().map(|pod| pod.name_any()).collect()
     }
 
@@ -137,14 +140,14 @@ mod tests {
 
     #[test]
     fn the_youngest_goes_first_among_equals() {
-        let mut births = Births::new(3);
+        let mut generator = NameGenerator::new(3);
         let owner = (String::new(), "nginx".to_owned());
-        let names: Vec<String> = (0..5).map(|_| births.name(&owner, |_| false)).collect();
+        let names: Vec<String> = (0..5).map(|_| generator.name(&owner, |_| false)).collect();
         let mut pods: Vec<Pod> = names.iter().map(|name| pod(name)).collect();
         for pod in &mut pods {
             pod.metadata.namespace = None;
         }
-        let sorted = in_order_of_leaving(pods.iter().collect(), &births);
+        let sorted = in_order_of_leaving(pods.iter().collect(), &generator);
         let sorted: Vec<String> = sorted.iter().map(|pod| pod.name_any()).collect();
         assert_eq!(sorted, names.into_iter().rev().collect::<Vec<_>>());
     }

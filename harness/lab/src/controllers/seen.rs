@@ -39,13 +39,13 @@ pub(super) fn key<K: Resource>(object: &K) -> Key {
 
 /// The objects of one kind. Knows each in its newest version, whatever order they are told in.
 #[derive(Debug)]
-pub(super) struct Shelf<K> {
+pub(super) struct Cache<K> {
     objects: BTreeMap<Key, K>,
     relisted: BTreeSet<Key>,
     complete: bool,
 }
 
-impl<K> Default for Shelf<K> {
+impl<K> Default for Cache<K> {
     fn default() -> Self {
         Self {
             objects: BTreeMap::new(),
@@ -55,7 +55,7 @@ impl<K> Default for Shelf<K> {
     }
 }
 
-impl<K: Resource> Shelf<K> {
+impl<K: Resource> Cache<K> {
     /// All objects, by namespace and name.
     pub(super) fn iter(&self) -> impl Iterator<Item = &K> {
         self.objects.values()
@@ -116,13 +116,13 @@ fn version<K: Resource>(object: &K) -> u64 {
 /// Everything the controllers look at.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    pub(super) nodes: Shelf<Node>,
-    pub(super) pods: Shelf<Pod>,
-    pub(super) services: Shelf<Service>,
-    pub(super) deployments: Shelf<Deployment>,
-    pub(super) replica_sets: Shelf<ReplicaSet>,
-    pub(super) daemon_sets: Shelf<DaemonSet>,
-    pub(super) slices: Shelf<EndpointSlice>,
+    pub(super) nodes: Cache<Node>,
+    pub(super) pods: Cache<Pod>,
+    pub(super) services: Cache<Service>,
+    pub(super) deployments: Cache<Deployment>,
+    pub(super) replica_sets: Cache<ReplicaSet>,
+    pub(super) daemon_sets: Cache<DaemonSet>,
+    pub(super) slices: Cache<EndpointSlice>,
 }
 
 impl Seen {
@@ -140,7 +140,7 @@ impl Seen {
 
 /// Something that has become known.
 pub(super) type Change = Box<dyn FnOnce(&mut Seen) + Send>;
-/// What becomes known, for ever.
+/// What becomes known, forever.
 pub(super) type Changes = SelectAll<BoxStream<'static, Change>>;
 
 /// Watches all kinds.
@@ -156,7 +156,7 @@ pub(super) fn follow(client: &Client) -> Changes {
     ])
 }
 
-fn one<K>(client: &Client, shelf: fn(&mut Seen) -> &mut Shelf<K>) -> BoxStream<'static, Change>
+fn one<K>(client: &Client, cache: fn(&mut Seen) -> &mut Cache<K>) -> BoxStream<'static, Change>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
@@ -169,7 +169,7 @@ where
                 .ok();
             ready(
                 event.map(|event| {
-                    Box::new(move |seen: &mut Seen| shelf(seen).take(event)) as Change
+                    Box::new(move |seen: &mut Seen| cache(seen).take(event)) as Change
                 }),
             )
         })
@@ -194,32 +194,32 @@ mod tests {
 
     #[test]
     fn the_newest_version_stays_in_whatever_order_it_is_told() {
-        let mut shelf = Shelf::default();
-        shelf.put(pod("a", 10));
-        shelf.take(Event::Apply(pod("a", 9)));
-        assert_eq!(shelf.iter().map(version).collect::<Vec<_>>(), [10]);
-        shelf.take(Event::Delete(pod("a", 8)));
+        let mut cache = Cache::default();
+        cache.put(pod("a", 10));
+        cache.take(Event::Apply(pod("a", 9)));
+        assert_eq!(cache.iter().map(version).collect::<Vec<_>>(), [10]);
+        cache.take(Event::Delete(pod("a", 8)));
         assert!(
-            shelf.has(&key(&pod("a", 0))),
+            cache.has(&key(&pod("a", 0))),
             "an older one of that name went"
         );
-        shelf.take(Event::Delete(pod("a", 11)));
-        assert!(!shelf.has(&key(&pod("a", 0))));
+        cache.take(Event::Delete(pod("a", 11)));
+        assert!(!cache.has(&key(&pod("a", 0))));
     }
 
     #[test]
     fn what_a_new_list_does_not_name_is_gone() {
-        let mut shelf = Shelf::default();
-        shelf.take(Event::Init);
-        shelf.take(Event::InitApply(pod("a", 1)));
-        shelf.take(Event::InitApply(pod("b", 2)));
-        assert!(!shelf.complete);
-        shelf.take(Event::InitDone);
-        assert!(shelf.complete);
-        shelf.take(Event::Init);
-        shelf.take(Event::InitApply(pod("b", 2)));
-        shelf.take(Event::InitDone);
-        let names: Vec<_> = shelf.iter().map(ResourceExt::name_any).collect();
+        let mut cache = Cache::default();
+        cache.take(Event::Init);
+        cache.take(Event::InitApply(pod("a", 1)));
+        cache.take(Event::InitApply(pod("b", 2)));
+        assert!(!cache.complete);
+        cache.take(Event::InitDone);
+        assert!(cache.complete);
+        cache.take(Event::Init);
+        cache.take(Event::InitApply(pod("b", 2)));
+        cache.take(Event::InitDone);
+        let names: Vec<_> = cache.iter().map(ResourceExt::name_any).collect();
         assert_eq!(names, ["b"]);
     }
 }

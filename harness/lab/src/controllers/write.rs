@@ -21,7 +21,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::seen::{Change, Key, Seen, Shelf, key};
+use super::seen::{Cache, Change, Key, Seen, key};
 
 /// What is to be done with an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ async fn act<K>(
     client: Client,
     verb: Verb,
     object: K,
-    shelf: fn(&mut Seen) -> &mut Shelf<K>,
+    cache: fn(&mut Seen) -> &mut Cache<K>,
 ) -> Result<Change, kube::Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -159,10 +159,10 @@ where
         // Without the object in its answer the API says that it is gone.
         Verb::Delete => match api.delete(&name, &only(&object)).await?.left() {
             Some(going) => going,
-            None => return Ok(Box::new(move |seen: &mut Seen| shelf(seen).remove(&object))),
+            None => return Ok(Box::new(move |seen: &mut Seen| cache(seen).remove(&object))),
         },
     };
-    Ok(Box::new(move |seen: &mut Seen| shelf(seen).put(now)))
+    Ok(Box::new(move |seen: &mut Seen| cache(seen).put(now)))
 }
 
 /// The answer to a binding does not show the pod; that it is bound is known all the same.

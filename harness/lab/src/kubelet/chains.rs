@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What every kubelet has made when it is ready (`kubelet_network_linux.go`). Felix's detection of the
-/// front end and iptables-wrappers look for them. A kubelet makes its chains again when somebody flushed
+/// iptables backend and iptables-wrappers look for them. A kubelet makes its chains again when somebody flushed
 /// them, once a minute; this one does not.
 const CANARIES: &str = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n\
     *nat\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n\

@@ -58,7 +58,7 @@ pub(super) async fn live(
     match Sandbox::make(&kubelet.world, &node, &pod, &kubelet.log).await {
         Ok(sandbox) => {
             run(&kubelet, &sandbox, &pod, end.clone()).await;
-            if let Err(error) = sandbox.raze(&kubelet.world).await {
+            if let Err(error) = sandbox.destroy(&kubelet.world).await {
                 kubelet.trouble(error.to_string());
             }
         }
@@ -328,7 +328,7 @@ impl Sandbox {
 
     /// Takes the link away at once: the kernel would do it some time after the last process ended,
     /// and until then the node would send packets to a dead pod.
-    async fn raze(self, world: &World) -> Result<(), LabError> {
+    async fn destroy(self, world: &World) -> Result<(), LabError> {
         world.remove_pod(&self.key, &self.place);
         let Some(interface) = self.interface else {
             return Ok(());

@@ -35,7 +35,7 @@ fn an_end_arrives_as_it_was_sent() {
 }
 
 #[test]
-fn there_are_shims_for_every_name_of_both_front_ends() {
+fn there_are_shims_for_every_name_of_both_backends() {
     let names: Vec<String> = names().collect();
     for name in [
         "iptables",

@@ -3,7 +3,7 @@
 //!
 //! A directory is overlaid as a whole where the kernel allows it. It refuses below a mount point that
 //! an ordinary user inherited (such mounts are locked together), and on some file systems; then the
-//! directory is made anew and its entries are mirrored one by one. What cannot be overlaid at all is
+//! directory is made from scratch and its entries are mirrored one by one. What cannot be overlaid at all is
 //! shown read-only, and what the user may not read is left out, as it could not be used anyway. Paths
 //! that a case names (a real agent's) are shown wherever they lie, also below the world's own parts.
 
@@ -26,7 +26,7 @@ use nix::{
 use self::{mounts::MountPoints, shown::Held};
 use crate::error::{LabError, tolerate};
 
-/// Made anew for each world, never mirrored.
+/// Made from scratch for each world, never mirrored.
 const OWN: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 /// Devices that programs expect and that give no hold on the machine.
 const DEVICES: [&str; 7] = [

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     pair::{Launcher, Trouble},
     real, real_and_model,
-    stage::{Front, Stage},
+    stage::{IptablesBackend, Stage},
     support::{self, User},
 };
 
@@ -18,28 +18,28 @@ const MOST: f64 = 28.5;
 #[ignore = "needs a real kube-proxy: make test-real"]
 async fn both_spread_connections_evenly() {
     support::require_packages();
-    for front in [Front::Legacy, Front::Nft] {
-        let counts = counts(front)
+    for backend in [IptablesBackend::Legacy, IptablesBackend::Nft] {
+        let counts = counts(backend)
             .await
             .unwrap_or_else(|trouble| panic!("{}", trouble.0));
         for counts in counts {
             let chi = chi_square(&counts);
-            println!("{front:?}: {counts:?}, chi-square {chi:.1}");
+            println!("{backend:?}: {counts:?}, chi-square {chi:.1}");
             assert_eq!(
                 counts.iter().sum::<u32>(),
                 CONNECTIONS,
                 "every connection met one endpoint"
             );
-            assert!(chi < MOST, "{front:?}: {counts:?}");
+            assert!(chi < MOST, "{backend:?}: {counts:?}");
         }
     }
 }
 
 /// How many connections each endpoint got, in each place.
-async fn counts(front: Front) -> Result<[Vec<u32>; 2], Trouble> {
+async fn counts(backend: IptablesBackend) -> Result<[Vec<u32>; 2], Trouble> {
     let launcher = Launcher::new(User::Myself, Some(&real()));
     let mut pair = launcher
-        .raise(Stage::iptables(front), 0, &real_and_model())
+        .raise(Stage::iptables(backend), 0, &real_and_model())
         .await;
     for number in 0..ENDPOINTS {
         // Nobody listens: a refusal is an answer, and the way there is what is counted.

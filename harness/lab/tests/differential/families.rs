@@ -9,21 +9,23 @@ use chainbreak_model::case::IpFamily;
 use ipnet::{IpNet, Ipv6Net};
 use serde_json::{Value, json};
 
-use crate::{sequence::Deed, stage::Families};
+use crate::{sequence::Operation, stage::Families};
 
 /// What ends the names of slices that are twins.
 const TWIN: &str = "-twin";
 
-/// What a deed that is drawn in IPv4 is in these families.
-pub(crate) fn deeds(families: Families, deed: Deed) -> Vec<Deed> {
-    match (families, deed) {
-        (Families::V6, Deed::Put(object)) => vec![Deed::Put(in_v6(object))],
-        (Families::Dual, Deed::Put(object)) => both(object).into_iter().map(Deed::Put).collect(),
-        (Families::Dual, Deed::Delete(object)) if object["kind"] == "EndpointSlice" => {
-            let twin = twin_of(object.clone());
-            vec![Deed::Delete(object), Deed::Delete(twin)]
+/// What an operation that is drawn in IPv4 is in these families.
+pub(crate) fn operations(families: Families, operation: Operation) -> Vec<Operation> {
+    match (families, operation) {
+        (Families::V6, Operation::Put(object)) => vec![Operation::Put(in_v6(object))],
+        (Families::Dual, Operation::Put(object)) => {
+            both(object).into_iter().map(Operation::Put).collect()
         }
-        (_, deed) => vec![deed],
+        (Families::Dual, Operation::Delete(object)) if object["kind"] == "EndpointSlice" => {
+            let twin = twin_of(object.clone());
+            vec![Operation::Delete(object), Operation::Delete(twin)]
+        }
+        (_, operation) => vec![operation],
     }
 }
 
@@ -224,7 +226,8 @@ mod tests {
             "kind": "EndpointSlice", "metadata": { "name": "s2-a" }, "addressType": "IPv4",
             "endpoints": [{ "addresses": ["10.20.3.2"] }, { "addresses": ["10.20.3.11"] }],
         });
-        let Deed::Put(twin) = deeds(Families::Dual, Deed::Put(slice)).remove(1) else {
+        let Operation::Put(twin) = operations(Families::Dual, Operation::Put(slice)).remove(1)
+        else {
             panic!("a twin is put");
         };
         assert_eq!(
@@ -233,7 +236,8 @@ mod tests {
         );
         assert_eq!(twin["metadata"]["name"], "s2-a-twin");
         let service = json!({ "kind": "Service", "spec": { "clusterIP": "10.96.1.2" } });
-        let Deed::Put(service) = deeds(Families::Dual, Deed::Put(service)).remove(0) else {
+        let Operation::Put(service) = operations(Families::Dual, Operation::Put(service)).remove(0)
+        else {
             panic!("a service is put");
         };
         assert_eq!(

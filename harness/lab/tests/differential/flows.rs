@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     pair::{Launcher, Trouble},
     real, real_and_model, real_version,
-    stage::{Front, Stage},
+    stage::{IptablesBackend, Stage},
     support::{self, User},
 };
 
@@ -56,7 +56,11 @@ async fn both_delete_the_same_udp_flows_after_every_change() {
 async fn deletions() -> Result<Vec<String>, Trouble> {
     let launcher = Launcher::new(User::Myself, Some(&real()));
     let mut pair = launcher
-        .raise(Stage::iptables(Front::Legacy), 0, &real_and_model())
+        .raise(
+            Stage::iptables(IptablesBackend::Legacy),
+            0,
+            &real_and_model(),
+        )
         .await;
     pair.sh(WITNESS).await?;
     pair.start().await?;

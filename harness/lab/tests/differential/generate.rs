@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::{
     families,
     harms::{self, CANARIES},
-    sequence::{Deed, Harm, Sequence},
+    sequence::{Harm, Operation, Sequence},
     services::{Kind, service, slice_names, slices},
-    stage::{Front, Stage},
+    stage::{IptablesBackend, Stage},
 };
 
 /// How many services a world has at most.
@@ -24,12 +24,12 @@ const ROUNDS: usize = 3;
 /// The sequence of a seed. In iptables mode one in eight is nft's, whose commands take several times as
 /// long, and one in twenty has the monitor wait for its canary.
 pub(crate) fn sequence(seed: u64) -> Sequence {
-    let front = if seed % 8 == 4 {
-        Front::Nft
+    let backend = if seed % 8 == 4 {
+        IptablesBackend::Nft
     } else {
-        Front::Legacy
+        IptablesBackend::Legacy
     };
-    on(Stage::asked(front), seed)
+    on(Stage::asked(backend), seed)
 }
 
 /// The sequence of a seed on that stage.
@@ -46,9 +46,9 @@ pub(crate) fn on(stage: Stage, seed: u64) -> Sequence {
     }
     if seed % 20 == 3 && stage.mode == ProxyMode::Iptables {
         let which = author.rng.random_range(0..CANARIES.len());
-        rounds.push(vec![Deed::Harm(&CANARIES[which])]);
+        rounds.push(vec![Operation::Harm(&CANARIES[which])]);
     }
-    let told = |deed| families::deeds(stage.families, deed);
+    let told = |operation| families::operations(stage.families, operation);
     let rounds = one_by_one(rounds).into_iter();
     Sequence {
         stage,
@@ -60,17 +60,17 @@ pub(crate) fn on(stage: Stage, seed: u64) -> Sequence {
 
 /// From the first harm on every change has a round of its own. What a sync finds missing, and whether it fails over it and heals the
 /// rest, depends on which changes it takes over together: on chance, where several come at once.
-fn one_by_one(rounds: Vec<Vec<Deed>>) -> Vec<Vec<Deed>> {
+fn one_by_one(rounds: Vec<Vec<Operation>>) -> Vec<Vec<Operation>> {
     let mut harmed = false;
     let mut found = Vec::new();
     for round in rounds {
         let mut part = Vec::new();
-        for deed in round {
+        for operation in round {
             if harmed && !part.is_empty() {
                 found.push(std::mem::take(&mut part));
             }
-            harmed |= matches!(deed, Deed::Harm(_));
-            part.push(deed);
+            harmed |= matches!(operation, Operation::Harm(_));
+            part.push(operation);
         }
         found.push(part);
     }
@@ -85,66 +85,66 @@ struct Author {
 }
 
 impl Author {
-    fn beginning(&mut self) -> Vec<Deed> {
-        let mut deeds = Vec::new();
+    fn beginning(&mut self) -> Vec<Operation> {
+        let mut operations = Vec::new();
         for number in 0..SERVICES {
             if self.rng.random_bool(0.6) {
-                self.put_service(number, &mut deeds);
-                self.put_slices(number, &mut deeds);
+                self.put_service(number, &mut operations);
+                self.put_slices(number, &mut operations);
             }
         }
-        deeds
+        operations
     }
 
-    fn round(&mut self) -> Vec<Deed> {
-        let mut deeds = Vec::new();
+    fn round(&mut self) -> Vec<Operation> {
+        let mut operations = Vec::new();
         if self.rng.random_bool(0.4) {
             let which = self.rng.random_range(0..self.harms.len());
-            deeds.push(Deed::Harm(&self.harms[which]));
+            operations.push(Operation::Harm(&self.harms[which]));
         }
         for _ in 0..self.rng.random_range(0..4) {
             let number = self.rng.random_range(0..SERVICES);
             match self.rng.random_range(0..100) {
-                0..35 => self.put_service(number, &mut deeds),
-                35..45 => self.delete_service(number, &mut deeds),
+                0..35 => self.put_service(number, &mut operations),
+                35..45 => self.delete_service(number, &mut operations),
                 45..52 => {
-                    self.delete_service(number, &mut deeds);
-                    self.put_service(number, &mut deeds);
+                    self.delete_service(number, &mut operations);
+                    self.put_service(number, &mut operations);
                 }
-                52..65 => deeds.extend(slice_names(number).map(Deed::Delete)),
-                _ => self.put_slices(number, &mut deeds),
+                52..65 => operations.extend(slice_names(number).map(Operation::Delete)),
+                _ => self.put_slices(number, &mut operations),
             }
         }
-        deeds
+        operations
     }
 
-    fn put_service(&mut self, number: u8, deeds: &mut Vec<Deed>) {
+    fn put_service(&mut self, number: u8, operations: &mut Vec<Operation>) {
         let (kind, object) = service(&mut self.rng, number);
         let known = &mut self.kinds[usize::from(number)];
         // The API refuses to take a cluster IP away or to give one later.
         if known.is_some_and(|known| known != kind) {
-            deeds.push(Deed::Delete(named(&object)));
+            operations.push(Operation::Delete(named(&object)));
         }
         *known = Some(kind);
-        deeds.push(Deed::Put(object));
+        operations.push(Operation::Put(object));
     }
 
-    fn delete_service(&mut self, number: u8, deeds: &mut Vec<Deed>) {
+    fn delete_service(&mut self, number: u8, operations: &mut Vec<Operation>) {
         let (_, object) = service(&mut self.rng, number);
         self.kinds[usize::from(number)] = None;
-        deeds.push(Deed::Delete(named(&object)));
+        operations.push(Operation::Delete(named(&object)));
     }
 
-    fn put_slices(&mut self, number: u8, deeds: &mut Vec<Deed>) {
+    fn put_slices(&mut self, number: u8, operations: &mut Vec<Operation>) {
         let written = slices(&mut self.rng, number);
         let absent = slice_names(number).filter(|name| {
             written
                 .iter()
                 .all(|it| it["metadata"]["name"] != name["metadata"]["name"])
         });
-        let absent: Vec<Deed> = absent.map(Deed::Delete).collect();
-        deeds.extend(written.into_iter().map(Deed::Put));
-        deeds.extend(absent);
+        let absent: Vec<Operation> = absent.map(Operation::Delete).collect();
+        operations.extend(written.into_iter().map(Operation::Put));
+        operations.extend(absent);
     }
 }
 

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::{
     pair::Launcher,
     real, real_and_model,
-    sequence::{Deed, Sequence},
-    stage::{Front, Stage},
+    sequence::{Operation, Sequence},
+    stage::{IptablesBackend, Stage},
     support::{self, User},
 };
 
@@ -19,13 +19,17 @@ const IN_A_SLICE: usize = 100;
 async fn both_take_the_same_cluster_for_large() {
     support::require_packages();
     let launcher = Launcher::new(User::Myself, Some(&real()));
-    let mut before = vec![Deed::Put(service())];
-    before.extend(slices(MOST).into_iter().map(Deed::Put));
+    let mut before = vec![Operation::Put(service())];
+    before.extend(slices(MOST).into_iter().map(Operation::Put));
     let more = slices(MOST + 1).pop().expect("there are slices");
     let fewer = slices(MOST).pop().expect("there are slices");
     let sequence = Sequence {
-        stage: Stage::iptables(Front::Legacy),
-        rounds: vec![before, vec![Deed::Put(more)], vec![Deed::Put(fewer)]],
+        stage: Stage::iptables(IptablesBackend::Legacy),
+        rounds: vec![
+            before,
+            vec![Operation::Put(more)],
+            vec![Operation::Put(fewer)],
+        ],
     };
     let life = launcher.run(&sequence, 0, &real_and_model()).await;
     let life = life.unwrap_or_else(|trouble| panic!("{}", trouble.0));

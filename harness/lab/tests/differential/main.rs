@@ -105,7 +105,7 @@ async fn a_broken_model_is_found_out_and_shown_in_the_smallest_world() {
         let (smallest, difference) = smallest(&launcher, &players, seed, &difference).await;
         assert!(difference.to_string().contains("--reap"), "{difference}");
         let text = smallest.to_string();
-        assert_eq!(smallest.deeds(), 2, "{text}");
+        assert_eq!(smallest.operations(), 2, "{text}");
         assert_eq!(text.matches("ClientIP").count(), 1, "{text}");
         assert_eq!(text.matches("addresses").count(), 1, "{text}");
         for useless in ["externalIPs", "externalTrafficPolicy", "harm", "delete"] {

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::{
     compare::{Rules, differences},
     marks::{FIRST_MARK, Settle, marker},
-    sequence::{Deed, Harm, Sequence},
+    sequence::{Harm, Operation, Sequence},
     stage::Stage,
     support::User,
 };
@@ -210,14 +210,14 @@ impl Pair {
     async fn round(
         &mut self,
         number: usize,
-        deeds: &[Deed],
+        operations: &[Operation],
     ) -> Result<Option<Vec<String>>, Trouble> {
         let mut settle = Settle::default();
-        for deed in deeds {
-            match deed {
-                Deed::Put(object) => drop(self.ask(json!({ "put": object })).await?),
-                Deed::Delete(object) => drop(self.ask(json!({ "delete": object })).await?),
-                Deed::Harm(harm) => {
+        for operation in operations {
+            match operation {
+                Operation::Put(object) => drop(self.ask(json!({ "put": object })).await?),
+                Operation::Delete(object) => drop(self.ask(json!({ "delete": object })).await?),
+                Operation::Harm(harm) => {
                     if let Some(late) = self.harm(harm, &mut settle).await? {
                         return Ok(Some(late));
                     }
@@ -310,8 +310,8 @@ impl Pair {
 
     /// Puts objects, and waits until both have written rules from them.
     pub(crate) async fn put(&mut self, number: usize, objects: &[Value]) -> Result<(), Trouble> {
-        let deeds: Vec<Deed> = objects.iter().cloned().map(Deed::Put).collect();
-        match self.round(number, &deeds).await? {
+        let operations: Vec<Operation> = objects.iter().cloned().map(Operation::Put).collect();
+        match self.round(number, &operations).await? {
             None => Ok(()),
             Some(what) => Err(Trouble(what.join("\n"))),
         }

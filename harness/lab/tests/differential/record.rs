@@ -11,7 +11,8 @@ use std::{
 };
 
 use chainbreak_recordings::{
-    Deed as Kept, Front as KeptFront, Outcome, Round, Setup, Spelling, Standing, World,
+    IptablesBackend as KeptBackend, Operation as Kept, Outcome, Round, Setup, Spelling, Standing,
+    World,
     choose::{Candidate, choose},
     file::{self, Header, Recording},
     logs::{self, Sites},
@@ -28,8 +29,8 @@ use crate::{
     number,
     pair::{Launcher, Pair, Players, SETTLE_MS, SYNC_PERIOD_MS, Trouble, parsed},
     real, real_version,
-    sequence::{Deed, Harm, Sequence},
-    stage::{Families, Front, Stage},
+    sequence::{Harm, Operation, Sequence},
+    stage::{Families, IptablesBackend, Stage},
     support::{self, User},
 };
 
@@ -48,7 +49,7 @@ async fn a_real_kube_proxy_is_recorded() {
     let header = Header {
         version: real_version(),
         sha256: sha256(&program),
-        mode: as_recorded(Stage::asked(Front::Legacy).mode),
+        mode: as_recorded(Stage::asked(IptablesBackend::Legacy).mode),
     };
     let mut worlds = known(&folder, &header);
     let launcher = Launcher::new(User::Myself, Some(&program));
@@ -158,30 +159,30 @@ async fn recorded(launcher: &Launcher, seed: u64) -> Result<World, Trouble> {
         right: json!("nobody"),
         sites: Sites::Files,
     };
-    let mut scribe = Scribe {
+    let mut recorder = Recorder {
         pair: launcher.raise(stage, seed, &players).await,
         stage,
         standing: Standing::default(),
     };
-    let setup = scribe.setup(seed).await?;
+    let setup = recorder.setup(seed).await?;
     let mut rounds = Vec::new();
     let mut without_zone = 0;
-    for (number, deeds) in sequence.rounds.iter().enumerate() {
-        let round = scribe.round(number, deeds).await?;
+    for (number, operations) in sequence.rounds.iter().enumerate() {
+        let round = recorder.round(number, operations).await?;
         let stuck = round.stuck;
         rounds.push(round);
         if number == 0 {
-            without_zone = scribe.pair.complaints_of_no_zone().await?;
+            without_zone = recorder.pair.complaints_of_no_zone().await?;
         }
         if stuck {
             break;
         }
     }
     // Before the first round is over it may only hear of it late.
-    if scribe.pair.complaints_of_no_zone().await? > without_zone {
+    if recorder.pair.complaints_of_no_zone().await? > without_zone {
         return Err(Trouble("it did not hear of its zone".to_owned()));
     }
-    let [log]: [Vec<String>; 1] = parsed(scribe.pair.ask(json!("logs")).await?)?;
+    let [log]: [Vec<String>; 1] = parsed(recorder.pair.ask(json!("logs")).await?)?;
     Ok(World {
         setup,
         rounds,
@@ -190,22 +191,22 @@ async fn recorded(launcher: &Launcher, seed: u64) -> Result<World, Trouble> {
 }
 
 /// Who writes down what happens.
-struct Scribe {
+struct Recorder {
     pair: Pair,
     stage: Stage,
     /// What stood in the kernel last.
     standing: Standing,
 }
 
-impl Scribe {
+impl Recorder {
     async fn setup(&mut self, seed: u64) -> Result<Setup, Trouble> {
         let mut told = self.pair.ask(json!("told")).await?;
         let mut part = |name: &str| told[name].take();
         Ok(Setup {
             seed,
-            front: match self.stage.front {
-                Front::Legacy => KeptFront::Legacy,
-                Front::Nft => KeptFront::Nft,
+            backend: match self.stage.backend {
+                IptablesBackend::Legacy => KeptBackend::Legacy,
+                IptablesBackend::Nft => KeptBackend::Nft,
             },
             cluster_cidrs: parsed(part("cluster-cidrs"))?,
             service_cidrs: parsed(part("service-cidrs"))?,
@@ -214,14 +215,14 @@ impl Scribe {
         })
     }
 
-    async fn round(&mut self, number: usize, deeds: &[Deed]) -> Result<Round, Trouble> {
+    async fn round(&mut self, number: usize, operations: &[Operation]) -> Result<Round, Trouble> {
         let mut settle = Settle::default();
         let mut kept = Vec::new();
-        for deed in deeds {
-            kept.push(match deed {
-                Deed::Put(object) => self.put(object).await?,
-                Deed::Delete(object) => self.delete(object).await?,
-                Deed::Harm(harm) => self.harm(harm, &mut settle).await?,
+        for operation in operations {
+            kept.push(match operation {
+                Operation::Put(object) => self.put(object).await?,
+                Operation::Delete(object) => self.delete(object).await?,
+                Operation::Harm(harm) => self.harm(harm, &mut settle).await?,
             });
         }
         let mark = FIRST_MARK + number;
@@ -240,7 +241,7 @@ impl Scribe {
         let before = std::mem::take(&mut self.standing);
         self.standing = self.look().await?;
         Ok(Round {
-            deeds: kept,
+            operations: kept,
             after: self.standing.since(&before),
             stuck,
         })

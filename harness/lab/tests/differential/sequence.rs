@@ -1,4 +1,4 @@
-//! A world and what happens to it: rounds of deeds, and a comparison after each round.
+//! A world and what happens to it: rounds of operations, and a comparison after each round.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::stage::Stage;
 
 /// Something that happens to both places alike.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     /// An object is created or replaced.
     Put(Value),
     /// An object is deleted, if it is there. Kind, namespace and name are enough.
@@ -29,16 +29,16 @@ pub(crate) struct Harm {
     pub(crate) noticed_by: Option<&'static str>,
 }
 
-/// Rounds of deeds. The first one's happen before the kube-proxies are started.
+/// Rounds of operations. The first one's happen before the kube-proxies are started.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sequence {
     pub(crate) stage: Stage,
-    pub(crate) rounds: Vec<Vec<Deed>>,
+    pub(crate) rounds: Vec<Vec<Operation>>,
 }
 
 impl Sequence {
-    /// How many deeds there are.
-    pub(crate) fn deeds(&self) -> usize {
+    /// How many operations there are.
+    pub(crate) fn operations(&self) -> usize {
         self.rounds.iter().map(Vec::len).sum()
     }
 }
@@ -53,17 +53,19 @@ impl fmt::Display for Sequence {
                 ""
             };
             writeln!(f, "round {number}:{when}")?;
-            for deed in round {
-                match deed {
-                    Deed::Put(object) => writeln!(f, "- put: {object}")?,
-                    Deed::Delete(object) => {
+            for operation in round {
+                match operation {
+                    Operation::Put(object) => writeln!(f, "- put: {object}")?,
+                    Operation::Delete(object) => {
                         writeln!(
                             f,
                             "- delete: {} {}",
                             object["kind"], object["metadata"]["name"]
                         )?;
                     }
-                    Deed::Harm(harm) => writeln!(f, "- harm: {} # {}", harm.what, harm.script)?,
+                    Operation::Harm(harm) => {
+                        writeln!(f, "- harm: {} # {}", harm.what, harm.script)?
+                    }
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Random services and their endpoint slices.
 //!
-//! Service `number` has a fixed name, cluster IP, and node ports; all else is drawn anew each time.
+//! Service `number` has a fixed name, cluster IP, and node ports; all else is drawn again each time.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;

@@ -1,11 +1,11 @@
 //! From a sequence that shows a difference to a small one that still does.
 //!
-//! First deeds go, in halves, quarters and so on (delta debugging), then parts of the objects that are
-//! left. Any deed can go: puts create or replace, and what is not there need not be deleted.
+//! First operations go, in halves, quarters and so on (delta debugging), then parts of the objects that are
+//! left. Any operation can go: puts create or replace, and what is not there need not be deleted.
 
 use serde_json::Value;
 
-use crate::sequence::{Deed, Sequence};
+use crate::sequence::{Operation, Sequence};
 
 /// Parts of objects that can be left out or emptied.
 const PARTS: [&str; 13] = [
@@ -38,21 +38,21 @@ pub(crate) async fn shrink(
     sequence: Sequence,
     differs: impl AsyncFn(&Sequence) -> bool,
 ) -> Sequence {
-    let mut smallest = fewer_deeds(sequence, &differs).await;
+    let mut smallest = fewer_operations(sequence, &differs).await;
     while let Some(smaller) = smaller_object(&smallest, &differs).await {
         smallest = smaller;
     }
     smallest
 }
 
-async fn fewer_deeds(
+async fn fewer_operations(
     mut sequence: Sequence,
     differs: &impl AsyncFn(&Sequence) -> bool,
 ) -> Sequence {
-    let mut size = sequence.deeds().div_ceil(2);
+    let mut size = sequence.operations().div_ceil(2);
     while size > 0 {
         let mut start = 0;
-        while start < sequence.deeds() {
+        while start < sequence.operations() {
             let candidate = without(&sequence, start..start + size);
             if differs(&candidate).await {
                 sequence = candidate;
@@ -70,15 +70,15 @@ fn without(sequence: &Sequence, gone: std::ops::Range<usize>) -> Sequence {
     let mut number = 0;
     let rounds = sequence.rounds.iter().map(|round| {
         let mut kept = Vec::new();
-        for deed in round {
+        for operation in round {
             if !gone.contains(&number) {
-                kept.push(deed.clone());
+                kept.push(operation.clone());
             }
             number += 1;
         }
         kept
     });
-    let rounds: Vec<Vec<Deed>> = rounds.collect();
+    let rounds: Vec<Vec<Operation>> = rounds.collect();
     let mut rounds = rounds.into_iter();
     let first = rounds.next().unwrap_or_default();
     let others = rounds.filter(|round| !round.is_empty());
@@ -93,13 +93,13 @@ async fn smaller_object(
     differs: &impl AsyncFn(&Sequence) -> bool,
 ) -> Option<Sequence> {
     for (at, round) in sequence.rounds.iter().enumerate() {
-        for (index, deed) in round.iter().enumerate() {
-            let Deed::Put(object) = deed else {
+        for (index, operation) in round.iter().enumerate() {
+            let Operation::Put(object) = operation else {
                 continue;
             };
             for smaller in smaller(object) {
                 let mut candidate = sequence.clone();
-                candidate.rounds[at][index] = Deed::Put(smaller);
+                candidate.rounds[at][index] = Operation::Put(smaller);
                 if differs(&candidate).await {
                     return Some(candidate);
                 }

@@ -1,4 +1,4 @@
-//! Where two kube-proxies play: front end, mode and families of both places.
+//! Where two kube-proxies play: iptables backend, mode and families of both places.
 
 use std::{env, fmt};
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::families;
 
-/// The netfilter front end of both places.
+/// The iptables backend of both places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Front {
+pub(crate) enum IptablesBackend {
     Legacy,
     Nft,
 }
 
-impl Front {
+impl IptablesBackend {
     /// As a node's `iptables` field has it.
     fn as_str(self) -> &'static str {
         match self {
@@ -55,16 +55,16 @@ impl Families {
 /// What a pair is raised with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stage {
-    pub(crate) front: Front,
+    pub(crate) backend: IptablesBackend,
     pub(crate) mode: ProxyMode,
     pub(crate) families: Families,
 }
 
 impl Stage {
     /// iptables mode in IPv4.
-    pub(crate) fn iptables(front: Front) -> Self {
+    pub(crate) fn iptables(backend: IptablesBackend) -> Self {
         Self {
-            front,
+            backend,
             mode: ProxyMode::Iptables,
             families: Families::V4,
         }
@@ -72,7 +72,7 @@ impl Stage {
 
     /// That of `CHAINBREAK_MODE` (`iptables`, `nftables`) and `CHAINBREAK_IP_FAMILY` (`IPv4`, `IPv6`,
     /// `dual`), by default iptables mode in IPv4.
-    pub(crate) fn asked(front: Front) -> Self {
+    pub(crate) fn asked(backend: IptablesBackend) -> Self {
         let value = |variable: &str| env::var(variable).ok();
         let mode = value("CHAINBREAK_MODE");
         let mode = mode.map_or(ProxyMode::Iptables, |mode| match &*mode {
@@ -87,7 +87,7 @@ impl Stage {
             known.unwrap_or_else(|| panic!("CHAINBREAK_IP_FAMILY is IPv4, IPv6 or dual"))
         });
         Self {
-            front,
+            backend,
             mode,
             families,
         }
@@ -100,7 +100,7 @@ impl Stage {
             ProxyMode::Nftables => "nftables",
         };
         json!({
-            "iptables": self.front.as_str(), "mode": mode, "ip-families": self.families.all(),
+            "iptables": self.backend.as_str(), "mode": mode, "ip-families": self.families.all(),
         })
     }
 
@@ -114,9 +114,9 @@ impl Stage {
 
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (front, families) = (self.front.as_str(), self.families.as_str());
+        let (backend, families) = (self.backend.as_str(), self.families.as_str());
         match self.mode {
-            ProxyMode::Iptables => write!(f, "iptables mode ({front}), {families}"),
+            ProxyMode::Iptables => write!(f, "iptables mode ({backend}), {families}"),
             ProxyMode::Nftables => write!(f, "nftables mode, {families}"),
         }
     }

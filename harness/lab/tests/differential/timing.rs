@@ -10,7 +10,7 @@ use crate::{
     harms::CANARIES,
     pair::{Launcher, Pair, Trouble},
     real, real_and_model,
-    stage::{Front, Stage},
+    stage::{IptablesBackend, Stage},
     support::{self, User},
 };
 
@@ -25,7 +25,11 @@ async fn pair() -> Pair {
     support::require_packages();
     let launcher = Launcher::new(User::Myself, Some(&real()));
     let mut pair = launcher
-        .raise(Stage::iptables(Front::Legacy), 0, &real_and_model())
+        .raise(
+            Stage::iptables(IptablesBackend::Legacy),
+            0,
+            &real_and_model(),
+        )
         .await;
     pair.start()
         .await

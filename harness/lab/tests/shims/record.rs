@@ -7,11 +7,11 @@ use crate::bench::{Bench, Recorded, User};
 const RESTORE: &str = "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n";
 
 #[tokio::test]
-async fn each_command_of_both_front_ends_is_an_event_with_all_that_it_was() {
+async fn each_command_of_both_backends_is_an_event_with_all_that_it_was() {
     for user in [User::Myself, User::Ordinary] {
         let mut bench = Bench::with(user, &[]).await;
-        for front_end in ["legacy", "nft"] {
-            let program = |kind: &str| format!("iptables-{front_end}{kind}");
+        for backend in ["legacy", "nft"] {
+            let program = |kind: &str| format!("iptables-{backend}{kind}");
             let restore = program("-restore");
             let done = bench.run(&[&restore, "--noflush"], RESTORE).await;
             assert_eq!((done.exit, done.fed), (Some(0), true), "{done:?}");

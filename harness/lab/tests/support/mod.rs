@@ -130,7 +130,7 @@ impl World {
         ready.as_array().unwrap().clone()
     }
 
-    /// Razes the world, which has to succeed.
+    /// Destroys the world, which has to succeed.
     pub(crate) async fn stop(mut self) {
         self.worker.order("\"stop\"").await.unwrap();
         let status = timeout(PATIENCE, self.worker.wait())

@@ -107,7 +107,7 @@ impl ClusterSpec {
     }
 }
 
-/// Which netfilter front end the node's agents use.
+/// Which iptables backend the node's agents use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IptablesVariant {

@@ -1,4 +1,4 @@
-//! What a scenario does to a cluster: faults, which last and are undone, and deeds of third parties,
+//! What a scenario does to a cluster: faults, which last and are undone, and actions of third parties,
 //! which are done once and stay.
 
 use std::{fmt, net::IpAddr, time::Duration};
@@ -7,7 +7,7 @@ use chainbreak_probe::wire::craft::Segment;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterSpec, From, To};
+use super::{ClusterSpec, Destination, Origin};
 use crate::names::{AgentName, NodeName, TrafficName};
 
 /// What is done. Where a node or a place may be given, `None` is every node.
@@ -18,7 +18,7 @@ pub enum Fault {
     Slow {
         /// Whose command.
         agent: AgentName,
-        /// The command's name: `iptables-restore` is that of both front ends.
+        /// The command's name: `iptables-restore` is that of both iptables backends.
         command: String,
         /// How much later each of them starts.
         by: Duration,
@@ -26,7 +26,7 @@ pub enum Fault {
     /// Kernel settings of a network namespace, `net.…`, have these values.
     Sysctl {
         /// Where.
-        at: Option<From>,
+        at: Option<Origin>,
         /// Name, with dots, to value.
         set: IndexMap<String, String>,
     },
@@ -40,21 +40,21 @@ pub enum Fault {
     /// An interface is down.
     LinkDown {
         /// Where.
-        at: From,
+        at: Origin,
         /// Its name.
         interface: String,
     },
     /// A share of the packets that arrive somewhere is lost there.
     Loss {
         /// Where.
-        at: From,
+        at: Origin,
         /// 0–100 (percent).
         share: f64,
     },
     /// Packets to somewhere take this way.
     Route {
         /// Where they are sent or forwarded.
-        at: From,
+        at: Origin,
         /// `default`, an address or a CIDR.
         to: String,
         /// The next hop; on the interface's own network when it is not given.
@@ -83,7 +83,7 @@ pub enum Fault {
         /// Where.
         node: Option<NodeName>,
     },
-    /// Felix is told to program with other means, on every node; it starts anew for that.
+    /// Felix is told to program with other means, on every node; it restarts for that.
     Switch {
         /// With which.
         dataplane: Dataplane,
@@ -109,7 +109,7 @@ pub enum Fault {
         rules: TableRef,
         /// The chain that holds them.
         chain: String,
-        /// A regular expression that finds them, as the front end prints them.
+        /// A regular expression that finds them, as the iptables backend prints them.
         matches: String,
     },
 }
@@ -223,13 +223,13 @@ pub struct Craft {
     /// The traffic into whose connections they are sent.
     pub traffic: TrafficName,
     /// Where its requests go.
-    pub to: To,
+    pub to: Destination,
     /// The port of that.
     pub port: u16,
     /// What is sent.
     pub segment: Segment,
     /// Where they are sent; without it from the backends' pods, a stray handshake from their nodes.
-    pub from: Option<From>,
+    pub from: Option<Origin>,
     /// Distance of two turns; in each, every live connection gets its segments.
     pub every: Duration,
 }
@@ -239,7 +239,7 @@ pub struct Craft {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Run {
     /// Where.
-    pub at: Option<From>,
+    pub at: Option<Origin>,
     /// Who does this, as reports say.
     pub who: String,
     /// Program and arguments.

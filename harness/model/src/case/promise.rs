@@ -6,7 +6,7 @@ use chainbreak_netfilter::names::{PortName, ServiceChain};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Family, From, RuleBackend,
+    Family, Origin, RuleBackend,
     address::{Network, Ports},
 };
 use crate::names::{AgentName, MarkName, NodeName, TrafficName};
@@ -92,7 +92,7 @@ pub enum Claim {
         /// Which counter.
         counter: Counter,
         /// Whose; every node's without it, taken together.
-        at: Option<From>,
+        at: Option<Origin>,
         /// How much.
         limits: Limits,
     },
@@ -217,7 +217,7 @@ pub struct RuleQuery {
     /// Which protocol's.
     #[serde(default)]
     pub family: Family,
-    /// Through which front end; the node's own iptables without it.
+    /// Through which iptables backend; the node's own iptables without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<RuleBackend>,
 }
@@ -340,7 +340,7 @@ pub enum SourceAddress {
     /// The client's own.
     Client,
     /// Any of that node's or off-cluster host's.
-    Of(From),
+    Of(Origin),
     /// Any of that network's.
     Network(Network),
 }

@@ -13,9 +13,9 @@ use crate::names::NodeName;
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Traffic {
     /// Where requests start.
-    pub from: From,
+    pub from: Origin,
     /// Where they go.
-    pub to: To,
+    pub to: Destination,
     /// What carries them.
     #[serde(default)]
     pub protocol: Protocol,
@@ -35,7 +35,7 @@ pub struct Traffic {
 /// Where requests start.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum From {
+pub enum Origin {
     /// `pod/client` or `pod/test/client`.
     Pod {
         /// Its namespace.
@@ -49,7 +49,7 @@ pub enum From {
     Host(String),
 }
 
-impl fmt::Display for From {
+impl fmt::Display for Origin {
     /// As scenarios write it, a pod with its namespace.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,7 +63,7 @@ impl fmt::Display for From {
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum To {
+pub enum Destination {
     /// `service/test/nginx`: the cluster IP.
     Service {
         /// Its namespace.

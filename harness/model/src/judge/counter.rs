@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 
 use super::{Watch, coverage::Coverage, unknown};
 use crate::{
-    case::{Case, Counter, From, Limits},
+    case::{Case, Counter, Limits, Origin},
     event::{Event, WatchTarget, What},
     verdict::{Counted, Evidence, PromiseVerdict, Span},
 };
@@ -18,10 +18,10 @@ const FIRST_LOOK_US: u64 = 100_000;
 #[derive(Debug)]
 pub(super) struct Seen {
     counter: String,
-    /// Whether rules count it, which may be written anew at any time. The kernel's numbers only grow.
+    /// Whether rules count it, which may be rewritten at any time. The kernel's numbers only grow.
     of_rules: bool,
     limits: Limits,
-    places: IndexMap<From, Looks>,
+    places: IndexMap<Origin, Looks>,
 }
 
 /// What was read in one place.
@@ -42,12 +42,12 @@ struct Reading {
 }
 
 impl Seen {
-    pub(super) fn new(case: &Case, counter: &Counter, at: Option<&From>, limits: Limits) -> Self {
-        let places: Vec<From> = match at {
+    pub(super) fn new(case: &Case, counter: &Counter, at: Option<&Origin>, limits: Limits) -> Self {
+        let places: Vec<Origin> = match at {
             Some(place) => vec![place.clone()],
-            None => case.cluster.node_names().map(From::Node).collect(),
+            None => case.cluster.node_names().map(Origin::Node).collect(),
         };
-        let looks = |at: From| {
+        let looks = |at: Origin| {
             let coverage = Coverage::of(WatchTarget::Rules { at: at.clone() });
             let readings = Vec::new();
             (at, Looks { coverage, readings })
@@ -113,7 +113,7 @@ impl Watch for Seen {
 }
 
 impl Seen {
-    /// What a rule that was written anew counted just before is missing: then only what is too much, or
+    /// What a rule that was rewritten counted just before is missing: then only what is too much, or
     /// enough, is certain.
     fn decide(&self, counted: Counted) -> PromiseVerdict {
         let total = counted.total();
@@ -125,7 +125,7 @@ impl Seen {
         };
         if counted.rewritten && doubtful {
             return unknown(format!(
-                "{counted}, and rules that count were written anew meanwhile"
+                "{counted}, and rules that count were rewritten meanwhile"
             ));
         }
         super::decided(self.limits.allow(total), Evidence::Counter(counted))

@@ -31,7 +31,7 @@ pub(super) struct Seen<'a> {
     wanted: Wanted,
     /// Nodes whose log said anything at all, at any time.
     alive: BTreeSet<NodeName>,
-    /// Of each node's log, where the case runs the agent: one that it does not run is silent by right.
+    /// Of each node's log, where the case runs the agent: one that it does not run has no log to read.
     coverage: Vec<Coverage>,
     found: Vec<FirstEntry>,
 }

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 
 use super::{Watch, coverage::Coverage, unknown};
 use crate::{
-    case::{self, Case, From},
+    case::{self, Case, Origin},
     event::{Event, RulesSeen, WatchTarget, What},
     names::NodeName,
     verdict::{Evidence, Presence, PromiseVerdict, Span},
@@ -35,7 +35,7 @@ impl<'a> Seen<'a> {
         let asked = |node: &NodeName| promised.node.as_ref().is_none_or(|only| only == node);
         let nodes = case.cluster.node_names().filter(asked);
         let looks = |node: NodeName| {
-            let at = From::Node(node.clone());
+            let at = Origin::Node(node.clone());
             let coverage = Coverage::of(WatchTarget::Rules { at });
             let seen = Vec::new();
             (node, Looks { coverage, seen })

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 
 use super::{Watch, decided, samples::Samples, unknown};
 use crate::{
-    case::{From, Ports, SourceAddress},
+    case::{Origin, Ports, SourceAddress},
     event::{Event, What},
     verdict::{Evidence, PortsSeen, PromiseVerdict, Sources, Span},
 };
@@ -54,7 +54,7 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    fn place(&self) -> Option<&From> {
+    fn place(&self) -> Option<&Origin> {
         match self.promised {
             SourceAddress::Of(place) => Some(place),
             SourceAddress::Client | SourceAddress::Network(_) => None,

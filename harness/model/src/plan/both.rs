@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::follow::tables;
 use crate::{
-    case::{Case, Claim, Counter, Expect, Family, Fault, IpFamily, Promise, Step, To, Traffic},
+    case::{
+        Case, Claim, Counter, Destination, Expect, Family, Fault, IpFamily, Promise, Step, Traffic,
+    },
     names::{PromiseName, TrafficName},
 };
 
@@ -145,9 +147,9 @@ impl Second {
 }
 
 /// Whether a target of a cluster with both families has an address of each: a Service only where it asks for it.
-fn has_both(to: &To, manifests: &[Value]) -> bool {
-    let (To::Service { namespace, name }
-    | To::NodePort {
+fn has_both(to: &Destination, manifests: &[Value]) -> bool {
+    let (Destination::Service { namespace, name }
+    | Destination::NodePort {
         namespace, name, ..
     }) = to
     else {

@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-use crate::case::{AgentSource, Case, Fault, From, Step};
+use crate::case::{AgentSource, Case, Fault, Origin, Step};
 
 /// Why the case does not run on that cluster without leave; `None` when it keeps to its own namespaces.
 pub(super) fn refused(case: &Case, cluster: &str) -> Option<String> {
-    let mut deeds = deeds(case);
-    deeds.dedup();
-    (!deeds.is_empty()).then(|| {
-        let deeds = deeds.join(", ");
-        format!("it {deeds}, which concerns all of the cluster: --allow-disruption {cluster}")
+    let mut disruptions = disruptions(case);
+    disruptions.dedup();
+    (!disruptions.is_empty()).then(|| {
+        let disruptions = disruptions.join(", ");
+        format!("it {disruptions}, which concerns all of the cluster: --allow-disruption {cluster}")
     })
 }
 
-fn deeds(case: &Case) -> Vec<&'static str> {
+fn disruptions(case: &Case) -> Vec<&'static str> {
     let cluster = &case.cluster;
     let model = cluster.calico.as_ref().map(|it| &it.source) == Some(&AgentSource::Model);
     let settled = [
@@ -22,7 +22,7 @@ fn deeds(case: &Case) -> Vec<&'static str> {
         (model, "runs Felix's model on the nodes"),
     ];
     let settled = settled.into_iter().filter(|(does, _)| *does);
-    let settled = settled.map(|(_, deed)| deed);
+    let settled = settled.map(|(_, disruption)| disruption);
     let objects = case.manifests.iter().filter_map(object);
     let steps = case.timeline.iter().flat_map(step);
     settled.chain(objects).chain(steps).collect()
@@ -35,16 +35,16 @@ fn step(step: &Step) -> Vec<&'static str> {
         Step::Apply(objects) => objects.iter().filter_map(object).collect(),
         Step::Delete(object) => {
             let shared = object.namespace.is_none() && object.kind != "Namespace";
-            let deed = "deletes objects outside namespaces";
-            shared.then_some(deed).into_iter().collect()
+            let disruption = "deletes objects outside namespaces";
+            shared.then_some(disruption).into_iter().collect()
         }
-        Step::Fault { fault, .. } => deed(fault).into_iter().collect(),
+        Step::Fault { fault, .. } => disruption(fault).into_iter().collect(),
     }
 }
 
 /// What is done in a pod's own network is the pod's affair.
-fn deed(fault: &Fault) -> Option<&'static str> {
-    let in_pod = |at: &From| matches!(at, From::Pod { .. });
+fn disruption(fault: &Fault) -> Option<&'static str> {
+    let in_pod = |at: &Origin| matches!(at, Origin::Pod { .. });
     match fault {
         Fault::Sysctl { at: Some(at), .. } if in_pod(at) => None,
         Fault::Run(run) if run.at.as_ref().is_some_and(in_pod) => None,

@@ -5,8 +5,8 @@ use chainbreak_probe::wire::Protocol;
 use super::{Choice, upgrades};
 use crate::{
     case::{
-        AgentSource, Case, Claim, ClusterSpec, Fault, HostSpec, IpFamily, IptablesVariant, Promise,
-        ProxyMode, Step, To, Traffic, Via,
+        AgentSource, Case, Claim, ClusterSpec, Destination, Fault, HostSpec, IpFamily,
+        IptablesVariant, Promise, ProxyMode, Step, Traffic, Via,
     },
     names::AgentName,
     pod_network::NETWORKS,
@@ -108,8 +108,9 @@ fn hears_pods(case: &Case, promise: &Promise) -> bool {
         Claim::Source { .. } | Claim::SourcePorts { .. } | Claim::Balance { .. }
     );
     let traffic = promise.claim.traffic().and_then(|it| case.traffic.get(it));
-    let told =
-        |traffic: &Traffic| matches!(traffic.to, To::Host(_)) || traffic.protocol == Protocol::Udp;
+    let told = |traffic: &Traffic| {
+        matches!(traffic.to, Destination::Host(_)) || traffic.protocol == Protocol::Udp
+    };
     hears && !traffic.is_some_and(told)
 }
 
@@ -131,7 +132,7 @@ fn is_balanced(object: &serde_json::Value) -> bool {
     object["kind"] == "Service" && object["spec"]["type"] == "LoadBalancer"
 }
 
-/// The front ends of its nodes. IPv4's is there also where only IPv6 is routed: Felix programs both.
+/// The iptables backends of its nodes. IPv4's is there also where only IPv6 is routed: Felix programs both.
 fn iptables(cluster: &ClusterSpec) -> impl Iterator<Item = String> {
     let variant = match cluster.iptables {
         IptablesVariant::Legacy => "legacy",

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeSet, num::NonZeroU16, time::Duration};
 
 use super::Planned;
 
-/// What a case takes beside its timeline: raising and razing a cluster.
+/// What a case takes beside its timeline: raising and destroying a cluster.
 const AROUND: Duration = Duration::from_secs(2);
 
 /// One of some parts of a plan.

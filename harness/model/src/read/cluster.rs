@@ -14,7 +14,7 @@ use crate::{
         AgentSource, CalicoSpec, ClusterSpec, IpFamily, IptablesVariant, KubeProxySpec, PodOwner,
         ProxyMode,
     },
-    complaint::{Complaint, Gathered},
+    diagnostic::{Diagnostic, Gathered},
     felix,
     names::AgentName,
     nearest::nearest,
@@ -65,7 +65,7 @@ pub(super) fn read(
     let kube_proxys = kube_proxy.as_ref().and_then(|(_, iptables)| *iptables);
     if own.is_some() && kube_proxys.is_some() && own != kube_proxys {
         let message = "the nodes and their kube-proxy have the same iptables";
-        gathered.add(Complaint::new(fields.key("iptables"), message));
+        gathered.add(Diagnostic::new(fields.key("iptables"), message));
     }
     let cni = cni?.flatten();
     has_one_owner(&fields, cni.is_some(), calico.as_ref());
@@ -190,16 +190,16 @@ fn kube_proxy(
     };
     if spec.source != AgentSource::Model && fields.get("full-sync-period").is_some() {
         let message = "a real kube-proxy's full-sync-period is an hour, and cannot be set";
-        gathered.add(Complaint::new(fields.key("full-sync-period"), message));
+        gathered.add(Diagnostic::new(fields.key("full-sync-period"), message));
     }
     if spec.source.has_the_written_version()
         && let Some(message) = spec.unknown_mode()
     {
-        gathered.add(Complaint::new(fields.key("mode"), message));
+        gathered.add(Diagnostic::new(fields.key("mode"), message));
     }
     if spec.min_sync_period > spec.sync_period {
         let message = "min-sync-period is longer than sync-period: kube-proxy refuses to start";
-        gathered.add(Complaint::new(fields.key("min-sync-period"), message));
+        gathered.add(Diagnostic::new(fields.key("min-sync-period"), message));
     }
     Some((spec, iptables))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    complaint::{Complaint, Gathered, Place},
+    diagnostic::{Diagnostic, Gathered, Place},
     nearest::suggest,
     yaml::{Entries, Entry, Node, Value},
 };
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
             return read(node);
         }
         let message = format!("{} needs {name:?}", self.what);
-        self.gathered.add(Complaint::new(self.key(name), message));
+        self.gathered.add(Diagnostic::new(self.key(name), message));
         None
     }
 
@@ -118,10 +118,10 @@ pub(super) fn note(
     message: impl Into<String>,
     hint: Option<String>,
 ) {
-    let complaint = Complaint::new(place.clone(), message);
+    let diagnostic = Diagnostic::new(place.clone(), message);
     gathered.add(match hint {
-        Some(hint) => complaint.hint(hint),
-        None => complaint,
+        Some(hint) => diagnostic.hint(hint),
+        None => diagnostic,
     });
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     case::{ClusterSpec, IpFamily, ObjectRef, PoolSpec},
-    complaint::{Gathered, Place},
+    diagnostic::{Gathered, Place},
     nearest::suggest,
     pod_network::PodNetwork,
     yaml::{self, Node, Value},

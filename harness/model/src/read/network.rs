@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     case::{CniSpec, HostSpec, RandomizeSnat, Route, Via},
-    complaint::Gathered,
+    diagnostic::Gathered,
     names::NodeName,
     nearest::suggest,
     yaml::{Node, Value},

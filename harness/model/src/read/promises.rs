@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     case::{Claim, Limits, Promise, Step, Traffic, Window},
-    complaint::Gathered,
+    diagnostic::Gathered,
     names::{AgentName, MarkName, PromiseName, TrafficName},
     nearest::suggest,
     yaml::{Entry, Node},

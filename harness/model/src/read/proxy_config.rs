@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, duration, items, note, number, text, truth, word};
 use crate::{
-    complaint::Gathered,
+    diagnostic::Gathered,
     proxy_config::{FIELDS, Kind},
     yaml::Node,
 };

@@ -11,7 +11,7 @@ use serde::{
 
 use super::fields::note;
 use crate::{
-    complaint::{Gathered, Place},
+    diagnostic::{Gathered, Place},
     nearest::suggest,
     yaml::{Entries, Node, Value, plain_to_json},
 };

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     case::{Step, Versions},
-    complaint::{Gathered, Place},
+    diagnostic::{Gathered, Place},
     names::MarkName,
     nearest::suggest,
     yaml::{Entry, Node},

@@ -12,8 +12,8 @@ use super::{
     words,
 };
 use crate::{
-    case::{ClusterSpec, From, IpFamily, To, Traffic},
-    complaint::Gathered,
+    case::{ClusterSpec, Destination, IpFamily, Origin, Traffic},
+    diagnostic::Gathered,
     names::{NodeName, TrafficName},
     nearest::suggest,
     yaml::{Entry, Node},
@@ -122,15 +122,15 @@ pub(super) fn place(
     node: &Node,
     world: &World<'_>,
     cannot: &str,
-) -> Option<From> {
+) -> Option<Origin> {
     let written = text(gathered, node, "a place")?;
     match written.split('/').collect::<Vec<_>>().as_slice() {
         ["pod", name] => pod(gathered, node, world, "default", name)
-            .map(|(namespace, name)| From::Pod { namespace, name }),
+            .map(|(namespace, name)| Origin::Pod { namespace, name }),
         ["pod", namespace, name] => pod(gathered, node, world, namespace, name)
-            .map(|(namespace, name)| From::Pod { namespace, name }),
-        ["node", name] => cluster_node(gathered, node, world, name).map(From::Node),
-        ["host", name] => host(gathered, node, world, name).map(From::Host),
+            .map(|(namespace, name)| Origin::Pod { namespace, name }),
+        ["node", name] => cluster_node(gathered, node, world, name).map(Origin::Node),
+        ["host", name] => host(gathered, node, world, name).map(Origin::Host),
         _ => {
             let hint = "write pod/NAME, pod/NAMESPACE/NAME, node/n1 or host/NAME";
             note(
@@ -144,24 +144,24 @@ pub(super) fn place(
     }
 }
 
-fn to(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<To> {
+fn to(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Destination> {
     let written = text(gathered, node, "to")?;
     match written.split('/').collect::<Vec<_>>().as_slice() {
         ["service", namespace, name] => service(gathered, node, world, namespace, name)
-            .map(|(namespace, name)| To::Service { namespace, name }),
+            .map(|(namespace, name)| Destination::Service { namespace, name }),
         ["pod", namespace, name] => pod(gathered, node, world, namespace, name)
-            .map(|(namespace, name)| To::Pod { namespace, name }),
+            .map(|(namespace, name)| Destination::Pod { namespace, name }),
         ["node-port", at, namespace, name] => {
             let at = cluster_node(gathered, node, world, at);
             let service = service(gathered, node, world, namespace, name);
             let (node, (namespace, name)) = (at?, service?);
-            Some(To::NodePort {
+            Some(Destination::NodePort {
                 node,
                 namespace,
                 name,
             })
         }
-        ["host", name] => host(gathered, node, world, name).map(To::Host),
+        ["host", name] => host(gathered, node, world, name).map(Destination::Host),
         _ => {
             let hint = "write service/NAMESPACE/NAME, pod/NAMESPACE/NAME, node-port/n1/NAMESPACE/NAME or host/NAME";
             note(
@@ -274,9 +274,9 @@ fn host(gathered: &Gathered, at: &Node, world: &World<'_>, name: &str) -> Option
 }
 
 /// The declared Service that traffic goes to.
-fn service_of<'a>(to: &'a To, world: &World<'a>) -> Option<(String, &'a ServicePorts)> {
-    let (To::Service { namespace, name }
-    | To::NodePort {
+fn service_of<'a>(to: &'a Destination, world: &World<'a>) -> Option<(String, &'a ServicePorts)> {
+    let (Destination::Service { namespace, name }
+    | Destination::NodePort {
         namespace, name, ..
     }) = to
     else {
@@ -287,7 +287,13 @@ fn service_of<'a>(to: &'a To, world: &World<'a>) -> Option<(String, &'a ServiceP
 }
 
 /// A Service of one family has no address of the other.
-fn has_family(gathered: &Gathered, at: &Node, to: &To, family: IpFamily, world: &World<'_>) {
+fn has_family(
+    gathered: &Gathered,
+    at: &Node,
+    to: &Destination,
+    family: IpFamily,
+    world: &World<'_>,
+) {
     if let (Some((name, service)), Some(cluster)) = (service_of(to, world), world.cluster)
         && cluster.ip_families.contains(&family)
         && !service.has(family, cluster)
@@ -304,11 +310,11 @@ fn has_family(gathered: &Gathered, at: &Node, to: &To, family: IpFamily, world: 
 fn has_port(
     gathered: &Gathered,
     at: &Node,
-    to: &To,
+    to: &Destination,
     (port, protocol): (u16, Protocol),
     world: &World<'_>,
 ) {
-    if let (To::Host(host), Some(cluster)) = (to, world.cluster) {
+    if let (Destination::Host(host), Some(cluster)) = (to, world.cluster) {
         let nginx = cluster.hosts.get(host).and_then(|host| host.nginx);
         if nginx != Some(port) && protocol == Protocol::Tcp {
             let message = format!("nothing answers at port {port} of host {host:?}");
@@ -321,7 +327,7 @@ fn has_port(
         return;
     };
     serves(gathered, at, (&name, service), port, protocol);
-    if matches!(to, To::NodePort { .. }) && !service.has_node_ports {
+    if matches!(to, Destination::NodePort { .. }) && !service.has_node_ports {
         let message = format!("service {name} has no node port");
         note(
             gathered,
@@ -369,8 +375,8 @@ fn written(port: &ServicePort) -> String {
 }
 
 /// Over UDP a program answers that a pod brings with it.
-fn answers_udp(gathered: &Gathered, at: &Node, to: &To) {
-    if let To::Host(host) = to {
+fn answers_udp(gathered: &Gathered, at: &Node, to: &Destination) {
+    if let Destination::Host(host) = to {
         let message = format!("nothing at host {host:?} answers over UDP");
         let hint = "its nginx answers over TCP; over UDP a pod's own program can: see \
                     docs/scenario-language.md";

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     case::{ClusterSpec, Expect},
-    complaint::Gathered,
+    diagnostic::Gathered,
     matrix::MatrixKey,
     names::{AgentName, PromiseName, VariantName},
     nearest::suggest,

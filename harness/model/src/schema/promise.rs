@@ -135,7 +135,7 @@ fn rule_field(field: &str) -> Value {
         }
         "family" => words_of("Of which packets; ip when not given.", words::RULE_FAMILIES),
         "backend" => words_of(
-            "Through which front end; the node's own iptables when not given.",
+            "Through which iptables backend; the node's own iptables when not given.",
             &["legacy", "nft", "nftables"],
         ),
         "set" => text("The set or map."),

@@ -28,7 +28,7 @@ pub(super) fn step() -> Value {
         ),
         "upgrade" => upgrade(),
         "switch" => object(
-            "Felix programs with other means from now on, on every node; it starts anew for that.",
+            "Felix programs with other means from now on, on every node; it restarts for that.",
             words::SWITCH,
             words::SWITCH,
             |_| words_of("With which.", &Dataplane::ALL.map(|(word, _)| word)),
@@ -74,7 +74,7 @@ fn churn() -> Value {
     )
 }
 
-/// What a fault or a third party's deed is, its fields and those that it needs.
+/// What a fault or a third party's action is, its fields and those that it needs.
 fn fault(word: &str) -> Value {
     let (what, fields, needs): (_, _, &[&str]) = match word {
         "slow" => (
@@ -130,7 +130,7 @@ fn fault(word: &str) -> Value {
     };
     object(what, fields, needs, |name| match (word, name) {
         ("slow", "command") => words_of(
-            "Which command; iptables-restore is that of both front ends. taking-changes is a point in \
+            "Which command; iptables-restore is that of both iptables backends. taking-changes is a point in \
              kube-proxy's model.",
             words::COMMANDS,
         ),

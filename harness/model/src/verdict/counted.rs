@@ -17,7 +17,7 @@ pub struct Counted {
     pub limits: Limits,
     /// By how much it rose in each place.
     pub places: IndexMap<String, u64>,
-    /// A rule that counts was written anew meanwhile: it may have been more.
+    /// A rule that counts was rewritten meanwhile: it may have been more.
     pub rewritten: bool,
 }
 

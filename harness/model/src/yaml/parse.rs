@@ -1,14 +1,14 @@
 //! Parsing a file into trees.
 //!
 //! Nothing here panics or runs away: the size of a file, the depth of nesting and the number of nodes
-//! (aliases expanded) are bounded, and going over a bound is a complaint like any other.
+//! (aliases expanded) are bounded, and going over a bound is a diagnostic like any other.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
 
 use super::{Entries, Entry, Node, Value};
-use crate::complaint::{Complaint, Gathered, Place, Source};
+use crate::diagnostic::{Diagnostic, Gathered, Place, Source};
 
 /// The largest file that is read. The largest manifests people paste, CRDs among them, are well below.
 const BYTES: usize = 2 << 20;
@@ -30,7 +30,7 @@ pub(crate) fn decode(file: &Path, bytes: &[u8], gathered: &Gathered) -> Option<A
             "the file has {} bytes; a scenario or manifest has at most {BYTES}",
             bytes.len()
         );
-        gathered.add(Complaint::new(Place::whole(&source("")), message));
+        gathered.add(Diagnostic::new(Place::whole(&source("")), message));
         return None;
     }
     match std::str::from_utf8(bytes) {
@@ -49,7 +49,7 @@ pub(crate) fn decode(file: &Path, bytes: &[u8], gathered: &Gathered) -> Option<A
                 source,
                 bytes: bytes_shown,
             };
-            gathered.add(Complaint::new(place, message).hint("save the file as UTF-8"));
+            gathered.add(Diagnostic::new(place, message).hint("save the file as UTF-8"));
             None
         }
     }
@@ -76,8 +76,8 @@ pub(crate) fn parse(source: &Arc<Source>, gathered: &Gathered) -> Documents {
             Ok((event, span)) => builder.take(event, span),
             Err(error) => Err(builder.syntax(&error)),
         };
-        if let Err(complaint) = built {
-            gathered.add(complaint);
+        if let Err(diagnostic) = built {
+            gathered.add(diagnostic);
             return Documents {
                 nodes: builder.documents,
                 complete: false,
@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Complaint> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Diagnostic> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let place = self.place(span.start.byte_offset(), span.end.byte_offset());
@@ -169,11 +169,11 @@ impl<'a> Builder<'a> {
         (anchor, style): (usize, StructureStyle),
         tag: Option<&Tag>,
         content: Content,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), Diagnostic> {
         let place = self.place(span.start.byte_offset(), span.end.byte_offset());
         Self::is_text(tag, &place)?;
         if self.open.len() >= DEPTH {
-            return Err(Complaint::new(
+            return Err(Diagnostic::new(
                 place,
                 format!("nested more than {DEPTH} deep"),
             ));
@@ -190,7 +190,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn close(&mut self, span: Span) -> Result<(), Complaint> {
+    fn close(&mut self, span: Span) -> Result<(), Diagnostic> {
         let Some(open) = self.open.pop() else {
             return Ok(());
         };
@@ -204,11 +204,11 @@ impl<'a> Builder<'a> {
     }
 
     /// An alias is a copy of what it stands for, at the alias's place.
-    fn alias(&mut self, id: usize, span: Span) -> Result<(), Complaint> {
+    fn alias(&mut self, id: usize, span: Span) -> Result<(), Diagnostic> {
         let place = self.place(span.start.byte_offset(), span.end.byte_offset());
         let Some((node, size)) = self.anchors.get(&id).cloned() else {
             let message = "an alias inside what it stands for would never end";
-            return Err(Complaint::new(place, message));
+            return Err(Diagnostic::new(place, message));
         };
         self.count(size, &place)?;
         self.put(
@@ -221,7 +221,7 @@ impl<'a> Builder<'a> {
         )
     }
 
-    fn put(&mut self, node: Node, anchor: usize, size: usize) -> Result<(), Complaint> {
+    fn put(&mut self, node: Node, anchor: usize, size: usize) -> Result<(), Diagnostic> {
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), size));
         }
@@ -239,23 +239,23 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn count(&mut self, nodes: usize, place: &Place) -> Result<(), Complaint> {
+    fn count(&mut self, nodes: usize, place: &Place) -> Result<(), Diagnostic> {
         self.nodes += nodes;
         if self.nodes <= NODES {
             return Ok(());
         }
         let message = format!("more than {NODES} values, counting what aliases stand for");
-        Err(Complaint::new(place.clone(), message))
+        Err(Diagnostic::new(place.clone(), message))
     }
 
     /// Whether a tag says that a scalar is text. No other tag means anything here.
-    fn is_text(tag: Option<&Tag>, place: &Place) -> Result<bool, Complaint> {
+    fn is_text(tag: Option<&Tag>, place: &Place) -> Result<bool, Diagnostic> {
         match tag {
             None => Ok(false),
             Some(tag) if tag.is_yaml_core_schema_tag("str") => Ok(true),
             Some(_) => {
                 let message = "YAML tags (`!…`) mean nothing here";
-                Err(Complaint::new(place.clone(), message).hint("take the tag away"))
+                Err(Diagnostic::new(place.clone(), message).hint("take the tag away"))
             }
         }
     }
@@ -272,7 +272,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn syntax(&self, error: &granit_parser::ScanError) -> Complaint {
+    fn syntax(&self, error: &granit_parser::ScanError) -> Diagnostic {
         let offset = error.marker().byte_offset().unwrap_or_default();
         let place = self.place(Some(offset), Some(offset));
         let start = place.bytes.start;
@@ -290,25 +290,25 @@ impl<'a> Builder<'a> {
             .chars()
             .take_while(|c| c.is_whitespace() && *c != '\n')
             .collect();
-        let complaint = Complaint::new(place, format!("not YAML: {}", error.info()));
+        let diagnostic = Diagnostic::new(place, format!("not YAML: {}", error.info()));
         if indent.contains('\t') {
-            return complaint.hint("YAML is indented with spaces; here is a tab");
+            return diagnostic.hint("YAML is indented with spaces; here is a tab");
         }
         match self.open.last() {
             Some(open) if open.style == StructureStyle::Flow => {
                 let start = self.place(Some(open.start), Some(open.start));
-                complaint.hint_at("nothing closes the bracket of line", &start)
+                diagnostic.hint_at("nothing closes the bracket of line", &start)
             }
-            _ => complaint,
+            _ => diagnostic,
         }
     }
 }
 
-fn as_key(node: Node) -> Result<(String, Place), Complaint> {
+fn as_key(node: Node) -> Result<(String, Place), Diagnostic> {
     let Node { place, value } = node;
     match value {
         Value::Scalar { text, .. } => Ok((text, place)),
-        Value::Seq(_) | Value::Map(_) => Err(Complaint::new(
+        Value::Seq(_) | Value::Map(_) => Err(Diagnostic::new(
             place,
             "a key is plain text, not a list or a mapping",
         )),
@@ -318,8 +318,8 @@ fn as_key(node: Node) -> Result<(String, Place), Complaint> {
 /// Puts an entry into a mapping. A second one of the same key is a mistake, whichever was meant.
 fn insert(entries: &mut Entries, (text, key): (String, Place), node: Node, gathered: &Gathered) {
     if let Some(first) = entries.get(&text) {
-        let complaint = Complaint::new(key, format!("{text:?} is given twice"));
-        gathered.add(complaint.hint_at("the first one is in line", &first.key));
+        let diagnostic = Diagnostic::new(key, format!("{text:?} is given twice"));
+        gathered.add(diagnostic.hint_at("the first one is in line", &first.key));
         return;
     }
     entries.insert(text, Entry { key, node });

@@ -139,7 +139,7 @@ mod tests {
             flags::SYN | flags::ACK,
             &[],
         );
-        // The client's numbers begin anew on their way.
+        // The client's numbers begin again on their way.
         passes(
             &mut flow,
             CLIENT,

@@ -1,14 +1,14 @@
 //! Who is blamed, and that nobody is blamed by guess.
 
 use chainbreak_model::{
-    case::{Expect, From},
+    case::{Expect, Origin},
     event::{Dropped, DropsSeen, Event, Phase, What},
     names::AgentName,
     verdict::FirstEntry,
 };
 use chainbreak_report::{
     attribution,
-    deeds::Ledger,
+    edits::EditIndex,
     summary::{Summary, summaries},
 };
 
@@ -29,7 +29,7 @@ fn losing(extra: Vec<Event>) -> Vec<Event> {
     events
 }
 
-fn answers(events: Vec<Event>, from: Option<From>) -> Summary {
+fn answers(events: Vec<Event>, from: Option<Origin>) -> Summary {
     let mut case = case("v", Expect::Healthy);
     case.promises.retain(|name, _| name.as_str() == "answers");
     if let (Some(from), Some(traffic)) = (from, case.traffic.values_mut().next()) {
@@ -165,7 +165,7 @@ fn traffic_that_starts_on_a_node_depends_on_output() {
         let input = format!("*nat\n-D {chain} -j KUBE-SERVICES\nCOMMIT\n");
         losing(vec![command("n1", 1_499_000, "felix", &RESTORE, &input)])
     };
-    let node = || Some(From::Node("n1".into()));
+    let node = || Some(Origin::Node("n1".into()));
     let told = answers(delete("OUTPUT"), node()).headline.unwrap();
     assert!(
         told.contains("dead on n1 ")
@@ -180,7 +180,7 @@ fn the_node_of_a_pod_that_is_not_pinned_is_the_one_where_the_cut_fits() {
     let mut events = losing(cleanup("n1", 1_495_000));
     events.extend(cleanup("n2", 1_100_000));
     events.extend(full_sync("n2", 1_200_000));
-    let from = From::Pod {
+    let from = Origin::Pod {
         namespace: "test".to_owned(),
         name: "nginx-1".to_owned(),
     };
@@ -250,10 +250,10 @@ fn only_a_sync_that_ensures_jumps_is_called_full() {
 }
 
 #[test]
-fn the_chain_that_a_log_entry_misses_is_traced_on_both_front_ends() {
+fn the_chain_that_a_log_entry_misses_is_traced_on_both_backends() {
     let mut events = cleanup("n2", 1_000_000);
     events.extend(full_sync("n2", 1_250_000));
-    let ledger = Ledger::new(&events);
+    let index = EditIndex::new(&events);
     let blamed = |text: String, at_us| {
         let agent = AgentName::KubeProxy;
         assert_eq!(agent.as_str(), "kube-proxy");
@@ -262,7 +262,7 @@ fn the_chain_that_a_log_entry_misses_is_traced_on_both_front_ends() {
             node: "n2".into(),
             text,
         };
-        attribution::of_entry(&ledger, &entry).map(|cause| cause.to_string())
+        attribution::of_entry(&index, &entry).map(|cause| cause.to_string())
     };
     let legacy = format!("E…\n\tCouldn't load target `{SVC}':No such file or directory\n");
     let nft = format!("E…\n\tiptables-restore v1.8.9 (nf_tables): Chain '{SVC}' does not exist\n");

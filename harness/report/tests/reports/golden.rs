@@ -1,12 +1,12 @@
 //! The recorded run of `reports/golden`: a real one, rendered as it was committed. What changes the reports
-//! shows here as a difference to be looked at; `chainbreak report reports/golden` then writes them anew.
+//! shows here as a difference to be looked at; `chainbreak report reports/golden` then writes them again.
 
 use std::{fs, path::PathBuf};
 
 use chainbreak_report::{
     Run, exit_code, junit,
     summary::summaries,
-    term::{Colour, Look, stories},
+    term::{Colour, Terminal, stories},
 };
 
 fn golden(file: &str) -> PathBuf {
@@ -20,12 +20,12 @@ fn recorded() -> Run {
 
 #[test]
 fn the_recorded_run_renders_the_committed_story() {
-    let look = Look {
+    let terminal = Terminal {
         width: 140,
         colour: Colour::Off,
     };
     let story = fs::read_to_string(golden("report.txt")).unwrap();
-    assert_eq!(stories(&summaries(&recorded()), look), story);
+    assert_eq!(stories(&summaries(&recorded()), terminal), story);
 }
 
 #[test]

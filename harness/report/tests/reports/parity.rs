@@ -6,10 +6,10 @@ use chainbreak_report::{
     Line, Run, Skipped,
     parity::{self, Side},
     summary::summaries,
-    term::{Colour, Look},
+    term::{Colour, Terminal},
 };
 
-const PLAIN: Look = Look {
+const PLAIN: Terminal = Terminal {
     width: 120,
     colour: Colour::Off,
 };

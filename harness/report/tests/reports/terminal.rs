@@ -8,7 +8,7 @@ use chainbreak_model::{
 use chainbreak_report::{
     Ended, Line, Skipped,
     summary::{Summary, summaries},
-    term::{self, Colour, Look},
+    term::{self, Colour, Terminal},
 };
 
 fn shown() -> Vec<Summary> {
@@ -37,7 +37,7 @@ fn shown() -> Vec<Summary> {
     summaries(&run)
 }
 
-const PLAIN: Look = Look {
+const PLAIN: Terminal = Terminal {
     width: 160,
     colour: Colour::Off,
 };
@@ -79,7 +79,7 @@ fn the_stories_tell_cases_that_went_as_expected_too() {
 
 #[test]
 fn no_escape_goes_where_colour_was_not_asked_for_and_no_line_is_wider_than_told() {
-    let narrow = Look {
+    let narrow = Terminal {
         width: 60,
         colour: Colour::Off,
     };
@@ -90,7 +90,7 @@ fn no_escape_goes_where_colour_was_not_asked_for_and_no_line_is_wider_than_told(
     let coloured = term::render(
         &shown(),
         &[],
-        Look {
+        Terminal {
             colour: Colour::On,
             ..narrow
         },
@@ -150,7 +150,7 @@ fn who_played_the_agents_stands_above_the_table_and_unknown_requests_below() {
 
 #[test]
 fn a_table_that_is_too_wide_keeps_its_verdicts_and_cuts_names_within() {
-    let narrow = Look {
+    let narrow = Terminal {
         width: 100,
         colour: Colour::Off,
     };

@@ -352,9 +352,13 @@ async fn a_registry_that_wants_a_token_gets_the_one_that_its_realm_gives_out() {
     machine.pull(&image).await.unwrap();
     let asked = tokens.asked();
     let pulls = "scope=repository%3Akube-proxy%3Apull";
-    let with_scope = |line: &String| line.contains(pulls) || line.contains("repository:kube-proxy:pull");
+    let with_scope =
+        |line: &String| line.contains(pulls) || line.contains("repository:kube-proxy:pull");
     assert!(asked.iter().any(with_scope), "{asked:?}");
-    assert!(asked.iter().all(|line| line.contains("service=images")), "{asked:?}");
+    assert!(
+        asked.iter().all(|line| line.contains("service=images")),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]

@@ -19,16 +19,16 @@ pub struct Answer {
     pub body: String,
 }
 
-/// An instant on both clocks.
+/// An instant, as both clocks read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockReading {
     /// On the core's clock: since its process started.
     pub since_start: Duration,
     /// On the wall's.
     pub wall: Timestamp,
 }
 
-impl Moment {
+impl ClockReading {
     /// An earlier instant, by the core's clock.
     fn earlier(self, since_start: Duration) -> Self {
         let ago = self.since_start.saturating_sub(since_start);
@@ -67,7 +67,7 @@ struct Proxier {
 
 impl Health {
     /// The answer on the port of `--healthz-bind-address`.
-    pub fn of_proxy(&self, config: &Config, path: &str, now: Moment) -> Answer {
+    pub fn of_proxy(&self, config: &Config, path: &str, now: ClockReading) -> Answer {
         let healthy = self.proxier_healthy(now.since_start);
         match path {
             "/healthz" => {
@@ -84,7 +84,13 @@ impl Health {
     }
 
     /// A proxy that is fine says that it was updated just now.
-    fn body(&self, config: &Config, now: Moment, fine: bool, eligible: Option<bool>) -> String {
+    fn body(
+        &self,
+        config: &Config,
+        now: ClockReading,
+        fine: bool,
+        eligible: Option<bool>,
+    ) -> String {
         let last = now.earlier(self.updated);
         let said = if fine { now } else { last };
         if !config.version.tells_families() {
@@ -110,7 +116,7 @@ impl Health {
     }
 
     /// The answer on the health check node port of a service, whatever the path.
-    pub fn of_service(&self, config: &Config, service: &Namespaced, now: Moment) -> Answer {
+    pub fn of_service(&self, config: &Config, service: &Namespaced, now: ClockReading) -> Answer {
         let version = &config.version;
         let count = self.checks.get(service).map_or(0, |it| it.local_endpoints);
         let proxier = self.proxier_healthy(now.since_start);

@@ -45,13 +45,13 @@ impl Mirror {
         }
     }
 
-    /// Begins anew: empty, in the kernel as well.
+    /// Starts over: empty, in the kernel as well.
     pub(super) fn reset(&mut self, tx: &mut Transaction) {
         tx.flush_elements(self.kind, self.name);
         self.set(BTreeMap::new());
     }
 
-    /// Begins anew with what the kernel has.
+    /// Starts over with what the kernel has.
     pub(super) fn set(&mut self, elements: BTreeMap<String, String>) {
         self.leftover = elements.keys().cloned().collect();
         self.elements = elements;

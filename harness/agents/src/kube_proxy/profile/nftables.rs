@@ -4,7 +4,7 @@ use super::Version;
 
 impl Version {
     /// Whether a full sync of nftables mode compares with the elements that the kernel has, instead of
-    /// writing all anew (pull request 130119, from 1.33).
+    /// writing everything from scratch (pull request 130119, from 1.33).
     pub(crate) fn reads_elements(&self) -> bool {
         self.minor >= 33
     }

@@ -1,5 +1,5 @@
 //! Somebody else changes kube-proxy's table. Nobody watches it: what is lost is missed when a write needs it, or
-//! made anew by a full sync.
+//! made again by a full sync.
 
 use chainbreak_agents::kube_proxy::Event;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chainbreak_engine::is_cluster_scoped;
 use serde_json::{Map, Value, json};
 
-use crate::existing::stay::RUN;
+use crate::existing::run_namespace::RUN;
 
 /// The label that Kubernetes gives every namespace, with its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";

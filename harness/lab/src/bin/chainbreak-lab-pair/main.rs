@@ -41,7 +41,7 @@ const REAL: &str = "CHAINBREAK_REAL_KUBE_PROXY";
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Setup {
-    /// The front end of both places.
+    /// The iptables backend of both places.
     iptables: IptablesVariant,
     /// `--proxy-mode` of both.
     #[serde(default)]

@@ -10,10 +10,10 @@ use serde_json::{Value, from_value, json};
 
 use super::{
     super::{
-        births::Births,
+        name_generator::NameGenerator,
         plan,
         pods::{is_available, is_ready, is_terminating, node_name},
-        seen::{Seen, Shelf, key},
+        seen::{Cache, Seen, key},
         write::{Object, Verb, Write},
     },
     ready,
@@ -21,7 +21,7 @@ use super::{
 
 pub(super) struct Cluster {
     pub(super) seen: Seen,
-    births: Births,
+    generator: NameGenerator,
     revision: u64,
     addresses: u32,
 }
@@ -30,7 +30,7 @@ impl Cluster {
     pub(super) fn new(nodes: usize) -> Self {
         let mut cluster = Self {
             seen: Seen::default(),
-            births: Births::new(1),
+            generator: NameGenerator::new(1),
             revision: 0,
             addresses: 0,
         };
@@ -40,23 +40,23 @@ impl Cluster {
         cluster
     }
 
-    fn store<K: Resource + Clone>(&mut self, shelf: fn(&mut Seen) -> &mut Shelf<K>, mut object: K) {
+    fn store<K: Resource + Clone>(&mut self, cache: fn(&mut Seen) -> &mut Cache<K>, mut object: K) {
         self.revision += 1;
         let revision = self.revision;
         let meta = object.meta_mut();
         meta.resource_version = Some(revision.to_string());
         meta.uid.get_or_insert_with(|| format!("uid-{revision}"));
-        shelf(&mut self.seen).put(object);
+        cache(&mut self.seen).put(object);
     }
 
     /// Like a server: refuses a second object of a name, and a write of an older version.
     fn accept<K: Resource + Clone>(
         &mut self,
         verb: Verb,
-        shelf: fn(&mut Seen) -> &mut Shelf<K>,
+        cache: fn(&mut Seen) -> &mut Cache<K>,
         mut object: K,
     ) {
-        let known = shelf(&mut self.seen).get(&key(&object)).cloned();
+        let known = cache(&mut self.seen).get(&key(&object)).cloned();
         if verb == Verb::Create {
             assert!(known.is_none(), "{:?} exists", key(&object));
             object.meta_mut().generation = Some(1);
@@ -70,9 +70,9 @@ impl Cluster {
         if verb == Verb::Delete {
             self.revision += 1;
             object.meta_mut().resource_version = Some(self.revision.to_string());
-            shelf(&mut self.seen).remove(&object);
+            cache(&mut self.seen).remove(&object);
         } else {
-            self.store(shelf, object);
+            self.store(cache, object);
         }
     }
 
@@ -98,7 +98,7 @@ impl Cluster {
         let mut written = Vec::new();
         // A round more than the chain from a deployment to its status is long.
         for _ in 0..super::super::ROUNDS {
-            let writes = plan(&self.seen, &mut self.births);
+            let writes = plan(&self.seen, &mut self.generator);
             if writes.is_empty() {
                 return written;
             }
@@ -170,18 +170,18 @@ impl Cluster {
     }
 
     /// Creates the object or replaces its spec.
-    fn apply<K>(&mut self, shelf: fn(&mut Seen) -> &mut Shelf<K>, name: &str, spec: Value)
+    fn apply<K>(&mut self, cache: fn(&mut Seen) -> &mut Cache<K>, name: &str, spec: Value)
     where
         K: Resource + Clone + serde::de::DeserializeOwned + serde::Serialize,
     {
         let key = ("test".to_owned(), name.to_owned());
-        let known = shelf(&mut self.seen).get(&key).map(|known| json!(known));
+        let known = cache(&mut self.seen).get(&key).map(|known| json!(known));
         let mut value =
             known.unwrap_or(json!({ "metadata": { "name": name, "namespace": "test" } }));
         let generation = value["metadata"]["generation"].as_i64().unwrap_or(0);
         value["metadata"]["generation"] = json!(generation + 1);
         value["spec"] = spec;
-        self.store(shelf, from_value(value).unwrap());
+        self.store(cache, from_value(value).unwrap());
     }
 
     pub(super) fn deployment(&mut self, name: &str, spec: Value) {

@@ -15,7 +15,7 @@ use super::{
     },
     ServicePort, ServicePorts, unable,
 };
-use crate::{case::IpFamily, complaint::Gathered, yaml::Node};
+use crate::{case::IpFamily, diagnostic::Gathered, yaml::Node};
 
 /// What an object of a kind is: its API versions, its scope and how it is read.
 pub(super) struct Kind {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     case::{ClusterSpec, PodOwner, PoolSpec, Vxlan},
-    complaint::{Gathered, Place},
+    diagnostic::{Gathered, Place},
     pod_network::PodNetwork,
     yaml::Node,
 };

@@ -3,7 +3,7 @@
 
 use super::super::fields::note;
 use crate::{
-    complaint::Gathered,
+    diagnostic::Gathered,
     yaml::{Node, Value},
 };
 

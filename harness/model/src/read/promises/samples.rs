@@ -12,7 +12,7 @@ use super::{
     Reading,
 };
 use crate::{
-    case::{Claim, From, Network, Ports, Promise, SourceAddress, Traffic, Window},
+    case::{Claim, Network, Origin, Ports, Promise, SourceAddress, Traffic, Window},
     names::TrafficName,
     yaml::Node,
 };
@@ -186,7 +186,7 @@ impl Reading<'_> {
     }
 
     /// `node/n1`, `pod/NAME`, `host/NAME`.
-    pub(super) fn at(&self, node: &Node) -> Option<From> {
+    pub(super) fn at(&self, node: &Node) -> Option<Origin> {
         traffic::place(self.gathered, node, self.known.world, "no counters are at")
     }
 }

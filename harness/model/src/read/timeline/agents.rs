@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     case::{Dataplane, Fault, KubeProxySpec, Step},
-    complaint::Gathered,
+    diagnostic::Gathered,
     names::{AgentName, NodeName},
     version,
     yaml::Node,
@@ -49,7 +49,7 @@ pub(super) fn upgrade(gathered: &Gathered, node: &Node, there: &mut There<'_>) -
         return None;
     }
     let fault = Fault::Upgrade { to, node: at };
-    Some(deed(fault))
+    Some(lasting(fault))
 }
 
 /// A version that the agent is not in yet, on one of the nodes at least.
@@ -106,11 +106,11 @@ pub(super) fn switch(gathered: &Gathered, node: &Node, there: &mut There<'_>) ->
         Some(dataplane)
     })?;
     there.bpf = Some(dataplane == Dataplane::Bpf);
-    Some(deed(Fault::Switch { dataplane }))
+    Some(lasting(Fault::Switch { dataplane }))
 }
 
 /// Nothing undoes it.
-fn deed(fault: Fault) -> Step {
+fn lasting(fault: Fault) -> Step {
     Step::Fault {
         fault,
         duration: None,

@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{
     case::{
-        AgentFault, AgentSource, ClusterSpec, Craft, Entries, Family, Fault, From, RuleBackend,
+        AgentFault, AgentSource, ClusterSpec, Craft, Entries, Family, Fault, Origin, RuleBackend,
         Run, Step, TableRef, Traffic,
     },
-    complaint::Gathered,
+    diagnostic::Gathered,
     names::{AgentName, NodeName, TrafficName},
     nearest::suggest,
     yaml::{Node, Value},
@@ -154,7 +154,7 @@ impl Reading<'_> {
         })
     }
 
-    fn place(&self, node: &Node) -> Option<From> {
+    fn place(&self, node: &Node) -> Option<Origin> {
         place(
             self.fields.gathered,
             node,
@@ -238,7 +238,7 @@ impl Reading<'_> {
         });
         let from = self.fields.maybe("from", |node| {
             let from = self.place(node)?;
-            if segment == Some(Segment::StrayHandshake) && !matches!(from, From::Node(_)) {
+            if segment == Some(Segment::StrayHandshake) && !matches!(from, Origin::Node(_)) {
                 let message =
                     "a stray handshake is sent by a node: its SYN has the client's address";
                 note(gathered, &node.place, message, Some("as node/n1".into()));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chainbreak_model::{
     case::{
-        AgentSource, CalicoSpec, Case, Claim, ClusterSpec, Expect, From, IptablesVariant,
-        KubeProxySpec, PodOwner, Presence, Promise, ProxyMode, RuleChain, RuleQuery, Step, To,
+        AgentSource, CalicoSpec, Case, Claim, ClusterSpec, Destination, Expect, IptablesVariant,
+        KubeProxySpec, Origin, PodOwner, Presence, Promise, ProxyMode, RuleChain, RuleQuery, Step,
         Traffic, Window,
     },
     event::{Command, Event, LogEntry, Phase, RulesSeen, What},
@@ -35,11 +35,11 @@ pub(crate) fn header() -> Header {
 
 pub(crate) fn case(variant: &str, expect: Expect) -> Case {
     let traffic = Traffic {
-        from: From::Pod {
+        from: Origin::Pod {
             namespace: "default".to_owned(),
             name: "client".to_owned(),
         },
-        to: To::Service {
+        to: Destination::Service {
             namespace: "test".to_owned(),
             name: "nginx".to_owned(),
         },
@@ -338,7 +338,7 @@ pub(crate) fn history(rounds: Rounds<'_>) -> Vec<Event> {
         events.push(sample(at_us, !lost));
     }
     events.push(event(15_000_000, What::Phase(Phase::Judged)));
-    events.push(event(15_400_000, What::Phase(Phase::Razed)));
+    events.push(event(15_400_000, What::Phase(Phase::Destroyed)));
     events
 }
 

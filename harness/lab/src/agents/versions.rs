@@ -9,29 +9,29 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 
-use super::{Life, Lives, model, real::Real, say_model, settings::Seat};
+use super::{Life, Lives, model, real::Real, say_model, settings::NodeContext};
 use crate::{error::LabError, world::World};
 
 /// What the models live by.
 pub(super) type Models = BTreeMap<(AgentName, NodeName), Lives>;
 
 /// Where real ones are, and what they live by.
-pub(super) type Seats = BTreeMap<(AgentName, NodeName), (Lives, Seat)>;
+pub(super) type NodeContexts = BTreeMap<(AgentName, NodeName), (Lives, NodeContext)>;
 
 /// Real kube-proxies by the version that a timeline calls them.
 pub(super) type Others = BTreeMap<String, Real>;
 
 /// The agents of a case, and what it says of them.
 #[derive(Debug, Clone)]
-pub(crate) struct Wardrobe {
+pub(crate) struct AgentVersions {
     pub(super) cluster: ClusterSpec,
     pub(super) seed: u64,
     pub(super) models: Models,
-    pub(super) seats: Seats,
+    pub(super) contexts: NodeContexts,
     pub(super) others: Others,
 }
 
-impl Wardrobe {
+impl AgentVersions {
     /// The agent's next life on that node is that of another version. It is to be ended for that.
     pub(crate) fn change(
         &self,
@@ -43,10 +43,10 @@ impl Wardrobe {
         let absent = || LabError::Unable {
             what: format!("there is no {agent} {version} that could be on {node} from now on"),
         };
-        if let Some((lives, seat)) = self.seats.get(&(agent, node.clone())) {
+        if let Some((lives, context)) = self.contexts.get(&(agent, node.clone())) {
             let spec = self.cluster.kube_proxy.as_ref().ok_or_else(absent)?;
             let other = self.others.get(version).ok_or_else(absent)?;
-            let start = other.kube_proxy(&spec.at(version), seat);
+            let start = other.kube_proxy(&spec.at(version), context);
             lives.replace(other.life(start)()?);
             other.say(log);
             return Ok(());

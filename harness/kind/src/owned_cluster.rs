@@ -15,7 +15,7 @@ const DELETE: Duration = Duration::from_secs(120);
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub(crate) struct OwnedCluster {
     pub(crate) name: ClusterName,
     /// Of a cluster that is kept for whoever needs the same one.
     keep: AtomicBool,
@@ -23,7 +23,7 @@ pub(crate) struct Holding {
     used: Mutex<Option<Used>>,
 }
 
-impl Holding {
+impl OwnedCluster {
     pub(crate) fn new(name: ClusterName, used: Used, keep: bool) -> Self {
         Self {
             name,

@@ -1,11 +1,11 @@
-//! What agents complain of in their logs, without what makes it long.
+//! Findings in agents' logs, warnings and errors, without what makes them long.
 
 use crate::{attribution, text::clean};
 
 /// What an entry of klog (`E0610 … file.go:1] …`) or Felix (`… [ERROR][53] felix/table.go 7: …`)
-/// complains of: its first line without the header, and the line that names a missing chain. `None` below a
+/// finds wrong: its first line without the header, and the line that names a missing chain. `None` below a
 /// warning.
-pub(crate) fn complaint(entry: &str) -> Option<String> {
+pub(crate) fn log_finding(entry: &str) -> Option<String> {
     let first = entry.lines().next()?;
     let digit = |at: usize| first.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
     let klog = first.starts_with(['W', 'E', 'F']) && digit(1) && digit(4);
@@ -67,9 +67,9 @@ fn after_value(value: &str) -> &str {
     ""
 }
 
-/// What makes complaints the same: the words before the first `field=` and before what was missing.
-pub(crate) fn gist(complaint: &str) -> &str {
-    let words = complaint.split(" … ").next().unwrap_or(complaint);
+/// What makes findings the same: the words before the first `field=` and before what was missing.
+pub(crate) fn gist(finding: &str) -> &str {
+    let words = finding.split(" … ").next().unwrap_or(finding);
     let Some((before, _value)) = words.split_once('=') else {
         return words;
     };
@@ -92,11 +92,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn felix_complains_without_its_lists_and_inputs() {
+    fn a_finding_of_felix_is_without_its_lists_and_inputs() {
         let entry = "2025-06-10 10:00:00.000 [WARNING][53] felix/table.go 7: Detected out-of-sync \
             inserts, marking for resync actualRuleIDs=[]string{\"\", \"a b\"} chainName=\"INPUT\" \
             expectedRuleIDs=[]string{\"x\"} ipVersion=0x4 table=\"filter\"";
-        let said = complaint(entry).unwrap();
+        let said = log_finding(entry).unwrap();
         assert_eq!(
             said,
             "Detected out-of-sync inserts, marking for resync chainName=\"INPUT\" table=\"filter\""
@@ -114,7 +114,7 @@ mod tests {
             errorOutput=\"Ignoring deprecated --wait-interval option.\\niptables-restore: line 21 failed\\n\" input=\"*nat\\n--comment \\\"a\\\" -j X\\n\" \
             table=\"nat\"";
         assert_eq!(
-            complaint(entry).unwrap(),
+            log_finding(entry).unwrap(),
             "Failed to execute ip(6)tables-restore command error=exit status 1 \
              errorOutput=\"iptables-restore: line 21 failed\\n\" table=\"nat\""
         );

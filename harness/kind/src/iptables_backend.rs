@@ -1,5 +1,5 @@
 //! Which iptables kube-proxy writes through. Its image decides by what the kubelet has written before
-//! (kubernetes-sigs/iptables-wrappers), so that here the node's own iptables are chosen, the kubelet writes anew, and kube-proxy is
+//! (kubernetes-sigs/iptables-wrappers), so that here the node's own iptables are chosen, the kubelet writes again, and kube-proxy is
 //! started again. What came of it is looked at, not assumed.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ const WRITTEN: Duration = Duration::from_secs(90);
 const OWN: &str = "\
     for f in iptables ip6tables; do update-alternatives --set $f /usr/sbin/$f-$1 >/dev/null || exit 1; done";
 
-/// The kubelet's and kube-proxy's rules go from the front end that is not wanted, and the kubelet starts with the other one.
+/// The kubelet's and kube-proxy's rules go from the iptables backend that is not wanted, and the kubelet starts with the other one.
 const CHOOSE: &str = "\
     systemctl restart kubelet || exit 1; \
     for f in iptables ip6tables; do for t in raw mangle nat filter; do \
@@ -33,7 +33,7 @@ const CHOOSE: &str = "\
       if $f-$2-save -t $t 2>/dev/null | grep -q KUBE-; then $f-$2-restore < /run/chainbreak.rules || exit 1; fi; \
     done; done";
 
-/// Has kube-proxy write through the wanted front end on every node. In a cluster that an earlier case has used it is a new one: what it
+/// Has kube-proxy write through the wanted iptables backend on every node. In a cluster that an earlier case has used it is a new one: what it
 /// knows of the kernel, and what it has logged, is this case's.
 pub(crate) async fn choose(
     client: &Client,
@@ -90,7 +90,7 @@ pub(crate) async fn own(node: &Node) -> Result<IptablesVariant, KindError> {
     })
 }
 
-/// Through which front end kube-proxy has written its rules, as soon as it has.
+/// Through which iptables backend kube-proxy has written its rules, as soon as it has.
 pub(crate) async fn found(node: &Node) -> Result<IptablesVariant, KindError> {
     let look = || async {
         for variant in [IptablesVariant::Nft, IptablesVariant::Legacy] {
@@ -120,7 +120,7 @@ async fn set(node: &Node, wanted: IptablesVariant) -> Result<(), KindError> {
     node.run(&argv).await.map(drop)
 }
 
-/// New pods of an agent, which look anew.
+/// New pods of an agent, which look again.
 pub(crate) async fn restart(
     client: &Client,
     nodes: &Nodes,

@@ -11,9 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use miette::{
-    Diagnostic, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents,
-};
+use miette::{LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
 /// A file that was read.
 #[derive(Debug)]
@@ -61,7 +59,7 @@ impl PartialEq for Place {
 
 /// One mistake.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Complaint {
+pub struct Diagnostic {
     place: Place,
     message: String,
     hint: Option<String>,
@@ -70,7 +68,7 @@ pub struct Complaint {
     at: Option<Place>,
 }
 
-impl Complaint {
+impl Diagnostic {
     pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
         Self {
             place,
@@ -123,7 +121,7 @@ impl Complaint {
 /// How much of a long line is shown on either side of a mistake.
 const CONTEXT: usize = 60;
 
-impl Complaint {
+impl Diagnostic {
     /// `file:line:column: message`, the line, a caret under the mistake and the hint beside it.
     pub fn plain(&self) -> String {
         let (line, column) = self.line_and_column();
@@ -165,15 +163,15 @@ fn visible(c: char) -> char {
     }
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Complaint {}
+impl std::error::Error for Diagnostic {}
 
-impl Diagnostic for Complaint {
+impl miette::Diagnostic for Diagnostic {
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let label = LabeledSpan::new_with_span(self.hint_text(), self.place.bytes.clone());
         Some(Box::new(std::iter::once(label)))
@@ -205,30 +203,30 @@ impl SourceCode for Source {
 
 /// Every mistake of a scenario and its manifests, in the order of the files.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Complaints {
+pub struct Diagnostics {
     file: PathBuf,
-    all: Vec<Complaint>,
+    all: Vec<Diagnostic>,
     more: usize,
 }
 
-impl Complaints {
+impl Diagnostics {
     /// The mistakes; never empty.
-    pub fn iter(&self) -> impl Iterator<Item = &Complaint> {
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.all.iter()
     }
 
-    /// Every mistake as [`Complaint::plain`] shows it, and how many there are.
+    /// Every mistake as [`Diagnostic::plain`] shows it, and how many there are.
     pub fn plain(&self) -> String {
         let text: String = self
             .all
             .iter()
-            .map(|complaint| complaint.plain() + "\n")
+            .map(|diagnostic| diagnostic.plain() + "\n")
             .collect();
         text + &format!("{self}\n")
     }
 }
 
-impl fmt::Display for Complaints {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.all.len() + self.more;
         let noun = if count == 1 { "mistake" } else { "mistakes" };
@@ -240,14 +238,14 @@ impl fmt::Display for Complaints {
     }
 }
 
-impl std::error::Error for Complaints {}
+impl std::error::Error for Diagnostics {}
 
-impl Diagnostic for Complaints {
-    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+impl miette::Diagnostic for Diagnostics {
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn miette::Diagnostic> + 'a>> {
         Some(Box::new(
             self.all
                 .iter()
-                .map(|complaint| complaint as &dyn Diagnostic),
+                .map(|diagnostic| diagnostic as &dyn miette::Diagnostic),
         ))
     }
 }
@@ -258,19 +256,19 @@ const SHOWN: usize = 50;
 /// Where mistakes are gathered while reading goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
-    all: RefCell<Vec<Complaint>>,
+    all: RefCell<Vec<Diagnostic>>,
     more: Cell<usize>,
 }
 
 impl Gathered {
     /// Notes a mistake; the same one again (seen through another variant) is not noted twice.
-    pub(crate) fn add(&self, complaint: Complaint) {
+    pub(crate) fn add(&self, diagnostic: Diagnostic) {
         let mut all = self.all.borrow_mut();
-        if all.contains(&complaint) {
+        if all.contains(&diagnostic) {
             return;
         }
         if all.len() < SHOWN {
-            all.push(complaint);
+            all.push(diagnostic);
         } else {
             self.more.set(self.more.get() + 1);
         }
@@ -282,17 +280,17 @@ impl Gathered {
 
     /// Everything noted, as the mistakes of this scenario; `None` when there are none. The
     /// scenario's own come first, then those of its manifests, each file from top to bottom.
-    pub(crate) fn into_complaints(self, file: &Path) -> Option<Complaints> {
+    pub(crate) fn into_diagnostics(self, file: &Path) -> Option<Diagnostics> {
         let mut all = self.all.into_inner();
         all.sort_by(|a, b| {
-            let key = |c: &Complaint| (c.file() != file, c.file().to_owned(), c.place.bytes.start);
+            let key = |c: &Diagnostic| (c.file() != file, c.file().to_owned(), c.place.bytes.start);
             key(a).cmp(&key(b))
         });
-        let complaints = Complaints {
+        let diagnostics = Diagnostics {
             file: file.to_owned(),
             all,
             more: self.more.get(),
         };
-        (!complaints.all.is_empty()).then_some(complaints)
+        (!diagnostics.all.is_empty()).then_some(diagnostics)
     }
 }

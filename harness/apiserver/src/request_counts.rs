@@ -70,12 +70,12 @@ struct Tally {
 
 /// Every request so far.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct RequestCounts {
     asked: BTreeMap<Entry, Tally>,
     unknown: BTreeMap<Entry, Tally>,
 }
 
-impl Ledger {
+impl RequestCounts {
     pub(crate) fn note(&mut self, asked: &Asked) {
         if self.asked.len() >= MAX_ASKED && !self.asked.contains_key(&entry(asked)) {
             self.forget();
@@ -176,24 +176,24 @@ mod tests {
 
     #[test]
     fn the_same_request_is_counted_and_its_last_time_kept() {
-        let mut ledger = Ledger::default();
+        let mut counts = RequestCounts::default();
         for second in 1..=3 {
-            ledger.note(&asked("/a", second));
+            counts.note(&asked("/a", second));
         }
-        ledger.note(&asked("/b", 2));
-        assert_eq!(ledger.asked(), [(asked("/a", 3), 3), (asked("/b", 2), 1)]);
+        counts.note(&asked("/b", 2));
+        assert_eq!(counts.asked(), [(asked("/a", 3), 3), (asked("/b", 2), 1)]);
     }
 
     #[test]
     fn of_too_many_requests_the_longest_unseen_are_forgotten() {
-        let mut ledger = Ledger::default();
+        let mut counts = RequestCounts::default();
         let most = i64::try_from(MAX_ASKED).unwrap();
         for n in 0..most {
-            ledger.note(&asked(&format!("/{n}"), n));
+            counts.note(&asked(&format!("/{n}"), n));
         }
-        ledger.note(&asked("/0", most));
-        ledger.note(&asked("/new", most));
-        let paths: BTreeSet<String> = ledger.asked().into_iter().map(|(a, _)| a.path).collect();
+        counts.note(&asked("/0", most));
+        counts.note(&asked("/new", most));
+        let paths: BTreeSet<String> = counts.asked().into_iter().map(|(a, _)| a.path).collect();
         assert!(paths.len() <= MAX_ASKED);
         assert!(paths.contains("/0") && paths.contains("/new"));
         assert!(!paths.contains("/1"));
@@ -201,14 +201,14 @@ mod tests {
 
     #[test]
     fn an_unknown_request_is_news_once_and_too_many_are_none() {
-        let mut ledger = Ledger::default();
-        assert!(ledger.note_unknown(&asked("/a", 1)));
-        assert!(!ledger.note_unknown(&asked("/a", 2)));
+        let mut counts = RequestCounts::default();
+        assert!(counts.note_unknown(&asked("/a", 1)));
+        assert!(!counts.note_unknown(&asked("/a", 2)));
         for n in 0..2 * MAX_UNKNOWN {
-            ledger.note_unknown(&asked(&format!("/{n}"), 3));
+            counts.note_unknown(&asked(&format!("/{n}"), 3));
         }
-        assert_eq!(ledger.unknown().len(), MAX_UNKNOWN);
-        assert!(!ledger.note_unknown(&asked("/late", 4)));
+        assert_eq!(counts.unknown().len(), MAX_UNKNOWN);
+        assert!(!counts.note_unknown(&asked("/late", 4)));
     }
 
     #[test]

@@ -17,24 +17,24 @@ fn words(agent: AgentName) -> Regex {
     Regex::new(pattern).expect("the pattern is valid")
 }
 
-/// An agent's log from now on.
-pub struct Begun {
+/// An agent's log from now on, in which its first sync is to be seen.
+pub struct FirstSync {
     agent: AgentName,
     log: AgentLog,
 }
 
-impl std::fmt::Debug for Begun {
+impl std::fmt::Debug for FirstSync {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Begun")
+        f.debug_struct("FirstSync")
             .field("agent", &self.agent)
             .finish_non_exhaustive()
     }
 }
 
-impl Begun {
+impl FirstSync {
     /// What `log` has so far is passed over, however much it is: that was another life. tokio makes a task that reads a
     /// lot wait for its turn now and then, which looks like the end of what there is.
-    pub fn from_now_on(agent: AgentName, mut log: AgentLog) -> Self {
+    pub fn skip_existing(agent: AgentName, mut log: AgentLog) -> Self {
         while let Some(Some(_earlier)) = unconstrained(log.next()).now_or_never() {}
         Self { agent, log }
     }
@@ -67,7 +67,9 @@ mod tests {
             writer.write(said.to_owned());
         }
         let log = logbook.read(AgentName::KubeProxy, &node);
-        let mut seen = Begun::from_now_on(AgentName::KubeProxy, log).seen().boxed();
+        let mut seen = FirstSync::skip_existing(AgentName::KubeProxy, log)
+            .seen()
+            .boxed();
         assert!((&mut seen).now_or_never().is_none());
         writer.write(said.to_owned());
         seen.await.unwrap();
@@ -95,7 +97,7 @@ mod tests {
             let (logbook, node) = (Logbook::default(), "n1".into());
             let writer = logbook.writer(agent, &node);
             writer.write(said.to_owned());
-            let mut seen = Begun::from_now_on(agent, logbook.read(agent, &node))
+            let mut seen = FirstSync::skip_existing(agent, logbook.read(agent, &node))
                 .seen()
                 .boxed();
             writer.write(other.to_owned());

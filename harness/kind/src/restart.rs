@@ -26,7 +26,7 @@ use crate::{
 const WITHIN: Duration = Duration::from_secs(300);
 
 /// Ends the agent's pod on a node, by Kubernetes' name of it, and waits until the next one is ready, from then on in that version.
-pub(crate) async fn renew(
+pub(crate) async fn restart_with(
     client: &Client,
     agent: AgentName,
     node: &str,
@@ -202,9 +202,9 @@ mod tests {
     async fn an_upgrade_gives_the_daemonset_the_new_image_and_ends_the_pod_of_that_node_alone() {
         let client = cluster().await;
         let (node, version) = ("n2", Version([1, 33, 4]));
-        let renewing = renew(&client, AgentName::KubeProxy, node, Some(version));
-        let (renewed, ()) = tokio::join!(renewing, control(client.clone(), "old"));
-        renewed.unwrap();
+        let restarting = restart_with(&client, AgentName::KubeProxy, node, Some(version));
+        let (restarted, ()) = tokio::join!(restarting, control(client.clone(), "old"));
+        restarted.unwrap();
         let spec = spec(&client).await;
         assert_eq!(spec["updateStrategy"], json!({ "type": "OnDelete" }));
         let containers = spec["template"]["spec"]["containers"].as_array().unwrap();
@@ -241,9 +241,9 @@ mod tests {
     async fn a_restart_ends_the_pod_and_leaves_the_daemonset_alone() {
         let client = cluster().await;
         let (node, before) = ("n2", spec(&client).await);
-        let renewing = renew(&client, AgentName::KubeProxy, node, None);
-        let (renewed, ()) = tokio::join!(renewing, control(client.clone(), "old"));
-        renewed.unwrap();
+        let restarting = restart_with(&client, AgentName::KubeProxy, node, None);
+        let (restarted, ()) = tokio::join!(restarting, control(client.clone(), "old"));
+        restarted.unwrap();
         assert_eq!(spec(&client).await, before);
     }
 

@@ -28,14 +28,14 @@ const KEPT: &str = "/run/chainbreak/kept";
 const WORKER: &str = "2";
 
 /// Writes down a place, so that it can be entered from outside.
-pub(crate) fn enlist(place: &Place, tid: i32) -> io::Result<()> {
+pub(crate) fn register(place: &Place, tid: i32) -> io::Result<()> {
     let file = Path::new(PLACES).join(place.to_string());
     fs::create_dir_all(file.parent().unwrap_or(&file))?;
     fs::write(file, tid.to_string())
 }
 
-/// Strikes a place off.
-pub(crate) fn strike(place: &Place) -> io::Result<()> {
+/// Takes a place out again.
+pub(crate) fn unregister(place: &Place) -> io::Result<()> {
     fs::remove_file(Path::new(PLACES).join(place.to_string()))
 }
 

@@ -1,4 +1,4 @@
-//! Reins on an agent: from outside it is stopped, started and paused, and on its thread that is done.
+//! The handle of an agent: from outside it is stopped, started and paused, and on its thread that is done.
 
 use std::{
     collections::BTreeMap,
@@ -12,37 +12,37 @@ use chainbreak_engine::cluster::{Signal, SignalError};
 use chainbreak_model::names::{AgentName, NodeName};
 use tokio::sync::watch;
 
-/// The reins of all agents.
-pub(crate) type AllReins = BTreeMap<(AgentName, NodeName), Reins>;
+/// The handles of all agents.
+pub(crate) type AgentHandles = BTreeMap<(AgentName, NodeName), AgentHandle>;
 
-/// The end in our hands.
+/// What signals an agent, held by the lab.
 #[derive(Debug, Clone)]
-pub(crate) struct Reins {
+pub(crate) struct AgentHandle {
     wish: watch::Sender<Signal>,
     state: watch::Receiver<Signal>,
 }
 
-/// The end on the agent's thread.
+/// What receives those signals, on the agent's thread.
 #[derive(Debug, Clone)]
-pub(super) struct Bit {
+pub(super) struct AgentControl {
     wish: watch::Receiver<Signal>,
     state: watch::Sender<Signal>,
 }
 
 /// Both ends for an agent that is to run.
-pub(super) fn reins() -> (Reins, Bit) {
+pub(super) fn agent_handle() -> (AgentHandle, AgentControl) {
     let (wish, wished) = watch::channel(Signal::Run);
     let (state, seen) = watch::channel(Signal::Run);
-    let bit = Bit {
+    let control = AgentControl {
         wish: wished,
         state,
     };
-    (Reins { wish, state: seen }, bit)
+    (AgentHandle { wish, state: seen }, control)
 }
 
-impl Reins {
-    /// Pulls, and returns when it is so.
-    pub(crate) async fn pull(&self, signal: Signal) -> Result<(), SignalError> {
+impl AgentHandle {
+    /// Sends the signal, and returns when it is obeyed.
+    pub(crate) async fn signal(&self, signal: Signal) -> Result<(), SignalError> {
         self.wish.send_replace(signal);
         let mut state = self.state.clone();
         let reached = state.wait_for(|state| *state == signal).await;
@@ -50,13 +50,13 @@ impl Reins {
         reached.map(drop).map_err(dead)
     }
 
-    /// Pulls and does not wait.
-    pub(super) fn drop_dead(&self) {
+    /// Has it end, and does not wait.
+    pub(super) fn kill(&self) {
         self.wish.send_replace(Signal::Stop);
     }
 }
 
-impl Bit {
+impl AgentControl {
     /// Returns when the agent may live, and says so.
     pub(super) async fn may_live(&mut self) {
         if *self.wish.borrow() == Signal::Stop {
@@ -97,7 +97,7 @@ impl Bit {
 
     /// Runs a model. While it is paused its whole thread stands still, as the threads of a process do:
     /// nothing that it has spawned goes on either.
-    pub(super) async fn ride<T>(mut self, model: impl Future<Output = T>) -> T {
+    pub(super) async fn run_pausable<T>(mut self, model: impl Future<Output = T>) -> T {
         let mut model = pin!(model);
         loop {
             tokio::select! {
@@ -144,8 +144,8 @@ mod tests {
     use super::*;
 
     /// A model on a thread of its own that counts, and so does what it has spawned.
-    fn counts() -> (Reins, Arc<AtomicUsize>, thread::JoinHandle<()>) {
-        let (reins, mut bit) = reins();
+    fn counts() -> (AgentHandle, Arc<AtomicUsize>, thread::JoinHandle<()>) {
+        let (handle, mut control) = agent_handle();
         let count = Arc::new(AtomicUsize::new(0));
         let counting = Arc::clone(&count);
         let thread = thread::spawn(move || {
@@ -158,11 +158,11 @@ mod tests {
                     }
                 };
                 tokio::spawn(beat(Arc::clone(&counting)));
-                let ridden = bit.clone().ride(beat(counting));
-                tokio::select! { () = ridden => {}, () = bit.stopped() => {} }
+                let running = control.clone().run_pausable(beat(counting));
+                tokio::select! { () = running => {}, () = control.stopped() => {} }
             });
         });
-        (reins, count, thread)
+        (handle, count, thread)
     }
 
     async fn goes_on(count: &AtomicUsize) {
@@ -178,9 +178,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_paused_model_does_nothing_at_all_until_it_may_go_on() {
-        let (reins, count, thread) = counts();
+        let (handle, count, thread) = counts();
         goes_on(&count).await;
-        reins.pull(Signal::Pause).await.unwrap();
+        handle.signal(Signal::Pause).await.unwrap();
         // It says so just before it stands still.
         let mut ticks = interval(Duration::from_millis(30));
         ticks.tick().await;
@@ -190,11 +190,11 @@ mod tests {
             ticks.tick().await;
             assert_eq!(count.load(Ordering::SeqCst), paused);
         }
-        reins.pull(Signal::Run).await.unwrap();
+        handle.signal(Signal::Run).await.unwrap();
         goes_on(&count).await;
-        reins.pull(Signal::Pause).await.unwrap();
+        handle.signal(Signal::Pause).await.unwrap();
         // A paused one can be ended.
-        reins.drop_dead();
+        handle.kill();
         thread.join().unwrap();
     }
 }

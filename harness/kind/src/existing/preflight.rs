@@ -1,4 +1,4 @@
-//! Whether somebody's cluster is what a case is about. Nothing of it is changed to be so: what is another thing is said, with the
+//! Whether an existing cluster is what a case is about. Nothing of it is changed to be so: what is another thing is said, with the
 //! matrix that is about it.
 
 use chainbreak_model::{
@@ -8,7 +8,7 @@ use chainbreak_model::{
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
 use kube::{Api, Client};
 
-use crate::{error::KindError, front_end, logs::DaemonPod, nodes::Nodes, versions::Version};
+use crate::{error::KindError, iptables_backend, logs::DaemonPod, nodes::Nodes, versions::Version};
 
 /// As far as the API tells.
 pub(super) async fn settings(
@@ -59,25 +59,25 @@ pub(super) async fn settings(
 }
 
 /// As far as the nodes tell: what kube-proxy writes through, which has to be what the node's own iptables read, too.
-pub(super) async fn front_ends(nodes: &Nodes, case: &Case) -> Result<(), KindError> {
+pub(super) async fn iptables_backends(nodes: &Nodes, case: &Case) -> Result<(), KindError> {
     let proxy = case.cluster.kube_proxy.as_ref();
     if proxy.is_none_or(|it| it.mode != ProxyMode::Iptables) {
         return Ok(());
     }
     for node in &nodes.0 {
         let name = &node.registered;
-        let found = front_end::found(node).await?;
+        let found = iptables_backend::found(node).await?;
         if found != case.cluster.iptables {
             let (is, wanted) = (
-                front_end::word(found),
-                front_end::word(case.cluster.iptables),
+                iptables_backend::word(found),
+                iptables_backend::word(case.cluster.iptables),
             );
             return other(&format!(
                 "iptables-{wanted}, kube-proxy on {name} writes through iptables-{is}: --matrix iptables={is}"
             ));
         }
-        if front_end::own(node).await? != found {
-            let is = front_end::word(found);
+        if iptables_backend::own(node).await? != found {
+            let is = iptables_backend::word(found);
             return other(&format!(
                 "nodes whose own iptables show kube-proxy's rules, those of {name} are not iptables-{is}"
             ));

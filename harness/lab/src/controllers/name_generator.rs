@@ -1,4 +1,4 @@
-//! Names for what controllers create. The same seed and the same order of births give the same names;
+//! Names for what controllers create. The same seed and the same order of creations give the same names;
 //! a name is never given twice, so that in a history it means one object.
 
 use std::collections::BTreeMap;
@@ -14,20 +14,20 @@ const SUFFIX: usize = 5;
 /// Longest name before the suffix, with its hyphen; with the suffix it is still a label's value.
 const LONGEST_BASE: usize = 63 - SUFFIX;
 
-/// Who was born when.
+/// Gives names, and knows in which order it gave them.
 #[derive(Debug)]
-pub(super) struct Births {
+pub(super) struct NameGenerator {
     seed: u64,
     counts: BTreeMap<Key, u64>,
-    born: BTreeMap<Key, u64>,
+    given: BTreeMap<Key, u64>,
 }
 
-impl Births {
+impl NameGenerator {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             seed,
             counts: BTreeMap::new(),
-            born: BTreeMap::new(),
+            given: BTreeMap::new(),
         }
     }
 
@@ -41,9 +41,9 @@ impl Births {
             let stem: String = base.chars().take(LONGEST_BASE - 1).collect();
             let name = format!("{stem}-{}", suffix(fnv64(text.as_bytes())));
             let key = (namespace.clone(), name.clone());
-            if !self.born.contains_key(&key) && !taken(&key) {
-                let order = self.born.len() as u64;
-                self.born.insert(key, order);
+            if !self.given.contains_key(&key) && !taken(&key) {
+                let order = self.given.len() as u64;
+                self.given.insert(key, order);
                 return name;
             }
         }
@@ -51,7 +51,7 @@ impl Births {
 
     /// The younger the greater. What others created is older than what we did.
     pub(super) fn order(&self, key: &Key) -> Option<u64> {
-        self.born.get(key).copied()
+        self.given.get(key).copied()
     }
 }
 
@@ -107,9 +107,11 @@ mod tests {
     use super::*;
 
     fn names(seed: u64, count: usize) -> Vec<String> {
-        let mut births = Births::new(seed);
+        let mut generator = NameGenerator::new(seed);
         let owner = ("test".to_owned(), "nginx-5d8f".to_owned());
-        (0..count).map(|_| births.name(&owner, |_| false)).collect()
+        (0..count)
+            .map(|_| generator.name(&owner, |_| false))
+            .collect()
     }
 
     #[test]
@@ -124,8 +126,8 @@ mod tests {
     #[test]
     fn a_name_that_somebody_else_took_is_passed_over() {
         let owner = ("test".to_owned(), "nginx".to_owned());
-        let first = Births::new(7).name(&owner, |_| false);
-        let other = Births::new(7).name(&owner, |(_, name)| *name == first);
+        let first = NameGenerator::new(7).name(&owner, |_| false);
+        let other = NameGenerator::new(7).name(&owner, |(_, name)| *name == first);
         assert_ne!(first, other);
     }
 
@@ -144,6 +146,6 @@ mod tests {
     #[test]
     fn a_long_name_stays_a_labels_value() {
         let owner = ("test".to_owned(), "x".repeat(253));
-        assert_eq!(Births::new(7).name(&owner, |_| false).len(), 63);
+        assert_eq!(NameGenerator::new(7).name(&owner, |_| false).len(), 63);
     }
 }

@@ -1,4 +1,4 @@
-//! What commands did to the rules, as recorded: who cut what, and who mended it.
+//! What commands did to the rules, as recorded: who removed what, and who restored it.
 
 use chainbreak_model::{
     event::{Command, Event, What},
@@ -13,8 +13,8 @@ pub(crate) const BUILT_IN: [&str; 5] = ["PREROUTING", "INPUT", "FORWARD", "OUTPU
 
 /// One recorded command and what it changed.
 #[derive(Debug, Clone)]
-pub struct Deed<'a> {
-    /// When it ended. It took effect between [`Deed::began_us`] and this.
+pub struct RuleEdit<'a> {
+    /// When it ended. It took effect between [`RuleEdit::began_us`] and this.
     pub at_us: u64,
     /// The command as recorded.
     pub command: &'a Command,
@@ -54,9 +54,9 @@ pub enum Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// It is gone after the command.
-    Cut,
+    Removed,
     /// It is there after the command.
-    Mended,
+    Restored,
 }
 
 impl Link {
@@ -73,7 +73,7 @@ impl Link {
             }
             _ => None,
         };
-        let (cut, mended) = match self {
+        let (removed, restored) = match self {
             Self::Jump {
                 table,
                 chain,
@@ -97,10 +97,10 @@ impl Link {
                 )
             }
         };
-        if mended {
-            Some(Effect::Mended)
+        if restored {
+            Some(Effect::Restored)
         } else {
-            cut.then_some(Effect::Cut)
+            removed.then_some(Effect::Removed)
         }
     }
 }
@@ -114,8 +114,8 @@ impl std::fmt::Display for Link {
     }
 }
 
-impl<'a> Deed<'a> {
-    /// The deed of an event that is a command.
+impl<'a> RuleEdit<'a> {
+    /// The edit of an event that is a command.
     pub fn of(event: &'a Event) -> Option<Self> {
         let What::Command(command) = &event.what else {
             return None;
@@ -169,30 +169,30 @@ impl<'a> Deed<'a> {
     }
 }
 
-/// All deeds of a case, in order of their end.
+/// All edits of a case, in order of their end.
 #[derive(Debug)]
-pub struct Ledger<'a>(Vec<Deed<'a>>);
+pub struct EditIndex<'a>(Vec<RuleEdit<'a>>);
 
-impl<'a> Ledger<'a> {
-    /// The deeds of a history.
+impl<'a> EditIndex<'a> {
+    /// The edits of a history.
     pub fn new(events: &'a [Event]) -> Self {
-        let mut deeds: Vec<Deed<'a>> = events.iter().filter_map(Deed::of).collect();
-        deeds.sort_by_key(|deed| deed.at_us);
-        Self(deeds)
+        let mut edits: Vec<RuleEdit<'a>> = events.iter().filter_map(RuleEdit::of).collect();
+        edits.sort_by_key(|edit| edit.at_us);
+        Self(edits)
     }
 
-    /// Every deed.
-    pub fn deeds(&self) -> &[Deed<'a>] {
+    /// Every edit.
+    pub fn edits(&self) -> &[RuleEdit<'a>] {
         &self.0
     }
 
-    /// The deeds on a node.
-    pub fn on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &Deed<'a>> {
-        self.0.iter().filter(move |deed| deed.command.node == *node)
+    /// The edits on a node.
+    pub fn on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &RuleEdit<'a>> {
+        self.0.iter().filter(move |edit| edit.command.node == *node)
     }
 
     /// Nodes on which anything was done.
     pub fn nodes(&self) -> std::collections::BTreeSet<&NodeName> {
-        self.0.iter().map(|deed| &deed.command.node).collect()
+        self.0.iter().map(|edit| &edit.command.node).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What a run has in somebody's cluster: namespaces with a label, and what it changed beside them. It is noted in the run's own
+//! What a run has in an existing cluster: namespaces with a label, and what it changed beside them. It is noted in the run's own
 //! namespace, so that whoever finds that can undo it: the end of the case, or `chainbreak clean`.
 
 use std::{path::Path, time::Duration};
@@ -29,21 +29,21 @@ const GONE: Duration = Duration::from_secs(120);
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Stay {
-    client: Stayed,
+pub(crate) struct RunNamespace {
+    client: ClientHandle,
     run: String,
 }
 
 /// A client, which tells nobody what it is.
-struct Stayed(Client);
+struct ClientHandle(Client);
 
-impl std::fmt::Debug for Stayed {
+impl std::fmt::Debug for ClientHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Client")
     }
 }
 
-impl Stay {
+impl RunNamespace {
     /// Makes the run's namespace. One that is there already is another run's.
     pub(super) async fn begin(client: &Client, run: &str, case: &Case) -> Result<Self, KindError> {
         let mut annotations = json!({ PROCESS: process() });
@@ -63,7 +63,7 @@ impl Stay {
         let all = Api::<Namespace>::all(client.clone());
         match all.create(&PostParams::default(), &namespace).await {
             Ok(_made) => Ok(Self {
-                client: Stayed(client.clone()),
+                client: ClientHandle(client.clone()),
                 run: run.to_owned(),
             }),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
@@ -106,7 +106,7 @@ pub(super) fn machine() -> String {
 
 /// A run's namespaces that are still there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leaving {
+pub struct Leftover {
     /// The run's own namespace.
     pub run: String,
     /// Whether the run goes on; `None` when that cannot be known: it is of another machine.
@@ -114,14 +114,14 @@ pub struct Leaving {
 }
 
 /// What runs have in that cluster.
-pub async fn leavings(existing: &Existing) -> Result<Vec<Leaving>, KindError> {
+pub async fn leftovers(existing: &Existing) -> Result<Vec<Leftover>, KindError> {
     let target = existing.target()?;
     let client = target.client().await?;
     target.version(&client).await?;
     let labelled = ListParams::default().labels(RUN);
     let listed = Api::<Namespace>::all(client).list(&labelled).await;
     let listed = listed.map_err(KindError::api("look for namespaces of ours"))?;
-    let mut found: Vec<Leaving> = Vec::new();
+    let mut found: Vec<Leftover> = Vec::new();
     for namespace in listed.items {
         let Some(run) = namespace.labels().get(RUN).cloned() else {
             continue;
@@ -135,7 +135,7 @@ pub async fn leavings(existing: &Existing) -> Result<Vec<Leaving>, KindError> {
             Some(known) if own => known.alive = alive,
             Some(_) => {}
             // Where the run's own namespace is gone already, so is the run.
-            None => found.push(Leaving {
+            None => found.push(Leftover {
                 alive: if own { alive } else { Some(false) },
                 run,
             }),
@@ -145,9 +145,9 @@ pub async fn leavings(existing: &Existing) -> Result<Vec<Leaving>, KindError> {
 }
 
 /// Sets back and removes what a run has left.
-pub async fn remove(existing: &Existing, leaving: &Leaving) -> Result<(), KindError> {
+pub async fn remove(existing: &Existing, leftover: &Leftover) -> Result<(), KindError> {
     let client = existing.target()?.client().await?;
-    undo(&client, &leaving.run).await
+    undo(&client, &leftover.run).await
 }
 
 fn is_alive(process: &str) -> Option<bool> {
