@@ -87,8 +87,8 @@ pub trait Cluster: Send + Sync {
         true
     }
 
-    /// How soon a look follows what it is to see: a recorded write where [`Self::records`], any change elsewhere. A place
-    /// that nobody looked at for longer was not watched.
+    /// How long something may be there without being looked at: between two recorded writes where [`Self::records`], between two
+    /// looks elsewhere. Where it was longer, the place was not watched.
     fn sees_within(&self) -> Duration;
 
     /// The case's namespaces, where the cluster has others' objects too: readiness is about theirs alone. `None` where

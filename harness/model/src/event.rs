@@ -84,7 +84,7 @@ pub enum What {
     /// From here on the history says what was watched ([`What::Watched`]): what it does not say so of was not. Older
     /// histories lack it, and say nothing about that.
     Watching {
-        /// How soon a change is seen, in microseconds: a shorter gap is none.
+        /// How long something may be there without being looked at, in microseconds: a shorter gap is none.
         within_us: u64,
     },
     /// Something was watched without a gap.

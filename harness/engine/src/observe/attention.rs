@@ -1,4 +1,5 @@
-//! Whether looks at a place came soon enough to say that it was watched.
+//! Whether looks at a place came soon enough to say that it was watched: whether nothing that was there for longer than the
+//! backend's bound can have been missed.
 
 use std::time::Duration;
 
@@ -31,6 +32,53 @@ pub(super) struct Attention {
 struct Look {
     began_us: u64,
     ended_us: u64,
+    /// The last recorded write before it that no look before it came after.
+    written_us: Option<u64>,
+}
+
+/// The recorded writes between two looks, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Written {
+    first_us: u64,
+    last_us: u64,
+    /// What stood longest between two of them.
+    longest: (u64, u64),
+}
+
+impl Written {
+    pub(super) fn at(at_us: u64) -> Self {
+        Self {
+            first_us: at_us,
+            last_us: at_us,
+            longest: (at_us, at_us),
+        }
+    }
+
+    /// Those, and then the others.
+    pub(super) fn and(self, then: Self) -> Self {
+        let between = (self.last_us, then.first_us);
+        Self {
+            first_us: self.first_us,
+            last_us: then.last_us,
+            longest: longer(longer(self.longest, between), then.longest),
+        }
+    }
+}
+
+fn longer(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    let length = |(from, to): (u64, u64)| to.saturating_sub(from);
+    if length(other) > length(one) {
+        other
+    } else {
+        one
+    }
+}
+
+/// A time in which nobody watched.
+struct Gap {
+    from_us: u64,
+    to_us: u64,
+    why: String,
 }
 
 impl Attention {
@@ -53,14 +101,19 @@ impl Attention {
         }
     }
 
-    /// A look has ended just now. `written_us` is the first recorded write that it was the first to come after.
-    pub(super) fn looked(&mut self, written_us: Option<u64>, began_us: u64, log: &EventLog) {
+    /// A look has ended just now, the first one after these writes.
+    pub(super) fn looked(&mut self, written: Option<Written>, began_us: u64, log: &EventLog) {
         let ended_us = log.now_us();
-        if let Some((due_us, why)) = self.missed(written_us, began_us) {
-            self.end(due_us, why, log);
+        if let Some(gap) = self.missed(written, began_us) {
+            self.end(gap.from_us, gap.why, log);
+            self.since_us.get_or_insert(gap.to_us);
         }
         self.since_us.get_or_insert(began_us);
-        self.last = Some(Look { began_us, ended_us });
+        self.last = Some(Look {
+            began_us,
+            ended_us,
+            written_us: written.map(|written| written.last_us),
+        });
     }
 
     /// A look has not ended in time.
@@ -74,25 +127,39 @@ impl Attention {
         Some((self.target.clone(), self.since_us?))
     }
 
-    /// When that look was due, and why it came too late, if it did.
-    fn missed(&self, written_us: Option<u64>, began_us: u64) -> Option<(u64, String)> {
+    /// What neither the last look nor that one can have seen, if that lasted too long.
+    fn missed(&self, written: Option<Written>, began_us: u64) -> Option<Gap> {
         let last = self.last?;
-        let idle = |since_us: u64| {
-            let seconds = began_us.saturating_sub(since_us) as f64 / 1e6;
-            (since_us, format!("nobody looked for {seconds:.2} s"))
-        };
-        let due = if self.records {
-            let written = written_us.map(|at_us| {
-                let late = began_us.saturating_sub(at_us) as f64 / 1e3;
-                let why = format!("the look after a recorded write came {late:.0} ms later");
-                (at_us, why)
-            });
-            let (since_us, why) = idle(last.ended_us);
-            written.unwrap_or((since_us + micros(PERIOD), why))
+        // Where writes are recorded, only those of somebody whom nobody records come unannounced.
+        let from_us = if self.records {
+            last.ended_us + micros(PERIOD)
         } else {
-            idle(last.began_us)
+            last.began_us
         };
-        (began_us > due.0 + self.within_us).then_some(due)
+        if began_us > from_us + self.within_us {
+            let seconds = (began_us - last.ended_us.min(began_us)) as f64 / 1e6;
+            let why = format!("nobody looked for {seconds:.2} s");
+            return Some(Gap {
+                from_us,
+                to_us: began_us,
+                why,
+            });
+        }
+        let written = written.filter(|_| self.records)?;
+        // What the writes before the last look had left it may have missed, if the first of these came while it looked.
+        let missed = last
+            .written_us
+            .filter(|_| written.first_us <= last.ended_us);
+        let missed = missed.map_or(written.longest, |from_us| {
+            longer((from_us, written.first_us), written.longest)
+        });
+        let (from_us, to_us) = missed;
+        let apart_us = to_us.saturating_sub(from_us);
+        (apart_us > self.within_us).then(|| Gap {
+            from_us,
+            to_us,
+            why: format!("no look between writes {} ms apart", apart_us / 1000),
+        })
     }
 
     fn end(&mut self, at_us: u64, why: String, log: &EventLog) {
@@ -109,4 +176,84 @@ impl Attention {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1000;
+
+    fn attention(records: bool, last: Look) -> Attention {
+        Attention {
+            target: WatchTarget::Rules {
+                at: Origin::Node("n1".into()),
+            },
+            records,
+            within_us: 50 * MS,
+            since_us: Some(0),
+            last: Some(last),
+        }
+    }
+
+    fn writes(at_ms: &[u64]) -> Option<Written> {
+        let writes = at_ms.iter().map(|ms| Written::at(ms * MS));
+        writes.reduce(Written::and)
+    }
+
+    /// From when to when nobody watched, in milliseconds.
+    fn gap(attention: &Attention, written: &[u64], began_ms: u64) -> Option<(u64, u64)> {
+        let gap = attention.missed(writes(written), began_ms * MS)?;
+        Some((gap.from_us / MS, gap.to_us / MS))
+    }
+
+    #[test]
+    fn what_stood_between_two_writes_longer_than_the_bound_was_missed() {
+        let last = Look {
+            began_us: 100 * MS,
+            ended_us: 120 * MS,
+            written_us: Some(95 * MS),
+        };
+        let attention = attention(true, last);
+        assert_eq!(gap(&attention, &[], 300), None);
+        // However late the look: what the last write left is there still.
+        assert_eq!(gap(&attention, &[200], 900), None);
+        assert_eq!(gap(&attention, &[200, 240, 280], 900), None);
+        assert_eq!(
+            gap(&attention, &[200, 240, 300, 340], 900),
+            Some((240, 300))
+        );
+        // Only those that nobody records come without a write.
+        assert_eq!(gap(&attention, &[], 2160), None);
+        assert_eq!(gap(&attention, &[], 2200), Some((2120, 2200)));
+    }
+
+    #[test]
+    fn a_write_during_a_look_may_have_taken_away_what_it_was_to_see() {
+        let last = Look {
+            began_us: 100 * MS,
+            ended_us: 300 * MS,
+            written_us: Some(95 * MS),
+        };
+        assert_eq!(gap(&attention(true, last), &[130], 310), None);
+        assert_eq!(gap(&attention(true, last), &[200], 310), Some((95, 200)));
+        // What it looked at had been seen before.
+        let without = Look {
+            written_us: None,
+            ..last
+        };
+        assert_eq!(gap(&attention(true, without), &[200], 310), None);
+    }
+
+    #[test]
+    fn where_nobody_records_only_looks_tell() {
+        let last = Look {
+            began_us: 100 * MS,
+            ended_us: 120 * MS,
+            written_us: None,
+        };
+        let attention = attention(false, last);
+        assert_eq!(gap(&attention, &[], 150), None);
+        assert_eq!(gap(&attention, &[], 160), Some((100, 160)));
+    }
 }
