@@ -73,7 +73,7 @@ variants: {{ only: {{ expect: healthy }} }}
     let here = ["lab", "iptables-legacy", "conntrack"].map(|name| (name.to_owned(), Ok(())));
     match chainbreak_model::plan(&scenario, &choice, &Capabilities(here.into())).swap_remove(0) {
         Planned::Run(case) => *case,
-        other => panic!("{other:?}"),
+        skipped @ Planned::Skip(_) => panic!("{skipped:?}"),
     }
 }
 

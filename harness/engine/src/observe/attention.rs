@@ -32,8 +32,8 @@ pub(super) struct Attention {
 struct Look {
     began_us: u64,
     ended_us: u64,
-    /// The last recorded write before it that no look before it came after.
-    written_us: Option<u64>,
+    /// The recorded writes before it that no look before it came after.
+    after: Option<Written>,
 }
 
 /// The recorded writes between two looks, in their order.
@@ -112,7 +112,7 @@ impl Attention {
         self.last = Some(Look {
             began_us,
             ended_us,
-            written_us: written.map(|written| written.last_us),
+            after: written,
         });
     }
 
@@ -147,11 +147,9 @@ impl Attention {
         }
         let written = written.filter(|_| self.records)?;
         // What the writes before the last look had left it may have missed, if the first of these came while it looked.
-        let missed = last
-            .written_us
-            .filter(|_| written.first_us <= last.ended_us);
-        let missed = missed.map_or(written.longest, |from_us| {
-            longer((from_us, written.first_us), written.longest)
+        let before = last.after.filter(|_| written.first_us <= last.ended_us);
+        let missed = before.map_or(written.longest, |before| {
+            longer((before.last_us, written.first_us), written.longest)
         });
         let (from_us, to_us) = missed;
         let apart_us = to_us.saturating_sub(from_us);
@@ -212,7 +210,7 @@ mod tests {
         let last = Look {
             began_us: 100 * MS,
             ended_us: 120 * MS,
-            written_us: Some(95 * MS),
+            after: writes(&[95]),
         };
         let attention = attention(true, last);
         assert_eq!(gap(&attention, &[], 300), None);
@@ -233,13 +231,13 @@ mod tests {
         let last = Look {
             began_us: 100 * MS,
             ended_us: 300 * MS,
-            written_us: Some(95 * MS),
+            after: writes(&[95]),
         };
         assert_eq!(gap(&attention(true, last), &[130], 310), None);
         assert_eq!(gap(&attention(true, last), &[200], 310), Some((95, 200)));
         // What it looked at had been seen before.
         let without = Look {
-            written_us: None,
+            after: None,
             ..last
         };
         assert_eq!(gap(&attention(true, without), &[200], 310), None);
@@ -250,7 +248,7 @@ mod tests {
         let last = Look {
             began_us: 100 * MS,
             ended_us: 120 * MS,
-            written_us: None,
+            after: None,
         };
         let attention = attention(false, last);
         assert_eq!(gap(&attention, &[], 150), None);

@@ -62,8 +62,11 @@ impl Launcher {
     /// `real` is what [`REAL`] names, where the players need it.
     pub(crate) fn new(user: User, real: Option<&Path>) -> Self {
         let told: Vec<_> = real.map(|real| (REAL, real)).into_iter().collect();
-        let (program, _folder) = user.program(PROGRAM, &told);
-        Self { program, _folder }
+        let (program, folder) = user.program(PROGRAM, &told);
+        Self {
+            program,
+            _folder: folder,
+        }
     }
 
     /// Both places, and nobody plays yet.

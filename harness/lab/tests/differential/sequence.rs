@@ -64,7 +64,7 @@ impl fmt::Display for Sequence {
                         )?;
                     }
                     Operation::Harm(harm) => {
-                        writeln!(f, "- harm: {} # {}", harm.what, harm.script)?
+                        writeln!(f, "- harm: {} # {}", harm.what, harm.script)?;
                     }
                 }
             }

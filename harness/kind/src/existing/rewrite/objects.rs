@@ -1,4 +1,4 @@
-//! Where Kubernetes objects name namespaces. Of the kinds that scenarios can have these are all places; a ConfigMap's data, a
+//! Where Kubernetes objects name namespaces. Of the kinds that scenarios can have these are all places; a `ConfigMap`'s data, a
 //! command or a label that looks like one is left alone.
 
 use std::collections::BTreeMap;
