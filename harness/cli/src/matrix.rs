@@ -1,5 +1,8 @@
 //! `chainbreak matrix`: the jobs of a CI that share the cells of a matrix.
 
+#[cfg(feature = "clusters")]
+mod clusters;
+
 use std::process::ExitCode;
 
 use chainbreak_lab::Lab;
@@ -8,7 +11,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    args::{self, BackendName, CalicoInstall, Players},
+    args::{self, BackendName, Players},
     cases,
     ground::Ground,
     images::Absent,
@@ -159,39 +162,8 @@ fn passed_on(selection: &args::Selection) -> String {
                 .map(|it| format!("--backend {}", it.get_name())),
         );
     }
-    let kind = &selection.kind;
-    let switches = [("--reuse", kind.reuse), ("--preload", kind.preload)];
-    words.extend(
-        switches
-            .iter()
-            .filter(|(_, on)| *on)
-            .map(|(flag, _)| (*flag).to_owned()),
-    );
-    if kind.calico_install == CalicoInstall::Operator {
-        words.push("--calico-install operator".to_owned());
-    }
-    let manifest = kind.calico_manifest.as_ref();
-    let manifest = manifest.map(|it| it.display().to_string());
-    let args::Cluster {
-        kubeconfig,
-        context,
-        node_image,
-        allow_disruption,
-    } = &selection.cluster;
-    let kubeconfig = kubeconfig.as_ref().map(|it| it.display().to_string());
-    let options = [
-        ("--kind-image", &kind.image),
-        ("--nginx-image", &kind.nginx_image),
-        ("--calico-manifest", &manifest),
-        ("--kubeconfig", &kubeconfig),
-        ("--context", context),
-        ("--node-image", node_image),
-        ("--allow-disruption", allow_disruption),
-    ];
-    let given = options
-        .iter()
-        .filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
-    words.extend(given.map(|(flag, value)| format!("{flag} {}", quoted(value))));
+    #[cfg(feature = "clusters")]
+    words.extend(clusters::passed_on(selection));
     if selection.seed != 0 {
         words.push(format!("--seed {}", selection.seed));
     }
