@@ -70,13 +70,14 @@ impl Follower {
     }
 
     fn answer(&self, barrier: Barrier) {
-        match &self.broken {
-            None => barrier.answer(Some((self.target(), self.since_us))),
+        let watching = match &self.broken {
+            None => Some((self.target(), self.since_us)),
             Some((broken_us, why)) => {
                 self.watched_until(*broken_us, why);
-                barrier.answer(None);
+                None
             }
-        }
+        };
+        barrier.answer(watching);
     }
 
     fn take(&mut self, item: LogItem) {
@@ -107,7 +108,7 @@ impl Follower {
         self.log.append(What::Step { text });
         if !complete {
             self.watched_until(broken_us, &why);
-            self.since_us = self.log.now_us();
+            self.since_us = self.log.now_us().max(broken_us + 1);
         }
     }
 
@@ -146,7 +147,9 @@ mod tests {
         let case = case(promise);
         let (fake, cluster) = Fake::default().cluster();
         let (events, mut history) = EventLog::new();
-        events.append(What::Watching { within_us: 0 });
+        events.append(What::Watching {
+            within_us: 1_000_000,
+        });
         let node = NodeName::from("n1");
         let writer = fake.logbook.writer(AgentName::KubeProxy, &node);
         writer.write("it lives".to_owned());

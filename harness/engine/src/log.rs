@@ -27,10 +27,10 @@ pub(crate) const LOOKED_WITHIN: Duration = Duration::from_secs(2);
 pub struct Barrier(mpsc::UnboundedSender<Option<(WatchTarget, u64)>>);
 
 impl Barrier {
-    /// The observer has looked, and has watched that since then without a gap; `None` when it has not.
-    pub fn answer(self, watched: Option<(WatchTarget, u64)>) {
-        // A barrier that has gone by needs no answer.
-        drop(self.0.send(watched));
+    /// The observer has looked, and has watched that since then without a gap; `None` when it has not. Whether it was in time:
+    /// a barrier that has gone by was passed without that look.
+    pub fn answer(self, watched: Option<(WatchTarget, u64)>) -> bool {
+        self.0.send(watched).is_ok()
     }
 }
 
@@ -213,9 +213,9 @@ mod tests {
             let barrier = quick.recv().await.unwrap();
             tokio::time::sleep_until(tokio::time::Instant::now() + LOOKED_WITHIN / 2).await;
             log.append(mark("looked"));
-            barrier.answer(Some((target("n1"), 7)));
+            assert!(barrier.answer(Some((target("n1"), 7))));
         };
-        let looking = async { blind.recv().await.unwrap().answer(None) };
+        let looking = async { assert!(blind.recv().await.unwrap().answer(None)) };
         tokio::join!(log.barrier(mark("watched")), observing, looking);
         let mut told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
         let unanswered = told.remove(3).what;

@@ -131,8 +131,10 @@ pub(crate) async fn observe(
         looks.tell(&at, &log);
         ticks.reset();
         // Whoever waits for this look goes on.
-        if let Some(barrier) = barrier.take() {
-            barrier.answer(attention.watching());
+        if let Some(barrier) = barrier.take()
+            && !barrier.answer(attention.watching())
+        {
+            attention.late(began_us, &log);
         }
         wanted = Wanted::Tables;
         let first = tokio::select! {
@@ -165,8 +167,7 @@ async fn written(writes: &mut broadcast::Receiver<Write>, at: &Origin, tables: &
         match writes.recv().await {
             Ok(write) if concerns(&write, at, tables) => return Written::at(write.at_us()),
             Ok(_) => {}
-            // Which ones is not known any more, and the first of them is older than any that can still be read.
-            Err(RecvError::Lagged(_)) => return Written::at(0),
+            Err(RecvError::Lagged(_)) => return Written::UNKNOWN,
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }
@@ -183,7 +184,7 @@ fn written_meanwhile(
         let one = match writes.try_recv() {
             Ok(write) if concerns(&write, at, tables) => Written::at(write.at_us()),
             Ok(_) => continue,
-            Err(TryRecvError::Lagged(_)) => Written::at(0),
+            Err(TryRecvError::Lagged(_)) => Written::UNKNOWN,
             Err(TryRecvError::Empty | TryRecvError::Closed) => return all,
         };
         all = Some(all.map_or(one, |all| all.and(one)));

@@ -388,3 +388,33 @@ fn requests_that_a_probe_did_not_answer_for_to_the_end_keep_nothing() {
     ];
     insta::assert_snapshot!(told.join("\n"));
 }
+
+#[test]
+fn what_nobody_looked_at_in_the_end_is_not_broken_either() {
+    let (n1, n2) = (rules_of("n1"), rules_of("n2"));
+    let mut events = watched(&[(&n1, 900..4000)]);
+    let absent = RulesSeen {
+        node: NodeName::from("n1"),
+        query: "nat X".to_owned(),
+        count: 0,
+    };
+    events.push(at(500, What::Rules(absent)));
+    let rule = "{ has-rule: { table: nat, chain: X, node: n1 } }";
+    assert!(verdict(rule, &events).starts_with("unknown: rules and counters of node/n1"));
+    let always = "{ has-rule: { table: nat, chain: X, node: n1, always: true } }";
+    assert!(verdict(always, &events).starts_with("broken"));
+
+    let drop = |limit: &str| {
+        let mut events = watched(&[(&n1, 900..5000), (&n2, 900..4000)]);
+        events.extend(looks(500, "conntrack drop", 7, 0));
+        events.extend(looks(3000, "conntrack drop", 9, 0));
+        verdict(
+            &format!("{{ counter: {{ conntrack: drop, {limit} }} }}"),
+            &events,
+        )
+    };
+    assert!(drop("at-least: 5").starts_with("unknown: rules and counters of node/n2"));
+    // What is enough, or too much, only grows.
+    assert!(drop("at-least: 4").starts_with("kept"));
+    assert!(drop("at-most: 3").starts_with("broken"));
+}

@@ -46,6 +46,13 @@ pub(super) struct Written {
 }
 
 impl Written {
+    /// There were so many that it is not known any more which.
+    pub(super) const UNKNOWN: Self = Self {
+        first_us: 0,
+        last_us: u64::MAX,
+        longest: (0, u64::MAX),
+    };
+
     pub(super) fn at(at_us: u64) -> Self {
         Self {
             first_us: at_us,
@@ -58,8 +65,8 @@ impl Written {
     pub(super) fn and(self, then: Self) -> Self {
         let between = (self.last_us, then.first_us);
         Self {
-            first_us: self.first_us,
-            last_us: then.last_us,
+            first_us: self.first_us.min(then.first_us),
+            last_us: self.last_us.max(then.last_us),
             longest: longer(longer(self.longest, between), then.longest),
         }
     }
@@ -116,6 +123,12 @@ impl Attention {
         });
     }
 
+    /// A look that was to come before a barrier ended after it had gone by.
+    pub(super) fn late(&mut self, began_us: u64, log: &EventLog) {
+        let why = format!("a look before a mark took longer than {LOOKED_WITHIN:?}");
+        self.end(began_us, why, log);
+    }
+
     /// A look has not ended in time.
     pub(super) fn lost(&mut self, began_us: u64, log: &EventLog) {
         let why = format!("a look took longer than {LOOKED_WITHIN:?}");
@@ -151,7 +164,11 @@ impl Attention {
         let missed = before.map_or(written.longest, |before| {
             longer((before.last_us, written.first_us), written.longest)
         });
-        let (from_us, to_us) = missed;
+        let (from_us, to_us) = if missed == Written::UNKNOWN.longest {
+            (last.began_us, began_us)
+        } else {
+            missed
+        };
         let apart_us = to_us.saturating_sub(from_us);
         (apart_us > self.within_us).then(|| Gap {
             from_us,
@@ -224,6 +241,21 @@ mod tests {
         // Only those that nobody records come without a write.
         assert_eq!(gap(&attention, &[], 2160), None);
         assert_eq!(gap(&attention, &[], 2200), Some((2120, 2200)));
+    }
+
+    #[test]
+    fn of_more_writes_than_can_be_told_nothing_was_watched_since_the_last_look() {
+        let last = Look {
+            began_us: 100 * MS,
+            ended_us: 120 * MS,
+            after: None,
+        };
+        let attention = attention(true, last);
+        let some = writes(&[500]).unwrap();
+        for lost in [Written::UNKNOWN.and(some), some.and(Written::UNKNOWN)] {
+            let gap = attention.missed(Some(lost), 900 * MS).unwrap();
+            assert_eq!((gap.from_us, gap.to_us), (100 * MS, 900 * MS));
+        }
     }
 
     #[test]

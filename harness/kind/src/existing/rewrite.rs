@@ -35,6 +35,11 @@ pub(super) fn rewrite(case: &Case, run: &str, nodes: &[String]) -> Case {
         if !matches!(step, Step::Apply(_) | Step::Felix(_)) {
             rename_all(step, &mut namespaces);
         }
+        if let Step::Delete(object) = step
+            && object.kind == "Namespace"
+        {
+            object.name = namespaces.name(&object.name);
+        }
     }
     case.manifests.splice(0..0, namespaces.objects());
     case
@@ -229,6 +234,20 @@ mod tests {
         let steps = serde_json::to_string(&rewritten.timeline).unwrap();
         assert_eq!(steps.matches("chainbreak-0f-test").count(), 2, "{steps}");
         assert_eq!(rewritten.id(), case().id());
+    }
+
+    #[test]
+    fn a_namespace_that_a_case_deletes_is_its_own() {
+        let mut case = case();
+        let namespace =
+            json!({ "api-version": "v1", "kind": "Namespace", "namespace": null, "name": "test" });
+        let delete = serde_json::from_value(json!({ "delete": namespace })).unwrap();
+        case.timeline.push(delete);
+        let rewritten = rewrite(&case, "chainbreak-0f", &["a".to_owned()]);
+        let Some(Step::Delete(object)) = rewritten.timeline.last() else {
+            panic!("{:?}", rewritten.timeline)
+        };
+        assert_eq!(object.name, "chainbreak-0f-test");
     }
 
     #[test]

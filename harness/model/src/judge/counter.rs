@@ -102,12 +102,13 @@ impl Watch for Seen {
             counted.places.insert(place.to_string(), rose);
             counted.rewritten |= after.rewritten > before.rewritten;
         }
-        match self.decide(counted) {
-            PromiseVerdict::Kept(evidence) => match self.unseen(window) {
-                Some(cause) => unknown(cause),
-                None => PromiseVerdict::Kept(evidence),
-            },
-            verdict => verdict,
+        let total = counted.total();
+        let verdict = self.decide(counted);
+        let is_kept = matches!(verdict, PromiseVerdict::Kept(_));
+        let nothing = || self.nothing_to_count(window).filter(|_| is_kept);
+        match self.unseen(total, window).or_else(nothing) {
+            Some(cause) => unknown(cause),
+            None => verdict,
         }
     }
 }
@@ -131,18 +132,21 @@ impl Seen {
         super::decided(self.limits.allow(total), Evidence::Counter(counted))
     }
 
-    /// Why what was counted proves nothing.
-    fn unseen(&self, window: Span) -> Option<String> {
-        let gap = |coverage: &Coverage| {
-            if self.of_rules {
-                return coverage.gap(window);
+    /// Why what was counted proves nothing. What is enough, or too much, is so whatever came later.
+    fn unseen(&self, total: u64, window: Span) -> Option<String> {
+        let Limits { at_least, at_most } = self.limits;
+        let enough = at_most.is_none() && at_least.is_some_and(|least| total >= least);
+        let settled = enough || at_most.is_some_and(|most| total > most);
+        let gap = |looks: &Looks| {
+            let (begin, end) = (window.from_us, window.to_us);
+            match looks.coverage.gap_at(begin) {
+                None if settled => None,
+                None if self.of_rules => looks.coverage.gap(window),
+                None => looks.coverage.gap_at(end),
+                gap => gap,
             }
-            let begin = coverage.gap_at(window.from_us);
-            begin.or_else(|| coverage.gap_at(window.to_us))
         };
-        let mut gaps = self.places.values().map(|looks| gap(&looks.coverage));
-        gaps.find_map(|gap| gap)
-            .or_else(|| self.nothing_to_count(window))
+        self.places.values().find_map(gap)
     }
 
     /// Why nothing could be counted: in no place and at no time of the window a rule matched.

@@ -9,7 +9,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Coverage {
     target: WatchTarget,
-    /// Shorter gaps are none. `None` while the history has not said that it tells what was watched.
+    /// Shorter gaps between looks are none. `None` while the history has not said that it tells what was watched.
     within_us: Option<u64>,
     /// Each with why it ended.
     stretches: Vec<(Span, Option<String>)>,
@@ -40,7 +40,11 @@ impl Coverage {
 
     /// Why that time was not watched as a whole; `None` when it was, and for a history that does not tell.
     pub(super) fn gap(&self, window: Span) -> Option<String> {
-        let within_us = self.within_us?;
+        let within_us = match self.target {
+            // What is not read of a log may be anything, however short the time.
+            WatchTarget::Log { .. } => self.within_us.map(|_| 0)?,
+            WatchTarget::Rules { .. } | WatchTarget::Requests { .. } => self.within_us?,
+        };
         let touches = |span: &Span| span.from_us <= window.to_us && span.to_us >= window.from_us;
         let mut stretches: Vec<_> = self.stretches.iter().collect();
         stretches.retain(|(span, _)| touches(span));

@@ -78,7 +78,7 @@ impl Watch for Seen<'_> {
             }
         }
         if !presence.wrong.is_empty() {
-            return PromiseVerdict::Broken(Evidence::Rule(presence));
+            return self.broken(presence, window);
         }
         let mut unseen = self.nodes.iter();
         match unseen.find_map(|(node, looks)| self.unseen(node, looks, window)) {
@@ -89,6 +89,19 @@ impl Watch for Seen<'_> {
 }
 
 impl Seen<'_> {
+    /// Without `always` the end decides, and somebody has to have looked then.
+    fn broken(&self, presence: Presence, window: Span) -> PromiseVerdict {
+        let gap_at_end = |node| {
+            let looks: Option<&Looks> = self.nodes.get(node);
+            looks.and_then(|looks| looks.coverage.gap_at(window.to_us))
+        };
+        let gaps: Option<Vec<String>> = presence.wrong.keys().map(gap_at_end).collect();
+        match gaps.and_then(|gaps| gaps.into_iter().next()) {
+            Some(gap) if !self.promised.always => unknown(gap),
+            _ => PromiseVerdict::Broken(Evidence::Rule(presence)),
+        }
+    }
+
     /// Why a node's looks do not prove that all was as promised.
     fn unseen(&self, node: &NodeName, looks: &Looks, window: Span) -> Option<String> {
         let first = looks.seen.iter().map(|(at_us, _)| *at_us).min();

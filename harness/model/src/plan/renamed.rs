@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use regex::Regex;
 
-use crate::case::{Case, Claim, Counter, RuleChain, RuleQuery};
+use crate::case::{Case, Claim, Counter, RuleChain, RuleQuery, Step};
 
 /// The chains of one service or endpoint: a hash of namespace and name is in them (kube-proxy 1.20 to 1.36, iptables mode).
 static HASHED: LazyLock<Regex> = LazyLock::new(|| {
@@ -63,9 +63,18 @@ fn of_rule(rule: &RuleQuery) -> Vec<&str> {
     [chain, jump, matches].into_iter().flatten().collect()
 }
 
-/// The namespaces of the objects that the case begins with.
+/// The namespaces of the objects that the case begins with, and of those that it applies.
 fn namespaces(case: &Case) -> BTreeSet<&str> {
-    let objects = case.manifests.iter();
-    let named = objects.filter_map(|object| object["metadata"]["namespace"].as_str());
-    named.collect()
+    let applied = case.timeline.iter().filter_map(|step| match step {
+        Step::Apply(objects) => Some(objects),
+        _ => None,
+    });
+    let objects = case.manifests.iter().chain(applied.flatten());
+    objects
+        .map(|object| {
+            object["metadata"]["namespace"]
+                .as_str()
+                .unwrap_or("default")
+        })
+        .collect()
 }
