@@ -1,4 +1,4 @@
-//! A cluster of one node for tests, where only agents, their logs and the gate answer, and commands as told; and cases for it.
+//! A cluster of one node and a host for tests, where only agents, their logs and the gate answer, and commands as told; and cases for it.
 
 use std::{
     net::IpAddr,
@@ -47,8 +47,8 @@ pub(crate) enum Commands {
     Missing,
     /// They never begin.
     Hang,
-    /// They say that, so much later.
-    Say(&'static str, Duration),
+    /// That script is run in their place, so much later.
+    Shell(String, Duration),
 }
 
 /// The case of one node whose only promise is this one.
@@ -105,7 +105,10 @@ impl Cluster for Fake {
     }
 
     fn places(&self) -> Vec<(Place, IpAddr)> {
-        vec![(Place::Node("n1".into()), [10, 0, 1, 1].into())]
+        vec![
+            (Place::Node("n1".into()), [10, 0, 1, 1].into()),
+            (Place::Host("db".to_owned()), [10, 0, 0, 1].into()),
+        ]
     }
 
     async fn exec(&self, at: &Place, _: &Command) -> Result<Process, ExecError> {
@@ -114,21 +117,22 @@ impl Cluster for Fake {
             command: "anything".to_owned(),
             source,
         };
-        let (text, late) = match self.commands {
+        let (script, late) = match &self.commands {
             Commands::Missing => return Err(failed(std::io::ErrorKind::NotFound.into())),
             Commands::Hang => std::future::pending().await,
-            Commands::Say(text, late) => (text, late),
+            Commands::Shell(script, late) => (script, *late),
         };
         tokio::time::sleep_until(tokio::time::Instant::now() + late).await;
-        let mut child = tokio::process::Command::new("printf")
-            .args(["%s", text])
+        let mut child = tokio::process::Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
         Ok(Process {
-            stdin: None,
+            stdin: child.stdin.take(),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
             child,

@@ -76,7 +76,7 @@ impl EventLog {
     /// The case's time at that instant; 0 for one before its beginning.
     pub fn at(&self, instant: Instant) -> u64 {
         let since = instant.saturating_duration_since(self.inner.start);
-        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        micros(since)
     }
 
     /// The case's time of a `CLOCK_MONOTONIC` reading, the clock that `Instant` reads too.
@@ -129,12 +129,11 @@ impl EventLog {
             self.watched(target, from_us, now_us, None);
         }
         if silent > 0 {
-            let waited_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
             let unanswered = What::Unanswered {
                 moment: name(&what),
                 silent,
                 observers,
-                waited_us,
+                waited_us: micros(begun.elapsed()),
             };
             self.append_at(now_us, unanswered);
         }
@@ -168,6 +167,11 @@ impl EventLog {
     pub fn writes(&self) -> broadcast::Receiver<Write> {
         self.inner.writes.subscribe()
     }
+}
+
+/// A length of time as the history has it.
+pub(crate) fn micros(length: Duration) -> u64 {
+    u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What a barrier is called in the history.

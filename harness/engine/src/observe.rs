@@ -316,7 +316,12 @@ mod tests {
 
     const NEVER_THERE: &str =
         "{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }";
-    const SAVED: &str = "*nat\n:OTHER - [0:0]\nCOMMIT\n";
+
+    /// Looks that take so long to begin.
+    fn saved(late: Duration) -> Commands {
+        let save = "printf '*nat\\n:OTHER - [0:0]\\nCOMMIT\\n'";
+        Commands::Shell(save.to_owned(), late)
+    }
 
     /// What comes of the promise when these writes are recorded while it is judged, each so many milliseconds after the last.
     async fn verdict(commands: Commands, writes: &[u64]) -> PromiseVerdict {
@@ -367,13 +372,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_looked_at_after_each_write_was_watched() {
-        let verdict = verdict(Commands::Say(SAVED, Duration::ZERO), &[0, 20]).await;
+        let verdict = verdict(saved(Duration::ZERO), &[0, 20]).await;
         assert!(matches!(verdict, PromiseVerdict::Kept(_)), "{verdict:?}");
     }
 
     #[tokio::test]
     async fn what_was_there_between_two_writes_without_a_look_is_a_gap_that_is_named() {
-        let slow = Commands::Say(SAVED, Duration::from_millis(200));
+        let slow = saved(Duration::from_millis(200));
         let cause = unknown(verdict(slow, &[0, 20, 100]).await);
         assert!(
             cause.starts_with("rules and counters of node/n1 not watched for 0.")

@@ -20,7 +20,7 @@ use crate::{
     cluster::{Backend, Cluster, Command, Place, nodes},
     faults::Faults,
     follow,
-    log::EventLog,
+    log::{EventLog, micros},
     manifests, observe,
     output::output,
     ready, timeline,
@@ -153,7 +153,7 @@ async fn exercise(
     deadline: Instant,
     faults: &mut Faults,
 ) -> Result<(), Trouble> {
-    let within_us = u64::try_from(cluster.sees_within().as_micros()).unwrap_or(u64::MAX);
+    let within_us = micros(cluster.sees_within());
     log.append(What::Watching { within_us });
     let mut background = follow(cluster, case, log);
     let foreground = async {
@@ -206,13 +206,8 @@ fn follow(
 
 /// The agents that the case's cluster has.
 pub fn agents(case: &Case) -> Vec<AgentName> {
-    let kube_proxy = case
-        .cluster
-        .kube_proxy
-        .as_ref()
-        .map(|_| AgentName::KubeProxy);
-    let felix = case.cluster.calico.as_ref().map(|_| AgentName::Felix);
-    kube_proxy.into_iter().chain(felix).collect()
+    let runs = |agent: &AgentName| case.cluster.source(*agent).is_some();
+    AgentName::ALL.into_iter().filter(runs).collect()
 }
 
 /// The rules of every node in every family, best effort: what cannot be had is left out.

@@ -26,7 +26,7 @@ use tokio::{
 
 use crate::{
     cluster::{Cluster, Command, Place, Process},
-    log::EventLog,
+    log::{EventLog, micros},
     trouble::Trouble,
 };
 
@@ -154,10 +154,6 @@ async fn last_words(process: &mut Process) -> String {
         "" => String::new(),
         words => format!(": {words}"),
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Copies the probe's reports into the history. `began` is told at the first sample.

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     cluster::{Cluster, Command, Place, Process},
-    log::EventLog,
+    log::{EventLog, micros},
     output::ended,
     traffic::addresses_of,
     trouble::Trouble,
@@ -74,7 +74,7 @@ impl Injection<'_> {
         let order = Craft {
             servers: backends.servers.into_iter().collect(),
             segment: *segment,
-            every_us: u64::try_from(craft.every.as_micros()).unwrap_or(u64::MAX),
+            every_us: micros(craft.every),
         };
         let mut crafters = Vec::new();
         for at in &places {

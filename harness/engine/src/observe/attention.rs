@@ -7,7 +7,7 @@ use chainbreak_model::{case::Origin, event::WatchTarget};
 
 use crate::{
     cluster::Cluster,
-    log::{EventLog, LOOKED_WITHIN},
+    log::{EventLog, LOOKED_WITHIN, micros},
 };
 
 /// Distance of two looks at rules without a recorded write, where a backend records writes.
@@ -187,10 +187,6 @@ impl Attention {
             );
         }
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,71 +1,10 @@
 //! Probes that do not keep their time.
 
-use std::process::Stdio;
-
-use async_trait::async_trait;
-use chainbreak_model::{case, names::AgentName};
+use chainbreak_model::case;
 use chainbreak_probe::wire::{Connections, Outcome, Sample};
-use futures::StreamExt;
 
 use super::*;
-use crate::{
-    cluster::{ExecError, Leftovers},
-    logbook::AgentLog,
-};
-
-/// A cluster of a host where a shell's script stands in for the probe.
-struct Host {
-    script: String,
-}
-
-#[async_trait]
-impl Cluster for Host {
-    fn api(&self) -> Client {
-        let config = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));
-        Client::try_from(config).expect("a client that nobody asks")
-    }
-
-    fn places(&self) -> Vec<(Place, IpAddr)> {
-        vec![(Place::Host("db".to_owned()), [10, 0, 0, 1].into())]
-    }
-
-    async fn exec(&self, at: &Place, _: &Command) -> Result<Process, ExecError> {
-        let child = tokio::process::Command::new("sh")
-            .args(["-c", &self.script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn();
-        let mut child = child.map_err(|source| ExecError {
-            place: at.to_string(),
-            command: self.script.clone(),
-            source,
-        })?;
-        Ok(Process {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            child,
-        })
-    }
-
-    fn sees_within(&self) -> Duration {
-        Duration::from_millis(50)
-    }
-
-    fn agent_logs(&self, _: AgentName, _: &NodeName) -> AgentLog {
-        futures::stream::pending().boxed()
-    }
-
-    fn account(&self, _: &NodeName) -> String {
-        String::new()
-    }
-
-    async fn destroy(&self) -> Result<(), Leftovers> {
-        Ok(())
-    }
-}
+use crate::fake::{Commands, Fake};
 
 async fn start(script: String) -> Result<Flow, Trouble> {
     let traffic = Traffic {
@@ -79,7 +18,12 @@ async fn start(script: String) -> Result<Flow, Trouble> {
         timeout: Duration::from_secs(1),
     };
     let (log, _events) = EventLog::new();
-    Flow::start(&Host { script }, &"web".into(), &traffic, &log).await
+    // A shell's script stands in for the probe.
+    let host = Fake {
+        commands: Commands::Shell(script, Duration::ZERO),
+        ..Fake::default()
+    };
+    Flow::start(&host, &"web".into(), &traffic, &log).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,7 +40,8 @@ impl<'a> Seen<'a> {
     pub(super) fn new(case: &'a Case, agent: AgentName, matches: &str, wanted: Wanted) -> Self {
         let (alive, found) = (BTreeSet::new(), Vec::new());
         let coverage = |node| Coverage::of(WatchTarget::Log { agent, node });
-        let nodes = runs(case, agent).then(|| case.cluster.node_names());
+        let runs = case.cluster.source(agent).is_some();
+        let nodes = runs.then(|| case.cluster.node_names());
         Self {
             coverage: nodes.into_iter().flatten().map(coverage).collect(),
             case,
@@ -127,9 +128,7 @@ impl Seen<'_> {
 
     /// Why silence says nothing: some node's log never said anything, or was not followed all the time.
     fn unseen(&self, window: Span) -> Option<String> {
-        if !runs(self.case, self.agent) {
-            return None;
-        }
+        self.case.cluster.source(self.agent)?;
         let mut nodes = self.case.cluster.node_names();
         if let Some(silent) = nodes.find(|node| !self.alive.contains(node)) {
             return Some(format!(
@@ -139,12 +138,5 @@ impl Seen<'_> {
         }
         let mut gaps = self.coverage.iter().map(|coverage| coverage.gap(window));
         gaps.find_map(|gap| gap)
-    }
-}
-
-fn runs(case: &Case, agent: AgentName) -> bool {
-    match agent {
-        AgentName::KubeProxy => case.cluster.kube_proxy.is_some(),
-        AgentName::Felix => case.cluster.calico.is_some(),
     }
 }

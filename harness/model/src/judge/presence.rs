@@ -91,10 +91,7 @@ impl Watch for Seen<'_> {
 impl Seen<'_> {
     /// Without `always` the end decides, and somebody has to have looked then.
     fn broken(&self, presence: Presence, window: Span) -> PromiseVerdict {
-        let gap_at_end = |node| {
-            let looks: Option<&Looks> = self.nodes.get(node);
-            looks.and_then(|looks| looks.coverage.gap_at(window.to_us))
-        };
+        let gap_at_end = |node: &NodeName| self.nodes[node].coverage.gap_at(window.to_us);
         let gaps: Option<Vec<String>> = presence.wrong.keys().map(gap_at_end).collect();
         match gaps.and_then(|gaps| gaps.into_iter().next()) {
             Some(gap) if !self.promised.always => unknown(gap),

@@ -48,8 +48,7 @@ impl<'a> Namespaces<'a> {
 
     /// Moves an object into the run's namespaces.
     pub(super) fn rewrite(&mut self, object: &mut Value) {
-        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-        if is_cluster_scoped(&kind) {
+        if is_cluster_scoped(object["kind"].as_str().unwrap_or_default()) {
             return;
         }
         // What the API would take for granted is written out.
