@@ -1,0 +1,8 @@
+//! Promises about addresses, balance, counters and recovery, and the part of the time that each is about.
+
+#[path = "../judged/mod.rs"]
+mod judged;
+mod requests;
+mod rules;
+mod shop;
+mod watched;
