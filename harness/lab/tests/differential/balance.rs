@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    pair::{Launcher, Trouble},
+    outcome::Trouble,
+    pair::Launcher,
     real, real_and_model,
     stage::{IptablesBackend, Stage},
     support::{self, User},

@@ -8,7 +8,8 @@ use chainbreak_agents::kube_proxy::Version;
 use serde_json::{Value, json};
 
 use crate::{
-    pair::{Launcher, Trouble},
+    outcome::Trouble,
+    pair::Launcher,
     real, real_and_model, real_version,
     stage::{IptablesBackend, Stage},
     support::{self, User},

@@ -19,6 +19,7 @@ mod generate;
 mod harms;
 mod large;
 mod marks;
+mod outcome;
 mod pair;
 mod record;
 mod sequence;
@@ -42,7 +43,8 @@ use futures::{StreamExt, stream};
 use serde_json::json;
 
 use self::{
-    pair::{Difference, Launcher, Life, Players, REAL},
+    outcome::{Difference, Life},
+    pair::{Launcher, Players, REAL},
     sequence::Sequence,
     shrink::shrink,
     support::User,

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::{
     harms::CANARIES,
-    pair::{Launcher, Pair, Trouble},
+    outcome::Trouble,
+    pair::{Launcher, Pair},
     real, real_and_model,
     stage::{IptablesBackend, Stage},
     support::{self, User},
