@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 
 use super::{
-    Death, Kind, Life,
+    lives::{Death, Kind, Life},
     proxy_config::{Said, own_addresses},
 };
 use crate::{

@@ -11,8 +11,8 @@ use chainbreak_model::{case::KubeProxySpec, event::What, names::AgentName};
 use serde_json::json;
 
 use super::{
-    Death, Kind, Life,
     identity::{Identity, identify_here},
+    lives::{Death, Kind, Life},
     process::{self, Start},
     program::{DIRECTORIES, Program},
     settings::{self, NodeContext},

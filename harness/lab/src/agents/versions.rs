@@ -9,7 +9,13 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 
-use super::{Life, Lives, model, real::Real, say_model, settings::NodeContext};
+use super::{
+    lives::{Life, Lives},
+    model,
+    real::Real,
+    say_model,
+    settings::NodeContext,
+};
 use crate::{error::LabError, world::World};
 
 /// What the models live by.
