@@ -1,16 +1,14 @@
 //! The command line: verbs, their options, and help that teaches.
 
 mod agents;
+pub(crate) mod selection;
+pub(crate) mod settings;
 
-use std::{
-    ffi::{OsStr, OsString},
-    num::NonZeroU16,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
-use chainbreak_model::plan::Shard;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use self::selection::{BackendName, Paths, Selection};
 
 pub(crate) use agents::{Agents, AgentsVerb, Players};
 
@@ -138,108 +136,6 @@ pub(crate) enum Verb {
     Probe,
 }
 
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Paths {
-    /// Scenario files, or folders to search for them
-    #[arg(required = true, value_name = "PATH")]
-    pub(crate) paths: Vec<PathBuf>,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Selection {
-    #[command(flatten)]
-    pub(crate) paths: Paths,
-    /// Only this variant (may be given several times)
-    #[arg(long = "variant", value_name = "NAME")]
-    pub(crate) variants: Vec<String>,
-    /// Who plays `kube-proxy` or `felix`: `model`, `build` (a real kube-proxy, built of upstream's modules on demand), `image` (the
-    /// real one in the official image of the version, pulled on demand) or `image:NAME`, or the path of a binary or an unpacked root
-    /// file system; `kube-proxy@1.34=build` for one version
-    #[cfg_attr(
-        not(feature = "images"),
-        doc = "(`image` takes what this program was built without: make build)"
-    )]
-    #[arg(long = "agent", value_name = "NAME[@VERSION]=SOURCE")]
-    pub(crate) agents: Vec<String>,
-    /// Who plays agents that `--agent` and the scenario leave open: models, or for each version the real one that is here
-    /// already, built rather than pulled (`chainbreak agents` lists them)
-    #[arg(long = "agents", value_enum, default_value_t)]
-    pub(crate) players: Players,
-    /// Replace keys of the scenario's matrix, e.g. `kube-proxy=1.28,1.30..1.32 iptables=nft`
-    #[arg(long, value_name = "KEY=A,B …")]
-    pub(crate) matrix: Vec<String>,
-    /// Leave cells of the matrix out, and say why: `kube-proxy>=1.31 calico<v3.28: not supported together`
-    #[arg(long, value_name = "KEY>=V …: REASON")]
-    pub(crate) exclude: Vec<String>,
-    /// Only one part of the cases: `2/5` is the second of five that take about as long as each other
-    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
-    pub(crate) shard: Option<Shard>,
-    /// Seed of everything random; 0 takes the scenario's
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub(crate) seed: u64,
-    /// What raises the clusters
-    #[cfg_attr(
-        feature = "clusters",
-        arg(long, value_enum, default_value_t = BackendName::Lab)
-    )]
-    #[cfg_attr(
-        not(feature = "clusters"),
-        doc = "(only `lab`: real clusters take what this program was built without: make build)",
-        arg(long, value_parser = backend, default_value = "lab")
-    )]
-    pub(crate) backend: BackendName,
-    #[cfg(feature = "clusters")]
-    #[command(flatten)]
-    pub(crate) kind: Kind,
-    #[cfg(feature = "clusters")]
-    #[command(flatten)]
-    pub(crate) cluster: Cluster,
-}
-
-/// Options of the backend cluster.
-#[cfg(feature = "clusters")]
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of --backend cluster")]
-pub(crate) struct Cluster {
-    /// How the cluster is reached
-    #[arg(long, value_name = "FILE", required_if_eq("backend", "cluster"))]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// Which context of the kubeconfig [default: its current one]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) context: Option<String>,
-    /// What the pods on the nodes run, instead of the pinned image: it needs a shell and nsenter
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) node_image: Option<String>,
-    /// Let cases change what concerns all of the cluster: its name, as the kubeconfig has it
-    #[arg(long, value_name = "CLUSTER")]
-    pub(crate) allow_disruption: Option<String>,
-}
-
-/// Options of the backend kind.
-#[cfg(feature = "clusters")]
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of --backend kind")]
-pub(crate) struct Kind {
-    /// Keep clusters for cases, and runs, that need the same one; `chainbreak clean` deletes them
-    #[arg(long)]
-    pub(crate) reuse: bool,
-    /// Load pods' images into the nodes, as far as Docker has them or can pull them
-    #[arg(long)]
-    pub(crate) preload: bool,
-    /// The node image, instead of the pinned one for the version
-    #[arg(long = "kind-image", value_name = "IMAGE")]
-    pub(crate) image: Option<String>,
-    /// What answers on hosts outside of the cluster, instead of the pinned nginx
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) nginx_image: Option<String>,
-    /// How Calico is installed
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) calico_install: CalicoInstall,
-    /// Calico's manifest, or its operator's, instead of the pinned one for the version
-    #[arg(long, value_name = "FILE")]
-    pub(crate) calico_manifest: Option<PathBuf>,
-}
-
 #[cfg(feature = "clusters")]
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
@@ -300,7 +196,7 @@ pub(crate) struct Parity {
     )]
     #[cfg_attr(
         not(feature = "clusters"),
-        arg(long, value_parser = backend, value_delimiter = ',', value_name = "A,B")
+        arg(long, value_parser = selection::backend, value_delimiter = ',', value_name = "A,B")
     )]
     pub(crate) backends: Vec<BackendName>,
     /// How many cases run side by side [default: seven for each core, real clusters one]
@@ -336,73 +232,11 @@ pub(crate) struct Merge {
     pub(crate) out: PathBuf,
 }
 
-/// The arguments with a `--matrix` before each of the settings that follow one: `--matrix a=1 b=2 PATH` is
-/// `--matrix a=1 --matrix b=2 PATH`. An option that takes several values would take the paths as well.
-pub(crate) fn spread(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    const FLAG: &str = "--matrix";
-    let mut spread: Vec<OsString> = Vec::new();
-    let mut literal = false;
-    let mut settings = false;
-    for arg in args {
-        literal |= arg == "--";
-        let flag = arg.to_string_lossy().starts_with("--matrix=");
-        let value = spread.last().is_some_and(|before| before == FLAG);
-        if !literal && settings && !value && is_setting(&arg) {
-            spread.push(FLAG.into());
-        } else {
-            settings = flag || value;
-        }
-        spread.push(arg);
-    }
-    spread
-}
-
-/// `key=value`; a file of such a name is written `./key=value`.
-fn is_setting(arg: &OsStr) -> bool {
-    let text = arg.to_string_lossy();
-    let word = text.split_once('=').map_or("", |(word, _)| word);
-    !word.is_empty()
-        && !word.starts_with('-')
-        && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
-}
-
 /// A time as scenarios write them, and not nothing.
 fn time(text: &str) -> Result<Duration, String> {
     chainbreak_model::parse_duration(text)
         .filter(|time| !time.is_zero())
         .ok_or_else(|| "a time is a number with its unit, as 90s or 1m30s".to_owned())
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackendName {
-    /// Network namespaces on this machine's kernel
-    Lab,
-    /// Real clusters in Docker containers, made by kind
-    #[cfg(feature = "clusters")]
-    Kind,
-    /// A cluster that is there: namespaces in it, and a privileged pod on each node
-    #[cfg(feature = "clusters")]
-    Cluster,
-}
-
-/// The backend of that name, in a program that has but one.
-#[cfg(not(feature = "clusters"))]
-fn backend(name: &str) -> Result<BackendName, String> {
-    match name {
-        "lab" => Ok(BackendName::Lab),
-        "kind" | "cluster" => Err(crate::lacking::CLUSTERS.to_owned()),
-        _ => Err("there is lab".to_owned()),
-    }
-}
-
-#[cfg(feature = "clusters")]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CalicoInstall {
-    /// By its manifests/calico.yaml
-    #[default]
-    Manifest,
-    /// By the tigera operator
-    Operator,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -464,42 +298,10 @@ pub(crate) struct Shell {
     pub(crate) command: Vec<String>,
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "clusters")))]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_matrix_takes_the_settings_that_follow_it_and_nothing_else() {
-        let cases = [
-            (
-                "run PATH --matrix a=1 b=2",
-                "run PATH --matrix a=1 --matrix b=2",
-            ),
-            ("run --matrix a=1 PATH", "run --matrix a=1 PATH"),
-            (
-                "run --matrix a=1 b=2,3 PATH c=3",
-                "run --matrix a=1 --matrix b=2,3 PATH c=3",
-            ),
-            (
-                "run --matrix a=1 --jobs 1 b=2",
-                "run --matrix a=1 --jobs 1 b=2",
-            ),
-            ("run --matrix=a=1 b=2", "run --matrix=a=1 --matrix b=2"),
-            ("run --matrix a=1 -- b=2", "run --matrix a=1 -- b=2"),
-            ("run --matrix a=1 ./b=2", "run --matrix a=1 ./b=2"),
-            ("run --matrix PATH b=2", "run --matrix PATH --matrix b=2"),
-            (
-                "shell n1 -- x --matrix a=1 b=2",
-                "shell n1 -- x --matrix a=1 b=2",
-            ),
-        ];
-        for (given, taken) in cases {
-            let spread = spread(given.split(' ').map(OsString::from));
-            assert_eq!(spread.join(OsStr::new(" ")), taken, "{given}");
-        }
-    }
-
-    #[cfg(not(feature = "clusters"))]
     #[test]
     fn a_program_without_real_clusters_says_so_of_every_wish_for_one() {
         for wish in [

@@ -22,7 +22,10 @@ use chainbreak_model::{
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 use crate::{
-    args::{Paths, Players, Selection},
+    args::{
+        Players,
+        selection::{Paths, Selection},
+    },
     choice,
     ground::Ground,
     images::Absent,

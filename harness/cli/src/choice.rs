@@ -14,7 +14,7 @@ use chainbreak_model::{
 use indexmap::IndexMap;
 
 use crate::{
-    args::{Players, Selection},
+    args::{Players, selection::Selection},
     cases::invalid,
     ground::Ground,
     images::Absent,

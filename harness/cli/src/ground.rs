@@ -16,8 +16,8 @@ use chainbreak_model::{case::Case, plan::Planned};
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "clusters")]
-use crate::args::CalicoInstall;
-use crate::args::{BackendName, Selection};
+use crate::args::selection::CalicoInstall;
+use crate::args::selection::{BackendName, Selection};
 
 /// Cases in the lab for each core: they mostly wait.
 const JOBS_PER_CORE: usize = 7;

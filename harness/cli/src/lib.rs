@@ -46,7 +46,7 @@ const INCONCLUSIVE: u8 = 11;
 /// Runs the command line of this process and returns its exit status (design: 0 as expected, 1 our
 /// bug, 2 usage or invalid scenario, 10 not as expected, 11 inconclusive, 12 nothing ran).
 pub fn main() -> ExitCode {
-    let cli = Cli::parse_from(args::spread(std::env::args_os()));
+    let cli = Cli::parse_from(args::settings::spread(std::env::args_os()));
     let ended = match cli.verb {
         // Before any thread exists: a world is made by a process that is alone.
         #[cfg(feature = "clusters")]

@@ -11,7 +11,10 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    args::{self, BackendName, Players},
+    args::{
+        self, Players,
+        selection::{BackendName, Selection},
+    },
     cases,
     ground::Ground,
     images::Absent,
@@ -82,7 +85,7 @@ fn combinations(texts: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
 
 /// The jobs of one combination; one that runs no case is said and left out.
 async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<Job>> {
-    let selection = args::Selection {
+    let selection = Selection {
         matrix: combination.to_vec(),
         ..args.selection.clone()
     };
@@ -141,7 +144,7 @@ async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<J
 }
 
 /// What of a selection each job is given as it is, quoted for a shell.
-fn passed_on(selection: &args::Selection) -> String {
+fn passed_on(selection: &Selection) -> String {
     let all = |flag: &str, values: &[String]| {
         let words = values
             .iter()

@@ -12,7 +12,10 @@ use chainbreak_report::{
 use clap::ValueEnum;
 
 use crate::{
-    args::{self, BackendName, Format, Selection},
+    args::{
+        self, Format,
+        selection::{BackendName, Selection},
+    },
     cases::{self, invalid},
     ground::Ground,
     images::Absent,

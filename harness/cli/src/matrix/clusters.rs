@@ -1,10 +1,10 @@
 //! What of a selection is about real clusters.
 
 use super::quoted;
-use crate::args::{self, CalicoInstall};
+use crate::args::selection::{CalicoInstall, Cluster, Selection};
 
 /// As each job is given it.
-pub(super) fn passed_on(selection: &args::Selection) -> Vec<String> {
+pub(super) fn passed_on(selection: &Selection) -> Vec<String> {
     let kind = &selection.kind;
     let switches = [("--reuse", kind.reuse), ("--preload", kind.preload)];
     let on = switches.into_iter().filter(|(_, on)| *on);
@@ -14,7 +14,7 @@ pub(super) fn passed_on(selection: &args::Selection) -> Vec<String> {
     }
     let manifest = kind.calico_manifest.as_ref();
     let manifest = manifest.map(|it| it.display().to_string());
-    let args::Cluster {
+    let Cluster {
         kubeconfig,
         context,
         node_image,
