@@ -71,6 +71,7 @@ real: ## the path of the real kube-proxy v1.20.2, made first if it is not there 
 
 check: packages ## what CI checks beside the tests
 	$(CARGO) fmt --all --check
+	@.ci/lengths
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) clippy $(SMALL) --lib --bins --quiet -- -D warnings
 
