@@ -93,8 +93,15 @@ pub(crate) enum Verb {
     )]
     Clean(Clean),
     /// Print the JSON Schema of scenario files, for editors
-    #[command(after_help = "Example:\n  chainbreak schema > scenarios/scenario.schema.json")]
-    Schema,
+    #[command(
+        after_help = "Examples:\n  chainbreak schema > scenarios/scenario.schema.json\n  \
+                            chainbreak schema --reference | less"
+    )]
+    Schema {
+        /// Every field in Markdown instead, as at the end of docs/scenario-language.md
+        #[arg(long)]
+        reference: bool,
+    },
     /// Print the versions and images that real clusters are made of
     #[cfg(feature = "clusters")]
     #[command(after_help = "Examples:\n  chainbreak versions\n  chainbreak versions --check")]

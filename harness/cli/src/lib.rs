@@ -110,7 +110,11 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
                 &args.command,
             )?),
             Verb::Clean(args) => clean::clean(&args).await,
-            Verb::Schema => {
+            Verb::Schema { reference: true } => {
+                say(&chainbreak_model::reference())?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Verb::Schema { reference: false } => {
                 say(&format!("{:#}\n", chainbreak_model::schema()))?;
                 Ok(ExitCode::SUCCESS)
             }

@@ -20,15 +20,15 @@ pub mod version;
 mod diagnostic;
 mod felix;
 mod judge;
+mod language;
 mod nearest;
 mod proxy_config;
 mod read;
-mod schema;
 mod yaml;
 
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use judge::{Judge, judge};
+pub use language::{reference, schema};
 pub use nearest::suggest;
 pub use plan::{list, plan};
 pub use read::{load, parse_duration, read};
-pub use schema::schema;

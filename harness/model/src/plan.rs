@@ -21,7 +21,7 @@ use crate::{
     case::{AgentSource, Capabilities, Case, Fault, KubeProxySpec, Step},
     matrix::MatrixKey,
     names::{AgentName, VariantName},
-    read::words::TAKING_CHANGES,
+    read::TAKING_CHANGES,
     scenario::{Scenario, Variant},
 };
 use cells::{Possible, cases};

@@ -6,6 +6,7 @@
 mod cluster;
 mod fields;
 mod manifests;
+mod matrix;
 mod network;
 mod promises;
 mod proxy_config;
@@ -13,6 +14,7 @@ mod strict;
 mod timeline;
 mod traffic;
 mod variants;
+mod words;
 
 use std::{
     io,
@@ -20,229 +22,88 @@ use std::{
     sync::Arc,
 };
 
-use indexmap::IndexMap;
-
 use crate::{
     case::{ClusterSpec, IptablesVariant},
     diagnostic::{Diagnostic, Diagnostics, Gathered, Place, Source},
-    matrix::MatrixKey,
+    language::{Kind, Mapping, needed, optional},
     names::ScenarioName,
-    nearest::suggest,
     scenario::{Run, Scenario},
-    yaml::{self, Node, Value},
+    yaml::{self, Node},
 };
-pub(crate) use cluster::NODES;
 pub use fields::parse_duration;
-use fields::{Fields, entries, items, names, note, number, text, texts};
+use fields::{Fields, names, note, number, text, texts};
 use manifests::Manifests;
+pub(crate) use timeline::TAKING_CHANGES;
 
-/// The fields of each mapping of the language, for the reader and for the schema.
-pub(crate) mod words {
-    pub(crate) const SCENARIO: &[&str] = &[
-        "name",
-        "about",
-        "incident",
-        "seed",
-        "needs",
-        "cluster",
-        "manifests",
-        "traffic",
-        "timeline",
-        "promises",
-        "matrix",
-        "variants",
-    ];
-    pub(crate) const CLUSTER: &[&str] = &[
-        "nodes",
-        "ip-families",
-        "iptables",
-        "kube-proxy",
-        "calico",
-        "felix",
-        "hosts",
-        "sysctls",
-        "host-sysctls",
-        "cni",
-    ];
-    /// Settings that a child network namespace reads and cannot write (Linux 6.18, `nf_conntrack_standalone.c`).
-    pub(crate) const HOST_SYSCTLS: &[&str] = &[
-        "net.netfilter.nf_conntrack_max",
-        "net.netfilter.nf_conntrack_buckets",
-    ];
-    pub(crate) const HOST: &[&str] = &["addresses", "routes", "nginx"];
-    pub(crate) const HOST_ROUTE: &[&str] = &["to", "via"];
-    pub(crate) const CNI: &[&str] = &["profile", "external-snat", "randomize-snat", "vpc-cidrs"];
-    pub(crate) const KUBE_PROXY: &[&str] = &[
-        "mode",
-        "iptables",
-        "version",
-        "source",
-        "min-sync-period",
-        "sync-period",
-        "full-sync-period",
-        "config",
-    ];
-    pub(crate) const CALICO: &[&str] = &["version", "source", "pods"];
-    pub(crate) const ONLY: &[&str] = &["kube-proxy", "calico"];
-    pub(crate) const TRAFFIC: &[&str] = &[
-        "from",
-        "to",
-        "port",
-        "protocol",
-        "family",
-        "every",
-        "connections",
-        "timeout",
-    ];
-    pub(crate) const STEPS: &[&str] = &[
-        "settle",
-        "mark",
-        "churn",
-        "felix",
-        "apply",
-        "delete",
-        "slow",
-        "stop",
-        "pause",
-        "restart",
-        "upgrade",
-        "switch",
-        "sysctl",
-        "fill-conntrack",
-        "link-down",
-        "loss",
-        "craft",
-        "route",
-        "lock",
-        "flush",
-        "delete-rule",
-        "run",
-    ];
-    /// Beside what a step does.
-    pub(crate) const STEP_NAME: &str = "name";
-    pub(crate) const UPGRADE: &[&str] = &["kube-proxy", "calico", "node"];
-    pub(crate) const SWITCH: &[&str] = &["dataplane"];
-    pub(crate) const CHURN: &[&str] = &["deployment", "replicas", "every", "for"];
-    pub(crate) const SLOW: &[&str] = &["agent", "command", "by", "for"];
-    pub(crate) const DELETE: &[&str] = &["kind", "namespace", "name"];
-    pub(crate) const AGENT_FAULT: &[&str] = &["agent", "node", "for"];
-    pub(crate) const RESTART: &[&str] = &["agent", "node"];
-    pub(crate) const SYSCTL: &[&str] = &["at", "set", "for"];
-    pub(crate) const FILL_CONNTRACK: &[&str] = &["node", "entries", "for"];
-    pub(crate) const LINK_DOWN: &[&str] = &["at", "interface", "for"];
-    pub(crate) const CRAFT: &[&str] = &["traffic", "segment", "from", "every", "for"];
-    pub(crate) const LOSS: &[&str] = &["at", "share", "for"];
-    pub(crate) const ROUTE: &[&str] = &["at", "to", "via", "dev", "for"];
-    pub(crate) const LOCK: &[&str] = &["node", "for"];
-    pub(crate) const FLUSH: &[&str] = &["node", "table", "chain", "backend", "family"];
-    pub(crate) const DELETE_RULE: &[&str] =
-        &["node", "table", "chain", "matches", "backend", "family"];
-    pub(crate) const RUN: &[&str] = &["at", "as", "command", "for"];
-    pub(crate) const TABLES: &[&str] = &["nat", "filter", "mangle", "raw"];
-    pub(crate) const BACKENDS: &[&str] = &["legacy", "nft", "nftables"];
-    pub(crate) const RULE_FAMILIES: &[&str] = &["ip", "ip6", "inet"];
-    pub(crate) const COMMANDS: &[&str] = &[
-        "iptables",
-        "iptables-save",
-        "iptables-restore",
-        "ip6tables",
-        "ip6tables-save",
-        "ip6tables-restore",
-        "nft",
-        "ipset",
-        "conntrack",
-        TAKING_CHANGES,
-    ];
-    /// No command but a point in kube-proxy's model: between its look at what changed and its taking it over.
-    pub(crate) const TAKING_CHANGES: &str = "taking-changes";
-    pub(crate) const PROMISES: &[&str] = &[
-        "available",
-        "no-log",
-        "has-log",
-        "has-rule",
-        "has-element",
-        "counter",
-        "source",
-        "source-ports",
-        "balance",
-        "resets",
-        "recovers",
-    ];
-    pub(crate) const AVAILABLE: &[&str] = &[
-        "traffic",
-        "at-least",
-        "longest-gap",
-        "from",
-        "until",
-        "during",
-        "after",
-    ];
-    pub(crate) const LOG: &[&str] = &["agent", "matches", "from", "until", "during", "after"];
-    pub(crate) const RULE: &[&str] = &[
-        "service", "table", "chain", "jump", "matches", "family", "backend",
-    ];
-    pub(crate) const HAS_RULE: &[&str] = &[
-        "service", "table", "chain", "jump", "matches", "family", "backend", "node", "always",
-        "absent", "from", "until", "during", "after",
-    ];
-    pub(crate) const HAS_ELEMENT: &[&str] = &[
-        "table", "set", "element", "family", "node", "always", "absent", "from", "until", "during",
-        "after",
-    ];
-    pub(crate) const COUNTER: &[&str] = &[
-        "conntrack",
-        "snmp",
-        "rule",
-        "at",
-        "at-least",
-        "at-most",
-        "from",
-        "until",
-        "during",
-        "after",
-    ];
-    pub(crate) const CONNTRACK: &[&str] = &[
-        "found",
-        "invalid",
-        "insert",
-        "insert_failed",
-        "drop",
-        "early_drop",
-        "error",
-        "search_restart",
-        "clash_resolve",
-        "chaintoolong",
-    ];
-    pub(crate) const SOURCE: &[&str] = &["traffic", "is", "from", "until", "during", "after"];
-    pub(crate) const SOURCE_PORTS: &[&str] =
-        &["traffic", "within", "from", "until", "during", "after"];
-    pub(crate) const BALANCE: &[&str] = &[
-        "traffic",
-        "over",
-        "p-at-least",
-        "from",
-        "until",
-        "during",
-        "after",
-    ];
-    pub(crate) const RESETS: &[&str] = &[
-        "traffic", "at-least", "at-most", "from", "until", "during", "after",
-    ];
-    pub(crate) const RECOVERS: &[&str] = &["traffic", "after", "within", "until"];
-    pub(crate) const VARIANT: &[&str] = &[
-        "expect",
-        "needs",
-        "only",
-        "cluster",
-        "kube-proxy",
-        "calico",
-        "felix",
-        "manifests",
-        "traffic",
-        "timeline",
-        "promises",
-    ];
-}
+/// A scenario file, and with it the whole language.
+pub(crate) static SCENARIO: Mapping = Mapping {
+    called: "a scenario",
+    doc: "A cluster, what happens in it, what must hold, and the variants that show it.",
+    fields: &[&[
+        needed(
+            "name",
+            Kind::Name,
+            "Names the scenario; as its file, after the symptom.",
+        ),
+        needed("about", Kind::Text, "What breaks, told to an operator."),
+        optional(
+            "incident",
+            Kind::List(&Kind::Text),
+            "Where it was reported, as projectcalico/calico#10538.",
+        ),
+        optional(
+            "seed",
+            Kind::Whole(0, u64::MAX),
+            "Seed of everything random; 0 when not given. `--seed` replaces it.",
+        ),
+        optional(
+            "needs",
+            Kind::List(&Kind::Text),
+            "Capabilities without which the scenario is skipped.",
+        ),
+        needed(
+            "cluster",
+            Kind::Fields(&cluster::CLUSTER),
+            "What is raised.",
+        ),
+        optional(
+            "manifests",
+            OBJECTS,
+            "Kubernetes objects to apply: files beside the scenario, or objects written here.",
+        ),
+        optional(
+            "traffic",
+            Kind::Removable(&Kind::Fields(&traffic::TRAFFIC)),
+            "Requests sent during the run.",
+        ),
+        needed(
+            "timeline",
+            Kind::Some(&Kind::OneOf(&timeline::STEP)),
+            "What happens, one step after the other.",
+        ),
+        needed(
+            "promises",
+            Kind::Removable(&Kind::OneOf(&promises::PROMISE)),
+            "What is judged while the timeline runs.",
+        ),
+        optional(
+            "matrix",
+            Kind::Any(&[
+                Kind::Fields(&matrix::MATRIX),
+                Kind::Some(&Kind::Fields(&matrix::MATRIX)),
+            ]),
+            "Settings that take several values: every combination of these is a case; of several matrices those of each.",
+        ),
+        needed(
+            "variants",
+            Kind::Named(&Kind::Fields(&variants::VARIANT)),
+            "What is overridden, and what is expected.",
+        ),
+    ]],
+};
+
+/// Files, or objects.
+const OBJECTS: Kind = Kind::List(&Kind::Any(&[Kind::Text, Kind::Object]));
 
 /// Reads a scenario file and the manifests that it names.
 pub fn load(file: &Path) -> Result<Scenario, Diagnostics> {
@@ -330,15 +191,13 @@ impl Reader<'_> {
 
     fn scenario(&self, node: &Node) -> Option<Scenario> {
         let gathered = self.gathered;
-        let fields = Fields::of(gathered, node, "a scenario", words::SCENARIO)?;
+        let fields = Fields::of(gathered, node, &SCENARIO)?;
         let name = fields.need("name", |node| name(gathered, node, "the scenario's name"));
         let about = fields.need("about", |node| text(gathered, node, "about"));
-        let incident = fields.or("incident", Vec::new(), |node| {
-            texts(gathered, node, "incident")
-        });
+        let incident = fields.or_empty("incident", |node| texts(gathered, node, "incident"));
         let seed = fields.maybe("seed", |node| number(gathered, node, "seed", (0, u64::MAX)));
-        let needs = fields.or("needs", Vec::new(), |node| texts(gathered, node, "needs"));
-        let matrix = fields.or("matrix", Vec::new(), |node| matrices(gathered, node));
+        let needs = fields.or_empty("needs", |node| texts(gathered, node, "needs"));
+        let matrix = fields.or_empty("matrix", |node| matrix::read(gathered, node));
         let manifests = self.manifests(fields.get("manifests"));
         let run = self.run(node, &manifests, None);
         let base = variants::Base {
@@ -368,7 +227,7 @@ impl Reader<'_> {
         inherited: Option<IptablesVariant>,
     ) -> Option<Run> {
         let gathered = self.gathered;
-        let fields = Fields::of(gathered, node, "a scenario", words::SCENARIO)?;
+        let fields = Fields::of(gathered, node, &SCENARIO)?;
         let folder = self.folder();
         let cluster = fields.need("cluster", |node| {
             cluster::read(gathered, node, &folder, inherited)
@@ -386,9 +245,7 @@ impl Reader<'_> {
             let name = text(gathered, pin, "nodeName");
             name.and_then(|name| traffic::cluster_node(gathered, pin, &world, name));
         }
-        let traffic = fields.or("traffic", IndexMap::new(), |node| {
-            traffic::read(gathered, node, &world)
-        });
+        let traffic = fields.or_empty("traffic", |node| traffic::read(gathered, node, &world));
         let world = traffic::World {
             traffic: traffic.as_ref(),
             ..world
@@ -430,71 +287,4 @@ pub(super) fn is_name(text: &str) -> bool {
         && text.bytes().all(inner)
         && !text.starts_with('-')
         && !text.ends_with('-')
-}
-
-/// One matrix, or a list of them.
-fn matrices(gathered: &Gathered, node: &Node) -> Option<Vec<IndexMap<MatrixKey, Vec<String>>>> {
-    let all = match &node.value {
-        Value::Seq(items) if items.is_empty() => {
-            note(
-                gathered,
-                &node.place,
-                "there is no matrix in the list",
-                None,
-            );
-            return None;
-        }
-        Value::Seq(items) => items.as_slice(),
-        Value::Map(_) | Value::Scalar { .. } => std::slice::from_ref(node),
-    };
-    let all: Vec<_> = all.iter().map(|node| matrix(gathered, node)).collect();
-    all.into_iter().collect()
-}
-
-fn matrix(gathered: &Gathered, node: &Node) -> Option<IndexMap<MatrixKey, Vec<String>>> {
-    let mut matrix = IndexMap::new();
-    for (word, entry) in entries(gathered, node, "matrix")? {
-        let Some(key) = MatrixKey::parse(word) else {
-            let hint = suggest(word, MatrixKey::ALL.iter().map(|(word, _)| *word));
-            note(
-                gathered,
-                &entry.key,
-                format!("the matrix cannot vary {word:?}"),
-                hint,
-            );
-            continue;
-        };
-        let mut values: Vec<String> = Vec::new();
-        for item in items(gathered, &entry.node, "what the matrix varies").unwrap_or_default() {
-            let Some(value) = text(gathered, item, "a value of the matrix") else {
-                continue;
-            };
-            if let Err(message) = key.check(value) {
-                note(gathered, &item.place, message, None);
-            } else if values.iter().any(|known| known == value) {
-                note(
-                    gathered,
-                    &item.place,
-                    format!("{value:?} is given twice"),
-                    None,
-                );
-            } else {
-                values.push(value.to_owned());
-            }
-        }
-        if values.is_empty() && matches!(&entry.node.value, Value::Seq(items) if items.is_empty()) {
-            note(
-                gathered,
-                &entry.node.place,
-                "the matrix needs a value here",
-                None,
-            );
-        }
-        matrix.insert(key, values);
-    }
-    let keys: Vec<MatrixKey> = matrix.keys().copied().collect();
-    if let Some(message) = MatrixKey::twice(&keys) {
-        note(gathered, &node.place, message, None);
-    }
-    Some(matrix)
 }

@@ -7,8 +7,7 @@ use std::{
     path::Path,
 };
 
-use chainbreak_model::{read, schema};
-use serde_json::Value;
+use chainbreak_model::{read, reference, schema};
 
 /// What an example stands in: every mark, place and object that examples speak of is here.
 const AROUND: &str = "\
@@ -59,8 +58,8 @@ spec:
   ports: [{ name: http, port: 80 }, { name: metrics, port: 8125, protocol: UDP }]
 ";
 
-/// What stands beside a promise's word.
-const WINDOW: [&str; 4] = ["from", "until", "during", "after"];
+/// What stands before the reference, which ends the page.
+const REFERENCE: &str = "<!-- printed by `chainbreak schema --reference` -->\n\n";
 
 type Parts = BTreeMap<String, String>;
 
@@ -135,24 +134,28 @@ fn the_examples_of_the_documentation_are_read_without_a_mistake() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The words of the schema that say what a step or a promise is.
+/// The words that a step or a promise can be, by where the schema has them.
 fn words(of: &str) -> BTreeSet<String> {
-    fn search<'a>(value: &'a Value, of: &str) -> Option<&'a Value> {
-        match value {
-            Value::Object(fields) if fields.get("description") == Some(&Value::from(of)) => {
-                Some(value)
-            }
-            Value::Object(fields) => fields.values().find_map(|value| search(value, of)),
-            Value::Array(items) => items.iter().find_map(|value| search(value, of)),
-            _ => None,
-        }
-    }
     let schema = schema();
-    let found = search(&schema, of).unwrap_or_else(|| panic!("{of:?} is not in the schema"));
-    let alternatives = found["properties"].as_object();
-    let words = alternatives.expect("alternatives are properties").keys();
-    let words = words.filter(|word| !WINDOW.contains(&word.as_str()));
-    words.cloned().collect()
+    let words = schema
+        .pointer(of)
+        .and_then(|it| it["properties"].as_object());
+    let words = words.unwrap_or_else(|| panic!("{of} is not in the schema"));
+    words
+        .keys()
+        .filter(|word| *word != "name")
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn the_reference_of_the_documentation_is_the_one_that_is_made() {
+    let text = documentation();
+    let (_, committed) = text.split_once(REFERENCE).expect("there is a reference");
+    assert!(
+        committed == reference(),
+        "the reference changed: replace what stands behind {REFERENCE:?} with what `chainbreak schema --reference` prints"
+    );
 }
 
 #[test]
@@ -168,7 +171,9 @@ fn every_step_and_every_promise_is_shown_in_the_documentation() {
         .split_once("## The fields")
         .expect("the fields are explained");
     let shown = shown + top;
-    for of in ["A step.", "A promise."] {
+    let of_steps = "/properties/timeline/items";
+    let of_promises = "/properties/promises/additionalProperties";
+    for of in [of_steps, of_promises] {
         for word in words(of) {
             let is_there = [
                 format!("- {word}: "),

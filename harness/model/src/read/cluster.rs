@@ -1,13 +1,13 @@
 //! `cluster:`.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
-use indexmap::IndexMap;
 use serde_json::Map;
 
 use super::{
     fields::{Fields, duration, entries, items, note, number, text, word},
-    network, proxy_config, words,
+    network, proxy_config,
+    words::IPTABLES,
 };
 use crate::{
     case::{
@@ -16,6 +16,7 @@ use crate::{
     },
     diagnostic::{Diagnostic, Gathered},
     felix,
+    language::{Field, Kind, Mapping, default, needed, optional, words},
     names::AgentName,
     nearest::nearest,
     version,
@@ -24,10 +25,160 @@ use crate::{
 
 /// Nodes that a cluster can have. A node is a handful of processes and namespaces: more than this
 /// asks for more than one machine.
-pub(crate) const NODES: (u64, u64) = (1, 200);
+const NODES: (u64, u64) = (1, 200);
 
 /// Periods that the agents accept and a run can live with.
 const PERIOD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
+
+pub(super) static CLUSTER: Mapping = Mapping {
+    called: "cluster",
+    doc: "What is raised.",
+    fields: &[
+        &[
+            default(
+                "nodes",
+                Kind::Whole(NODES.0, NODES.1),
+                "1",
+                "How many nodes: `n1`, `n2`, ….",
+            ),
+            optional(
+                "ip-families",
+                Kind::Set(&Kind::Word(|| words(&IpFamily::ALL)), 2),
+                "`[IPv4]` (when not given), `[IPv6]` or both; the first is the one of Services that name none.",
+            ),
+            optional(
+                "iptables",
+                Kind::Word(|| words(&IPTABLES)),
+                "Which iptables every node has; kube-proxy's when not given, else `legacy`.",
+            ),
+        ],
+        &AGENTS,
+        &[
+            optional(
+                "hosts",
+                network::HOSTS,
+                "Hosts outside the cluster, on the nodes' network.",
+            ),
+            optional(
+                "sysctls",
+                Kind::Settings(network::SETTING),
+                "Kernel settings of every node, set before agents start. One that the kernel does not have, or not in a namespace, is inconclusive.",
+            ),
+            optional(
+                "host-sysctls",
+                Kind::Fields(&network::HOST_SYSCTLS),
+                "Kernel settings of the machine while the case runs; only with `--allow-host-changes`.",
+            ),
+            optional(
+                "cni",
+                Kind::OrNone(&Kind::Fields(&network::CNI)),
+                "What the CNI does that owns the pods' interfaces.",
+            ),
+        ],
+    ],
+};
+
+/// The agents, as a cluster and a variant have them.
+pub(super) static AGENTS: [Field; 3] = [
+    optional(
+        "kube-proxy",
+        Kind::OrNone(&Kind::Fields(&KUBE_PROXY)),
+        "Where it runs, its settings.",
+    ),
+    optional(
+        "calico",
+        Kind::OrNone(&Kind::Fields(&CALICO)),
+        "Where it runs, its settings.",
+    ),
+    optional(
+        "felix",
+        Kind::Felix,
+        "The spec of FelixConfiguration `default`, as Calico documents it.",
+    ),
+];
+
+static KUBE_PROXY: Mapping = Mapping {
+    called: "kube-proxy",
+    doc: "kube-proxy, on every node.",
+    fields: &[&[
+        default(
+            "mode",
+            Kind::Word(|| words(&MODES)),
+            "iptables",
+            "What it programs services with; `nftables` from 1.31 on.",
+        ),
+        optional(
+            "iptables",
+            Kind::Word(|| words(&IPTABLES)),
+            "Which iptables every node has.",
+        ),
+        needed(
+            "version",
+            Kind::Version("^1\\.[0-9]+(\\.[0-9]+)?$", "1.32"),
+            "Its version, 1.20 and later; without a patch the newest one that `clusters/versions.yaml` pins.",
+        ),
+        SOURCE,
+        default(
+            "min-sync-period",
+            Kind::Time,
+            "1s",
+            "`--iptables-min-sync-period`, in nftables mode too.",
+        ),
+        default(
+            "sync-period",
+            Kind::Time,
+            "30s",
+            "`--iptables-sync-period`, in nftables mode too.",
+        ),
+        default(
+            "full-sync-period",
+            Kind::Time,
+            "1h",
+            "The model's: the age of the last full sync at which 1.33 and later make another; a real one has an hour.",
+        ),
+        optional(
+            "config",
+            Kind::ProxyConfig,
+            "Further settings, as KubeProxyConfiguration (v1alpha1) has them.",
+        ),
+    ]],
+};
+
+const MODES: [(&str, ProxyMode); 2] = [
+    ("iptables", ProxyMode::Iptables),
+    ("nftables", ProxyMode::Nftables),
+];
+
+static CALICO: Mapping = Mapping {
+    called: "calico",
+    doc: "Calico, on every node.",
+    fields: &[&[
+        needed(
+            "version",
+            Kind::Version("^v3\\.[0-9]+(\\.[0-9]+)?$", "v3.28.1"),
+            "Its version, v3.25 and later.",
+        ),
+        SOURCE,
+        default(
+            "pods",
+            Kind::Word(|| words(&OWNERS)),
+            "calico",
+            "Who owns the pods' interfaces: Calico or another CNI.",
+        ),
+    ]],
+};
+
+const OWNERS: [(&str, PodOwner); 2] = [
+    ("calico", PodOwner::Calico),
+    ("third-party", PodOwner::ThirdParty),
+];
+
+const SOURCE: Field = default(
+    "source",
+    Kind::Text,
+    "model",
+    "`model`, or the real one: `build` (kube-proxy: of upstream's modules), `image` (of the version), `image:NAME`, or the path of a binary or of an image's unpacked root file system.",
+);
 
 /// Reads `cluster:`. Agents' sources are relative to `folder`. Nodes of a variant without kube-proxy have the scenario's iptables.
 pub(super) fn read(
@@ -36,11 +187,9 @@ pub(super) fn read(
     folder: &Path,
     inherited: Option<IptablesVariant>,
 ) -> Option<ClusterSpec> {
-    let fields = Fields::of(gathered, node, "cluster", words::CLUSTER)?;
-    let nodes = fields.or("nodes", 1, |node| number(gathered, node, "nodes", NODES));
-    let ip_families = fields.or("ip-families", vec![IpFamily::V4], |node| {
-        ip_families(gathered, node)
-    });
+    let fields = Fields::of(gathered, node, &CLUSTER)?;
+    let nodes = fields.or_default("nodes", |node| number(gathered, node, "nodes", NODES));
+    let ip_families = fields.maybe("ip-families", |node| ip_families(gathered, node));
     let own = fields.maybe("iptables", |node| iptables(gathered, node));
     let kube_proxy = fields.maybe("kube-proxy", |node| {
         agent(node, |node| kube_proxy(gathered, node, folder))
@@ -48,16 +197,11 @@ pub(super) fn read(
     let calico = fields.maybe("calico", |node| {
         agent(node, |node| calico(gathered, node, folder))
     });
-    let felix = fields.or("felix", Map::new(), |node| felix_spec(gathered, node));
-    let hosts = fields.or("hosts", IndexMap::new(), |node| {
-        network::hosts(gathered, node, nodes)
-    });
-    let sysctls = fields.or("sysctls", BTreeMap::new(), |node| {
-        network::sysctls(gathered, node)
-    });
-    let host_sysctls = fields.or("host-sysctls", BTreeMap::new(), |node| {
-        network::host_sysctls(gathered, node)
-    });
+    let felix = fields.or_empty("felix", |node| felix_spec(gathered, node));
+    let hosts = fields.or_empty("hosts", |node| network::hosts(gathered, node, nodes));
+    let sysctls = fields.or_empty("sysctls", |node| network::sysctls(gathered, node));
+    let host_sysctls =
+        fields.or_empty("host-sysctls", |node| network::host_sysctls(gathered, node));
     let cni = fields.maybe("cni", |node| {
         agent(node, |node| network::cni(gathered, node))
     });
@@ -84,7 +228,7 @@ pub(super) fn read(
         .unwrap_or(IptablesVariant::Legacy);
     let kube_proxy = kube_proxy.map(|(spec, _)| KubeProxySpec { iptables, ..spec });
     Some(ClusterSpec {
-        ip_families: ip_families?,
+        ip_families: ip_families?.unwrap_or_else(|| vec![IpFamily::V4]),
         kube_proxy,
         calico,
         felix: felix?,
@@ -140,11 +284,7 @@ fn agent<T>(node: &Node, read: impl Fn(&Node) -> Option<T>) -> Option<Option<T>>
 }
 
 fn iptables(gathered: &Gathered, node: &Node) -> Option<IptablesVariant> {
-    let words = [
-        ("legacy", IptablesVariant::Legacy),
-        ("nft", IptablesVariant::Nft),
-    ];
-    word(gathered, node, "iptables", &words)
+    word(gathered, node, "iptables", &IPTABLES)
 }
 
 /// kube-proxy's settings, and its iptables where it says one.
@@ -153,30 +293,18 @@ fn kube_proxy(
     node: &Node,
     folder: &Path,
 ) -> Option<(KubeProxySpec, Option<IptablesVariant>)> {
-    let fields = Fields::of(gathered, node, "kube-proxy", words::KUBE_PROXY)?;
-    let modes = [
-        ("iptables", ProxyMode::Iptables),
-        ("nftables", ProxyMode::Nftables),
-    ];
-    let mode = fields.or("mode", ProxyMode::Iptables, |node| {
-        word(gathered, node, "mode", &modes)
-    });
+    let fields = Fields::of(gathered, node, &KUBE_PROXY)?;
+    let mode = fields.or_default("mode", |node| word(gathered, node, "mode", &MODES));
     let iptables = fields.maybe("iptables", |node| iptables(gathered, node));
     let version = fields.need("version", |node| known(gathered, node, version::kube_proxy));
-    let source = fields.or("source", AgentSource::Model, |node| {
+    let source = fields.or_default("source", |node| {
         source(gathered, node, AgentName::KubeProxy, folder)
     });
-    let period = |name, default| {
-        fields.or(name, Duration::from_secs(default), |node| {
-            duration(gathered, node, name, PERIOD)
-        })
-    };
-    // kube-proxy's own defaults.
-    let (min_sync_period, sync_period) = (period("min-sync-period", 1), period("sync-period", 30));
-    let full_sync_period = period("full-sync-period", 3600);
-    let config = fields.or("config", Map::new(), |node| {
-        proxy_config::read(gathered, node)
-    });
+    // Their defaults are kube-proxy's own.
+    let period = |name| fields.or_default(name, |node| duration(gathered, node, name, PERIOD));
+    let (min_sync_period, sync_period) = (period("min-sync-period"), period("sync-period"));
+    let full_sync_period = period("full-sync-period");
+    let config = fields.or_empty("config", |node| proxy_config::read(gathered, node));
     let iptables = iptables?;
     let spec = KubeProxySpec {
         mode: mode?,
@@ -205,18 +333,12 @@ fn kube_proxy(
 }
 
 fn calico(gathered: &Gathered, node: &Node, folder: &Path) -> Option<CalicoSpec> {
-    let fields = Fields::of(gathered, node, "calico", words::CALICO)?;
+    let fields = Fields::of(gathered, node, &CALICO)?;
     let version = fields.need("version", |node| known(gathered, node, version::calico));
-    let owners = [
-        ("calico", PodOwner::Calico),
-        ("third-party", PodOwner::ThirdParty),
-    ];
-    let source = fields.or("source", AgentSource::Model, |node| {
+    let source = fields.or_default("source", |node| {
         source(gathered, node, AgentName::Felix, folder)
     });
-    let pods = fields.or("pods", PodOwner::Calico, |node| {
-        word(gathered, node, "pods", &owners)
-    });
+    let pods = fields.or_default("pods", |node| word(gathered, node, "pods", &OWNERS));
     Some(CalicoSpec {
         version: version?,
         source: source?,

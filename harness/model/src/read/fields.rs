@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     diagnostic::{Diagnostic, Gathered, Place},
+    language::{Given, Mapping},
     nearest::suggest,
     yaml::{Entries, Entry, Node, Value},
 };
@@ -14,7 +15,9 @@ pub(super) struct Fields<'a> {
     pub(super) gathered: &'a Gathered,
     pub(super) node: &'a Node,
     entries: &'a Entries,
-    what: &'static str,
+    called: &'static str,
+    /// `None` of what is not the language's to state.
+    mapping: Option<&'static Mapping>,
 }
 
 impl<'a> Fields<'a> {
@@ -23,28 +26,46 @@ impl<'a> Fields<'a> {
     pub(super) fn of(
         gathered: &'a Gathered,
         node: &'a Node,
-        what: &'static str,
+        mapping: &'static Mapping,
+    ) -> Option<Self> {
+        let words: Vec<&str> = mapping.fields().map(|field| field.word).collect();
+        let fields = Self::foreign(gathered, node, mapping.called, &words)?;
+        Some(Self {
+            mapping: Some(mapping),
+            ..fields
+        })
+    }
+
+    /// The fields of a mapping that others than the language state: Kubernetes, kube-proxy, Calico.
+    pub(super) fn foreign(
+        gathered: &'a Gathered,
+        node: &'a Node,
+        called: &'static str,
         known: &[&str],
     ) -> Option<Self> {
-        let entries = entries(gathered, node, what)?;
-        for (name, entry) in entries
-            .iter()
-            .filter(|(name, _)| !known.contains(&name.as_str()))
-        {
-            let message = format!("{what} has no field {name:?}");
-            note(
-                gathered,
-                &entry.key,
-                message,
-                suggest(name, known.iter().copied()),
-            );
+        let entries = entries(gathered, node, called)?;
+        for (name, entry) in entries {
+            if !known.contains(&name.as_str()) {
+                let message = format!("{called} has no field {name:?}");
+                let hint = suggest(name, known.iter().copied());
+                note(gathered, &entry.key, message, hint);
+            }
         }
         Some(Self {
             gathered,
             node,
             entries,
-            what,
+            called,
+            mapping: None,
         })
+    }
+
+    /// What the language says of a field that is asked for: a reader that asks for another one, or in another way, is our
+    /// mistake, which every test of that field finds.
+    fn stated(&self, name: &str) -> Option<Given> {
+        let field = self.mapping?.field(name);
+        let field = field.unwrap_or_else(|| panic!("{} states no field {name:?}", self.called));
+        Some(field.given)
     }
 
     /// The field's node; none when it is missing or written as nothing.
@@ -81,22 +102,43 @@ impl<'a> Fields<'a> {
 
     /// A field that must be there.
     pub(super) fn need<T>(&self, name: &str, read: impl Fn(&'a Node) -> Option<T>) -> Option<T> {
+        debug_assert!(
+            self.stated(name).is_none_or(|it| it == Given::Needed),
+            "{name}"
+        );
+        self.need_here(name, read)
+    }
+
+    /// A field that may be missing, and is needed beside what else is written.
+    pub(super) fn need_here<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&'a Node) -> Option<T>,
+    ) -> Option<T> {
         if let Some(node) = self.get(name) {
             return read(node);
         }
-        let message = format!("{} needs {name:?}", self.what);
+        let message = format!("{} needs {name:?}", self.called);
         self.gathered.add(Diagnostic::new(self.key(name), message));
         None
     }
 
-    /// A field that may be missing. `None` only when it is there and wrong.
-    pub(super) fn or<T>(
-        &self,
-        name: &str,
-        default: T,
-        read: impl Fn(&'a Node) -> Option<T>,
-    ) -> Option<T> {
-        self.get(name).map_or(Some(default), read)
+    /// A field that has a default: what is read is that when it is missing. `None` only when it is there and wrong.
+    pub(super) fn or_default<T>(&self, name: &str, read: impl Fn(&Node) -> Option<T>) -> Option<T> {
+        let Some(Given::Default(default)) = self.stated(name) else {
+            panic!("{} states no default of {name:?}", self.called);
+        };
+        if let Some(node) = self.get(name) {
+            return read(node);
+        }
+        let value = Value::Scalar {
+            text: default.to_owned(),
+            quoted: false,
+        };
+        read(&Node {
+            place: self.node.place.clone(),
+            value,
+        })
     }
 
     /// A field whose absence says something. The outer `None` means that it is there and wrong.
@@ -106,8 +148,21 @@ impl<'a> Fields<'a> {
         name: &str,
         read: impl Fn(&'a Node) -> Option<T>,
     ) -> Option<Option<T>> {
+        debug_assert!(
+            self.stated(name).is_none_or(|it| it == Given::Optional),
+            "{name}"
+        );
         self.get(name)
             .map_or(Some(None), |node| read(node).map(Some))
+    }
+
+    /// A field that is as good as empty when it is missing. `None` only when it is there and wrong.
+    pub(super) fn or_empty<T: Default>(
+        &self,
+        name: &str,
+        read: impl Fn(&'a Node) -> Option<T>,
+    ) -> Option<T> {
+        self.maybe(name, read).map(Option::unwrap_or_default)
     }
 }
 

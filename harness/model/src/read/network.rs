@@ -7,15 +7,118 @@ use ipnet::IpNet;
 
 use super::{
     fields::{Fields, entries, items, note, number, text, truth, word},
-    name, words,
+    name,
 };
 use crate::{
     case::{CniSpec, HostSpec, RandomizeSnat, Route, Via},
     diagnostic::Gathered,
+    language::{Kind, Mapping, default, needed, optional, words},
     names::NodeName,
     nearest::suggest,
     yaml::{Node, Value},
 };
+
+/// Names of kernel settings that a network namespace has.
+pub(super) const SETTING: &str = "^net\\.[A-Za-z0-9._/-]+$";
+
+/// Settings that a child network namespace reads and cannot write (Linux 6.18, `nf_conntrack_standalone.c`).
+pub(super) static HOST_SYSCTLS: Mapping = Mapping {
+    called: "host-sysctls",
+    doc: "Kernel settings that all network namespaces of a machine share.",
+    fields: &[&[
+        optional(
+            "net.netfilter.nf_conntrack_max",
+            SETTING_VALUE,
+            "How many connections are remembered at most.",
+        ),
+        optional(
+            "net.netfilter.nf_conntrack_buckets",
+            SETTING_VALUE,
+            "How many buckets the table has.",
+        ),
+    ]],
+};
+
+const SETTING_VALUE: Kind = Kind::Whole(1, i32::MAX as u64);
+
+/// A list of names, or a mapping.
+pub(super) const HOSTS: Kind = Kind::Any(&[
+    Kind::List(&Kind::Name),
+    Kind::Named(&Kind::OrNothing(&Kind::Fields(&HOST))),
+]);
+
+static HOST: Mapping = Mapping {
+    called: "a host",
+    doc: "A host outside the cluster.",
+    fields: &[&[
+        optional(
+            "addresses",
+            Kind::List(&Kind::Text),
+            "Addresses beside the one that the lab gives it; all nodes and hosts have a route to them. The first is what `host/NAME` means.",
+        ),
+        optional(
+            "routes",
+            Kind::List(&Kind::Fields(&ROUTE)),
+            "Ways to networks; by itself a host has none to pods.",
+        ),
+        optional(
+            "nginx",
+            Kind::Whole(1, 65535),
+            "The port at which nginx answers there, so that traffic can go to it.",
+        ),
+    ]],
+};
+
+static ROUTE: Mapping = Mapping {
+    called: "a route",
+    doc: "A way to a network.",
+    fields: &[&[
+        needed("to", NETWORK, "A network, or one address."),
+        needed(
+            "via",
+            Kind::Text,
+            "The next hop: `node/n1`, `host/NAME` or an address.",
+        ),
+    ]],
+};
+
+const NETWORK: Kind = Kind::Form("^[0-9a-fA-F.:]+(/[0-9]+)?$", "10.30.0.0/16");
+
+pub(super) static CNI: Mapping = Mapping {
+    called: "cni",
+    doc: "What the CNI does that owns the pods' interfaces.",
+    fields: &[&[
+        needed(
+            "profile",
+            Kind::Word(|| words(&PROFILES)),
+            "Whose rules are written, once on every node, before agents start.",
+        ),
+        default(
+            "external-snat",
+            Kind::Truth,
+            "false",
+            "AWS_VPC_K8S_CNI_EXTERNALSNAT: nodes translate no addresses.",
+        ),
+        default(
+            "randomize-snat",
+            Kind::Word(|| words(&RANDOMIZE)),
+            "prng",
+            "AWS_VPC_K8S_CNI_RANDOMIZESNAT.",
+        ),
+        optional(
+            "vpc-cidrs",
+            Kind::List(&NETWORK),
+            "Networks to which pods go with their own address; those of nodes and pods when not given.",
+        ),
+    ]],
+};
+
+const PROFILES: [(&str, ()); 1] = [("aws-vpc", ())];
+const RANDOMIZE: [(&str, RandomizeSnat); 3] = [
+    ("prng", RandomizeSnat::Prng),
+    ("hashrandom", RandomizeSnat::Hashrandom),
+    ("none", RandomizeSnat::None),
+];
 
 /// Kernel settings by name. Which ones a kernel has is seen when they are set.
 pub(super) fn sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<String, String>> {
@@ -28,7 +131,7 @@ pub(super) fn sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<Strin
             note(gathered, &entry.key, message, Some(hint.to_owned()));
             continue;
         }
-        if words::HOST_SYSCTLS.contains(&name.as_str()) {
+        if HOST_SYSCTLS.field(name).is_some() {
             let message = format!("{name} is the whole machine's, not a node's");
             let hint = "write it under host-sysctls, for runs with --allow-host-changes";
             note(gathered, &entry.key, message, Some(hint.to_owned()));
@@ -44,18 +147,14 @@ pub(super) fn sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<Strin
 pub(super) fn host_sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<String, String>> {
     let mut settings = BTreeMap::new();
     for (name, entry) in entries(gathered, node, "host-sysctls")? {
-        if !words::HOST_SYSCTLS.contains(&name.as_str()) {
+        if HOST_SYSCTLS.field(name).is_none() {
             let message = format!("{name:?} is no setting that all network namespaces share");
-            let hint = suggest(name, words::HOST_SYSCTLS.iter().copied());
+            let hint = suggest(name, HOST_SYSCTLS.fields().map(|field| field.word));
             note(gathered, &entry.key, message, hint);
             continue;
         }
-        let value: u64 = number(
-            gathered,
-            &entry.node,
-            "a setting's value",
-            (1, i32::MAX as u64),
-        )?;
+        let bounds = (1, i32::MAX as u64);
+        let value: u64 = number(gathered, &entry.node, "a setting's value", bounds)?;
         settings.insert(name.clone(), value.to_string());
     }
     Some(settings)
@@ -110,13 +209,13 @@ fn host_spec(
     if node.is_null() {
         return Some(HostSpec::default());
     }
-    let fields = Fields::of(gathered, node, "a host", words::HOST)?;
-    let addresses = fields.or("addresses", Vec::new(), |node| {
+    let fields = Fields::of(gathered, node, &HOST)?;
+    let addresses = fields.or_empty("addresses", |node| {
         each(items(gathered, node, "addresses")?, |item| {
             address(gathered, item)
         })
     });
-    let routes = fields.or("routes", Vec::new(), |node| {
+    let routes = fields.or_empty("routes", |node| {
         each(items(gathered, node, "routes")?, |item| {
             route(gathered, item, hosts, nodes)
         })
@@ -136,7 +235,7 @@ fn each<T>(items: &[Node], read: impl Fn(&Node) -> Option<T>) -> Option<Vec<T>> 
 }
 
 fn route(gathered: &Gathered, node: &Node, hosts: &[&str], nodes: Option<u16>) -> Option<Route> {
-    let fields = Fields::of(gathered, node, "a route", words::HOST_ROUTE)?;
+    let fields = Fields::of(gathered, node, &ROUTE)?;
     let to = fields.need("to", |node| network(gathered, node));
     let via = fields.need("via", |node| via(gathered, node, hosts, nodes));
     let (to, via) = (to?, via?);
@@ -213,22 +312,15 @@ pub(super) fn network(gathered: &Gathered, node: &Node) -> Option<IpNet> {
 
 /// The CNI that owns the pods' interfaces.
 pub(super) fn cni(gathered: &Gathered, node: &Node) -> Option<CniSpec> {
-    let fields = Fields::of(gathered, node, "cni", words::CNI)?;
-    let profile = fields.need("profile", |node| {
-        word(gathered, node, "profile", &[("aws-vpc", ())])
-    });
-    let external = fields.or("external-snat", false, |node| {
+    let fields = Fields::of(gathered, node, &CNI)?;
+    let profile = fields.need("profile", |node| word(gathered, node, "profile", &PROFILES));
+    let external = fields.or_default("external-snat", |node| {
         truth(gathered, node, "external-snat")
     });
-    let randomize = fields.or("randomize-snat", RandomizeSnat::Prng, |node| {
-        let kinds = [
-            ("prng", RandomizeSnat::Prng),
-            ("hashrandom", RandomizeSnat::Hashrandom),
-            ("none", RandomizeSnat::None),
-        ];
-        word(gathered, node, "randomize-snat", &kinds)
+    let randomize = fields.or_default("randomize-snat", |node| {
+        word(gathered, node, "randomize-snat", &RANDOMIZE)
     });
-    let cidrs = fields.or("vpc-cidrs", Vec::new(), |node| {
+    let cidrs = fields.or_empty("vpc-cidrs", |node| {
         each(items(gathered, node, "vpc-cidrs")?, |item| {
             network(gathered, item)
         })

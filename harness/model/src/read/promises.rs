@@ -13,20 +13,149 @@ use super::{
     is_name,
     timeline::only_entry,
     traffic::World,
-    words,
+    words::AGENTS,
 };
 use crate::{
     case::{Claim, Limits, Promise, Step, Traffic, Window},
     diagnostic::Gathered,
+    language::{Choice, Field, Kind, Mapping, default, needed, optional, words},
     names::{AgentName, MarkName, PromiseName, TrafficName},
     nearest::suggest,
     yaml::{Entry, Node},
 };
 
 const GAP: (Duration, Duration) = (Duration::from_micros(1), Duration::from_secs(3600));
-const AGENTS: [(&str, AgentName); 2] = [
-    ("kube-proxy", AgentName::KubeProxy),
-    ("felix", AgentName::Felix),
+
+/// A promise: a mapping with one entry, which says what kind it is.
+pub(super) static PROMISE: Choice = Choice {
+    called: "a promise",
+    doc: "A health criterion over the run, or over a part of it.",
+    words: || promises().map(|word| &word.field).collect(),
+    beside: &[],
+};
+
+/// A word that a promise can be, and its reader.
+struct Word {
+    field: Field,
+    mapping: &'static Mapping,
+    read: fn(&Reading<'_>, &Fields<'_>) -> Option<Promise>,
+}
+
+const fn promise(
+    word: &'static str,
+    mapping: &'static Mapping,
+    doc: &'static str,
+    read: fn(&Reading<'_>, &Fields<'_>) -> Option<Promise>,
+) -> Word {
+    Word {
+        field: optional(word, Kind::Fields(mapping), doc),
+        mapping,
+        read,
+    }
+}
+
+/// All words, in the order in which they are documented.
+fn promises() -> impl Iterator<Item = &'static Word> {
+    let of_agents = PROMISES.iter().chain(&rules::PROMISES);
+    of_agents.chain(&samples::PROMISES)
+}
+
+/// Whether a promise can be that.
+pub(super) fn is_promise(word: &str) -> bool {
+    promises().any(|known| known.field.word == word)
+}
+
+static PROMISES: [Word; 3] = [
+    promise(
+        "available",
+        &AVAILABLE,
+        "At least that share of the requests was answered, and no stretch without any answer was longer.",
+        |it, fields| it.available(fields),
+    ),
+    promise(
+        "no-log",
+        &LOG,
+        "No entry of that agent's log, on any node, matches.",
+        |it, fields| it.log(fields, |agent, matches| Claim::NoLog { agent, matches }),
+    ),
+    promise(
+        "has-log",
+        &LOG,
+        "Some entry of that agent's log matches.",
+        |it, fields| it.log(fields, |agent, matches| Claim::HasLog { agent, matches }),
+    ),
+];
+
+static AVAILABLE: Mapping = Mapping {
+    called: "available",
+    doc: "Requests are answered.",
+    fields: &[
+        &[
+            TRAFFIC,
+            default(
+                "at-least",
+                Kind::Percent,
+                "100%",
+                "Least share of answered requests.",
+            ),
+            optional(
+                "longest-gap",
+                Kind::Time,
+                "Longest allowed stretch without an answer to any request: from the first unanswered request to the next answered one.",
+            ),
+        ],
+        &WINDOW,
+    ],
+};
+
+static LOG: Mapping = Mapping {
+    called: "a log promise",
+    doc: "What an agent says, or does not.",
+    fields: &[
+        &[
+            needed("agent", Kind::Word(|| words(&AGENTS)), "Whose log."),
+            needed(
+                "matches",
+                Kind::Text,
+                "A regular expression (Rust's syntax).",
+            ),
+        ],
+        &WINDOW,
+    ],
+};
+
+const TRAFFIC: Field = needed("traffic", Kind::Text, "Which traffic.");
+
+/// When a promise is judged; unless said, while the timeline runs.
+static WINDOW: [Field; 4] = [
+    optional(
+        "from",
+        Kind::Text,
+        "The mark of the timeline with which it begins to be judged.",
+    ),
+    UNTIL,
+    optional(
+        "during",
+        Kind::Text,
+        "The step of the timeline, by its name, while which it is judged.",
+    ),
+    optional(
+        "after",
+        Kind::Text,
+        "The step of the timeline, by its name, or the mark, after which it is judged.",
+    ),
+];
+
+const UNTIL: Field = optional(
+    "until",
+    Kind::Text,
+    "The mark of the timeline up to which it is judged.",
+);
+
+/// `at-least` and `at-most`.
+static LIMITS: [Field; 2] = [
+    optional("at-least", Kind::Whole(0, u64::MAX), "The least allowed."),
+    optional("at-most", Kind::Whole(0, u64::MAX), "The most allowed."),
 ];
 
 /// What promises can refer to.
@@ -62,7 +191,7 @@ pub(super) fn read(
                 hint,
             );
         }
-        match promise(gathered, node, known) {
+        match read_one(gathered, node, known) {
             Some(promise) => drop(promises.insert(PromiseName::from(name.as_str()), promise)),
             None => complete = false,
         }
@@ -78,23 +207,13 @@ pub(super) fn read(
     complete.then_some(promises)
 }
 
-fn promise(gathered: &Gathered, node: &Node, known: &Known<'_>) -> Option<Promise> {
-    let (word, entry) = only_entry(gathered, node, "a promise", words::PROMISES, &[])?;
-    let node = &entry.node;
+fn read_one(gathered: &Gathered, node: &Node, known: &Known<'_>) -> Option<Promise> {
+    let words: Vec<&Word> = promises().collect();
+    let (word, entry) = only_entry(gathered, node, &PROMISE)?;
+    let word = words.get(word)?;
+    let fields = Fields::of(gathered, &entry.node, word.mapping)?;
     let reading = Reading { gathered, known };
-    match word {
-        "available" => reading.available(node),
-        "no-log" => reading.log(node, |agent, matches| Claim::NoLog { agent, matches }),
-        "has-log" => reading.log(node, |agent, matches| Claim::HasLog { agent, matches }),
-        "has-rule" => reading.has_rule(node),
-        "has-element" => reading.has_element(node),
-        "counter" => reading.counter(node),
-        "source" => reading.source(node),
-        "source-ports" => reading.source_ports(node),
-        "balance" => reading.balance(node),
-        "resets" => reading.resets(node),
-        _ => reading.recovers(node),
-    }
+    (word.read)(&reading, &fields)
 }
 
 /// What reading a promise needs at hand.
@@ -105,15 +224,6 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn fields<'n>(
-        &'n self,
-        node: &'n Node,
-        what: &'static str,
-        words: &[&str],
-    ) -> Option<Fields<'n>> {
-        Fields::of(self.gathered, node, what, words)
-    }
-
     /// Notes that nothing could break the promise: it would prove nothing.
     fn proves_nothing(&self, node: &Node, why: &str, hint: &str) {
         let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
@@ -125,17 +235,14 @@ impl Reading<'_> {
         );
     }
 
-    fn available(&self, node: &Node) -> Option<Promise> {
+    fn available(&self, fields: &Fields<'_>) -> Option<Promise> {
         let gathered = self.gathered;
-        let fields = self.fields(node, "available", words::AVAILABLE)?;
-        let traffic = self.traffic(&fields);
-        let at_least = fields.or("at-least", 100.0, |node| {
-            percent(gathered, node, "at-least")
-        });
+        let traffic = self.traffic(fields);
+        let at_least = fields.or_default("at-least", |node| percent(gathered, node, "at-least"));
         let longest_gap = fields.maybe("longest-gap", |node| {
             duration(gathered, node, "longest-gap", GAP)
         });
-        let window = self.window(&fields);
+        let window = self.window(fields);
         let (at_least, longest_gap) = (at_least?, longest_gap?);
         if let Some(node) = fields
             .get("at-least")
@@ -161,11 +268,14 @@ impl Reading<'_> {
         Some(Promise { claim, window })
     }
 
-    fn log(&self, node: &Node, claim: impl Fn(AgentName, String) -> Claim) -> Option<Promise> {
-        let fields = self.fields(node, "a log promise", words::LOG)?;
+    fn log(
+        &self,
+        fields: &Fields<'_>,
+        claim: impl Fn(AgentName, String) -> Claim,
+    ) -> Option<Promise> {
         let agent = fields.need("agent", |node| word(self.gathered, node, "agent", &AGENTS));
         let matches = fields.need("matches", |node| self.pattern(node, "every entry"));
-        let window = self.window(&fields);
+        let window = self.window(fields);
         let claim = claim(agent?, matches?);
         let window = window?;
         Some(Promise { claim, window })

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::fields::{Fields, duration, items, note, number, text, truth, word};
 use crate::{
     diagnostic::Gathered,
-    proxy_config::{FIELDS, Kind},
+    proxy_config::{FIELDS, Kind, Setting},
     yaml::Node,
 };
 
@@ -25,12 +25,12 @@ fn part(
     gathered: &Gathered,
     node: &Node,
     what: &'static str,
-    known: &'static [(&'static str, Kind)],
+    known: &'static [Setting],
 ) -> Option<Map<String, Value>> {
-    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-    let fields = Fields::of(gathered, node, what, &names)?;
+    let names: Vec<&str> = known.iter().map(|(name, ..)| *name).collect();
+    let fields = Fields::foreign(gathered, node, what, &names)?;
     let mut read = Some(Map::new());
-    for (name, kind) in known {
+    for (name, kind, _) in known {
         let Some(node) = fields.get(name) else {
             continue;
         };

@@ -5,24 +5,146 @@ use std::{collections::BTreeSet, time::Duration};
 mod agents;
 mod faults;
 
+pub(crate) use faults::TAKING_CHANGES;
+
 use super::{
     Reader, cluster,
     fields::{Fields, duration, entries, items, note, number, text, word},
     manifests::{Manifests, kinds},
     name,
     traffic::World,
-    words,
 };
 use crate::{
     case::{Step, Versions},
     diagnostic::{Gathered, Place},
+    language::{Choice, Field, Kind, Mapping, default, needed, optional},
     names::MarkName,
     nearest::suggest,
     yaml::{Entry, Node},
 };
 
+/// A step of the timeline.
+pub(super) static STEP: Choice = Choice {
+    called: "a step of the timeline",
+    doc: "What happens next. What has a `for` lasts so long from when it is there, and the next steps happen meanwhile; without it a fault holds until the timeline is over. Where a node or a place may be left out, it is every node.",
+    words: || steps().map(|step| &step.field).collect(),
+    beside: &[optional(
+        NAME,
+        Kind::Name,
+        "Names the step, so that promises can say `during` and `after` it; for steps that have an end of their own.",
+    )],
+};
+
+/// What names a step, beside what it does.
+const NAME: &str = "name";
+
+/// A word that a step can be, and its reader.
+struct Word {
+    field: Field,
+    read: Read,
+}
+
+/// How a step is read.
+enum Read {
+    /// Of its entry.
+    Step(fn(&Reader<'_>, &Entry, &mut There<'_>) -> Option<Step>),
+    /// What happens to the cluster, of its fields.
+    Fault(&'static Mapping, fn(&faults::Reading<'_>) -> Option<Step>),
+}
+
+const fn step(
+    word: &'static str,
+    kind: Kind,
+    doc: &'static str,
+    read: fn(&Reader<'_>, &Entry, &mut There<'_>) -> Option<Step>,
+) -> Word {
+    Word {
+        field: optional(word, kind, doc),
+        read: Read::Step(read),
+    }
+}
+
+/// All words, in the order in which they are documented.
+fn steps() -> impl Iterator<Item = &'static Word> {
+    let of_agents = faults::of_agents().chain(&agents::STEPS);
+    STEPS.iter().chain(of_agents).chain(faults::of_nodes())
+}
+
+static STEPS: [Word; 6] = [
+    step(
+        "settle",
+        Kind::Time,
+        "Let things be for so long.",
+        |reader, entry, _| {
+            duration(reader.gathered, &entry.node, "settle", LENGTH).map(Step::Settle)
+        },
+    ),
+    step(
+        "mark",
+        Kind::Name,
+        "Give this moment a name, once; promises can refer to it.",
+        |reader, entry, _| {
+            let name = name(reader.gathered, &entry.node, "a mark");
+            name.map(|name| Step::Mark(name.into()))
+        },
+    ),
+    step(
+        "churn",
+        Kind::Fields(&CHURN),
+        "Scale a Deployment through replica counts, over and over.",
+        |reader, entry, there| churn(reader.gathered, &entry.node, there.world),
+    ),
+    step(
+        "felix",
+        Kind::Felix,
+        "Merge this into FelixConfiguration `default`'s spec.",
+        felix,
+    ),
+    step(
+        "apply",
+        Kind::Some(&Kind::Any(&[Kind::Text, Kind::Object])),
+        "Apply objects: files beside the scenario, or objects written here.",
+        apply,
+    ),
+    step(
+        "delete",
+        Kind::Fields(&DELETE),
+        "Delete an object that was declared, or applied before.",
+        |reader, entry, there| delete(reader.gathered, &entry.node, there),
+    ),
+];
+
+static CHURN: Mapping = Mapping {
+    called: "churn",
+    doc: "A Deployment is scaled through the counts, over and over.",
+    fields: &[&[
+        needed(
+            "deployment",
+            Kind::Form("^[^/]+/[^/]+$", "test/nginx"),
+            "NAMESPACE/NAME.",
+        ),
+        needed(
+            "replicas",
+            Kind::Some(&Kind::Whole(REPLICAS.0, REPLICAS.1)),
+            "Replica counts, taken in turn.",
+        ),
+        needed("every", Kind::Time, "Distance of two changes."),
+        needed("for", Kind::Time, "How long."),
+    ]],
+};
+
+static DELETE: Mapping = Mapping {
+    called: "delete",
+    doc: "An object is deleted.",
+    fields: &[&[
+        needed("kind", Kind::Text, "As in its manifest."),
+        default("namespace", Kind::Text, "default", "Its namespace."),
+        needed("name", Kind::Text, "Its name."),
+    ]],
+};
+
 /// A step takes at most an hour: longer is a mistake more often than a wish.
-const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3600));
+const LENGTH: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3600));
 /// As many as a large Deployment has.
 const REPLICAS: (u64, u64) = (0, 1000);
 
@@ -52,7 +174,7 @@ impl Reader<'_> {
     /// A step; one with a name stands between the marks of its beginning and of its end.
     fn named_step(&self, node: &Node, there: &mut There<'_>) -> Option<Vec<Step>> {
         let gathered = self.gathered;
-        let given = node.get(words::STEP_NAME);
+        let given = node.get(NAME);
         let given = given.map(|node| (node, name(gathered, node, "a step")));
         let step = self.step(node, there)?;
         let Some((at, name)) = given else {
@@ -76,25 +198,15 @@ impl Reader<'_> {
     }
 
     fn step(&self, node: &Node, there: &mut There<'_>) -> Option<Step> {
-        let gathered = self.gathered;
-        let what = "a step of the timeline";
-        let (word, entry) = only_entry(gathered, node, what, words::STEPS, &[words::STEP_NAME])?;
-        let (node, world) = (&entry.node, there.world);
-        match word {
-            "settle" => duration(gathered, node, "settle", STEP).map(Step::Settle),
-            "mark" => name(gathered, node, "a mark").map(|name| Step::Mark(name.into())),
-            "churn" => churn(gathered, node, world),
-            "felix" => felix(gathered, entry, there),
-            "upgrade" => agents::upgrade(gathered, node, there),
-            "switch" => agents::switch(gathered, node, there),
-            "apply" => {
-                let applied = self.manifests(Some(node));
-                let objects = applied.objects();
-                there.applied.push(applied);
-                Some(Step::Apply(objects))
+        let known: Vec<&Word> = steps().collect();
+        let (word, entry) = only_entry(self.gathered, node, &STEP)?;
+        match known.get(word)?.read {
+            Read::Step(read) => read(self, entry, there),
+            Read::Fault(mapping, read) => {
+                let fields = Fields::of(self.gathered, &entry.node, mapping)?;
+                let world = there.world;
+                read(&faults::Reading { fields, world })
             }
-            "delete" => delete(gathered, node, there),
-            fault => faults::read(gathered, fault, node, world),
         }
     }
 }
@@ -147,7 +259,15 @@ impl<'a> There<'a> {
     }
 }
 
-fn felix(gathered: &Gathered, entry: &Entry, there: &mut There<'_>) -> Option<Step> {
+fn apply(reader: &Reader<'_>, entry: &Entry, there: &mut There<'_>) -> Option<Step> {
+    let applied = reader.manifests(Some(&entry.node));
+    let objects = applied.objects();
+    there.applied.push(applied);
+    Some(Step::Apply(objects))
+}
+
+fn felix(reader: &Reader<'_>, entry: &Entry, there: &mut There<'_>) -> Option<Step> {
+    let gathered = reader.gathered;
     needs_felix(gathered, &entry.key, there.world);
     let spec = cluster::felix_spec(gathered, &entry.node)?;
     if let Some(value) = spec.get(agents::BPF) {
@@ -166,16 +286,16 @@ fn needs_felix(gathered: &Gathered, place: &Place, world: &World<'_>) {
 }
 
 fn delete(gathered: &Gathered, node: &Node, there: &There<'_>) -> Option<Step> {
-    let fields = Fields::of(gathered, node, "delete", words::DELETE)?;
+    let fields = Fields::of(gathered, node, &DELETE)?;
     let kinds: Vec<_> = kinds().map(|kind| (kind, kind)).collect();
     let kind = fields.need("kind", |node| word(gathered, node, "kind", &kinds));
-    let namespace = fields.or("namespace", "default", |node| {
-        text(gathered, node, "namespace")
+    let namespace = fields.or_default("namespace", |node| {
+        text(gathered, node, "namespace").map(str::to_owned)
     });
     let name = fields.need("name", |node| text(gathered, node, "name"));
     let (kind, namespace, name) = (kind?, namespace?, name?);
     let all = || std::iter::once(there.world.manifests).chain(&there.applied);
-    let found = all().find_map(|known| known.refer(kind, Some(namespace), name));
+    let found = all().find_map(|known| known.refer(kind, Some(&namespace), name));
     if let Some(object) = found {
         return Some(Step::Delete(object));
     }
@@ -189,18 +309,17 @@ fn delete(gathered: &Gathered, node: &Node, there: &There<'_>) -> Option<Step> {
     None
 }
 
-/// The one entry of a mapping that says by its key what it is, `beside` others.
+/// The one entry of a mapping that says by its key which of the choice's words it is: that word's number, and the entry.
 pub(super) fn only_entry<'a>(
     gathered: &Gathered,
     node: &'a Node,
-    what: &str,
-    known: &[&'static str],
-    beside: &[&str],
-) -> Option<(&'static str, &'a Entry)> {
+    choice: &Choice,
+) -> Option<(usize, &'a Entry)> {
+    let what = choice.called;
+    let known: Vec<&str> = (choice.words)().iter().map(|field| field.word).collect();
+    let beside = |word: &String| choice.beside.iter().any(|field| field.word == word);
     let entries = entries(gathered, node, what)?;
-    let mut entries = entries
-        .iter()
-        .filter(|(word, _)| !beside.contains(&word.as_str()));
+    let mut entries = entries.iter().filter(|(word, _)| !beside(word));
     let (first, second) = (entries.next(), entries.next());
     let (Some((word, entry)), None) = (first, second) else {
         let second = second.map_or(&node.place, |(_, entry)| &entry.key);
@@ -208,7 +327,7 @@ pub(super) fn only_entry<'a>(
         note(gathered, second, message, None);
         return None;
     };
-    let found = known.iter().find(|known| *known == word);
+    let found = known.iter().position(|known| known == word);
     if found.is_none() {
         let hint = suggest(word, known.iter().copied());
         note(
@@ -218,11 +337,11 @@ pub(super) fn only_entry<'a>(
             hint,
         );
     }
-    Some((*found?, entry))
+    Some((found?, entry))
 }
 
 fn churn(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
-    let fields = Fields::of(gathered, node, "churn", words::CHURN)?;
+    let fields = Fields::of(gathered, node, &CHURN)?;
     let deployment = fields.need("deployment", |node| deployment(gathered, node, world));
     let replicas = fields.need("replicas", |node| {
         let items = items(gathered, node, "replicas")?;
@@ -235,8 +354,8 @@ fn churn(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
             .collect();
         counts.into_iter().collect::<Option<Vec<u32>>>()
     });
-    let every = fields.need("every", |node| duration(gathered, node, "every", STEP));
-    let length = fields.need("for", |node| duration(gathered, node, "for", STEP));
+    let every = fields.need("every", |node| duration(gathered, node, "every", LENGTH));
+    let length = fields.need("for", |node| duration(gathered, node, "for", LENGTH));
     let (namespace, deployment) = deployment?;
     Some(Step::Churn {
         namespace,

@@ -9,11 +9,11 @@ use super::{
     fields::{Fields, duration, entries, note, number, text, word},
     is_name,
     manifests::{Manifests, ServicePort, ServicePorts},
-    words,
 };
 use crate::{
     case::{ClusterSpec, Destination, IpFamily, Origin, Traffic},
     diagnostic::Gathered,
+    language::{Kind, Mapping, default, needed, optional, words},
     names::{NodeName, TrafficName},
     nearest::suggest,
     yaml::{Entry, Node},
@@ -22,6 +22,66 @@ use crate::{
 /// 100,000 requests a second are more than a probe can send; one an hour is none.
 const EVERY: (Duration, Duration) = (Duration::from_micros(10), Duration::from_secs(3600));
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(600));
+
+/// A node, a pod or a host.
+pub(super) const PLACE: Kind =
+    Kind::Form("^(pod/[^/]+(/[^/]+)?|node/n[0-9]+|host/[^/]+)$", "node/n1");
+
+pub(super) static TRAFFIC: Mapping = Mapping {
+    called: "traffic",
+    doc: "Requests, sent at a fixed rate.",
+    fields: &[&[
+        needed(
+            "from",
+            PLACE,
+            "Where requests start: `pod/NAME` (in `default`), `pod/NAMESPACE/NAME`, `node/n1` or `host/NAME`.",
+        ),
+        needed(
+            "to",
+            Kind::Form(
+                "^((service|pod)/[^/]+/[^/]+|node-port/n[0-9]+/[^/]+/[^/]+|host/[^/]+)$",
+                "service/test/web",
+            ),
+            "Where they go: `service/NAMESPACE/NAME`, `pod/NAMESPACE/NAME`, `node-port/n1/NAMESPACE/NAME` or `host/NAME`.",
+        ),
+        needed(
+            "port",
+            Kind::Whole(1, 65535),
+            "The Service's port (its node port is looked up), the pod's, or the host's.",
+        ),
+        default(
+            "protocol",
+            Kind::Word(|| words(&Protocol::ALL)),
+            "tcp",
+            "`tcp`: HTTP. `udp`: a question and its answer, a datagram each.",
+        ),
+        optional(
+            "family",
+            Kind::Word(|| words(&IpFamily::ALL)),
+            "Which of the target's addresses; its first when not given.",
+        ),
+        needed(
+            "every",
+            Kind::Time,
+            "Distance of two requests; a slow answer does not slow the next one.",
+        ),
+        default(
+            "connections",
+            Kind::Word(|| words(&CONNECTIONS)),
+            "new",
+            "`new`: one for each request; `kept`: one as long as it lives. Over UDP: a new port of the client's for each question, or one port for all.",
+        ),
+        default(
+            "timeout",
+            Kind::Time,
+            "1s",
+            "When a request counts as timed out.",
+        ),
+    ]],
+};
+
+const CONNECTIONS: [(&str, Connections); 2] =
+    [("new", Connections::New), ("kept", Connections::Kept)];
 
 /// What traffic and timeline can refer to.
 pub(super) struct World<'a> {
@@ -61,22 +121,21 @@ pub(super) fn read(
 }
 
 fn flow(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Traffic> {
-    let fields = Fields::of(gathered, node, "traffic", words::TRAFFIC)?;
+    let fields = Fields::of(gathered, node, &TRAFFIC)?;
     let from = fields.need("from", |node| {
         place(gathered, node, world, "traffic cannot start at")
     });
     let to = fields.need("to", |node| to(gathered, node, world));
     let port = fields.need("port", |node| number(gathered, node, "port", (1, 65535)));
-    let protocol = fields.or("protocol", Protocol::Tcp, |node| {
+    let protocol = fields.or_default("protocol", |node| {
         word(gathered, node, "protocol", &Protocol::ALL)
     });
     let family = fields.maybe("family", |node| family(gathered, node, world));
     let every = fields.need("every", |node| duration(gathered, node, "every", EVERY));
-    let connections = fields.or("connections", Connections::New, |node| {
-        let words = [("new", Connections::New), ("kept", Connections::Kept)];
-        word(gathered, node, "connections", &words)
+    let connections = fields.or_default("connections", |node| {
+        word(gathered, node, "connections", &CONNECTIONS)
     });
-    let timeout = fields.or("timeout", Duration::from_secs(1), |node| {
+    let timeout = fields.or_default("timeout", |node| {
         duration(gathered, node, "timeout", TIMEOUT)
     });
     if let (Some(to), Some(port), Some(protocol), Some(at)) =

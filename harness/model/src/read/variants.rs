@@ -3,15 +3,16 @@
 use indexmap::IndexMap;
 
 use super::{
-    Reader,
+    Reader, cluster,
     fields::{Fields, entries, items, names, note, text, texts},
     is_name,
     manifests::Manifests,
-    words,
+    promises, timeline, traffic,
 };
 use crate::{
     case::{ClusterSpec, Expect},
     diagnostic::Gathered,
+    language::{Kind, Mapping, needed, optional},
     matrix::MatrixKey,
     names::{AgentName, PromiseName, VariantName},
     nearest::suggest,
@@ -24,6 +25,91 @@ use crate::{
 const OF_CLUSTER: [&str; 3] = ["kube-proxy", "calico", "felix"];
 /// Fields of a variant that are laid over the scenario's field of that name.
 const OF_SCENARIO: [&str; 5] = ["cluster", "manifests", "traffic", "timeline", "promises"];
+
+pub(super) static VARIANT: Mapping = Mapping {
+    called: "a variant",
+    doc: "Overrides, and what is expected. Mappings are laid over each other key by key; anything else is replaced; `null` takes a key away; `none` takes away an agent, a traffic or a promise.",
+    fields: &[
+        &[
+            needed(
+                "expect",
+                Kind::Any(&[Kind::Exactly("healthy"), Kind::Fields(&BROKEN)]),
+                "`healthy`: every promise is kept. `broken`: exactly these are not.",
+            ),
+            optional(
+                "needs",
+                Kind::List(&Kind::Text),
+                "Capabilities without which the variant is skipped.",
+            ),
+            optional(
+                "only",
+                Kind::Fields(&ONLY),
+                "The versions that the variant is about; in others it is skipped.",
+            ),
+        ],
+        &[
+            optional(
+                "cluster",
+                Kind::Over(&Kind::Fields(&cluster::CLUSTER)),
+                "Another cluster.",
+            ),
+            optional(
+                "kube-proxy",
+                Kind::Over(&cluster::AGENTS[0].kind),
+                "Another kube-proxy, or none.",
+            ),
+            optional(
+                "calico",
+                Kind::Over(&cluster::AGENTS[1].kind),
+                "Another Calico, or none.",
+            ),
+            optional(
+                "felix",
+                Kind::Over(&Kind::Felix),
+                "Other settings of Felix.",
+            ),
+            optional(
+                "manifests",
+                Kind::Over(&super::OBJECTS),
+                "Other objects, in place of the scenario's.",
+            ),
+            optional(
+                "traffic",
+                Kind::Over(&Kind::Removable(&Kind::Fields(&traffic::TRAFFIC))),
+                "Other traffic.",
+            ),
+            optional(
+                "timeline",
+                Kind::Over(&Kind::Some(&Kind::OneOf(&timeline::STEP))),
+                "Other steps, in place of the scenario's.",
+            ),
+            optional(
+                "promises",
+                Kind::Over(&Kind::Removable(&Kind::OneOf(&promises::PROMISE))),
+                "Other promises.",
+            ),
+        ],
+    ],
+};
+
+static BROKEN: Mapping = Mapping {
+    called: "expect",
+    doc: "What breaks; every other promise is kept. An incident that does not reproduce is a failure.",
+    fields: &[&[needed(
+        "broken",
+        Kind::Some(&Kind::Text),
+        "The names of these promises.",
+    )]],
+};
+
+static ONLY: Mapping = Mapping {
+    called: "only",
+    doc: "Versions that a variant is about: `>=`, `>`, `<`, `<=` and `=`, joined by commas, as `>=1.26,<1.33`.",
+    fields: &[&[
+        optional("kube-proxy", Kind::Text, "Of kube-proxy."),
+        optional("calico", Kind::Text, "Of Calico."),
+    ]],
+};
 
 /// Each variant costs as much as reading the scenario, and a person cannot tell more apart.
 const MOST: usize = 100;
@@ -86,8 +172,8 @@ impl Reader<'_> {
     /// A variant, and whether it gives any override.
     fn variant(&self, base: &Base<'_>, node: &Node) -> Option<(Variant, bool)> {
         let gathered = self.gathered;
-        let fields = Fields::of(gathered, node, "a variant", words::VARIANT)?;
-        let own = fields.or("needs", Vec::new(), |node| texts(gathered, node, "needs"));
+        let fields = Fields::of(gathered, node, &VARIANT)?;
+        let own = fields.or_empty("needs", |node| texts(gathered, node, "needs"));
         let merged = merge(base.node, &fields);
         let other = fields
             .entry("manifests")
@@ -101,9 +187,7 @@ impl Reader<'_> {
         let promises = names(merged.get("promises"));
         let expect = fields.need("expect", |node| expect(gathered, node, &promises));
         let cluster = run.as_ref().map(|run| &run.cluster);
-        let only = fields.or("only", IndexMap::new(), |node| {
-            only(gathered, node, cluster)
-        });
+        let only = fields.or_empty("only", |node| only(gathered, node, cluster));
         let mut needs = base.needs.clone();
         needs.extend(own?);
         let overrides = OF_CLUSTER
@@ -139,8 +223,9 @@ fn only(
     node: &Node,
     cluster: Option<&ClusterSpec>,
 ) -> Option<IndexMap<MatrixKey, Range>> {
-    let fields = Fields::of(gathered, node, "only", words::ONLY)?;
-    let ranges = words::ONLY.iter().map(|word| {
+    let fields = Fields::of(gathered, node, &ONLY)?;
+    let ranges = ONLY.fields().map(|field| {
+        let word = field.word;
         let key = MatrixKey::parse(word).expect("the matrix varies what a variant can be about");
         let absent = |agent| cluster.is_some_and(|cluster| cluster.version(agent).is_none());
         if fields.get(word).is_some() && key.agent().is_some_and(absent) {
@@ -258,9 +343,7 @@ fn is_laid_over(base: &Node, overs: &Entries) -> bool {
     };
     let kind = |entries: &Entries| {
         let first = entries.keys().next().filter(|_| entries.len() == 1);
-        first
-            .filter(|word| words::PROMISES.contains(&word.as_str()))
-            .cloned()
+        first.filter(|word| promises::is_promise(word)).cloned()
     };
     match (kind(entries), kind(overs)) {
         (Some(base), Some(over)) => base == over,

@@ -36,9 +36,9 @@ const BLOCK: u8 = 24;
 
 /// Reads an `IPPool`.
 pub(super) fn pool(gathered: &Gathered, name: &str, spec: &Node) -> Option<PoolSpec> {
-    let fields = Fields::of(gathered, spec, "an IPPool", FIELDS)?;
+    let fields = Fields::foreign(gathered, spec, "an IPPool", FIELDS)?;
     let cidr = fields.need("cidr", |node| network(gathered, node));
-    let vxlan = fields.or("vxlanMode", Vxlan::Never, |node| {
+    let vxlan = fields.maybe("vxlanMode", |node| {
         let modes = [
             ("Never", Vxlan::Never),
             ("CrossSubnet", Vxlan::CrossSubnet),
@@ -46,9 +46,7 @@ pub(super) fn pool(gathered: &Gathered, name: &str, spec: &Node) -> Option<PoolS
         ];
         word(gathered, node, "vxlanMode", &modes)
     });
-    let nat_outgoing = fields.or("natOutgoing", false, |node| {
-        truth(gathered, node, "natOutgoing")
-    });
+    let nat_outgoing = fields.or_empty("natOutgoing", |node| truth(gathered, node, "natOutgoing"));
     for (field, usual, hint) in [
         (
             "ipipMode",
@@ -84,7 +82,7 @@ pub(super) fn pool(gathered: &Gathered, name: &str, spec: &Node) -> Option<PoolS
     Some(PoolSpec {
         name: name.to_owned(),
         cidr,
-        vxlan: vxlan?,
+        vxlan: vxlan?.unwrap_or(Vxlan::Never),
         nat_outgoing: nat_outgoing?,
     })
 }

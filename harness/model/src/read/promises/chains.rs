@@ -7,12 +7,11 @@ use super::{
         fields::{Fields, note, text, word},
         manifests::ServicePort,
         traffic,
+        words::TABLES,
     },
     Reading,
 };
 use crate::{case::RuleChain, nearest::suggest, yaml::Node};
-
-const TABLES: [(&str, ()); 4] = [("nat", ()), ("filter", ()), ("mangle", ()), ("raw", ())];
 
 impl Reading<'_> {
     /// The table and the chain; `native` when they are asked for through `nft`.
@@ -21,12 +20,11 @@ impl Reading<'_> {
             return self.chain_of_service(fields, native);
         }
         let gathered = self.gathered;
-        let table = fields.need("table", |node| {
+        let table = fields.need_here("table", |node| {
             if native {
                 return self.nft_name(node, "table");
             }
-            let known = word(gathered, node, "table", &TABLES);
-            known.and_then(|()| text(gathered, node, "table").map(str::to_owned))
+            word(gathered, node, "table", &TABLES).map(str::to_owned)
         });
         let chain = fields.need("chain", |node| self.chain_name(node, native));
         Some((table?, RuleChain::Named(chain?)))
@@ -35,12 +33,12 @@ impl Reading<'_> {
     /// Of one kind, and in the table in which kube-proxy has those of services.
     fn chain_of_service(&self, fields: &Fields<'_>, native: bool) -> Option<(String, RuleChain)> {
         let gathered = self.gathered;
-        let of = fields.need("service", |node| self.service_port(node));
+        let of = self.service_port(fields.get("service")?);
         let which = fields.need("chain", |node| {
             word(gathered, node, "a service's chain", &ServiceChain::ALL)
         });
         let home = if native { "kube-proxy" } else { "nat" };
-        let table = fields.or("table", home, |node| {
+        let table = fields.maybe("table", |node| {
             let written = text(gathered, node, "table")?;
             if written != home {
                 let message = format!("chains of services are in the table {home}");
@@ -51,7 +49,7 @@ impl Reading<'_> {
                     Some("leave it out".to_owned()),
                 );
             }
-            Some(home)
+            Some(())
         });
         if native && fields.get("family").and_then(Node::text) == Some("inet") {
             let message = "kube-proxy has a table of each family, and none for both";
@@ -62,7 +60,8 @@ impl Reading<'_> {
             which: which?,
             of: of?,
         };
-        Some((table?.to_owned(), chain))
+        table?;
+        Some((home.to_owned(), chain))
     }
 
     /// `[NAMESPACE/]NAME[:PORT]`: a port, by its name, that a Service of the manifests has.

@@ -3,19 +3,162 @@
 use super::{
     super::{
         fields::{Fields, note, text, truth, word},
-        traffic, words,
+        traffic,
+        words::{BACKENDS, FAMILIES},
     },
-    Reading,
+    LIMITS, Reading, WINDOW, Word, promise,
 };
 use crate::{
     case::{Claim, Counter, ElementQuery, Family, Presence, Promise, RuleBackend, RuleQuery},
+    language::{Field, Kind, Mapping, default, needed, optional, words},
     yaml::Node,
 };
 
-const BACKENDS: [(&str, RuleBackend); 3] = [
-    ("legacy", RuleBackend::Legacy),
-    ("nft", RuleBackend::Nft),
-    ("nftables", RuleBackend::Nftables),
+pub(super) static PROMISES: [Word; 3] = [
+    promise(
+        "has-rule",
+        &HAS_RULE,
+        "A rule is there, with the target `jump` and with a text that `matches`; without both the chain itself.",
+        |it, fields| it.has_rule(fields),
+    ),
+    promise(
+        "has-element",
+        &HAS_ELEMENT,
+        "An element of a set or map of nftables is there.",
+        |it, fields| it.has_element(fields),
+    ),
+    promise(
+        "counter",
+        &COUNTER,
+        "A counter of the kernel rises by so much.",
+        |it, fields| it.counter(fields),
+    ),
+];
+
+static HAS_RULE: Mapping = Mapping {
+    called: "has-rule",
+    doc: "A rule or a chain is there.",
+    fields: &[&QUERY, &PRESENCE, &WINDOW],
+};
+
+static RULE: Mapping = Mapping {
+    called: "a rule",
+    doc: "Rules, of which all that match count.",
+    fields: &[&QUERY],
+};
+
+static HAS_ELEMENT: Mapping = Mapping {
+    called: "has-element",
+    doc: "An element is there.",
+    fields: &[
+        &[
+            needed("table", Kind::Text, "Which table, as `kube-proxy`."),
+            needed("set", Kind::Text, "The set or map."),
+            needed(
+                "element",
+                Kind::Text,
+                "As nft list prints it; of a map its key alone will do.",
+            ),
+            FAMILY,
+        ],
+        &PRESENCE,
+        &WINDOW,
+    ],
+};
+
+static COUNTER: Mapping = Mapping {
+    called: "counter",
+    doc: "A counter, exactly one of `conntrack`, `snmp` and `rule`, and how much it rises over the promise's time.",
+    fields: &[
+        &[
+            optional(
+                "conntrack",
+                Kind::Word(|| CONNTRACK.to_vec()),
+                "A counter of conntrack -S.",
+            ),
+            optional(
+                "snmp",
+                Kind::Text,
+                "A counter of /proc/net/snmp, netstat or snmp6, as Tcp.OutRsts or TcpExt.TCPTimeouts.",
+            ),
+            optional(
+                "rule",
+                Kind::Fields(&RULE),
+                "Packets of the rules that match.",
+            ),
+            optional(
+                "at",
+                traffic::PLACE,
+                "Whose: `node/n1`, `pod/NAME`, `pod/NAMESPACE/NAME`, `host/NAME`; every node's, added up, when not given.",
+            ),
+        ],
+        &LIMITS,
+        &WINDOW,
+    ],
+};
+
+/// Which rule.
+static QUERY: [Field; 7] = [
+    optional(
+        "service",
+        Kind::Text,
+        "Of which service: [NAMESPACE/]NAME[:PORT], with the port's name; `chain` is then `service`, `local`, `external` or `firewall`, and no table is needed.",
+    ),
+    optional(
+        "table",
+        Kind::Text,
+        "Which table: nat, filter, mangle, raw; of nftables any. Needed without `service`.",
+    ),
+    needed("chain", Kind::Text, "The chain that holds it."),
+    optional("jump", Kind::Text, "Its target."),
+    optional(
+        "matches",
+        Kind::Text,
+        "A regular expression for its text, as iptables-save prints it after `-A CHAIN`, or nft list.",
+    ),
+    FAMILY,
+    optional(
+        "backend",
+        Kind::Word(|| words(&BACKENDS)),
+        "Through which iptables backend; the node's own iptables when not given. `nftables` reads what nft list prints, of any table.",
+    ),
+];
+
+const FAMILY: Field = default(
+    "family",
+    Kind::Word(|| words(&FAMILIES)),
+    "ip",
+    "Of which packets; `inet` of nftables alone.",
+);
+
+/// Where and when something is there.
+static PRESENCE: [Field; 3] = [
+    optional(
+        "node",
+        Kind::Text,
+        "On this node; on every one when not given.",
+    ),
+    default(
+        "always",
+        Kind::Truth,
+        "false",
+        "At all times; else when its time is over.",
+    ),
+    default("absent", Kind::Truth, "false", "It is not to be there."),
+];
+
+/// Columns of `conntrack -S`.
+const CONNTRACK: [&str; 10] = [
+    "found",
+    "invalid",
+    "insert",
+    "insert_failed",
+    "drop",
+    "early_drop",
+    "error",
+    "search_restart",
+    "clash_resolve",
+    "chaintoolong",
 ];
 
 /// What begins the names in `/proc/net/snmp`, `netstat` and `snmp6`.
@@ -37,11 +180,10 @@ const SNMP: [&str; 14] = [
 ];
 
 impl Reading<'_> {
-    pub(super) fn has_rule(&self, node: &Node) -> Option<Promise> {
-        let fields = self.fields(node, "has-rule", words::HAS_RULE)?;
-        let rule = self.rule(&fields);
-        let presence = self.presence(&fields);
-        let window = self.window(&fields);
+    fn has_rule(&self, fields: &Fields<'_>) -> Option<Promise> {
+        let rule = self.rule(fields);
+        let presence = self.presence(fields);
+        let window = self.window(fields);
         let claim = Claim::HasRule {
             rule: rule?,
             presence: presence?,
@@ -71,10 +213,8 @@ impl Reading<'_> {
     }
 
     fn family(&self, fields: &Fields<'_>, native: bool) -> Option<Family> {
-        let families = [Family::Ip, Family::Ip6, Family::Inet];
-        let families: Vec<_> = words::RULE_FAMILIES.iter().copied().zip(families).collect();
-        let family = fields.or("family", Family::Ip, |node| {
-            word(self.gathered, node, "family", &families)
+        let family = fields.or_default("family", |node| {
+            word(self.gathered, node, "family", &FAMILIES)
         });
         if family == Some(Family::Inet) && !native {
             let message = "iptables has no table for both families";
@@ -86,8 +226,8 @@ impl Reading<'_> {
 
     fn presence(&self, fields: &Fields<'_>) -> Option<Presence> {
         let gathered = self.gathered;
-        let always = fields.or("always", false, |node| truth(gathered, node, "always"));
-        let absent = fields.or("absent", false, |node| truth(gathered, node, "absent"));
+        let always = fields.or_default("always", |node| truth(gathered, node, "always"));
+        let absent = fields.or_default("absent", |node| truth(gathered, node, "absent"));
         let node = fields.maybe("node", |node| {
             let name = text(gathered, node, "node")?;
             traffic::cluster_node(gathered, node, self.known.world, name)
@@ -99,14 +239,13 @@ impl Reading<'_> {
         })
     }
 
-    pub(super) fn has_element(&self, node: &Node) -> Option<Promise> {
-        let fields = self.fields(node, "has-element", words::HAS_ELEMENT)?;
+    fn has_element(&self, fields: &Fields<'_>) -> Option<Promise> {
         let table = fields.need("table", |node| self.nft_name(node, "table"));
         let set = fields.need("set", |node| self.nft_name(node, "set"));
         let element = fields.need("element", |node| text(self.gathered, node, "element"));
-        let family = self.family(&fields, true);
-        let presence = self.presence(&fields);
-        let window = self.window(&fields);
+        let family = self.family(fields, true);
+        let presence = self.presence(fields);
+        let window = self.window(fields);
         let element = ElementQuery {
             table: table?,
             set: set?,
@@ -119,12 +258,11 @@ impl Reading<'_> {
         Some(Promise { claim, window })
     }
 
-    pub(super) fn counter(&self, node: &Node) -> Option<Promise> {
-        let fields = self.fields(node, "counter", words::COUNTER)?;
-        let counter = self.which_counter(&fields);
+    fn counter(&self, fields: &Fields<'_>) -> Option<Promise> {
+        let counter = self.which_counter(fields);
         let at = fields.maybe("at", |node| self.at(node));
-        let limits = self.limits(&fields);
-        let window = self.window(&fields);
+        let limits = self.limits(fields);
+        let window = self.window(fields);
         let claim = Claim::Counter {
             counter: counter?,
             at: at?,
@@ -151,14 +289,14 @@ impl Reading<'_> {
             "conntrack" => self.conntrack(node).map(Counter::Conntrack),
             "snmp" => self.snmp(node).map(Counter::Snmp),
             _ => {
-                let fields = self.fields(node, "a rule", words::RULE)?;
+                let fields = Fields::of(self.gathered, node, &RULE)?;
                 self.rule(&fields).map(Counter::Rule)
             }
         }
     }
 
     fn conntrack(&self, node: &Node) -> Option<String> {
-        let known: Vec<_> = words::CONNTRACK.iter().map(|name| (*name, *name)).collect();
+        let known = CONNTRACK.map(|name| (name, name));
         word(self.gathered, node, "a counter of conntrack -S", &known).map(str::to_owned)
     }
 

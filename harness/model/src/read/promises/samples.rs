@@ -6,28 +6,132 @@ use chainbreak_probe::wire::{Connections, Protocol};
 
 use super::{
     super::{
-        fields::{duration, note, number, text},
-        traffic, words,
+        fields::{Fields, duration, note, number, text},
+        traffic,
     },
-    Reading,
+    LIMITS, Reading, TRAFFIC, UNTIL, WINDOW, Word, promise,
 };
 use crate::{
     case::{Claim, Network, Origin, Ports, Promise, SourceAddress, Traffic, Window},
+    language::{Kind, Mapping, default, needed},
     names::TrafficName,
     yaml::Node,
 };
 
 /// Recovery takes at most an hour.
 const WITHIN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3600));
-/// How improbable an even spread may look when nothing else is said.
-const IMPROBABLE: f64 = 0.001;
+/// How many endpoints can share.
+const ENDPOINTS: (u64, u64) = (1, 1000);
+
+pub(super) static PROMISES: [Word; 5] = [
+    promise(
+        "source",
+        &SOURCE,
+        "The server saw this client address in every request that it answered.",
+        |it, fields| it.source(fields),
+    ),
+    promise(
+        "source-ports",
+        &SOURCE_PORTS,
+        "The server saw a client port of this range in every request that it answered.",
+        |it, fields| it.source_ports(fields),
+    ),
+    promise(
+        "balance",
+        &BALANCE,
+        "The answers came evenly from so many endpoints, as far as chance allows (Pearson's chi-squared test).",
+        |it, fields| it.balance(fields),
+    ),
+    promise(
+        "resets",
+        &RESETS,
+        "So many requests ended in a reset.",
+        |it, fields| it.resets(fields),
+    ),
+    promise(
+        "recovers",
+        &RECOVERS,
+        "From that time after the mark on, every request was answered.",
+        |it, fields| it.recovers(fields),
+    ),
+];
+
+static SOURCE: Mapping = Mapping {
+    called: "source",
+    doc: "Which address servers see.",
+    fields: &[
+        &[
+            TRAFFIC,
+            needed(
+                "is",
+                Kind::Text,
+                "`client` (its own), `node/n1` or `host/NAME` (any of its addresses), an address, or a network as 10.0.1.0/24.",
+            ),
+        ],
+        &WINDOW,
+    ],
+};
+
+static SOURCE_PORTS: Mapping = Mapping {
+    called: "source-ports",
+    doc: "Which client ports servers see.",
+    fields: &[
+        &[
+            TRAFFIC,
+            needed(
+                "within",
+                Kind::Form("^[0-9]+-[0-9]+$", "32768-60999"),
+                "Ports.",
+            ),
+        ],
+        &WINDOW,
+    ],
+};
+
+static BALANCE: Mapping = Mapping {
+    called: "balance",
+    doc: "Endpoints share evenly.",
+    fields: &[
+        &[
+            TRAFFIC,
+            needed(
+                "over",
+                Kind::Whole(2, ENDPOINTS.1),
+                "How many endpoints there are.",
+            ),
+            default(
+                "p-at-least",
+                Kind::Probability,
+                "0.001",
+                "Least probability that an even spread looks as uneven: it is called uneven with that probability by mere chance.",
+            ),
+        ],
+        &WINDOW,
+    ],
+};
+
+static RESETS: Mapping = Mapping {
+    called: "resets",
+    doc: "Connections are reset; at least one of the bounds is given.",
+    fields: &[&[TRAFFIC], &LIMITS, &WINDOW],
+};
+
+static RECOVERS: Mapping = Mapping {
+    called: "recovers",
+    doc: "Answers come back.",
+    fields: &[&[
+        TRAFFIC,
+        needed("after", Kind::Text, "The mark, or the step, by its name."),
+        needed("within", Kind::Time, "The time."),
+        UNTIL,
+    ]],
+};
 
 impl Reading<'_> {
-    pub(super) fn source(&self, node: &Node) -> Option<Promise> {
-        let fields = self.fields(node, "source", words::SOURCE)?;
-        let traffic = self.traffic(&fields);
+    fn source(&self, fields: &Fields<'_>) -> Option<Promise> {
+        let traffic = self.traffic(fields);
         let is = fields.need("is", |node| self.source_address(node));
-        let window = self.window(&fields);
+        let window = self.window(fields);
         let claim = Claim::Source {
             traffic: traffic?,
             is: is?,
@@ -64,11 +168,10 @@ impl Reading<'_> {
         .map(SourceAddress::Of)
     }
 
-    pub(super) fn source_ports(&self, node: &Node) -> Option<Promise> {
-        let fields = self.fields(node, "source-ports", words::SOURCE_PORTS)?;
-        let traffic = self.traffic(&fields);
+    fn source_ports(&self, fields: &Fields<'_>) -> Option<Promise> {
+        let traffic = self.traffic(fields);
         let within = fields.need("within", |node| self.ports(node));
-        let window = self.window(&fields);
+        let window = self.window(fields);
         let claim = Claim::SourcePorts {
             traffic: traffic?,
             within: within?,
@@ -93,18 +196,17 @@ impl Reading<'_> {
         Some(Ports { low, high })
     }
 
-    pub(super) fn balance(&self, node: &Node) -> Option<Promise> {
+    fn balance(&self, fields: &Fields<'_>) -> Option<Promise> {
         let gathered = self.gathered;
-        let fields = self.fields(node, "balance", words::BALANCE)?;
-        let traffic = self.traffic(&fields);
+        let traffic = self.traffic(fields);
         let over = fields.need("over", |node| {
-            let over: u16 = number(gathered, node, "over", (1, 1000))?;
+            let over: u16 = number(gathered, node, "over", ENDPOINTS)?;
             if over == 1 {
                 self.proves_nothing(node, "one endpoint has nothing to share", "");
             }
             Some(over)
         });
-        let p_at_least = fields.or("p-at-least", IMPROBABLE, |node| self.probability(node));
+        let p_at_least = fields.or_default("p-at-least", |node| self.probability(node));
         let flow = self.flow(traffic.as_ref());
         if flow.is_some_and(|flow| flow.connections == Connections::Kept)
             && let Some(node) = fields.get("traffic")
@@ -113,7 +215,7 @@ impl Reading<'_> {
             let hint = Some("traffic with `connections: new` is spread".to_owned());
             note(gathered, &node.place, message, hint);
         }
-        let window = self.window(&fields);
+        let window = self.window(fields);
         let claim = Claim::Balance {
             traffic: traffic?,
             over: over?,
@@ -141,9 +243,8 @@ impl Reading<'_> {
         number
     }
 
-    pub(super) fn resets(&self, node: &Node) -> Option<Promise> {
-        let fields = self.fields(node, "resets", words::RESETS)?;
-        let traffic = self.traffic(&fields);
+    fn resets(&self, fields: &Fields<'_>) -> Option<Promise> {
+        let traffic = self.traffic(fields);
         let flow = self.flow(traffic.as_ref());
         if flow.is_some_and(|flow| flow.protocol == Protocol::Udp)
             && let Some(node) = fields.get("traffic")
@@ -152,8 +253,8 @@ impl Reading<'_> {
             let hint = "a question that is refused counts as not answered: promise `available`";
             note(self.gathered, &node.place, message, Some(hint.to_owned()));
         }
-        let limits = self.limits(&fields);
-        let window = self.window(&fields);
+        let limits = self.limits(fields);
+        let window = self.window(fields);
         let claim = Claim::Resets {
             traffic: traffic?,
             limits: limits?,
@@ -162,10 +263,9 @@ impl Reading<'_> {
         Some(Promise { claim, window })
     }
 
-    pub(super) fn recovers(&self, node: &Node) -> Option<Promise> {
+    fn recovers(&self, fields: &Fields<'_>) -> Option<Promise> {
         let gathered = self.gathered;
-        let fields = self.fields(node, "recovers", words::RECOVERS)?;
-        let traffic = self.traffic(&fields);
+        let traffic = self.traffic(fields);
         let after = fields.need("after", |node| self.after(node));
         let within = fields.need("within", |node| duration(gathered, node, "within", WITHIN));
         let until = fields.maybe("until", |node| self.mark(node));
@@ -181,7 +281,7 @@ impl Reading<'_> {
             from: None,
             until: until?,
         };
-        self.in_order(&fields, after.as_ref(), window.until.as_ref());
+        self.in_order(fields, after.as_ref(), window.until.as_ref());
         Some(Promise { claim, window })
     }
 

@@ -6,13 +6,13 @@ use super::{
     super::{
         fields::{Fields, note, text, word},
         traffic::cluster_node,
-        words,
     },
-    There, needs_felix,
+    There, Word, needs_felix, step,
 };
 use crate::{
     case::{Dataplane, Fault, KubeProxySpec, Step},
     diagnostic::Gathered,
+    language::{Kind, Mapping, needed, optional, words},
     names::{AgentName, NodeName},
     version,
     yaml::Node,
@@ -21,9 +21,48 @@ use crate::{
 /// The field of FelixConfiguration that says which dataplane it is.
 pub(super) const BPF: &str = Dataplane::FIELD;
 
+pub(super) static STEPS: [Word; 2] = [
+    step(
+        "upgrade",
+        Kind::SomeFields(&UPGRADE),
+        "Agents are replaced by these versions, one after the other in the order in which they are written, node by node, as a DaemonSet does it. What the old one has written stays.",
+        |reader, entry, there| upgrade(reader.gathered, &entry.node, there),
+    ),
+    step(
+        "switch",
+        Kind::Fields(&SWITCH),
+        "Felix programs with other means from now on, on every node; it restarts for that. The step is over when all have begun their work.",
+        |reader, entry, there| switch(reader.gathered, &entry.node, there),
+    ),
+];
+
+static UPGRADE: Mapping = Mapping {
+    called: "upgrade",
+    doc: "Which agents get which versions; older ones will do as well.",
+    fields: &[&[
+        optional("kube-proxy", Kind::Text, "The version, as 1.33 or 1.33.4."),
+        optional("calico", Kind::Text, "The version, as v3.29.7."),
+        optional(
+            "node",
+            super::faults::NODE,
+            "Where; every node when not given.",
+        ),
+    ]],
+};
+
+static SWITCH: Mapping = Mapping {
+    called: "switch",
+    doc: "FelixConfiguration's `bpfEnabled`.",
+    fields: &[&[needed(
+        "dataplane",
+        Kind::Word(|| words(&Dataplane::ALL)),
+        "With which.",
+    )]],
+};
+
 /// `upgrade:`, in the order in which its agents are written.
-pub(super) fn upgrade(gathered: &Gathered, node: &Node, there: &mut There<'_>) -> Option<Step> {
-    let fields = Fields::of(gathered, node, "upgrade", words::UPGRADE)?;
+fn upgrade(gathered: &Gathered, node: &Node, there: &mut There<'_>) -> Option<Step> {
+    let fields = Fields::of(gathered, node, &UPGRADE)?;
     let world = there.world;
     let at = fields.maybe("node", |node| {
         let name = text(gathered, node, "node")?;
@@ -94,8 +133,8 @@ fn target(
 }
 
 /// `switch:`
-pub(super) fn switch(gathered: &Gathered, node: &Node, there: &mut There<'_>) -> Option<Step> {
-    let fields = Fields::of(gathered, node, "switch", words::SWITCH)?;
+fn switch(gathered: &Gathered, node: &Node, there: &mut There<'_>) -> Option<Step> {
+    let fields = Fields::of(gathered, node, &SWITCH)?;
     needs_felix(gathered, &node.place, there.world);
     let dataplane = fields.need("dataplane", |node| {
         let dataplane = word(gathered, node, "dataplane", &Dataplane::ALL)?;

@@ -1,0 +1,171 @@
+//! What happens to agents.
+
+use super::{
+    super::{
+        super::{
+            fields::{duration, note, word},
+            words::AGENTS,
+        },
+        LENGTH, Word,
+    },
+    FOR, NODE, Reading, done, fault,
+};
+use crate::{
+    case::{AgentFault, AgentSource, ClusterSpec, Fault, Step},
+    language::{Field, Kind, Mapping, needed, optional, words},
+    names::AgentName,
+};
+
+/// No command but a point in kube-proxy's model: between its look at what changed and its taking it over.
+pub(crate) const TAKING_CHANGES: &str = "taking-changes";
+
+pub(in super::super) static STEPS: [Word; 4] = [
+    fault(
+        "slow",
+        &SLOW,
+        "An agent's command, a model's or a real one's, starts later.",
+        |it| it.slow(),
+    ),
+    fault(
+        "stop",
+        &AGENT,
+        "An agent's process ends, and is started when the time is over.",
+        |it| it.agent(AgentFault::Stop),
+    ),
+    fault(
+        "pause",
+        &AGENT,
+        "An agent does nothing at all, as with SIGSTOP; commands that it has started go on.",
+        |it| it.agent(AgentFault::Pause),
+    ),
+    fault(
+        "restart",
+        &RESTART,
+        "An agent's process ends and is started at once. The step is over when it has begun its work; of several nodes one after the other.",
+        |it| it.restart(),
+    ),
+];
+
+static SLOW: Mapping = Mapping {
+    called: "slow",
+    doc: "Each such command starts so much later.",
+    fields: &[&[
+        WHOSE,
+        needed(
+            "command",
+            Kind::Word(|| words(&COMMANDS)),
+            "Which command; of iptables that of both its backends. `taking-changes` is a point in kube-proxy's model: until 1.27.10, 1.28.6 and 1.29.1 a partial sync looks which services changed, and then takes the changes over.",
+        ),
+        needed("by", Kind::Time, "How much later each of them starts."),
+        FOR,
+    ]],
+};
+
+static AGENT: Mapping = Mapping {
+    called: "an agent's fault",
+    doc: "An agent is gone, or does nothing.",
+    fields: &[&[
+        WHOSE,
+        optional("node", NODE, "Where; every node when not given."),
+        FOR,
+    ]],
+};
+
+static RESTART: Mapping = Mapping {
+    called: "restart",
+    doc: "An agent is started again.",
+    fields: &[&[
+        WHOSE,
+        optional("node", NODE, "Where; every node when not given."),
+    ]],
+};
+
+const WHOSE: Field = needed("agent", Kind::Word(|| words(&AGENTS)), "Which agent.");
+
+const COMMANDS: [(&str, &str); 10] = [
+    ("iptables", "iptables"),
+    ("iptables-save", "iptables-save"),
+    ("iptables-restore", "iptables-restore"),
+    ("ip6tables", "ip6tables"),
+    ("ip6tables-save", "ip6tables-save"),
+    ("ip6tables-restore", "ip6tables-restore"),
+    ("nft", "nft"),
+    ("ipset", "ipset"),
+    ("conntrack", "conntrack"),
+    (TAKING_CHANGES, TAKING_CHANGES),
+];
+
+impl Reading<'_> {
+    fn slow(&self) -> Option<Step> {
+        let gathered = self.fields.gathered;
+        let agent = self.agent_name();
+        let command = self.fields.need("command", |node| {
+            let command = word(gathered, node, "command", &COMMANDS)?;
+            if command == TAKING_CHANGES && !self.has_the_point(agent) {
+                let message = "taking-changes is a point in kube-proxy's model, and nowhere else";
+                note(gathered, &node.place, message, None);
+            }
+            Some(command)
+        });
+        let by = self
+            .fields
+            .need("by", |node| duration(gathered, node, "by", LENGTH));
+        let slow = || {
+            Some(Fault::Slow {
+                agent: agent?,
+                command: command?.to_owned(),
+                by: by?,
+            })
+        };
+        self.lasting(slow())
+    }
+
+    /// Whether the agent is the model in which changes are taken over in two steps.
+    fn has_the_point(&self, agent: Option<AgentName>) -> bool {
+        let modelled = |cluster: &ClusterSpec| {
+            let kube_proxy = cluster.kube_proxy.as_ref();
+            kube_proxy.is_none_or(|spec| spec.source == AgentSource::Model)
+        };
+        agent.is_none_or(|agent| agent == AgentName::KubeProxy)
+            && self.world.cluster.is_none_or(modelled)
+    }
+
+    fn agent(&self, what: AgentFault) -> Option<Step> {
+        let (agent, node) = (self.agent_name(), self.node());
+        let fault = || {
+            Some(Fault::Agent {
+                agent: agent?,
+                node: node?,
+                what,
+            })
+        };
+        self.lasting(fault())
+    }
+
+    fn restart(&self) -> Option<Step> {
+        let (agent, node) = (self.agent_name(), self.node());
+        let what = AgentFault::Restart;
+        let fault = || {
+            Some(Fault::Agent {
+                agent: agent?,
+                node: node?,
+                what,
+            })
+        };
+        done(fault())
+    }
+
+    /// An agent that the cluster has.
+    fn agent_name(&self) -> Option<AgentName> {
+        let gathered = self.fields.gathered;
+        self.fields.need("agent", |node| {
+            let agent = word(gathered, node, "agent", &AGENTS)?;
+            let absent = |cluster: &ClusterSpec| cluster.version(agent).is_none();
+            if self.world.cluster.is_some_and(absent) {
+                let message = format!("the cluster has no {agent}");
+                note(gathered, &node.place, message, None);
+            }
+            Some(agent)
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! Words that several mappings take, with what they mean.
+
+use crate::{
+    case::{Family, IptablesVariant, RuleBackend},
+    names::AgentName,
+};
+
+/// Whose process, log or commands.
+pub(super) const AGENTS: [(&str, AgentName); 2] = [
+    ("kube-proxy", AgentName::KubeProxy),
+    ("felix", AgentName::Felix),
+];
+
+/// Which iptables a node has.
+pub(super) const IPTABLES: [(&str, IptablesVariant); 2] = [
+    ("legacy", IptablesVariant::Legacy),
+    ("nft", IptablesVariant::Nft),
+];
+
+/// Through what rules are asked for, or touched.
+pub(super) const BACKENDS: [(&str, RuleBackend); 3] = [
+    ("legacy", RuleBackend::Legacy),
+    ("nft", RuleBackend::Nft),
+    ("nftables", RuleBackend::Nftables),
+];
+
+/// Of which packets rules are.
+pub(super) const FAMILIES: [(&str, Family); 3] = [
+    ("ip", Family::Ip),
+    ("ip6", Family::Ip6),
+    ("inet", Family::Inet),
+];
+
+/// iptables' tables.
+pub(super) const TABLES: [(&str, &str); 4] = [
+    ("nat", "nat"),
+    ("filter", "filter"),
+    ("mangle", "mangle"),
+    ("raw", "raw"),
+];
