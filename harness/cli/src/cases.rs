@@ -3,13 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    fs::{self, File},
-    io::{BufRead, BufReader, IsTerminal},
-    path::{Path, PathBuf},
+    io::IsTerminal,
+    path::PathBuf,
     process::ExitCode,
 };
 
-use anyhow::Context;
 use chainbreak_lab::Lab;
 use chainbreak_model::{
     Diagnostics,
@@ -18,6 +16,7 @@ use chainbreak_model::{
     names::ScenarioName,
     plan::{Planned, merged},
     scenario::Scenario,
+    scenario_files,
 };
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
@@ -127,7 +126,7 @@ fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
-            walk(path, &mut files)?;
+            files.extend(scenario_files(path)?);
         } else {
             files.push(path.clone());
         }
@@ -179,39 +178,6 @@ fn namesakes(scenarios: &[Scenario]) -> Vec<(&Scenario, &Scenario)> {
         }
     }
     found
-}
-
-/// YAML files of a folder, in order, but for those that are Kubernetes manifests.
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    let read = || format!("could not read {}", folder.display());
-    let entries = fs::read_dir(folder)
-        .with_context(read)?
-        .map(|entry| Ok(entry?.path()));
-    let mut entries = entries
-        .collect::<std::io::Result<Vec<PathBuf>>>()
-        .with_context(read)?;
-    entries.sort();
-    for path in entries {
-        let yaml = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
-        if path.is_dir() && !path.is_symlink() {
-            walk(&path, files)?;
-        } else if yaml && !is_manifest(&path) {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
-/// Whether a line begins with `apiVersion:`, which no scenario has. What cannot be read is no manifest:
-/// reading it as a scenario says why.
-fn is_manifest(file: &Path) -> bool {
-    let Ok(file) = File::open(file) else {
-        return false;
-    };
-    BufReader::new(file)
-        .lines()
-        .map_while(Result::ok)
-        .any(|line| line.starts_with("apiVersion:"))
 }
 
 /// With carets and colours in a terminal, plain lines elsewhere.

@@ -1,9 +1,9 @@
 //! The scenario language: read, check, plan, history and judge. Pure: no clock, no process, no
 //! randomness that it is not given.
 //!
-//! [`load`] or [`read`] gives a [`scenario::Scenario`] or every mistake of it; [`plan()`] gives the
-//! [`case::Case`]s to run and the ones to skip; [`judge`] gives the [`verdict::Verdict`] of a case's
-//! history.
+//! [`scenario_files`] finds files; [`load`] or [`read`] gives a [`scenario::Scenario`] or every mistake
+//! of it; [`plan()`] gives the [`case::Case`]s to run and the ones to skip; [`judge`] gives the
+//! [`verdict::Verdict`] of a case's history.
 
 pub mod agents;
 pub mod case;
@@ -19,6 +19,7 @@ pub mod version;
 
 mod diagnostic;
 mod felix;
+mod files;
 mod judge;
 mod language;
 mod nearest;
@@ -27,6 +28,7 @@ mod read;
 mod yaml;
 
 pub use diagnostic::{Diagnostic, Diagnostics};
+pub use files::{FolderError, scenario_files};
 pub use judge::{Judge, judge};
 pub use language::{reference, schema};
 pub use nearest::suggest;
