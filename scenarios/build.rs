@@ -1,162 +1,115 @@
-//! Writes a test for each scenario file, with a case for each variant and matrix cell, so that
-//! `cargo test default_cleanup` runs what it says. Only names are read here: `chainbreak check` does
-//! the understanding.
+//! Writes a test for each case of each scenario, so that `cargo test default_cleanup` runs what it says. Scenarios are
+//! found, read and planned by the product's own code: one with a mistake fails the build, in the words of
+//! `chainbreak check`.
+
+#![expect(clippy::print_stderr, reason = "how a build script says why it failed")]
 
 use std::{
     env,
     error::Error,
-    fmt::Write,
+    fmt::{self, Write},
     fs,
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
-use serde_yaml::{Mapping, Value};
+use chainbreak_model::{
+    case::Capabilities,
+    load,
+    names::VariantName,
+    plan,
+    plan::{Choice, Planned},
+    scenario::{Scenario, Variant},
+    scenario_files,
+};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut files = Vec::new();
-    for area in fs::read_dir(".")? {
-        let area = area?.path();
-        if area.is_dir() && !area.ends_with("src") && !area.ends_with("tests") {
-            println!("cargo:rerun-if-changed={}", area.display());
-            collect(&area, &mut files)?;
+fn main() -> ExitCode {
+    println!("cargo:rerun-if-changed=.");
+    match scenarios().and_then(|scenarios| write(&scenarios)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
         }
     }
-    println!("cargo:rerun-if-changed=.");
-    files.sort();
-    let (mut tests, mut names) = (String::new(), String::new());
-    for file in files {
-        let text = fs::read_to_string(&file)?;
-        // A file of manifests has several documents, or no variants: it is not a scenario.
-        let Ok(Value::Mapping(scenario)) = serde_yaml::from_str(&text) else {
-            continue;
-        };
-        if let Some(Value::Mapping(variants)) = scenario.get("variants") {
-            write_test(&mut tests, &mut names, &file, &scenario, variants)?;
+}
+
+/// Every scenario, or every mistake of all of them.
+fn scenarios() -> Result<Vec<Scenario>, Box<dyn Error>> {
+    let (mut scenarios, mut mistakes) = (Vec::new(), String::new());
+    for file in scenario_files(Path::new("."))? {
+        match load(file.strip_prefix(".").unwrap_or(&file)) {
+            Ok(scenario) => scenarios.push(scenario),
+            Err(diagnostics) => mistakes += &diagnostics.plain(),
         }
+    }
+    if mistakes.is_empty() {
+        Ok(scenarios)
+    } else {
+        Err(mistakes.into())
+    }
+}
+
+/// Two files for the tests: the functions, and the names that the product has for their cases.
+fn write(scenarios: &[Scenario]) -> Result<(), Box<dyn Error>> {
+    let (mut tests, mut names) = (String::new(), String::new());
+    for scenario in scenarios {
+        write_test(&mut tests, &mut names, scenario)?;
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("names.rs"), format!("&[\n{names}]\n"))?;
     Ok(fs::write(out.join("cases.rs"), tests)?)
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
-            files.push(path.strip_prefix(".").unwrap_or(&path).to_owned());
-        }
-    }
-    Ok(())
-}
-
 /// Not run, and seen to be not run: the lab's models lack the capability, or nobody allowed to change the machine.
 const IGNORE: &str = "#[ignore = \"needs a capability that the lab lacks unasked\"]\n";
 
-/// One function for each scenario, named after its file, and the names that the plan has for its cases.
-fn write_test(
-    tests: &mut String,
-    names: &mut String,
-    file: &Path,
-    scenario: &Mapping,
-    variants: &Mapping,
-) -> Result<(), Box<dyn Error>> {
-    let stem = file
-        .file_stem()
-        .and_then(|stem| stem.to_str())
-        .ok_or("a file name in UTF-8")?;
-    let cells = cells(scenario);
+/// One function for each scenario, named after it.
+fn write_test(tests: &mut String, names: &mut String, scenario: &Scenario) -> fmt::Result {
     let mut cases = String::new();
-    for (variant, overrides) in variants {
-        let variant = variant.as_str().ok_or("a variant's name is text")?;
-        let cluster = overrides.get("cluster");
-        let changes_host = cluster.is_some_and(|it| it.get("host-sysctls").is_some());
-        let needs = overrides.get("needs").is_some() || changes_host;
-        for cell in cells.iter().filter(|cell| is_about(overrides, cell)) {
+    for (variant, what) in &scenario.variants {
+        // rstest takes an attribute as belonging to the case below it.
+        let ignore = if needs_more(what) { IGNORE } else { "" };
+        for id in ids(scenario, variant) {
+            let cell = cell(&id);
             let name = identifier(&format!("{variant} {}", cell.replace('=', " ")));
-            // rstest takes an attribute as belonging to the case below it.
-            let ignore = if needs { IGNORE } else { "" };
+            let variant = variant.as_str();
             writeln!(cases, "{ignore}#[case::{name}({variant:?}, {cell:?})]")?;
-            writeln!(names, "    ({stem:?}, {variant:?}, {cell:?}),")?;
+            writeln!(names, "    {id:?},")?;
         }
     }
-    let name = identifier(stem);
-    let file = file.to_str().ok_or("a path in UTF-8")?;
+    let name = identifier(scenario.name.as_str());
+    let file = &scenario.file;
     write!(
         tests,
         "#[rstest]\n{cases}fn {name}(#[case] variant: &str, #[case] cell: &str) {{\n    \
          comes_out_as_expected({file:?}, variant, cell);\n}}\n\n"
-    )?;
-    Ok(())
+    )
 }
 
-/// `iptables=legacy ip-family=IPv4`, …: the cells of a scenario's matrices, or one empty cell.
-fn cells(scenario: &Mapping) -> Vec<String> {
-    match scenario.get("matrix") {
-        Some(Value::Sequence(matrices)) => {
-            let matrices = matrices.iter().filter_map(Value::as_mapping);
-            matrices.flat_map(cells_of).collect()
-        }
-        Some(Value::Mapping(matrix)) => cells_of(matrix),
-        _ => vec![String::new()],
-    }
-}
-
-fn cells_of(matrix: &Mapping) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    for (key, values) in matrix {
-        let (Some(key), Some(values)) = (key.as_str(), values.as_sequence()) else {
-            continue;
-        };
-        let values = values.iter().filter_map(Value::as_str);
-        cells = values
-            .flat_map(|value| {
-                cells
-                    .iter()
-                    .map(move |cell| format!("{cell} {key}={value}"))
-            })
-            .map(|cell| cell.trim().to_owned())
-            .collect();
-    }
-    cells
-}
-
-/// Whether a variant's `only` lets it run in a cell: of the others there is nothing to test.
-fn is_about(variant: &Value, cell: &str) -> bool {
-    let settings = cell
-        .split(' ')
-        .filter_map(|setting| setting.split_once('='));
-    let mut ranges = settings.filter_map(|(key, version)| {
-        let range = variant.get("only")?.get(key)?.as_str()?;
-        Some((range, version))
-    });
-    ranges.all(|(range, version)| {
-        range
-            .split(',')
-            .all(|bound| is_within(bound.trim(), version))
-    })
-}
-
-/// Whether a version is on the right side of a bound, as far as that is written. A minor version is its last patch.
-fn is_within(bound: &str, version: &str) -> bool {
-    let written = bound.trim_start_matches(['<', '>', '=']);
-    let numbers = |text: &str| -> Vec<u16> {
-        let text = text.trim().trim_start_matches('v');
-        text.split('.').map_while(|it| it.parse().ok()).collect()
+/// The cases of a variant. Of versions that it is not about there is nothing to test. Whether the others can run here is
+/// for the tests to say: which machine they run on is not known yet.
+fn ids(scenario: &Scenario, variant: &VariantName) -> Vec<String> {
+    let choice = Choice {
+        backend: "lab".to_owned(),
+        variants: vec![variant.clone()],
+        ..Choice::default()
     };
-    let (limit, mut version) = (numbers(written), numbers(version));
-    version.resize(limit.len(), u16::MAX);
-    match bound.strip_suffix(written).unwrap_or_default() {
-        ">=" => version >= limit,
-        "<=" => version <= limit,
-        ">" => version > limit,
-        "<" => version < limit,
-        _ => version == limit,
-    }
+    let planned = plan(scenario, &choice, &Capabilities::default()).into_iter();
+    let possible = planned
+        .filter(|plan| !matches!(plan, Planned::Skip(skipped) if !skipped.outside.is_empty()));
+    possible.map(|plan| plan.id()).collect()
+}
+
+/// Whether a variant needs what `make packages` does not install.
+fn needs_more(variant: &Variant) -> bool {
+    !variant.needs.is_empty() || !variant.run.cluster.host_sysctls.is_empty()
+}
+
+/// `iptables=legacy ip-family=IPv4`, …: what a case's name says of its cell.
+fn cell(id: &str) -> String {
+    let (_, cell) = id.split_once('[').unwrap_or_default();
+    cell.trim_end_matches(']').replace(',', " ")
 }
 
 fn identifier(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! Every scenario, variant and matrix cell as a test of its own, in a world of its own:
+//! Every case as a test of its own, in a world of its own:
 //!
 //! ```text
 //! cargo test -p chainbreak-scenarios default_cleanup
