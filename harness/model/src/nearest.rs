@@ -1,7 +1,9 @@
 //! "Did you mean": the nearest of the names that would have been right.
 
+use strsim::osa_distance;
+
 /// The candidate that a person most likely meant, if any is near enough: at most a third of the
-/// letters differ, a swap of two neighbours counting as one difference.
+/// letters differ, a swap of two neighbours counting as one difference and letters of either case being alike.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -10,38 +12,15 @@ pub(crate) fn nearest<'a>(
     if word.len() > 64 {
         return None;
     }
+    let lower = word.to_lowercase();
     let near = candidates
         .into_iter()
-        .map(|name| (distance(word, name), name));
+        .map(|name| (osa_distance(&lower, &name.to_lowercase()), name));
     let longest = |name: &str| word.chars().count().max(name.chars().count());
     let (_, name) = near
         .filter(|(far, name)| far * 3 <= longest(name).max(3))
         .min_by_key(|(far, _)| *far)?;
     Some(name)
-}
-
-/// Optimal string alignment distance, letters of either case alike.
-fn distance(a: &str, b: &str) -> usize {
-    let letters = |text: &str| {
-        text.chars()
-            .flat_map(char::to_lowercase)
-            .collect::<Vec<char>>()
-    };
-    let (a, b) = (letters(a), letters(b));
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replace = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replace.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 /// A hint for a word that is none of the candidates: the nearest one, or all of them when they are few.
