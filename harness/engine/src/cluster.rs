@@ -1,7 +1,7 @@
 //! The one narrow seam: a cluster is a Kubernetes API plus exec into the network namespaces of its
 //! nodes and pods. That is all a backend has to provide, and the only thing the engine knows.
 
-use std::{fmt, net::IpAddr, process::ExitStatus, time::Duration};
+use std::{fmt, io, net::IpAddr, process::ExitStatus, time::Duration};
 
 use async_trait::async_trait;
 use chainbreak_model::{
@@ -48,6 +48,13 @@ pub trait Cluster: Send + Sync {
         command: &Command,
     ) -> Result<Process, ExecError> {
         self.exec(at, command).await
+    }
+
+    /// Kills a process that [`Self::exec`] or [`Self::exec_as`] started ([`Process::id`]), and what it started in its process
+    /// group. One that has ended is no error. Backends that only see a client of the process cannot; cases that need it ask
+    /// for the capability `ended-commands`.
+    async fn kill(&self, _process: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Ends or starts an agent's process, or has it do nothing for a while. It is so when this returns;
@@ -188,8 +195,13 @@ pub struct Process {
 }
 
 impl Process {
+    /// What [`Cluster::kill`] knows it by; `None` once its end was waited for.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Waits for the end.
-    pub async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 }
@@ -213,7 +225,7 @@ pub struct ExecError {
     /// What.
     pub command: String,
     /// Why.
-    pub source: std::io::Error,
+    pub source: io::Error,
 }
 
 /// An agent could not be stopped, started or paused.

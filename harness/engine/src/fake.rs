@@ -139,6 +139,12 @@ impl Cluster for Fake {
         })
     }
 
+    async fn kill(&self, _: u32) -> std::io::Result<()> {
+        let mut signals = self.signals.lock().expect("no test panicked");
+        signals.push("kill".to_owned());
+        Ok(())
+    }
+
     async fn signal(
         &self,
         agent: AgentName,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     net::{IpAddr, TcpListener},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -26,6 +27,11 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 use kube::Client;
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal::SIGKILL, killpg},
+    unistd::Pid,
+};
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
@@ -192,8 +198,8 @@ impl Raised {
             source,
         };
         let place = self.world.find(at).ok_or_else(|| {
-            failed(std::io::Error::new(
-                std::io::ErrorKind::NotFound,
+            failed(io::Error::new(
+                io::ErrorKind::NotFound,
                 "there is no such place",
             ))
         })?;
@@ -256,9 +262,18 @@ impl Cluster for Raised {
         let path = path.map_err(|error| ExecError {
             place: at.to_string(),
             command: format!("{command:?}"),
-            source: std::io::Error::other(error),
+            source: io::Error::other(error),
         })?;
         self.spawn(at, command, path).await
+    }
+
+    async fn kill(&self, process: u32) -> io::Result<()> {
+        // In a place each has a group of its own.
+        let group = i32::try_from(process).map_err(io::Error::other)?;
+        match killpg(Pid::from_raw(group), SIGKILL) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn signal(

@@ -61,15 +61,57 @@ impl Injection<'_> {
                 ended(process, "").await.map_err(|why| trouble(&why))?;
                 continue;
             }
-            let pid = process.child.id();
+            let id = process.id();
             self.undo.push(Undo {
                 text: format!("end what {} runs in {at}", run.who),
                 how: How::Stop {
                     following: tokio::spawn(all_ended(process)),
-                    pid,
+                    id,
                 },
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_model::case::Fault;
+
+    use super::{
+        super::{Faults, tests::said},
+        *,
+    };
+    use crate::{
+        fake::{Commands, Fake},
+        log::EventLog,
+    };
+
+    #[tokio::test]
+    async fn what_a_third_party_still_runs_is_killed_by_the_cluster() {
+        let fake = Fake {
+            // It goes on until it is killed.
+            commands: Commands::Shell("exec sleep 3600".to_owned(), Duration::ZERO),
+            ..Fake::default()
+        };
+        let (fake, cluster) = fake.cluster();
+        let (log, mut events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let run = Fault::Run(case::Run {
+            at: None,
+            who: "cron".to_owned(),
+            argv: vec!["anything".to_owned()],
+        });
+        let hour = Some(Duration::from_secs(3600));
+        faults.inject(&run, hour).await.unwrap();
+        faults.heal_all().await;
+        assert_eq!(fake.signals(), ["kill"]);
+        assert_eq!(
+            said(&mut events),
+            [
+                "cron runs anything in node/n1",
+                "end what cron runs in node/n1"
+            ]
+        );
     }
 }

@@ -37,7 +37,7 @@ pub(super) enum How {
     /// It is killed, unless it is over; then it must have ended well.
     Stop {
         following: JoinHandle<Result<String, String>>,
-        pid: Option<u32>,
+        id: Option<u32>,
     },
 }
 
@@ -69,31 +69,27 @@ impl Undo {
             }
             How::Craft(crafters) => crafters.end().await,
             How::EmptyConntrack(filler) => filler.empty(cluster).await,
-            How::Stop { following, pid } => stop(following, *pid).await,
+            How::Stop { following, id } => stop(cluster, following, *id).await,
         }
     }
 }
 
 /// Ends a process and what it started, as far as that stayed in its process group.
 async fn stop(
+    cluster: &dyn Cluster,
     following: &mut JoinHandle<Result<String, String>>,
-    pid: Option<u32>,
+    id: Option<u32>,
 ) -> Result<(), String> {
     if following.is_finished() {
         let ended = following.await.map_err(|error| error.to_string())?;
         return ended.map(drop);
     }
-    if let Some(pid) = pid {
-        let group = format!("-{pid}");
-        let kill = tokio::process::Command::new("kill")
-            .args(["-KILL", "--", &group])
-            .output();
-        let killed = kill.await.map_err(|error| error.to_string())?;
-        // One that ended just now is no group any more.
-        tracing::debug!(%group, status = %killed.status, "ended what a third party ran");
-    }
+    let killed = match id {
+        Some(id) => cluster.kill(id).await,
+        None => Ok(()),
+    };
     following.abort();
-    Ok(())
+    killed.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
