@@ -136,6 +136,36 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// What it does to others than the case's own namespaces, where it does. What is done in a pod's own network is the
+    /// pod's affair.
+    pub(crate) fn disruption(&self) -> Option<&'static str> {
+        let in_pod = |at: &Origin| matches!(at, Origin::Pod { .. });
+        match self {
+            Self::Sysctl { at: Some(at), .. } if in_pod(at) => None,
+            Self::Run(run) if run.at.as_ref().is_some_and(in_pod) => None,
+            Self::Loss { at, .. } | Self::LinkDown { at, .. } | Self::Route { at, .. }
+                if in_pod(at) =>
+            {
+                None
+            }
+            Self::Agent { .. } => Some("stops an agent"),
+            Self::Upgrade { .. } => Some("upgrades an agent"),
+            Self::Switch { .. } => Some("switches Felix's dataplane"),
+            Self::Slow { .. } => Some("slows an agent's commands"),
+            Self::Sysctl { .. } => Some("changes kernel settings of nodes"),
+            Self::FillConntrack { .. } => Some("fills nodes' conntrack tables"),
+            Self::Lock { .. } => Some("holds nodes' iptables lock"),
+            Self::Craft(_) => Some("sends crafted segments from nodes"),
+            Self::Run(_) => Some("runs a third party's commands on nodes"),
+            Self::Flush { .. } | Self::DeleteRule { .. } => Some("deletes rules of nodes"),
+            Self::Loss { .. } | Self::LinkDown { .. } | Self::Route { .. } => {
+                Some("changes nodes' links and routes")
+            }
+        }
+    }
+}
+
 /// How many entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

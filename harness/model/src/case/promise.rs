@@ -138,6 +138,64 @@ pub enum Claim {
 }
 
 impl Claim {
+    /// What it looks for by its text.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::HasRule { rule, .. }
+            | Self::Counter {
+                counter: Counter::Rule(rule),
+                ..
+            } => rule.texts(),
+            Self::NoLog { matches, .. } | Self::HasLog { matches, .. } => vec![matches],
+            Self::HasElement { element, .. } => vec![&element.element],
+            Self::Available { .. }
+            | Self::Counter { .. }
+            | Self::Source { .. }
+            | Self::SourcePorts { .. }
+            | Self::Balance { .. }
+            | Self::Resets { .. }
+            | Self::Recovers { .. } => Vec::new(),
+        }
+    }
+
+    /// The traffic that is looked at, where it is traffic, to be replaced.
+    pub(crate) fn traffic_mut(&mut self) -> Option<&mut TrafficName> {
+        match self {
+            Self::Available { traffic, .. }
+            | Self::Source { traffic, .. }
+            | Self::SourcePorts { traffic, .. }
+            | Self::Balance { traffic, .. }
+            | Self::Resets { traffic, .. }
+            | Self::Recovers { traffic, .. } => Some(traffic),
+            Self::NoLog { .. }
+            | Self::HasLog { .. }
+            | Self::HasRule { .. }
+            | Self::HasElement { .. }
+            | Self::Counter { .. } => None,
+        }
+    }
+
+    /// Of which packets the rules or elements are that are looked at, to be replaced.
+    pub(crate) fn family_mut(&mut self) -> Option<&mut Family> {
+        match self {
+            Self::HasRule { rule, .. }
+            | Self::Counter {
+                counter: Counter::Rule(rule),
+                ..
+            } => Some(&mut rule.family),
+            Self::HasElement { element, .. } => Some(&mut element.family),
+            Self::Available { .. }
+            | Self::NoLog { .. }
+            | Self::HasLog { .. }
+            | Self::Counter { .. }
+            | Self::Source { .. }
+            | Self::SourcePorts { .. }
+            | Self::Balance { .. }
+            | Self::Resets { .. }
+            | Self::Recovers { .. } => None,
+        }
+    }
+
     /// The traffic that is looked at, where it is traffic.
     pub fn traffic(&self) -> Option<&TrafficName> {
         match self {
@@ -223,6 +281,16 @@ pub struct RuleQuery {
 }
 
 impl RuleQuery {
+    fn texts(&self) -> Vec<&str> {
+        let chain = match &self.chain {
+            RuleChain::Named(name) => Some(name.as_str()),
+            RuleChain::OfService { .. } => None,
+        };
+        let jump = self.jump.as_deref();
+        let matches = self.matches.as_deref();
+        [chain, jump, matches].into_iter().flatten().collect()
+    }
+
     /// What the chain is called in the tables that are asked.
     pub fn chain_name(&self) -> Cow<'_, str> {
         match &self.chain {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::follow::tables;
 use crate::{
     case::{
-        Case, Claim, Counter, Destination, Expect, Family, Fault, IpFamily, Promise, Step, Traffic,
+        Case, Claim, Destination, Expect, Family, Fault, IpFamily, Promise, Step, Traffic,
     },
     names::{PromiseName, TrafficName},
 };
@@ -101,20 +101,10 @@ impl Second {
     /// What a claim says of the second family; nothing where it does not speak of the first.
     fn claim(&self, claim: &Claim) -> Option<Claim> {
         let mut other = claim.clone();
-        match &mut other {
-            Claim::Available { traffic, .. }
-            | Claim::Source { traffic, .. }
-            | Claim::SourcePorts { traffic, .. }
-            | Claim::Balance { traffic, .. }
-            | Claim::Resets { traffic, .. }
-            | Claim::Recovers { traffic, .. } => self.rename(traffic)?,
-            Claim::HasRule { rule, .. }
-            | Claim::Counter {
-                counter: Counter::Rule(rule),
-                ..
-            } => self.turn(&mut rule.family)?,
-            Claim::HasElement { element, .. } => self.turn(&mut element.family)?,
-            Claim::NoLog { .. } | Claim::HasLog { .. } | Claim::Counter { .. } => return None,
+        if let Some(traffic) = other.traffic_mut() {
+            self.rename(traffic)?;
+        } else {
+            self.turn(other.family_mut()?)?;
         }
         Some(other)
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::case::{AgentSource, Case, Fault, Origin, Step};
+use crate::case::{AgentSource, Case, Step};
 
 /// Why the case does not run on that cluster without leave; `None` when it keeps to its own namespaces.
 pub(super) fn refused(case: &Case, cluster: &str) -> Option<String> {
@@ -38,34 +38,7 @@ fn step(step: &Step) -> Vec<&'static str> {
             let disruption = "deletes objects outside namespaces";
             shared.then_some(disruption).into_iter().collect()
         }
-        Step::Fault { fault, .. } => disruption(fault).into_iter().collect(),
-    }
-}
-
-/// What is done in a pod's own network is the pod's affair.
-fn disruption(fault: &Fault) -> Option<&'static str> {
-    let in_pod = |at: &Origin| matches!(at, Origin::Pod { .. });
-    match fault {
-        Fault::Sysctl { at: Some(at), .. } if in_pod(at) => None,
-        Fault::Run(run) if run.at.as_ref().is_some_and(in_pod) => None,
-        Fault::Loss { at, .. } | Fault::LinkDown { at, .. } | Fault::Route { at, .. }
-            if in_pod(at) =>
-        {
-            None
-        }
-        Fault::Agent { .. } => Some("stops an agent"),
-        Fault::Upgrade { .. } => Some("upgrades an agent"),
-        Fault::Switch { .. } => Some("switches Felix's dataplane"),
-        Fault::Slow { .. } => Some("slows an agent's commands"),
-        Fault::Sysctl { .. } => Some("changes kernel settings of nodes"),
-        Fault::FillConntrack { .. } => Some("fills nodes' conntrack tables"),
-        Fault::Lock { .. } => Some("holds nodes' iptables lock"),
-        Fault::Craft(_) => Some("sends crafted segments from nodes"),
-        Fault::Run(_) => Some("runs a third party's commands on nodes"),
-        Fault::Flush { .. } | Fault::DeleteRule { .. } => Some("deletes rules of nodes"),
-        Fault::Loss { .. } | Fault::LinkDown { .. } | Fault::Route { .. } => {
-            Some("changes nodes' links and routes")
-        }
+        Step::Fault { fault, .. } => fault.disruption().into_iter().collect(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use regex::Regex;
 
-use crate::case::{Case, Claim, Counter, RuleChain, RuleQuery, Step};
+use crate::case::{Case, Step};
 
 /// The chains of one service or endpoint: a hash of namespace and name is in them (kube-proxy 1.20 to 1.36, iptables mode).
 static HASHED: LazyLock<Regex> = LazyLock::new(|| {
@@ -16,7 +16,7 @@ static HASHED: LazyLock<Regex> = LazyLock::new(|| {
 pub(super) fn refused(case: &Case) -> Option<String> {
     let namespaces = namespaces(case);
     case.promises.iter().find_map(|(name, promise)| {
-        let texts = texts(&promise.claim);
+        let texts = promise.claim.texts();
         let named = texts.into_iter().find_map(|text| named(text, &namespaces))?;
         Some(format!(
             "promise {name} names {named}, which is called otherwise in the namespaces that the case has there: say `service:`"
@@ -31,36 +31,6 @@ fn named(text: &str, namespaces: &BTreeSet<&str>) -> Option<String> {
     let said = |namespace: &&&str| text.contains(&format!("{namespace}/"));
     let namespace = namespaces.iter().find(said)?;
     Some(format!("the namespace {namespace}"))
-}
-
-/// What a promise looks for by its text.
-fn texts(claim: &Claim) -> Vec<&str> {
-    match claim {
-        Claim::HasRule { rule, .. }
-        | Claim::Counter {
-            counter: Counter::Rule(rule),
-            ..
-        } => of_rule(rule),
-        Claim::NoLog { matches, .. } | Claim::HasLog { matches, .. } => vec![matches],
-        Claim::HasElement { element, .. } => vec![&element.element],
-        Claim::Available { .. }
-        | Claim::Counter { .. }
-        | Claim::Source { .. }
-        | Claim::SourcePorts { .. }
-        | Claim::Balance { .. }
-        | Claim::Resets { .. }
-        | Claim::Recovers { .. } => Vec::new(),
-    }
-}
-
-fn of_rule(rule: &RuleQuery) -> Vec<&str> {
-    let chain = match &rule.chain {
-        RuleChain::Named(name) => Some(name.as_str()),
-        RuleChain::OfService { .. } => None,
-    };
-    let jump = rule.jump.as_deref();
-    let matches = rule.matches.as_deref();
-    [chain, jump, matches].into_iter().flatten().collect()
 }
 
 /// The namespaces of the objects that the case begins with, and of those that it applies.
