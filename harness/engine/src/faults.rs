@@ -188,6 +188,11 @@ impl Injection<'_> {
             Fault::Sysctl { at, set } => self.sysctl(at.as_ref(), set).await,
             Fault::FillConntrack { node, entries } => self.fill(node.as_ref(), *entries).await,
             Fault::LinkDown { at, interface } => self.link_down(&at.into(), interface).await,
+            Fault::Mtu {
+                at,
+                interface,
+                bytes,
+            } => self.mtu(&at.into(), interface, *bytes).await,
             Fault::Route { at, to, via, dev } => {
                 self.route(&at.into(), to, *via, dev.as_deref()).await
             }

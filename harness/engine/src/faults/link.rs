@@ -1,4 +1,4 @@
-//! Links that go down, and packets that take another way.
+//! Links that go down or take shorter packets, and packets that take another way.
 
 use std::net::IpAddr;
 
@@ -28,6 +28,36 @@ impl Injection<'_> {
         let down = ["ip", "link", "set", "dev", interface, "down"];
         self.run(at, &down).await?;
         self.say(format!("{interface} of {at} goes down"));
+        Ok(())
+    }
+
+    /// Makes an interface take packets of so many bytes at most. Under 1280 it loses its IPv6 addresses and routes, which come
+    /// back with the old size.
+    pub(super) async fn mtu(
+        &mut self,
+        at: &Place,
+        interface: &str,
+        bytes: u32,
+    ) -> Result<(), Trouble> {
+        let link = ["ip", "-o", "link", "show", "dev", interface];
+        let link = self.run(at, &link).await?;
+        let before = size(&link).ok_or_else(|| {
+            let doing = format!("tell how long packets of {interface} in {at} are");
+            Trouble::new(doing, format!("ip says {link:?}"))
+        })?;
+        let of_v6 = ["ip", "-6", "route", "show", "dev", interface];
+        let routes = self.run(at, &of_v6).await?;
+        let addresses = [
+            "ip", "-6", "-o", "addr", "show", "dev", interface, "scope", "global",
+        ];
+        let addresses = self.run(at, &addresses).await?;
+        let back = up(interface, &addresses, &[&routes]);
+        let back = format!("link set dev {interface} mtu {before}\n{back}");
+        self.undo_by_ip(at, format!("{interface} of {at} takes {before} bytes again"), back);
+        let size = bytes.to_string();
+        self.run(at, &["ip", "link", "set", "dev", interface, "mtu", &size])
+            .await?;
+        self.say(format!("{interface} of {at} takes {bytes} bytes, and took {before}"));
         Ok(())
     }
 
@@ -78,6 +108,13 @@ impl Injection<'_> {
     }
 }
 
+/// The MTU in what `ip -o link` says of an interface.
+fn size(link: &str) -> Option<&str> {
+    let mut words = link.split_whitespace();
+    words.find(|&word| word == "mtu")?;
+    words.next()
+}
+
 /// What brings an interface up with all that it had. Ways to neighbours come before ways through them.
 fn up(interface: &str, addresses: &str, routes: &[&str]) -> String {
     let addresses = addresses.lines().filter_map(|line| {
@@ -102,6 +139,12 @@ fn up(interface: &str, addresses: &str, routes: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_that_an_interface_gets_back_is_the_one_that_it_had() {
+        let link = "2: eth0@if3: <BROADCAST,MULTICAST,UP> mtu 1450 qdisc noqueue state UP mode DEFAULT";
+        assert_eq!(size(link), Some("1450"));
+    }
 
     #[test]
     fn an_interface_gets_back_its_addresses_and_first_the_routes_that_others_need() {

@@ -44,6 +44,15 @@ pub enum Fault {
         /// Its name.
         interface: String,
     },
+    /// An interface takes packets of so many bytes at most.
+    Mtu {
+        /// Where.
+        at: Origin,
+        /// Its name.
+        interface: String,
+        /// How many, with the header of IP.
+        bytes: u32,
+    },
     /// A share of the packets that arrive somewhere is lost there.
     Loss {
         /// Where.
@@ -122,6 +131,7 @@ impl Fault {
             | Self::Sysctl { .. }
             | Self::FillConntrack { .. }
             | Self::LinkDown { .. }
+            | Self::Mtu { .. }
             | Self::Loss { .. }
             | Self::Route { .. }
             | Self::Lock { .. }
@@ -144,7 +154,10 @@ impl Fault {
         match self {
             Self::Sysctl { at: Some(at), .. } if in_pod(at) => None,
             Self::Run(run) if run.at.as_ref().is_some_and(in_pod) => None,
-            Self::Loss { at, .. } | Self::LinkDown { at, .. } | Self::Route { at, .. }
+            Self::Loss { at, .. }
+            | Self::LinkDown { at, .. }
+            | Self::Mtu { at, .. }
+            | Self::Route { at, .. }
                 if in_pod(at) =>
             {
                 None
@@ -159,7 +172,7 @@ impl Fault {
             Self::Craft(_) => Some("sends crafted segments from nodes"),
             Self::Run(_) => Some("runs a third party's commands on nodes"),
             Self::Flush { .. } | Self::DeleteRule { .. } => Some("deletes rules of nodes"),
-            Self::Loss { .. } | Self::LinkDown { .. } | Self::Route { .. } => {
+            Self::Loss { .. } | Self::LinkDown { .. } | Self::Mtu { .. } | Self::Route { .. } => {
                 Some("changes nodes' links and routes")
             }
         }

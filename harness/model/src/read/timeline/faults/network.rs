@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::{
     super::{
         super::{
-            fields::{note, percent, text},
+            fields::{note, number, percent, text},
             traffic::PLACE,
         },
         Word,
@@ -19,7 +19,7 @@ use crate::{
     yaml::Node,
 };
 
-pub(in super::super) static STEPS: [Word; 3] = [
+pub(in super::super) static STEPS: [Word; 4] = [
     fault(
         "link-down",
         &LINK_DOWN,
@@ -33,6 +33,12 @@ pub(in super::super) static STEPS: [Word; 3] = [
         |it| it.loss(),
     ),
     fault("route", &ROUTE, "Packets take this way.", |it| it.route()),
+    fault(
+        "mtu",
+        &MTU,
+        "An interface takes packets of so many bytes at most: what is longer is split, or refused where it may not be split.",
+        |it| it.mtu(),
+    ),
 ];
 
 static LINK_DOWN: Mapping = Mapping {
@@ -63,6 +69,24 @@ static ROUTE: Mapping = Mapping {
     ]],
 };
 
+static MTU: Mapping = Mapping {
+    called: "mtu",
+    doc: "The longest packet that an interface sends.",
+    fields: &[&[
+        AT,
+        INTERFACE,
+        needed(
+            "bytes",
+            Kind::Whole(BYTES.0, BYTES.1),
+            "How long, with the header of IP; Linux has no IPv6 on an interface with less than 1280.",
+        ),
+        FOR,
+    ]],
+};
+
+/// What Linux lets an Ethernet interface have (`ETH_MIN_MTU`, `ETH_MAX_MTU`).
+const BYTES: (u64, u64) = (68, 65535);
+
 const AT: Field = needed(
     "at",
     PLACE,
@@ -81,6 +105,25 @@ impl Reading<'_> {
             Some(Fault::LinkDown {
                 at: at?,
                 interface: interface?,
+            })
+        };
+        self.lasting(fault())
+    }
+
+    fn mtu(&self) -> Option<Step> {
+        let gathered = self.fields.gathered;
+        let at = self.fields.need("at", |node| self.place(node));
+        let interface = self
+            .fields
+            .or_default("interface", |node| interface(gathered, node));
+        let bytes = self
+            .fields
+            .need("bytes", |node| number(gathered, node, "bytes", BYTES));
+        let fault = || {
+            Some(Fault::Mtu {
+                at: at?,
+                interface: interface?,
+                bytes: bytes?,
             })
         };
         self.lasting(fault())
