@@ -126,6 +126,11 @@ pub enum Claim {
         /// How many.
         limits: Limits,
     },
+    /// No request is answered.
+    Unreachable {
+        /// Which traffic.
+        traffic: TrafficName,
+    },
     /// Some time after a mark, every request is answered.
     Recovers {
         /// Which traffic.
@@ -154,6 +159,7 @@ impl Claim {
             | Self::SourcePorts { .. }
             | Self::Balance { .. }
             | Self::Resets { .. }
+            | Self::Unreachable { .. }
             | Self::Recovers { .. } => Vec::new(),
         }
     }
@@ -166,6 +172,7 @@ impl Claim {
             | Self::SourcePorts { traffic, .. }
             | Self::Balance { traffic, .. }
             | Self::Resets { traffic, .. }
+            | Self::Unreachable { traffic }
             | Self::Recovers { traffic, .. } => Some(traffic),
             Self::NoLog { .. }
             | Self::HasLog { .. }
@@ -192,6 +199,7 @@ impl Claim {
             | Self::SourcePorts { .. }
             | Self::Balance { .. }
             | Self::Resets { .. }
+            | Self::Unreachable { .. }
             | Self::Recovers { .. } => None,
         }
     }
@@ -204,6 +212,7 @@ impl Claim {
             | Self::SourcePorts { traffic, .. }
             | Self::Balance { traffic, .. }
             | Self::Resets { traffic, .. }
+            | Self::Unreachable { traffic }
             | Self::Recovers { traffic, .. } => Some(traffic),
             Self::NoLog { .. }
             | Self::HasLog { .. }

@@ -1,4 +1,4 @@
-//! `available`.
+//! `available` and `unreachable`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What is promised.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limits {
     /// Least share of answered requests, in percent.
     pub(super) at_least: f64,
@@ -45,6 +45,29 @@ impl Watch for Seen<'_> {
         match too_few {
             Some(cause) if requests.sent == 0 || !broken => unknown(cause),
             _ => decided(!broken, Evidence::Requests(requests)),
+        }
+    }
+}
+
+/// Requests of which none is to be answered.
+#[derive(Debug)]
+pub(super) struct Unreachable<'a>(pub(super) Seen<'a>);
+
+impl Watch for Unreachable<'_> {
+    fn see(&mut self, event: &Event) {
+        self.0.see(event);
+    }
+
+    /// One answer breaks it whatever was not seen; that there was none needs all requests.
+    fn verdict(&self, window: Span) -> PromiseVerdict {
+        let requests = Requests {
+            longest_gap: None,
+            ..self.0.requests(window)
+        };
+        let sent = usize::try_from(requests.sent).unwrap_or(usize::MAX);
+        match self.0.samples.too_few(sent, window) {
+            Some(cause) if requests.answered == 0 => unknown(cause),
+            _ => decided(requests.answered == 0, Evidence::Requests(requests)),
         }
     }
 }

@@ -23,7 +23,7 @@ const WITHIN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_s
 /// How many endpoints can share.
 const ENDPOINTS: (u64, u64) = (1, 1000);
 
-pub(super) static PROMISES: [Word; 5] = [
+pub(super) static PROMISES: [Word; 6] = [
     promise(
         "source",
         &SOURCE,
@@ -47,6 +47,12 @@ pub(super) static PROMISES: [Word; 5] = [
         &RESETS,
         "So many requests ended in a reset.",
         |it, fields| it.resets(fields),
+    ),
+    promise(
+        "unreachable",
+        &UNREACHABLE,
+        "No request was answered.",
+        |it, fields| it.unreachable(fields),
     ),
     promise(
         "recovers",
@@ -114,6 +120,12 @@ static RESETS: Mapping = Mapping {
     called: "resets",
     doc: "Connections are reset; at least one of the bounds is given.",
     fields: &[&[TRAFFIC], &LIMITS, &WINDOW],
+};
+
+static UNREACHABLE: Mapping = Mapping {
+    called: "unreachable",
+    doc: "Nobody gets through: what a policy, a firewall or an outage is to do.",
+    fields: &[&[TRAFFIC], &WINDOW],
 };
 
 static RECOVERS: Mapping = Mapping {
@@ -259,6 +271,13 @@ impl Reading<'_> {
             traffic: traffic?,
             limits: limits?,
         };
+        let window = window?;
+        Some(Promise { claim, window })
+    }
+
+    fn unreachable(&self, fields: &Fields<'_>) -> Option<Promise> {
+        let (traffic, window) = (self.traffic(fields), self.window(fields));
+        let claim = Claim::Unreachable { traffic: traffic? };
         let window = window?;
         Some(Promise { claim, window })
     }
