@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program record test-kind real bench mutate packages build check static
+.PHONY: demo test test-demo test-real test-built test-program test-editor record test-kind real bench mutate packages build check static
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. In the folder of all others, where
 # `make build` and `make test` find what has the same features there; `make build` puts the whole program in its place.
@@ -62,6 +62,11 @@ test-kind: packages ## what needs a kind cluster: one of Kubernetes v1.20.2, mad
 	@.ci/offline-kind/smoke
 	$(CARGO) test --workspace --test kind --no-run
 	@.ci/offline-kind/enter $(CARGO) test --offline --workspace --test kind --quiet -- --ignored --test-threads=1
+
+# Needs Node (18 and later) and npm, which brings the server, about 20 MB. Under a minute.
+test-editor: ## that editors find nothing wrong with a scenario, and its mistakes, by the YAML language server that they use
+	@command -v npm >/dev/null || { echo "npm is needed, and node: apt-get install nodejs npm" >&2; exit 2; }
+	@cd .ci/editor && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm test
 
 mutate: build packages ## that every scenario notices when its fault is missing or a promise comes out otherwise
 	target/debug/chainbreak mutate scenarios
