@@ -102,3 +102,23 @@ fn recovery_and_resets_are_told_with_their_times() {
     ];
     insta::assert_snapshot!(told.join("\n"));
 }
+
+#[test]
+fn nobody_gets_through_when_no_request_is_answered() {
+    let shut = "{ unreachable: { traffic: shop } }";
+    let part = "{ unreachable: { traffic: shop, from: cut, until: healed } }";
+    let sometimes = |ms| match ms {
+        2500..2520 => answered(ms),
+        _ => Outcome::Refused,
+    };
+    let mut unwatched = run(|_| Outcome::Refused);
+    unwatched.retain(|event| !matches!(&event.what, What::Sample { .. }) || event.at_us < 2_000_000);
+    let told = [
+        verdict(shut, &run(|_| Outcome::Refused)),
+        verdict(shut, &run(sometimes)),
+        verdict(shut, &unwatched),
+        verdict(part, &run(lost(2000..4000))),
+        verdict(part, &run(answered)),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
