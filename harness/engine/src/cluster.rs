@@ -1,13 +1,19 @@
 //! The one narrow seam: a cluster is a Kubernetes API plus exec into the network namespaces of its
 //! nodes and pods. That is all a backend has to provide, and the only thing the engine knows.
 
-use std::{fmt, io, net::IpAddr, process::ExitStatus, time::Duration};
+use std::{
+    fmt, io,
+    net::IpAddr,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use chainbreak_model::{
     case::{self, Capabilities, Case},
     names::{AgentName, NodeName},
 };
+use futures::future::BoxFuture;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use crate::{gate::Gate, log::EventLog, logbook::AgentLog};
@@ -83,6 +89,17 @@ pub trait Cluster: Send + Sync {
     /// An agent's log so far and from now on. It ends only when the agent will not live
     /// again, with that as the last item.
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog;
+
+    /// Returns when what an agent wrote before that is in [`Self::agent_logs`], at once where entries come as they are written. A log that
+    /// cannot be read says so there, and this goes on waiting.
+    fn log_read(
+        &self,
+        _agent: AgentName,
+        _node: &NodeName,
+        _until: Instant,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Evidence of what a node's agents are at: what they asked the API for, with what answers, and what
     /// they said last. Whole lines; empty where nothing can be known.

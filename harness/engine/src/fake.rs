@@ -5,7 +5,7 @@ use std::{
     path::Path,
     process::Stdio,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use chainbreak_model::{
     plan::{Choice, Planned},
     verdict::PromiseVerdict,
 };
+use futures::future::BoxFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
@@ -188,6 +189,15 @@ impl Cluster for Fake {
 
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
         self.logbook.read(agent, node)
+    }
+
+    fn log_read(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        until: Instant,
+    ) -> BoxFuture<'static, ()> {
+        self.logbook.read_past(agent, node, until)
     }
 
     fn account(&self, _: &NodeName) -> String {

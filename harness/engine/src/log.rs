@@ -22,16 +22,53 @@ const BACKLOG: usize = 256;
 /// was not watched.
 pub(crate) const LOOKED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A point of the run before which every observer looks, and the history's answer from each.
+/// A point of the run before which every observer looks and every log is read, and the history's answer from each.
 #[derive(Debug, Clone)]
-pub struct Barrier(mpsc::UnboundedSender<Option<(WatchTarget, u64)>>);
+pub struct Barrier {
+    at: Instant,
+    answers: mpsc::UnboundedSender<Option<Watched>>,
+}
 
 impl Barrier {
-    /// The observer has looked, and has watched that since then without a gap; `None` when it has not. Whether it was in time:
-    /// a barrier that has gone by was passed without that look.
-    pub fn answer(self, watched: Option<(WatchTarget, u64)>) -> bool {
-        self.0.send(watched).is_ok()
+    /// What was there, or was written, before that is to be seen before this is answered.
+    pub fn at(&self) -> Instant {
+        self.at
     }
+
+    /// The observer has looked, and has watched so far; `None` when it has not. Whether it was in time: a barrier that has gone by
+    /// was passed without that look.
+    pub fn answer(self, watched: Option<Watched>) -> bool {
+        self.answers.send(watched).is_ok()
+    }
+
+    /// Returns when it has gone by.
+    pub async fn gone_by(&self) {
+        self.answers.closed().await;
+    }
+}
+
+/// What observers answered to a barrier.
+struct Answers {
+    /// What those that answered have watched.
+    watched: Vec<Option<Watched>>,
+    /// How many were asked.
+    asked: usize,
+}
+
+/// Asks observers, and waits for their answers as long as they have.
+async fn ask(observers: &broadcast::Sender<Barrier>, at: Instant) -> Answers {
+    let (answers, mut answered) = mpsc::unbounded_channel();
+    // Without observers there is nothing to wait for.
+    let asked = observers.send(Barrier { at, answers }).unwrap_or_default();
+    let mut watched = Vec::new();
+    let all = async {
+        while let Some(answer) = answered.recv().await {
+            watched.push(answer);
+        }
+    };
+    // What is missing when the time is over is counted by whoever asks.
+    drop(timeout(LOOKED_WITHIN, all).await);
+    Answers { watched, asked }
 }
 
 /// Appends events to a case's history. Cheap to clone; never blocks.
@@ -46,6 +83,7 @@ struct Inner {
     sink: mpsc::UnboundedSender<Event>,
     writes: broadcast::Sender<Write>,
     barriers: broadcast::Sender<Barrier>,
+    moments: broadcast::Sender<Barrier>,
 }
 
 impl EventLog {
@@ -54,11 +92,13 @@ impl EventLog {
         let (sink, events) = mpsc::unbounded_channel();
         let (writes, _) = broadcast::channel(BACKLOG);
         let (barriers, _) = broadcast::channel(BACKLOG);
+        let (moments, _) = broadcast::channel(BACKLOG);
         let inner = Inner {
             start: Instant::now(),
             sink,
             writes,
             barriers,
+            moments,
         };
         (
             Self {
@@ -105,29 +145,20 @@ impl EventLog {
     }
 
     /// Appends something from which, or up to which, promises are judged: every observer looks first, so that
-    /// what they saw last is what was there then. Who does not look in time has watched nothing.
+    /// what they saw last is what was there then. The moment is when they have; what was written to logs before it is
+    /// read before this returns. Who does not look or read in time has watched nothing.
     pub async fn barrier(&self, what: What) {
-        let (barrier, mut answers) = mpsc::unbounded_channel();
-        // Without observers there is nothing to wait for.
-        let observers = self
-            .inner
-            .barriers
-            .send(Barrier(barrier))
-            .unwrap_or_default();
-        let mut answered = Vec::new();
-        let all = async {
-            while let Some(answer) = answers.recv().await {
-                answered.push(answer);
-            }
-        };
         let begun = tokio::time::Instant::now();
-        // What is missing when the time is over is counted below.
-        drop(timeout(LOOKED_WITHIN, all).await);
-        let now_us = self.now_us();
-        let silent = observers.saturating_sub(answered.len());
-        for (target, from_us) in answered.into_iter().flatten() {
-            self.watched(target, from_us, now_us, None);
+        let looked = ask(&self.inner.barriers, Instant::now()).await;
+        let moment = Instant::now();
+        let read = ask(&self.inner.moments, moment).await;
+        let at_us = self.at(moment);
+        let observers = looked.asked + read.asked;
+        let answered = looked.watched.len() + read.watched.len();
+        for watched in looked.watched.into_iter().chain(read.watched).flatten() {
+            self.append(What::Watched(watched));
         }
+        let silent = observers.saturating_sub(answered);
         if silent > 0 {
             let unanswered = What::Unanswered {
                 moment: name(&what),
@@ -135,9 +166,9 @@ impl EventLog {
                 observers,
                 waited_us: micros(begun.elapsed()),
             };
-            self.append_at(now_us, unanswered);
+            self.append_at(at_us, unanswered);
         }
-        self.append_at(now_us, what);
+        self.append_at(at_us, what);
     }
 
     /// Appends that something was watched without a gap, and why no longer.
@@ -160,6 +191,11 @@ impl EventLog {
     /// What observers are to look before.
     pub fn barriers(&self) -> broadcast::Receiver<Barrier> {
         self.inner.barriers.subscribe()
+    }
+
+    /// What those who follow logs are to read up to.
+    pub fn moments(&self) -> broadcast::Receiver<Barrier> {
+        self.inner.moments.subscribe()
     }
 
     /// What recorded commands may just have changed. A promise about rules is looked at then: only what
@@ -202,9 +238,14 @@ mod tests {
         })
     }
 
-    fn target(node: &str) -> WatchTarget {
+    fn seen(node: &str, from_us: u64, to_us: u64) -> Watched {
         let at = chainbreak_model::case::Origin::Node(node.into());
-        WatchTarget::Rules { at }
+        Watched {
+            target: WatchTarget::Rules { at },
+            from_us,
+            to_us,
+            ended: None,
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -217,7 +258,7 @@ mod tests {
             let barrier = quick.recv().await.unwrap();
             tokio::time::sleep_until(tokio::time::Instant::now() + LOOKED_WITHIN / 2).await;
             log.append(mark("looked"));
-            assert!(barrier.answer(Some((target("n1"), 7))));
+            assert!(barrier.answer(Some(seen("n1", 7, 9))));
         };
         let looking = async { assert!(blind.recv().await.unwrap().answer(None)) };
         tokio::join!(log.barrier(mark("watched")), observing, looking);
@@ -231,17 +272,51 @@ mod tests {
         let What::Watched(watched) = told.remove(2).what else {
             panic!("{told:?}")
         };
-        let marked = told.pop().unwrap();
         assert_eq!(
-            (watched.target, watched.from_us, watched.ended),
-            (target("n1"), 7, None)
+            watched,
+            seen("n1", 7, 9),
+            "up to its look, however long the moment waited for others"
         );
-        assert_eq!(
-            watched.to_us, marked.at_us,
-            "it was watched up to the moment"
-        );
-        let names = told.into_iter().chain([marked]).map(|event| event.what);
+        let names = told.into_iter().map(|event| event.what);
         assert!(names.eq(["alone", "looked", "watched"].map(mark)));
+    }
+
+    #[tokio::test]
+    async fn logs_are_read_past_the_moment_which_is_when_all_observers_have_looked() {
+        let (log, mut events) = EventLog::new();
+        let (mut looks, mut reads) = (log.barriers(), log.moments());
+        let observing = async {
+            let barrier = looks.recv().await.unwrap();
+            assert!(reads.try_recv().is_err(), "there is no moment yet");
+            let looked_us = log.now_us();
+            assert!(barrier.answer(None));
+            let moment = reads.recv().await.unwrap();
+            let at_us = log.at(moment.at());
+            assert!(at_us >= looked_us);
+            assert!(moment.answer(None));
+            at_us
+        };
+        let mark = What::Mark {
+            name: "read".into(),
+        };
+        let ((), at_us) = tokio::join!(log.barrier(mark.clone()), observing);
+        let marked = Event { at_us, what: mark };
+        assert_eq!(events.try_recv().ok(), Some(marked));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_answers_too_late_knows_it() {
+        let (log, _events) = EventLog::new();
+        let mut moments = log.moments();
+        let reading = async {
+            let moment = moments.recv().await.unwrap();
+            moment.gone_by().await;
+            assert!(!moment.answer(None));
+        };
+        let mark = What::Mark {
+            name: "gone".into(),
+        };
+        tokio::join!(log.barrier(mark), reading);
     }
 
     #[test]

@@ -1,12 +1,18 @@
-//! What the agents wrote, kept for whoever reads it late.
+//! What the agents wrote, kept for whoever reads it late. Where it is fetched from elsewhere, a book also says up to when that was done:
+//! whoever needs all that was written before a moment waits for that, and the fetching hurries.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
 use chainbreak_model::names::{AgentName, NodeName};
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::{
+    FutureExt,
+    future::BoxFuture,
+    stream::{self, BoxStream, StreamExt},
+};
 use tokio::sync::watch;
 
 use crate::cluster::AgentDied;
@@ -19,8 +25,13 @@ const LAST: usize = 10;
 pub enum LogItem {
     /// An entry.
     Entry(String),
-    /// From here on entries may be missing, for this reason.
-    Broken(String),
+    /// Entries may be missing.
+    Broken {
+        /// What was written before that is there.
+        since: Instant,
+        /// The reason.
+        why: String,
+    },
     /// From here on it is read again.
     Resumed {
         /// Whether everything that was written meanwhile is there, too.
@@ -33,7 +44,7 @@ impl LogItem {
     pub fn entry(self) -> Option<String> {
         match self {
             Self::Entry(text) => Some(text),
-            Self::Broken(_) | Self::Resumed { .. } => None,
+            Self::Broken { .. } | Self::Resumed { .. } => None,
         }
     }
 }
@@ -47,6 +58,10 @@ struct Book {
     items: Vec<LogItem>,
     /// Why there will be no more.
     end: Option<String>,
+    /// What was written before that is there. `None` where entries come as they are written.
+    read: Option<Instant>,
+    /// Up to when somebody wants it to be read.
+    wanted: Option<Instant>,
 }
 
 type Books = BTreeMap<(AgentName, NodeName), watch::Sender<Book>>;
@@ -67,14 +82,28 @@ impl Writer {
         self.add(LogItem::Entry(entry));
     }
 
-    /// From now on entries may be missing, for this reason.
-    pub fn broken(&self, why: String) {
-        self.add(LogItem::Broken(why));
+    /// What was written from then on may be missing, for this reason.
+    pub fn broken(&self, since: Instant, why: String) {
+        self.add(LogItem::Broken { since, why });
     }
 
     /// It is read again, `complete` with what was written meanwhile.
     pub fn resumed(&self, complete: bool) {
         self.add(LogItem::Resumed { complete });
+    }
+
+    /// What was written before that is there. A log of which this is never said has everything as soon as it is written.
+    pub fn read_until(&self, until: Instant) {
+        self.0
+            .send_modify(|book| book.read = book.read.max(Some(until)));
+    }
+
+    /// Returns when somebody wants it to be read further than that.
+    pub async fn wanted(&self, read: Instant) {
+        let mut book = self.0.subscribe();
+        let further = |book: &Book| book.wanted.is_some_and(|wanted| wanted > read);
+        // Whoever writes keeps the book: it is not lost.
+        drop(book.wait_for(further).await);
     }
 
     fn add(&self, item: LogItem) {
@@ -115,6 +144,22 @@ impl Logbook {
         .boxed()
     }
 
+    /// Returns when what was written before that can be read, at once where entries come as they are written.
+    pub fn read_past(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        until: Instant,
+    ) -> BoxFuture<'static, ()> {
+        let book = self.book(agent, node);
+        book.send_modify(|book| book.wanted = book.wanted.max(Some(until)));
+        let mut book = book.subscribe();
+        let past =
+            move |book: &Book| book.end.is_some() || book.read.is_none_or(|read| read >= until);
+        // A logbook that is gone with the world has nothing more to read.
+        async move { drop(book.wait_for(past).await) }.boxed()
+    }
+
     /// The last entries of each agent's log of a node, below the agent's name.
     pub fn last_words(&self, node: &NodeName) -> String {
         let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +184,7 @@ impl Book {
     fn last(&self) -> String {
         let entries = self.items.iter().filter_map(|item| match item {
             LogItem::Entry(text) => Some(text.as_str()),
-            LogItem::Broken(_) | LogItem::Resumed { .. } => None,
+            LogItem::Broken { .. } | LogItem::Resumed { .. } => None,
         });
         let entries: Vec<&str> = entries.collect();
         entries[entries.len().saturating_sub(LAST)..].join("\n")
@@ -173,6 +218,24 @@ mod tests {
         let mut other = logbook.read(AgentName::KubeProxy, &node);
         let nothing = futures::FutureExt::now_or_never(other.next());
         assert!(nothing.is_none(), "another agent's log is another log");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_log_that_is_fetched_has_what_was_written_before_a_moment_when_it_says_so() {
+        let (logbook, node) = (Logbook::default(), NodeName::from("n1"));
+        let begun = Instant::now();
+        let [moment, later] = [1, 2].map(|s| begun + std::time::Duration::from_secs(s));
+        let past = |until| logbook.read_past(AgentName::KubeProxy, &node, until);
+        let writer = logbook.writer(AgentName::KubeProxy, &node);
+        assert!(past(moment).now_or_never().is_some(), "it is written here");
+        writer.read_until(begun);
+        let mut waiting = past(moment);
+        assert!((&mut waiting).now_or_never().is_none());
+        assert!(writer.wanted(begun).now_or_never().is_some());
+        assert!(writer.wanted(moment).now_or_never().is_none());
+        writer.read_until(later);
+        writer.read_until(begun);
+        assert!(waiting.now_or_never().is_some());
     }
 
     #[tokio::test(flavor = "current_thread")]

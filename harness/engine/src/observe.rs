@@ -132,7 +132,7 @@ pub(crate) async fn observe(
         ticks.reset();
         // Whoever waits for this look goes on.
         if let Some(barrier) = barrier.take()
-            && !barrier.answer(attention.watching())
+            && !barrier.answer(attention.watched())
         {
             attention.late(began_us, &log);
         }

@@ -198,7 +198,8 @@ fn follow(
     }
     for node in nodes(cluster.as_ref()) {
         for agent in agents(case) {
-            background.push(follow::log(cluster.as_ref(), agent, &node, log).boxed());
+            let following = follow::log(Arc::clone(cluster), agent, node.clone(), log.clone());
+            background.push(following.boxed());
         }
     }
     background

@@ -4,7 +4,7 @@ use std::{
     net::IpAddr,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use chainbreak_model::{
     case::{AgentSource, Case},
     names::{AgentName, NodeName},
 };
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::task::JoinSet;
@@ -227,6 +228,15 @@ impl Cluster for Raised {
 
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
         self.logbook.read(agent, node)
+    }
+
+    fn log_read(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        until: Instant,
+    ) -> BoxFuture<'static, ()> {
+        self.logbook.read_past(agent, node, until)
     }
 
     fn namespaces(&self) -> Option<Vec<String>> {

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use chainbreak_model::{case::Origin, event::WatchTarget};
+use chainbreak_model::{
+    case::Origin,
+    event::{WatchTarget, Watched},
+};
 
 use crate::{
     cluster::Cluster,
@@ -135,9 +138,14 @@ impl Attention {
         self.end(began_us, why, log);
     }
 
-    /// What is watched, and since when without a gap.
-    pub(super) fn watching(&self) -> Option<(WatchTarget, u64)> {
-        Some((self.target.clone(), self.since_us?))
+    /// What was watched without a gap, up to the end of the last look.
+    pub(super) fn watched(&self) -> Option<Watched> {
+        Some(Watched {
+            target: self.target.clone(),
+            from_us: self.since_us?,
+            to_us: self.last?.ended_us,
+            ended: None,
+        })
     }
 
     /// What neither the last look nor that one can have seen, if that lasted too long.
@@ -269,6 +277,17 @@ mod tests {
             ..last
         };
         assert_eq!(gap(&attention(true, without), &[200], 310), None);
+    }
+
+    #[test]
+    fn what_was_watched_ends_with_the_last_look() {
+        let last = Look {
+            began_us: 100 * MS,
+            ended_us: 120 * MS,
+            after: None,
+        };
+        let watched = attention(true, last).watched().unwrap();
+        assert_eq!((watched.from_us, watched.to_us), (0, 120 * MS));
     }
 
     #[test]

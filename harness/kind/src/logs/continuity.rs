@@ -1,5 +1,7 @@
 //! Whether a log that is read from one container of an agent to the next has gaps.
 
+use std::time::Instant;
+
 use chainbreak_engine::logbook::Writer;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -75,7 +77,7 @@ impl Continuity {
 
     fn fail(&mut self, why: String, writer: &Writer) {
         if !self.broken {
-            writer.broken(why);
+            writer.broken(Instant::now(), why);
             self.broken = true;
         }
     }
@@ -112,7 +114,7 @@ mod tests {
         let item = || items.next().now_or_never()??.ok();
         let text = |item| match item {
             LogItem::Entry(text) => text,
-            LogItem::Broken(why) => format!("broken: {why}"),
+            LogItem::Broken { why, .. } => format!("broken: {why}"),
             LogItem::Resumed { complete: true } => "resumed".to_owned(),
             LogItem::Resumed { complete: false } => "resumed with a gap".to_owned(),
         };
