@@ -111,8 +111,8 @@ pub trait Cluster: Send + Sync {
         true
     }
 
-    /// How long something may be there without being looked at: between two recorded writes where [`Self::records`], between two
-    /// looks elsewhere. Where it was longer, the place was not watched.
+    /// How long something may be on a node without being looked at: between two recorded writes where [`Self::records`], between two
+    /// looks elsewhere. Where it was longer, the node was not watched. In pods and on hosts looks alone tell, and it may be longer.
     fn sees_within(&self) -> Duration;
 
     /// The case's namespaces, where the cluster has others' objects too: readiness is about theirs alone. `None` where

@@ -171,6 +171,7 @@ mod tests {
     use crate::{
         fake::{Fake, case, judged},
         logbook::Writer,
+        observe::watching,
     };
 
     /// What comes of a promise about kube-proxy's log when that happens while it is judged.
@@ -187,9 +188,7 @@ mod tests {
         let case = case(promise);
         let (fake, cluster) = Fake::default().cluster();
         let (events, mut history) = EventLog::new();
-        events.append(What::Watching {
-            within_us: 1_000_000,
-        });
+        events.append(watching(cluster.as_ref()));
         let node = NodeName::from("n1");
         let writer = fake.logbook.writer(AgentName::KubeProxy, &node);
         writer.write("it lives".to_owned());

@@ -34,6 +34,7 @@ use crate::{
     output::output,
     trouble::Trouble,
 };
+pub(crate) use attention::watching;
 use attention::{Attention, Written};
 use source::{Seen, Source};
 use watched::Packets;
@@ -332,8 +333,7 @@ mod tests {
         }
         .cluster();
         let (log, mut events) = EventLog::new();
-        let within_us = u64::try_from(cluster.sees_within().as_micros()).unwrap();
-        log.append(What::Watching { within_us });
+        log.append(watching(cluster.as_ref()));
         let (at, watched) = places(&case).pop_first().unwrap();
         let observing = observe(cluster, at, watched, log.clone());
         let run = async {

@@ -153,8 +153,7 @@ async fn exercise(
     deadline: Instant,
     faults: &mut Faults,
 ) -> Result<(), Trouble> {
-    let within_us = micros(cluster.sees_within());
-    log.append(What::Watching { within_us });
+    log.append(observe::watching(cluster.as_ref()));
     let mut background = follow(cluster, case, log);
     let foreground = async {
         let api = cluster.api();

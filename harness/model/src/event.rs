@@ -86,6 +86,9 @@ pub enum What {
     Watching {
         /// How long something may be there without being looked at, in microseconds: a shorter gap is none.
         within_us: u64,
+        /// The same of pods and hosts, where no backend records who writes. Older histories held them to the other bound.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unrecorded_us: Option<u64>,
     },
     /// Something was watched without a gap.
     Watched(Watched),

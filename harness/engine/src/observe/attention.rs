@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chainbreak_model::{
     case::Origin,
-    event::{WatchTarget, Watched},
+    event::{WatchTarget, Watched, What},
 };
 
 use crate::{
@@ -17,12 +17,27 @@ use crate::{
 const PERIOD: Duration = Duration::from_secs(2);
 /// Distance of two looks at rules where nobody records who writes.
 const PERIOD_UNRECORDED: Duration = Duration::from_millis(250);
+/// What looks alone can promise: that distance, and a look on a busy machine.
+const WITHIN_UNRECORDED: Duration = Duration::from_secs(1);
+
+/// How closely the cluster's places are watched, for the history.
+pub(crate) fn watching(cluster: &dyn Cluster) -> What {
+    What::Watching {
+        within_us: micros(cluster.sees_within()),
+        unrecorded_us: Some(micros(unrecorded(cluster))),
+    }
+}
+
+/// The bound in pods and on hosts.
+fn unrecorded(cluster: &dyn Cluster) -> Duration {
+    cluster.sees_within().max(WITHIN_UNRECORDED)
+}
 
 /// The stretch of time over which a place has been watched.
 #[derive(Debug)]
 pub(super) struct Attention {
     target: WatchTarget,
-    /// Whether the backend tells of writes.
+    /// Whether the backend tells of writes there.
     records: bool,
     within_us: u64,
     /// Since when without a gap.
@@ -93,10 +108,15 @@ struct Gap {
 
 impl Attention {
     pub(super) fn new(at: &Origin, cluster: &dyn Cluster) -> Self {
+        // What runs in pods and on hosts nobody records.
+        let (records, within) = match at {
+            Origin::Node(_) => (cluster.records(), cluster.sees_within()),
+            Origin::Pod { .. } | Origin::Host(_) => (false, unrecorded(cluster)),
+        };
         Self {
             target: WatchTarget::Rules { at: at.clone() },
-            records: cluster.records(),
-            within_us: micros(cluster.sees_within()),
+            records,
+            within_us: micros(within),
             since_us: None,
             last: None,
         }
@@ -200,6 +220,7 @@ impl Attention {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::Fake;
 
     const MS: u64 = 1000;
 
@@ -277,6 +298,25 @@ mod tests {
             ..last
         };
         assert_eq!(gap(&attention(true, without), &[200], 310), None);
+    }
+
+    #[test]
+    fn everywhere_looks_come_within_the_bound_that_the_history_tells() {
+        let (_, cluster) = Fake::default().cluster();
+        let What::Watching {
+            within_us,
+            unrecorded_us: Some(unrecorded_us),
+        } = watching(cluster.as_ref())
+        else {
+            panic!("it tells no bounds")
+        };
+        let node = Attention::new(&Origin::Node("n1".into()), cluster.as_ref());
+        assert!(node.records);
+        assert_eq!(node.within_us, within_us);
+        let host = Attention::new(&Origin::Host("db".to_owned()), cluster.as_ref());
+        assert!(!host.records, "no shim tells of writes there");
+        assert_eq!(host.within_us, unrecorded_us);
+        assert!(micros(host.period()) < unrecorded_us);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Whether anybody looked: what the history says was watched, and the gaps in it.
 
 use crate::{
+    case::Origin,
     event::{Event, WatchTarget, What},
     verdict::Span,
 };
@@ -26,7 +27,13 @@ impl Coverage {
 
     pub(super) fn see(&mut self, event: &Event) {
         match &event.what {
-            What::Watching { within_us } => self.within_us = Some(*within_us),
+            What::Watching {
+                within_us,
+                unrecorded_us,
+            } => {
+                let elsewhere = unrecorded_us.filter(|_| self.is_unrecorded());
+                self.within_us = Some(elsewhere.unwrap_or(*within_us));
+            }
             What::Watched(watched) if watched.target == self.target => {
                 let span = Span {
                     from_us: watched.from_us,
@@ -36,6 +43,16 @@ impl Coverage {
             }
             _ => {}
         }
+    }
+
+    /// Whether it is of a place where no backend records who writes.
+    fn is_unrecorded(&self) -> bool {
+        matches!(
+            self.target,
+            WatchTarget::Rules {
+                at: Origin::Pod { .. } | Origin::Host(_)
+            }
+        )
     }
 
     /// Why that time was not watched as a whole; `None` when it was, and for a history that does not tell.
@@ -89,5 +106,42 @@ impl Coverage {
             "{} not watched for {length:.2} s, from {from:.2} s on{why}",
             self.target
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Watched;
+
+    /// Why half a second after a second of looks was not watched.
+    fn gap(at: Origin, unrecorded_us: Option<u64>) -> Option<String> {
+        let target = WatchTarget::Rules { at };
+        let mut coverage = Coverage::of(target.clone());
+        let watched = Watched {
+            target,
+            from_us: 0,
+            to_us: 1_000_000,
+            ended: None,
+        };
+        let bounds = What::Watching {
+            within_us: 200_000,
+            unrecorded_us,
+        };
+        for what in [bounds, What::Watched(watched)] {
+            coverage.see(&Event { at_us: 0, what });
+        }
+        coverage.gap(Span {
+            from_us: 0,
+            to_us: 1_500_000,
+        })
+    }
+
+    #[test]
+    fn places_whose_writes_nobody_records_have_a_bound_of_their_own() {
+        let (node, host) = (Origin::Node("n1".into()), Origin::Host("db".to_owned()));
+        assert!(gap(node, Some(1_000_000)).is_some());
+        assert_eq!(gap(host.clone(), Some(1_000_000)), None);
+        assert!(gap(host, None).is_some(), "an older history");
     }
 }

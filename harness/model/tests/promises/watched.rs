@@ -14,7 +14,11 @@ use crate::{
 /// A history that says what was watched: each for so many milliseconds.
 fn watched(targets: &[(&WatchTarget, std::ops::Range<u64>)]) -> Vec<Event> {
     let mut events = run(answered);
-    events.push(at(0, What::Watching { within_us: 50_000 }));
+    let bounds = What::Watching {
+        within_us: 50_000,
+        unrecorded_us: Some(200_000),
+    };
+    events.push(at(0, bounds));
     events.extend(targets.iter().map(|(target, span)| {
         let watched = Watched {
             target: (*target).clone(),
