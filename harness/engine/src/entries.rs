@@ -55,6 +55,11 @@ impl Entries {
         self.take()
     }
 
+    /// Whether every line that was taken is in an entry that was returned.
+    pub fn is_complete(&self) -> bool {
+        self.begun.is_empty()
+    }
+
     fn take(&mut self) -> Option<String> {
         self.quoting = false;
         let entry = std::mem::take(&mut self.begun);
@@ -114,8 +119,10 @@ mod tests {
     fn half_a_structured_error_waits_for_the_rest() {
         let mut entries = Entries::new(Format::Klog);
         let first = "E1024 11:40:55.597686       1 proxier.go:1546] \"Failed\" err=<";
+        assert!(entries.is_complete());
         assert_eq!(entries.line(first), None);
         assert_eq!(entries.pause(), None);
+        assert!(!entries.is_complete());
         assert_eq!(entries.line("\texit status 2"), None);
         assert_eq!(entries.pause(), None);
         assert_eq!(entries.line(" > rules=<"), None);

@@ -1,31 +1,27 @@
 //! The logs of agents that are pods: followed through the API, from one container of an agent to the next.
 
 mod continuity;
+mod reading;
 
 use std::time::Duration;
 
-use chainbreak_engine::{
-    entries::{Entries, Format},
-    evidence,
-    logbook::Writer,
-};
+use chainbreak_engine::{entries::Format, evidence, logbook::Writer};
 use chainbreak_model::names::AgentName;
-use futures::{AsyncBufReadExt, TryStreamExt};
+use futures::{AsyncBufReadExt, FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, LogParams},
 };
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::error::KindError;
-use continuity::{Container, Continuity};
+use continuity::Container;
+use reading::{GIVE_UP, Lines, Log, Newest, unanswered};
 
 /// Distance of two attempts to find an agent's container.
 const AGAIN: Duration = Duration::from_millis(500);
-/// After so long without a line an entry is complete: klog writes one at once.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// An agent that is a DaemonSet's pod on every node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,90 +97,88 @@ pub(crate) async fn follow(
     since: Timestamp,
     writer: Writer,
 ) {
-    let mut log = Log {
-        last: since,
-        entries: Entries::new(DaemonPod::by_manifest(agent).format),
-        writer,
-        continuity: Continuity::default(),
-    };
+    let mut log = Log::new(since, DaemonPod::by_manifest(agent).format, writer);
     let mut ticks = interval(AGAIN);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let read = log.read(&client, agent, &node).await;
-        log.continuity.ended(read, &log.writer);
+        let read = part(&mut log, &client, agent, &node).await;
+        log.ended(read);
     }
 }
 
-/// A log that is read in parts.
-struct Log {
-    /// When what was read last was written.
-    last: Timestamp,
-    entries: Entries,
-    writer: Writer,
-    continuity: Continuity,
+/// Reads until the container ends. Without one there is nothing to read.
+async fn part(log: &mut Log, client: &Client, agent: AgentName, node: &str) -> Result<(), String> {
+    let asked = Instant::now();
+    let found = timeout(GIVE_UP, Source::find(client, agent, node)).await;
+    let found = found.map_err(|_elapsed| unanswered(GIVE_UP))?;
+    let Some((container, source)) = found.map_err(|error| error.to_string())? else {
+        log.absent(asked);
+        return Ok(());
+    };
+    let lines = source.lines(log.since());
+    log.read(container, lines, || source.newest()).await
 }
 
-impl Log {
-    /// Reads until the container ends. Without one there is nothing to read.
-    async fn read(&mut self, client: &Client, agent: AgentName, node: &str) -> Result<(), String> {
-        let daemon = DaemonPod::of(client, agent)
-            .await
-            .map_err(|error| error.to_string())?;
-        let found = daemon.on(client, node).await;
-        let found = found.map_err(|error| error.to_string())?;
-        let Some((pod, container)) = found.and_then(|pod| {
+/// Where the log of a container is.
+#[derive(Clone)]
+struct Source {
+    pods: Api<Pod>,
+    pod: String,
+    container: &'static str,
+}
+
+impl Source {
+    /// The agent's container on a node, if one was started.
+    async fn find(
+        client: &Client,
+        agent: AgentName,
+        node: &str,
+    ) -> Result<Option<(Container, Self)>, KindError> {
+        let daemon = DaemonPod::of(client, agent).await?;
+        let pod = daemon.on(client, node).await?;
+        Ok(pod.and_then(|pod| {
             let container = Container::of(&pod, daemon.name)?;
-            Some((pod, container))
-        }) else {
-            self.continuity.absent(&self.writer);
-            return Ok(());
-        };
+            let source = Self {
+                pods: Api::namespaced(client.clone(), daemon.namespace),
+                pod: pod.name_any(),
+                container: daemon.name,
+            };
+            Some((container, source))
+        }))
+    }
+
+    /// What it says from that time on. The API may answer with the first line of it only.
+    fn lines(&self, since: Timestamp) -> Lines {
+        let Self { pods, pod, .. } = self.clone();
         let params = LogParams {
-            container: Some(daemon.name.to_owned()),
             follow: true,
-            since_time: Some(self.last),
+            since_time: Some(since),
+            ..self.params()
+        };
+        let lines = async move {
+            let stream = pods.log_stream(&pod, &params).await;
+            let stream = stream.map_err(|error| error.to_string())?;
+            Ok::<_, String>(stream.lines().map_err(|error| error.to_string()))
+        };
+        lines.try_flatten_stream().boxed()
+    }
+
+    fn newest(&self) -> Newest {
+        let Self { pods, pod, .. } = self.clone();
+        let params = LogParams {
+            tail_lines: Some(1),
+            ..self.params()
+        };
+        let newest = async move { pods.logs(&pod, &params).await };
+        newest.map_err(|error| error.to_string()).boxed()
+    }
+
+    fn params(&self) -> LogParams {
+        LogParams {
+            container: Some(self.container.to_owned()),
             timestamps: true,
             ..LogParams::default()
-        };
-        let pods = Api::<Pod>::namespaced(client.clone(), daemon.namespace);
-        let stream = pods.log_stream(&pod.name_any(), &params).await;
-        let mut lines = stream.map_err(|error| error.to_string())?.lines();
-        self.continuity.opened(container, &self.writer);
-        loop {
-            let line = match timeout(PAUSE, lines.try_next()).await {
-                Ok(line) => line.map_err(|error| error.to_string())?,
-                Err(_nothing_more) => {
-                    let complete = self.entries.pause();
-                    self.write(complete);
-                    // Whatever comes next may take its time.
-                    lines.try_next().await.map_err(|error| error.to_string())?
-                }
-            };
-            let Some(line) = line else { break };
-            self.line(&line);
-        }
-        let rest = self.entries.end();
-        self.write(rest);
-        Ok(())
-    }
-
-    /// A line begins with its time. Times that are read once more, because the log was reopened, are known.
-    fn line(&mut self, line: &str) {
-        let (time, text) = line.split_once(' ').unwrap_or((line, ""));
-        let Ok(time) = time.parse::<Timestamp>() else {
-            return;
-        };
-        if time > self.last {
-            self.last = time;
-            let complete = self.entries.line(text);
-            self.write(complete);
-        }
-    }
-
-    fn write(&self, entry: Option<String>) {
-        if let Some(entry) = entry {
-            self.writer.write(entry);
         }
     }
 }
@@ -193,34 +187,30 @@ impl Log {
 mod tests {
     use chainbreak_engine::logbook::{LogItem, Logbook};
     use chainbreak_model::names::NodeName;
-    use futures::{FutureExt, StreamExt};
 
     use super::*;
+    use crate::served;
 
     #[tokio::test]
-    async fn what_is_read_again_is_written_once_and_what_is_older_not_at_all() {
-        let (logbook, node) = (Logbook::default(), NodeName::from("n1"));
-        let mut log = Log {
-            last: "2026-01-01T00:00:01Z".parse().unwrap(),
-            entries: Entries::new(Format::Lines),
-            writer: logbook.writer(AgentName::Felix, &node),
-            continuity: Continuity::default(),
+    async fn what_the_kubelet_says_in_place_of_a_log_is_why_it_cannot_be_read() {
+        const SAID: &str = "unable to retrieve container logs for containerd://4a5b\n";
+        let source = Source {
+            pods: Api::namespaced(served::logging(served::api(), SAID), "kube-system"),
+            pod: "kube-proxy-x".to_owned(),
+            container: "kube-proxy",
         };
-        for line in [
-            "2026-01-01T00:00:00.5Z older than the case",
-            "2026-01-01T00:00:01.5Z one",
-            "2026-01-01T00:00:01.500000001Z two",
-            "2026-01-01T00:00:01.5Z one",
-            "unable to retrieve container logs",
-            "2026-01-01T00:00:02Z three",
-        ] {
-            log.line(line);
-        }
-        let read = logbook.read(AgentName::Felix, &node).take(3);
-        let read: Vec<_> = read.map(Result::unwrap).collect().await;
-        let entry = |text: &str| LogItem::Entry(text.to_owned());
-        assert_eq!(read, ["one", "two", "three"].map(entry));
-        let more = logbook.read(AgentName::Felix, &node).skip(3).into_future();
-        assert!(more.now_or_never().is_none());
+        let (logbook, node) = (Logbook::default(), NodeName::from("n1"));
+        let writer = logbook.writer(AgentName::KubeProxy, &node);
+        let mut log = Log::new(Timestamp::UNIX_EPOCH, Format::Klog, writer);
+        let lines = source.lines(log.since());
+        let container = Container::numbered("a", 0);
+        let read = log.read(container, lines, || source.newest()).await;
+        log.ended(read);
+        let mut items = logbook.read(AgentName::KubeProxy, &node);
+        let item = items.next().await.unwrap().unwrap();
+        assert!(
+            matches!(&item, LogItem::Broken { why, .. } if *why == SAID.trim_end()),
+            "{item:?}"
+        );
     }
 }

@@ -27,6 +27,14 @@ impl Container {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn numbered(uid: &str, restarts: i32) -> Self {
+        Self {
+            uid: Some(uid.to_owned()),
+            restarts,
+        }
+    }
+
     /// Whether there can have been no other between them.
     fn follows(&self, last: &Self) -> bool {
         if self.uid == last.uid {
@@ -38,9 +46,13 @@ impl Container {
 }
 
 /// What has been read of a log so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Continuity {
+    /// What was written before that has been read.
+    read: Instant,
     last: Option<Container>,
+    /// Whether the last one's log is being read.
+    open: bool,
     /// Whether the last one's log was not read to its end.
     torn: bool,
     /// Whether the logbook says that entries may be missing.
@@ -48,36 +60,57 @@ pub(super) struct Continuity {
 }
 
 impl Continuity {
+    /// Nothing that was written before that is wanted.
+    pub(super) fn new(begun: Instant) -> Self {
+        Self {
+            read: begun,
+            last: None,
+            open: false,
+            torn: false,
+            broken: false,
+        }
+    }
+
     /// The log of a container is read from where the last reading ended.
     pub(super) fn opened(&mut self, container: Container, writer: &Writer) {
-        let complete = self
-            .last
-            .as_ref()
-            .is_none_or(|last| *last == container || (!self.torn && container.follows(last)));
+        let complete = match &self.last {
+            Some(last) if *last == container => true,
+            Some(last) => !self.torn && container.follows(last),
+            None => true,
+        };
         if !complete {
             self.fail("a container of it came and went unread".to_owned(), writer);
         }
         self.resume(complete, writer);
         self.last = Some(container);
+        self.open = true;
         self.torn = false;
     }
 
     /// No container runs, so that nothing is written.
     pub(super) fn absent(&mut self, writer: &Writer) {
         self.resume(!self.torn, writer);
+        self.torn = false;
     }
 
-    /// Reading ended: with the container, or for that reason.
+    /// What was written before that has been read.
+    pub(super) fn read_until(&mut self, until: Instant, writer: &Writer) {
+        self.read = self.read.max(until);
+        writer.read_until(self.read);
+    }
+
+    /// Reading ended: with the container, or for that reason. Of what could not be opened at all nothing is lost yet.
     pub(super) fn ended(&mut self, read: Result<(), String>, writer: &Writer) {
+        let open = std::mem::take(&mut self.open);
         if let Err(why) = read {
-            self.torn = self.last.is_some();
+            self.torn |= open;
             self.fail(why, writer);
         }
     }
 
     fn fail(&mut self, why: String, writer: &Writer) {
         if !self.broken {
-            writer.broken(Instant::now(), why);
+            writer.broken(self.read, why);
             self.broken = true;
         }
     }
@@ -99,17 +132,14 @@ mod tests {
     use super::*;
 
     fn container(uid: &str, restarts: i32) -> Container {
-        Container {
-            uid: Some(uid.to_owned()),
-            restarts,
-        }
+        Container::numbered(uid, restarts)
     }
 
     /// What the logbook says after these.
     fn told(happened: impl FnOnce(&mut Continuity, &Writer)) -> Vec<String> {
         let (logbook, node) = (Logbook::default(), NodeName::from("n1"));
         let writer = logbook.writer(AgentName::KubeProxy, &node);
-        happened(&mut Continuity::default(), &writer);
+        happened(&mut Continuity::new(Instant::now()), &writer);
         let mut items = logbook.read(AgentName::KubeProxy, &node);
         let item = || items.next().now_or_never()??.ok();
         let text = |item| match item {
@@ -162,5 +192,27 @@ mod tests {
             let lost = "broken: a container of it came and went unread";
             assert_eq!(told, [lost, "resumed with a gap"]);
         }
+    }
+
+    #[test]
+    fn one_that_was_opened_late_lacks_nothing_after_one_that_was_read_to_its_end() {
+        let told = told(|log, writer| {
+            log.opened(container("a", 0), writer);
+            log.ended(Ok(()), writer);
+            log.ended(Err("it is not there yet".to_owned()), writer);
+            log.opened(container("a", 1), writer);
+        });
+        assert_eq!(told, ["broken: it is not there yet", "resumed"]);
+    }
+
+    #[test]
+    fn what_is_torn_and_gone_is_missing_once() {
+        let told = told(|log, writer| {
+            log.opened(container("a", 0), writer);
+            log.ended(Err("reset by peer".to_owned()), writer);
+            log.absent(writer);
+            log.opened(container("b", 0), writer);
+        });
+        assert_eq!(told, ["broken: reset by peer", "resumed with a gap"]);
     }
 }
