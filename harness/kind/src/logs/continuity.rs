@@ -53,7 +53,7 @@ pub(super) struct Continuity {
     last: Option<Container>,
     /// Whether the last one's log is being read.
     open: bool,
-    /// Whether the last one's log was not read to its end.
+    /// Whether the last one's log, or that of those before the first, was not read to its end.
     torn: bool,
     /// Whether the logbook says that entries may be missing.
     broken: bool,
@@ -76,7 +76,7 @@ impl Continuity {
         let complete = match &self.last {
             Some(last) if *last == container => true,
             Some(last) => !self.torn && container.follows(last),
-            None => true,
+            None => !self.torn,
         };
         if !complete {
             self.fail("a container of it came and went unread".to_owned(), writer);
@@ -99,11 +99,12 @@ impl Continuity {
         writer.read_until(self.read);
     }
 
-    /// Reading ended: with the container, or for that reason. Of what could not be opened at all nothing is lost yet.
+    /// Reading ended: with the container, or for that reason. Of what could not be opened at all nothing is lost yet, unless it may be the
+    /// first: nobody knows what was before it.
     pub(super) fn ended(&mut self, read: Result<(), String>, writer: &Writer) {
         let open = std::mem::take(&mut self.open);
         if let Err(why) = read {
-            self.torn |= open;
+            self.torn |= open || self.last.is_none();
             self.fail(why, writer);
         }
     }
@@ -192,6 +193,15 @@ mod tests {
             let lost = "broken: a container of it came and went unread";
             assert_eq!(told, [lost, "resumed with a gap"]);
         }
+    }
+
+    #[test]
+    fn before_the_first_one_that_could_be_opened_there_may_have_been_others() {
+        let told = told(|log, writer| {
+            log.ended(Err("connection refused".to_owned()), writer);
+            log.opened(container("a", 0), writer);
+        });
+        assert_eq!(told, ["broken: connection refused", "resumed with a gap"]);
     }
 
     #[test]
