@@ -220,9 +220,10 @@ fn watch<'a>(case: &'a Case, claim: &'a Claim) -> Box<dyn Watch + 'a> {
             p_at_least,
         } => Box::new(balance::Seen::new(samples(traffic), *over, *p_at_least)),
         Claim::Resets { traffic, limits } => Box::new(resets::Seen::new(samples(traffic), *limits)),
-        Claim::Unreachable { traffic } => Box::new(requests::Unreachable(
-            requests::Seen::new(samples(traffic), requests::Limits::default()),
-        )),
+        Claim::Unreachable { traffic } => Box::new(requests::Unreachable(requests::Seen::new(
+            samples(traffic),
+            requests::Limits::default(),
+        ))),
         Claim::Recovers {
             traffic,
             after,

@@ -53,11 +53,17 @@ impl Injection<'_> {
         let addresses = self.run(at, &addresses).await?;
         let back = up(interface, &addresses, &[&routes]);
         let back = format!("link set dev {interface} mtu {before}\n{back}");
-        self.undo_by_ip(at, format!("{interface} of {at} takes {before} bytes again"), back);
+        self.undo_by_ip(
+            at,
+            format!("{interface} of {at} takes {before} bytes again"),
+            back,
+        );
         let size = bytes.to_string();
         self.run(at, &["ip", "link", "set", "dev", interface, "mtu", &size])
             .await?;
-        self.say(format!("{interface} of {at} takes {bytes} bytes, and took {before}"));
+        self.say(format!(
+            "{interface} of {at} takes {bytes} bytes, and took {before}"
+        ));
         Ok(())
     }
 
@@ -142,7 +148,8 @@ mod tests {
 
     #[test]
     fn the_size_that_an_interface_gets_back_is_the_one_that_it_had() {
-        let link = "2: eth0@if3: <BROADCAST,MULTICAST,UP> mtu 1450 qdisc noqueue state UP mode DEFAULT";
+        let link =
+            "2: eth0@if3: <BROADCAST,MULTICAST,UP> mtu 1450 qdisc noqueue state UP mode DEFAULT";
         assert_eq!(size(link), Some("1450"));
     }
 

@@ -6,9 +6,7 @@ use serde_json::Value;
 
 use super::follow::tables;
 use crate::{
-    case::{
-        Case, Claim, Destination, Expect, Family, Fault, IpFamily, Promise, Step, Traffic,
-    },
+    case::{Case, Claim, Destination, Expect, Family, Fault, IpFamily, Promise, Step, Traffic},
     names::{PromiseName, TrafficName},
 };
 

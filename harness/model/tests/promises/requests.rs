@@ -112,7 +112,8 @@ fn nobody_gets_through_when_no_request_is_answered() {
         _ => Outcome::Refused,
     };
     let mut unwatched = run(|_| Outcome::Refused);
-    unwatched.retain(|event| !matches!(&event.what, What::Sample { .. }) || event.at_us < 2_000_000);
+    unwatched
+        .retain(|event| !matches!(&event.what, What::Sample { .. }) || event.at_us < 2_000_000);
     let told = [
         verdict(shut, &run(|_| Outcome::Refused)),
         verdict(shut, &run(sometimes)),
