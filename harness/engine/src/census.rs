@@ -15,10 +15,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
     cluster::{Cluster, Command, Place},
+    infra_error::InfraError,
     log::EventLog,
     output::output,
     tables,
-    trouble::Trouble,
 };
 
 /// Distance of two looks.
@@ -143,7 +143,7 @@ impl Source {
         &mut self,
         cluster: &dyn Cluster,
         place: &Place,
-    ) -> Result<RuleCounters, Trouble> {
+    ) -> Result<RuleCounters, InfraError> {
         let mut text = output(cluster, place, &Command::Argv(self.argv.clone())).await?;
         let is_there = match self.front {
             "nft" => text.lines().any(is_of_nft),
@@ -161,7 +161,7 @@ impl Source {
             "conntrack" => Ok(conntrack::dropping(&text)),
             _ => Ruleset::parse(&text).map(|rules| rules.dropping()),
         };
-        counted.map_err(|error| Trouble::new(format!("read the rules of {place}"), error))
+        counted.map_err(|error| InfraError::new(format!("read the rules of {place}"), error))
     }
 
     fn tell(&mut self, counted: RuleCounters, node: &NodeName, log: &EventLog) {
@@ -186,7 +186,7 @@ impl Source {
     }
 
     /// A second iptables backend that is not installed, or that an ordinary user may not ask, counts nothing.
-    fn give_up(&mut self, trouble: &Trouble, log: &EventLog) {
+    fn give_up(&mut self, trouble: &InfraError, log: &EventLog) {
         self.failed = true;
         log.append(What::Fact {
             name: "drop census".to_owned(),

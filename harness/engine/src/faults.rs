@@ -25,9 +25,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use self::undo::Undo;
 use crate::{
     cluster::{Cluster, Command, ExecError, Place, Process, nodes},
+    infra_error::InfraError,
     log::EventLog,
     output::{ended, output},
-    trouble::Trouble,
 };
 
 /// How long a fault may take to be there, or a third party's commands to end.
@@ -86,7 +86,7 @@ impl Faults {
         &mut self,
         fault: &Fault,
         duration: Option<Duration>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         self.held.push(Held::default());
         let held = self.held.last_mut().expect("it was just pushed");
         let mut injection = Injection {
@@ -101,7 +101,7 @@ impl Faults {
         injected.unwrap_or_else(|_elapsed| {
             let why = format!("it took more than {within:?}");
             let fault = serde_json::to_string(fault).unwrap_or_else(|_| format!("{fault:?}"));
-            Err(Trouble::new(format!("do {fault}"), why))
+            Err(InfraError::new(format!("do {fault}"), why))
         })?;
         held.ends = duration.map(|duration| Instant::now() + duration);
         Ok(())
@@ -165,7 +165,7 @@ impl Faults {
 
 fn trouble(doing: String, why: String) -> What {
     What::Trouble {
-        text: Trouble::new(doing, why).to_string(),
+        text: InfraError::new(doing, why).to_string(),
     }
 }
 
@@ -179,7 +179,11 @@ struct Injection<'a> {
 }
 
 impl Injection<'_> {
-    async fn inject(&mut self, fault: &Fault, duration: Option<Duration>) -> Result<(), Trouble> {
+    async fn inject(
+        &mut self,
+        fault: &Fault,
+        duration: Option<Duration>,
+    ) -> Result<(), InfraError> {
         match fault {
             Fault::Slow { agent, command, by } => self.slow(*agent, command, *by),
             Fault::Agent { agent, node, what } => self.agent(*agent, node.as_ref(), *what).await,
@@ -223,12 +227,12 @@ impl Injection<'_> {
     }
 
     /// Runs a command that changes no rules and returns its standard output.
-    async fn run(&self, at: &Place, argv: &[&str]) -> Result<String, Trouble> {
+    async fn run(&self, at: &Place, argv: &[&str]) -> Result<String, InfraError> {
         output(self.cluster, at, &command(argv)).await
     }
 
     /// The same with a standard input.
-    async fn feed(&self, at: &Place, argv: &[&str], input: &str) -> Result<String, Trouble> {
+    async fn feed(&self, at: &Place, argv: &[&str], input: &str) -> Result<String, InfraError> {
         let started = self.cluster.exec(at, &command(argv)).await;
         finish(at, argv, started, input).await
     }
@@ -240,7 +244,7 @@ impl Injection<'_> {
         at: &Place,
         argv: &[&str],
         input: &str,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, InfraError> {
         let started = self.cluster.exec_as(who, at, &command(argv)).await;
         finish(at, argv, started, input).await
     }
@@ -252,11 +256,11 @@ async fn finish(
     argv: &[&str],
     started: Result<Process, ExecError>,
     input: &str,
-) -> Result<String, Trouble> {
+) -> Result<String, InfraError> {
     let doing = || format!("run {} in {at}", argv.join(" "));
-    let process = started.map_err(|error| Trouble::new(doing(), error))?;
+    let process = started.map_err(|error| InfraError::new(doing(), error))?;
     let output = ended(process, input).await;
-    output.map_err(|why| Trouble::new(doing(), why))
+    output.map_err(|why| InfraError::new(doing(), why))
 }
 
 fn command(argv: &[&str]) -> Command {

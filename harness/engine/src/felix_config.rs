@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{log::EventLog, trouble::Trouble};
+use crate::{infra_error::InfraError, log::EventLog};
 
 fn api(client: &Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
@@ -16,9 +16,9 @@ fn api(client: &Client) -> Api<DynamicObject> {
 }
 
 /// Its `spec`; empty when it is not there.
-pub(crate) async fn get(client: &Client) -> Result<Map<String, Value>, Trouble> {
+pub(crate) async fn get(client: &Client) -> Result<Map<String, Value>, InfraError> {
     let found = api(client).get_opt("default").await;
-    let found = found.map_err(|error| Trouble::new("read FelixConfiguration", error))?;
+    let found = found.map_err(|error| InfraError::new("read FelixConfiguration", error))?;
     let spec = found.map(|mut object| object.data["spec"].take());
     Ok(match spec {
         Some(Value::Object(spec)) => spec,
@@ -31,12 +31,14 @@ pub(crate) async fn merge(
     client: &Client,
     spec: &Map<String, Value>,
     log: &EventLog,
-) -> Result<(), Trouble> {
+) -> Result<(), InfraError> {
     let text = format!("set FelixConfiguration {}", Value::Object(spec.clone()));
     log.append(What::Step { text: text.clone() });
     let patch = Patch::Merge(json!({ "spec": spec }));
     let patched = api(client)
         .patch("default", &PatchParams::default(), &patch)
         .await;
-    patched.map(drop).map_err(|error| Trouble::new(text, error))
+    patched
+        .map(drop)
+        .map_err(|error| InfraError::new(text, error))
 }

@@ -12,9 +12,9 @@ use tokio::task::unconstrained;
 
 use crate::{
     cluster::{AgentDied, Cluster},
+    infra_error::InfraError,
     log::{Barrier, EventLog},
     logbook::{AgentLog, LogItem},
-    trouble::Trouble,
 };
 
 /// Writes down what an agent logs until dropped; returns only when the agent will not live again.
@@ -23,7 +23,7 @@ pub(crate) async fn log(
     agent: AgentName,
     node: NodeName,
     log: EventLog,
-) -> Trouble {
+) -> InfraError {
     let items = cluster.agent_logs(agent, &node);
     let follower = Follower {
         cluster,
@@ -48,7 +48,7 @@ struct Follower {
 }
 
 impl Follower {
-    async fn follow(mut self, mut items: AgentLog) -> Trouble {
+    async fn follow(mut self, mut items: AgentLog) -> InfraError {
         let mut moments = self.log.moments();
         loop {
             let done = tokio::select! {
@@ -64,7 +64,7 @@ impl Follower {
     }
 
     /// Reads what was written before the moment, and answers. What comes until then counts as that.
-    async fn pass(&mut self, moment: Barrier, items: &mut AgentLog) -> Result<(), Trouble> {
+    async fn pass(&mut self, moment: Barrier, items: &mut AgentLog) -> Result<(), InfraError> {
         let moment_us = self.log.at(moment.at());
         let mut read = self.cluster.log_read(self.agent, &self.node, moment.at());
         loop {
@@ -92,7 +92,7 @@ impl Follower {
         &mut self,
         item: Option<Result<LogItem, AgentDied>>,
         at_us: Option<u64>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         let (agent, node) = (self.agent, self.node.clone());
         let at_us = at_us.unwrap_or_else(|| self.log.now_us());
         match item {
@@ -108,13 +108,13 @@ impl Follower {
             }
             Some(Ok(LogItem::Resumed { complete })) => self.resume(complete),
             Some(Err(died)) => {
-                return Err(Trouble::new(
+                return Err(InfraError::new(
                     format!("keep {agent} on {node} running"),
                     died,
                 ));
             }
             None => {
-                return Err(Trouble::new(
+                return Err(InfraError::new(
                     format!("follow the log of {agent} on {node}"),
                     "it ended",
                 ));

@@ -12,6 +12,7 @@ mod felix_config;
 pub mod first_sync;
 mod follow;
 pub mod gate;
+mod infra_error;
 pub mod log;
 pub mod logbook;
 mod manifests;
@@ -23,7 +24,6 @@ pub mod run;
 mod tables;
 pub mod timeline;
 mod traffic;
-mod trouble;
 mod wait;
 
 pub use manifests::is_cluster_scoped;

@@ -15,16 +15,16 @@ use kube::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{trouble::Trouble, wait};
+use crate::{infra_error::InfraError, wait};
 
 /// What a controller may take to make a new namespace's service account.
 const ACCOUNT: Duration = Duration::from_secs(60);
 
 /// Creates the objects in order; one that is there already is merged over.
-pub(crate) async fn apply(client: &Client, manifests: &[Value]) -> Result<(), Trouble> {
+pub(crate) async fn apply(client: &Client, manifests: &[Value]) -> Result<(), InfraError> {
     for manifest in manifests {
         let mut object: DynamicObject = serde_json::from_value(manifest.clone())
-            .map_err(|error| Trouble::new("read a manifest", error))?;
+            .map_err(|error| InfraError::new("read a manifest", error))?;
         object.types = object.types.map(as_kept);
         let what = format!(
             "apply {} {}",
@@ -36,7 +36,7 @@ pub(crate) async fn apply(client: &Client, manifests: &[Value]) -> Result<(), Tr
         );
         apply_one(client, object)
             .await
-            .map_err(|error| Trouble::new(what, error))?;
+            .map_err(|error| InfraError::new(what, error))?;
     }
     Ok(())
 }

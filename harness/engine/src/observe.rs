@@ -30,9 +30,9 @@ use tokio::{
 
 use crate::{
     cluster::{Cluster, Command, Place},
+    infra_error::InfraError,
     log::{EventLog, LOOKED_WITHIN, Write},
     output::output,
-    trouble::Trouble,
 };
 pub(crate) use attention::watching;
 use attention::{Attention, Written};
@@ -65,7 +65,7 @@ pub(crate) async fn addresses(
     cluster: &dyn Cluster,
     case: &Case,
     log: &EventLog,
-) -> Result<(), Trouble> {
+) -> Result<(), InfraError> {
     let named = case
         .promises
         .values()
@@ -80,7 +80,7 @@ pub(crate) async fn addresses(
         let argv = ["ip", "-json", "address"].map(str::to_owned).to_vec();
         let text = output(cluster, &Place::from(&at), &Command::Argv(argv)).await?;
         let links: Vec<Link> = serde_json::from_str(&text)
-            .map_err(|error| Trouble::new(format!("read the addresses of {at}"), error))?;
+            .map_err(|error| InfraError::new(format!("read the addresses of {at}"), error))?;
         let all = links.into_iter().flat_map(|link| link.addr_info);
         let addresses = all
             .map(|address| address.local)
@@ -109,7 +109,7 @@ pub(crate) async fn observe(
     at: Origin,
     watched: Watched,
     log: EventLog,
-) -> Trouble {
+) -> InfraError {
     let mut looks = Looks::default();
     let mut attention = Attention::new(&at, cluster.as_ref());
     let (mut writes, mut barriers) = (log.writes(), log.barriers());
@@ -228,7 +228,7 @@ impl Looks {
         at: &Origin,
         watched: &Watched,
         wanted: Wanted,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         // Side by side: the shorter a look, the less is missed.
         let looks = watched.sources(wanted).map(|source| {
             let known = self.tables.contains(source);

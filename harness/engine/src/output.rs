@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     cluster::{Cluster, Command, Place, Process},
-    trouble::Trouble,
+    infra_error::InfraError,
 };
 
 /// How long the output of an ended process may take to be read.
@@ -21,8 +21,9 @@ pub(crate) async fn output(
     cluster: &dyn Cluster,
     place: &Place,
     command: &Command,
-) -> Result<String, Trouble> {
-    let trouble = |why: &dyn fmt::Display| Trouble::new(format!("run {command:?} in {place}"), why);
+) -> Result<String, InfraError> {
+    let trouble =
+        |why: &dyn fmt::Display| InfraError::new(format!("run {command:?} in {place}"), why);
     let process = cluster.exec(place, command).await;
     let process = process.map_err(|error| trouble(&error))?;
     ended(process, "").await.map_err(|why| trouble(&why))

@@ -22,9 +22,9 @@ use tokio::{
 use crate::{
     cluster::{Cluster, Command, Place},
     evidence,
+    infra_error::InfraError,
     log::EventLog,
     output::output,
-    trouble::Trouble,
     wait,
 };
 
@@ -49,8 +49,8 @@ pub(crate) async fn wait(
     case: &Case,
     log: &EventLog,
     deadline: Instant,
-    apply: impl Future<Output = Result<(), Trouble>>,
-) -> Result<(), Trouble> {
+    apply: impl Future<Output = Result<(), InfraError>>,
+) -> Result<(), InfraError> {
     let objects = Objects {
         client: cluster.api(),
         namespaces: cluster.namespaces(),
@@ -116,7 +116,7 @@ struct Written {
 
 impl Written {
     /// Takes in every recorded write, and looks from time to time for writes that no recorder sees.
-    async fn collect(&self, cluster: &dyn Cluster, log: &EventLog) -> Result<(), Trouble> {
+    async fn collect(&self, cluster: &dyn Cluster, log: &EventLog) -> Result<(), InfraError> {
         if !cluster.records() {
             return self.watch(cluster).await;
         }
@@ -141,9 +141,9 @@ impl Written {
 
     /// Looks again and again through one process on the node: starting one for each look would take longer than rules may be
     /// there. It looks when it reads a line, and ends with its input.
-    async fn watch(&self, cluster: &dyn Cluster) -> Result<(), Trouble> {
+    async fn watch(&self, cluster: &dyn Cluster) -> Result<(), InfraError> {
         let place = Place::Node(self.node.clone());
-        let trouble = |why: &dyn std::fmt::Display| Trouble::new(format!("watch {place}"), why);
+        let trouble = |why: &dyn std::fmt::Display| InfraError::new(format!("watch {place}"), why);
         let command = Command::Argv(["sh", "-c", &self.script()].map(str::to_owned).to_vec());
         let process = cluster.exec(&place, &command).await;
         let mut process = process.map_err(|error| trouble(&error))?;

@@ -20,12 +20,12 @@ use crate::{
     cluster::{Backend, Cluster, Command, Place, nodes},
     faults::Faults,
     follow,
+    infra_error::InfraError,
     log::{EventLog, micros},
     manifests, observe,
     output::output,
     ready, timeline,
     traffic::Flow,
-    trouble::Trouble,
 };
 
 /// How long the cluster may take from nothing to ready when nobody says otherwise.
@@ -90,14 +90,14 @@ async fn raise(
     case: &Case,
     log: &EventLog,
     within: Duration,
-) -> Result<Arc<dyn Cluster>, Trouble> {
+) -> Result<Arc<dyn Cluster>, InfraError> {
     match tokio::time::timeout(within, backend.raise(case, log)).await {
         Ok(raised) => raised
             .map(Arc::from)
-            .map_err(|error| Trouble::new(error.what, error.source)),
+            .map_err(|error| InfraError::new(error.what, error.source)),
         Err(_elapsed) => {
             let why = format!("it took more than {within:?}");
-            Err(Trouble::new("raise the cluster", why))
+            Err(InfraError::new("raise the cluster", why))
         }
     }
 }
@@ -134,8 +134,8 @@ async fn on_cluster(
     artifacts
 }
 
-fn interrupted() -> Trouble {
-    Trouble::new("finish", "the run was interrupted")
+fn interrupted() -> InfraError {
+    InfraError::new("finish", "the run was interrupted")
 }
 
 /// Returns when `stop` turns true, at once if it is.
@@ -152,7 +152,7 @@ async fn exercise(
     log: &EventLog,
     deadline: Instant,
     faults: &mut Faults,
-) -> Result<(), Trouble> {
+) -> Result<(), InfraError> {
     log.append(observe::watching(cluster.as_ref()));
     let mut background = follow(cluster, case, log);
     let foreground = async {
@@ -189,7 +189,7 @@ fn follow(
     cluster: &Arc<dyn Cluster>,
     case: &Case,
     log: &EventLog,
-) -> FuturesUnordered<BoxFuture<'static, Trouble>> {
+) -> FuturesUnordered<BoxFuture<'static, InfraError>> {
     let background = FuturesUnordered::new();
     for (at, watched) in observe::places(case) {
         let observing = observe::observe(Arc::clone(cluster), at, watched, log.clone());

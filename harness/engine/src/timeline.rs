@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use crate::{
     faults::{Faults, within},
     felix_config,
+    infra_error::InfraError,
     log::EventLog,
     manifests,
-    trouble::Trouble,
 };
 
 /// Plays the steps. Times are kept on an absolute schedule, so that a slow API call makes no step late; but
@@ -30,7 +30,7 @@ pub(crate) async fn play(
     faults: &mut Faults,
     steps: &[Step],
     log: &EventLog,
-) -> Result<(), Trouble> {
+) -> Result<(), InfraError> {
     let mut due = Instant::now();
     for step in steps {
         match step {
@@ -68,7 +68,7 @@ pub(crate) async fn play(
     Ok(())
 }
 
-async fn apply(client: &Client, objects: &[Value], log: &EventLog) -> Result<(), Trouble> {
+async fn apply(client: &Client, objects: &[Value], log: &EventLog) -> Result<(), InfraError> {
     let name = |object: &Value| {
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
         let words = [kind, name].map(|word| word.as_str().unwrap_or_default());
@@ -81,7 +81,7 @@ async fn apply(client: &Client, objects: &[Value], log: &EventLog) -> Result<(),
     manifests::apply(client, objects).await
 }
 
-async fn delete(client: &Client, object: &ObjectRef, log: &EventLog) -> Result<(), Trouble> {
+async fn delete(client: &Client, object: &ObjectRef, log: &EventLog) -> Result<(), InfraError> {
     let (kind, name) = (&object.kind, &object.name);
     let text = match &object.namespace {
         Some(namespace) => format!("delete {kind} {namespace}/{name}"),
@@ -89,7 +89,7 @@ async fn delete(client: &Client, object: &ObjectRef, log: &EventLog) -> Result<(
     };
     log.append(What::Step { text: text.clone() });
     let deleted = manifests::delete(client, object).await;
-    deleted.map_err(|error| Trouble::new(text, error))
+    deleted.map_err(|error| InfraError::new(text, error))
 }
 
 async fn scale(
@@ -98,7 +98,7 @@ async fn scale(
     deployment: &str,
     replicas: u32,
     log: &EventLog,
-) -> Result<(), Trouble> {
+) -> Result<(), InfraError> {
     let text = format!("scale {namespace}/{deployment} to {replicas}");
     log.append(What::Step { text: text.clone() });
     let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
@@ -106,7 +106,9 @@ async fn scale(
     let scaled = api
         .patch_scale(deployment, &PatchParams::default(), &patch)
         .await;
-    scaled.map(drop).map_err(|error| Trouble::new(text, error))
+    scaled
+        .map(drop)
+        .map_err(|error| InfraError::new(text, error))
 }
 
 /// How long the steps take at most, unless the world fails: a case's length from ready to judged.

@@ -26,8 +26,8 @@ use tokio::{
 
 use crate::{
     cluster::{Cluster, Command, Place, Process},
+    infra_error::InfraError,
     log::{EventLog, micros},
-    trouble::Trouble,
 };
 
 /// How long a probe may take beside the timeout of its requests until the first has ended, and from the order to end until
@@ -41,7 +41,7 @@ pub(crate) struct Flow {
     /// How long it may take to end.
     within: Duration,
     stdin: ChildStdin,
-    reader: JoinHandle<Result<(), Trouble>>,
+    reader: JoinHandle<Result<(), InfraError>>,
     process: Process,
 }
 
@@ -52,12 +52,12 @@ impl Flow {
         name: &TrafficName,
         traffic: &Traffic,
         log: &EventLog,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, InfraError> {
         let within = traffic.timeout + BESIDE;
         let begun = timeout(within, Self::begin(cluster, name, traffic, log)).await;
         begun.unwrap_or_else(|_elapsed| {
             let why = format!("its probe had no answer and no failure in {within:?}");
-            Err(Trouble::new(format!("start {name}"), why))
+            Err(InfraError::new(format!("start {name}"), why))
         })
     }
 
@@ -66,7 +66,7 @@ impl Flow {
         name: &TrafficName,
         traffic: &Traffic,
         log: &EventLog,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, InfraError> {
         let target = target(cluster, traffic).await?;
         let order = Order {
             target,
@@ -77,7 +77,8 @@ impl Flow {
             count: None,
             source: None,
         };
-        let trouble = |error: &dyn std::fmt::Display| Trouble::new(format!("start {name}"), error);
+        let trouble =
+            |error: &dyn std::fmt::Display| InfraError::new(format!("start {name}"), error);
         let place = Place::from(&traffic.from);
         let mut process = cluster
             .exec(&place, &Command::Probe)
@@ -114,16 +115,16 @@ impl Flow {
     }
 
     /// Stops sending and waits for what is under way.
-    pub(crate) async fn stop(self) -> Result<(), Trouble> {
+    pub(crate) async fn stop(self) -> Result<(), InfraError> {
         let (name, within) = (self.name.clone(), self.within);
         let ended = timeout(within, self.end()).await;
         ended.unwrap_or_else(|_elapsed| {
             let why = format!("its probe did not end in {within:?}");
-            Err(Trouble::new(format!("end {name}"), why))
+            Err(InfraError::new(format!("end {name}"), why))
         })
     }
 
-    async fn end(self) -> Result<(), Trouble> {
+    async fn end(self) -> Result<(), InfraError> {
         let Self {
             name,
             within: _,
@@ -132,7 +133,7 @@ impl Flow {
             mut process,
         } = self;
         drop(stdin);
-        let trouble = |error: &dyn std::fmt::Display| Trouble::new(format!("end {name}"), error);
+        let trouble = |error: &dyn std::fmt::Display| InfraError::new(format!("end {name}"), error);
         let heard = reader.await.map_err(|error| trouble(&error))?;
         let status = process.wait().await.map_err(|error| trouble(&error))?;
         if heard.is_ok() && status.success() {
@@ -162,8 +163,8 @@ async fn read(
     stdout: BufReader<tokio::process::ChildStdout>,
     log: EventLog,
     began: oneshot::Sender<()>,
-) -> Result<(), Trouble> {
-    let trouble = |error: &dyn std::fmt::Display| Trouble::new(format!("hear of {name}"), error);
+) -> Result<(), InfraError> {
+    let trouble = |error: &dyn std::fmt::Display| InfraError::new(format!("hear of {name}"), error);
     let mut began = Some(began);
     let mut start_us = 0;
     let mut lines = stdout.lines();
@@ -199,7 +200,7 @@ async fn read(
 }
 
 /// Looks the address up in the API: the one of the family that traffic asks for, or the first.
-async fn target(cluster: &dyn Cluster, traffic: &Traffic) -> Result<SocketAddr, Trouble> {
+async fn target(cluster: &dyn Cluster, traffic: &Traffic) -> Result<SocketAddr, InfraError> {
     let client = cluster.api();
     let (all, what, port) = match &traffic.to {
         Destination::Service { namespace, name } => {
@@ -249,16 +250,16 @@ pub(crate) fn addresses_of(cluster: &dyn Cluster, place: &Place) -> Vec<IpAddr> 
         .collect()
 }
 
-async fn pod_ips(client: Client, namespace: &str, name: &str) -> Result<Vec<String>, Trouble> {
+async fn pod_ips(client: Client, namespace: &str, name: &str) -> Result<Vec<String>, InfraError> {
     let pod = Api::<Pod>::namespaced(client, namespace).get(name).await;
-    let looked = |error| Trouble::new(format!("look up pod {namespace}/{name}"), error);
+    let looked = |error| InfraError::new(format!("look up pod {namespace}/{name}"), error);
     let ips = pod.map_err(looked)?.status.and_then(|it| it.pod_ips);
     Ok(ips.into_iter().flatten().map(|ip| ip.ip).collect())
 }
 
-async fn node_ips(client: Client, name: &NodeName) -> Result<Vec<String>, Trouble> {
+async fn node_ips(client: Client, name: &NodeName) -> Result<Vec<String>, InfraError> {
     let node = Api::<Node>::all(client).get(name.as_str()).await;
-    let node = node.map_err(|error| Trouble::new(format!("look up node {name}"), error))?;
+    let node = node.map_err(|error| InfraError::new(format!("look up node {name}"), error))?;
     let addresses = node.status.and_then(|status| status.addresses);
     let internal = |it: NodeAddress| (it.type_ == "InternalIP").then_some(it.address);
     Ok(addresses
@@ -273,14 +274,14 @@ fn family(ip: &str) -> Option<&'static str> {
     ip.parse().ok().map(|ip| IpFamily::of(ip).as_str())
 }
 
-fn address(all: &[String], family: Option<IpFamily>, of: &str) -> Result<IpAddr, Trouble> {
+fn address(all: &[String], family: Option<IpFamily>, of: &str) -> Result<IpAddr, InfraError> {
     let mut all = all.iter().filter_map(|ip| ip.parse().ok());
     let found = all.find(|ip| family.is_none_or(|family| IpFamily::of(*ip) == family));
     let which = family.map_or("", IpFamily::as_str);
-    found.ok_or_else(|| Trouble::new("find the target", format!("{of} has no {which} address")))
+    found.ok_or_else(|| InfraError::new("find the target", format!("{of} has no {which} address")))
 }
 
-fn node_port(service: &Service, port: u16, protocol: Protocol) -> Result<u16, Trouble> {
+fn node_port(service: &Service, port: u16, protocol: Protocol) -> Result<u16, InfraError> {
     let ports = service.spec.iter().flat_map(|spec| spec.ports.iter());
     let mut ports = ports.flatten().filter(|it| {
         let carried = it.protocol.as_deref().unwrap_or("TCP");
@@ -291,16 +292,16 @@ fn node_port(service: &Service, port: u16, protocol: Protocol) -> Result<u16, Tr
         .and_then(|number| u16::try_from(number).ok())
         .ok_or_else(|| {
             let name = service.name_any();
-            Trouble::new(
+            InfraError::new(
                 "find the target",
                 format!("service {name} has no node port for {port}"),
             )
         })
 }
 
-async fn service(client: Client, namespace: &str, name: &str) -> Result<Service, Trouble> {
+async fn service(client: Client, namespace: &str, name: &str) -> Result<Service, InfraError> {
     let service = Api::<Service>::namespaced(client, namespace)
         .get(name)
         .await;
-    service.map_err(|error| Trouble::new(format!("look up service {namespace}/{name}"), error))
+    service.map_err(|error| InfraError::new(format!("look up service {namespace}/{name}"), error))
 }

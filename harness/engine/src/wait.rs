@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::trouble::Trouble;
+use crate::infra_error::InfraError;
 
 /// Distance of the first looks where nothing announces a change. Short against the 300 ms in which a lab starts.
 const LOOK: Duration = Duration::from_millis(5);
@@ -18,7 +18,7 @@ pub(crate) async fn until<T>(
     what: &str,
     deadline: Instant,
     mut look: impl AsyncFnMut() -> Result<T, String>,
-) -> Result<T, Trouble> {
+) -> Result<T, InfraError> {
     let begin = Instant::now();
     let mut missing = "not looked yet".to_owned();
     let waiting = async {
@@ -38,6 +38,6 @@ pub(crate) async fn until<T>(
     };
     match timeout_at(deadline, waiting).await {
         Ok(value) => Ok(value),
-        Err(_elapsed) => Err(Trouble::new(format!("wait until {what}"), missing)),
+        Err(_elapsed) => Err(InfraError::new(format!("wait until {what}"), missing)),
     }
 }

@@ -14,7 +14,7 @@ use super::{
     undo::{How, Undo},
 };
 use crate::{
-    cluster::Signal, felix_config, first_sync::FirstSync, gate::Matching, trouble::Trouble,
+    cluster::Signal, felix_config, first_sync::FirstSync, gate::Matching, infra_error::InfraError,
 };
 
 /// The field of FelixConfiguration that says which dataplane it is.
@@ -27,12 +27,11 @@ impl Injection<'_> {
         agent: AgentName,
         command: &str,
         by: Duration,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         let text = format!("delay {agent}'s {command} by {by:?}");
-        let gate = self
-            .cluster
-            .gate()
-            .ok_or_else(|| Trouble::new(text.clone(), "the backend cannot hold commands back"))?;
+        let gate = self.cluster.gate().ok_or_else(|| {
+            InfraError::new(text.clone(), "the backend cannot hold commands back")
+        })?;
         self.say(text);
         let which = Matching {
             who: Some(agent.to_string()),
@@ -52,7 +51,7 @@ impl Injection<'_> {
         agent: AgentName,
         node: Option<&NodeName>,
         what: AgentFault,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         for node in self.nodes(node) {
             let (verb, signal, undone) = match what {
                 AgentFault::Stop => ("stop", Signal::Stop, "start"),
@@ -64,7 +63,7 @@ impl Injection<'_> {
                 }
             };
             let text = format!("{verb} {agent} on {node}");
-            let failed = |error| Trouble::new(text.clone(), error);
+            let failed = |error| InfraError::new(text.clone(), error);
             self.undo.push(to_run(undone, agent, &node));
             let done = self.cluster.signal(agent, &node, signal).await;
             done.map_err(failed)?;
@@ -79,7 +78,7 @@ impl Injection<'_> {
         &mut self,
         to: &IndexMap<AgentName, String>,
         node: Option<&NodeName>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         for (agent, version) in to {
             for node in self.nodes(node) {
                 let from = self.versions.get(*agent, &node).unwrap_or("?");
@@ -98,19 +97,19 @@ impl Injection<'_> {
         node: &NodeName,
         version: Option<&str>,
         text: String,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         // An agent that was ended and not yet started, because this was broken off.
         self.undo.push(to_run("start", agent, node));
         self.say(text.clone());
         let restarted = self.cluster.restart_with(agent, node, version).await;
-        restarted.map_err(|error| Trouble::new(text, error))?;
+        restarted.map_err(|error| InfraError::new(text, error))?;
         self.undo.pop();
         self.say(format!("{agent} on {node} has begun"));
         Ok(())
     }
 
     /// Has every Felix program with other means. Each restarts by itself for that, when it has heard of it.
-    pub(super) async fn switch(&mut self, dataplane: Dataplane) -> Result<(), Trouble> {
+    pub(super) async fn switch(&mut self, dataplane: Dataplane) -> Result<(), InfraError> {
         let wanted = dataplane == Dataplane::Bpf;
         let client = self.cluster.api();
         let is = felix_config::get(&client).await?;
@@ -131,7 +130,7 @@ impl Injection<'_> {
             first_sync
                 .seen()
                 .await
-                .map_err(|error| Trouble::new(failed, error))?;
+                .map_err(|error| InfraError::new(failed, error))?;
             self.say(format!("felix on {node} has begun with {dataplane}"));
         }
         Ok(())

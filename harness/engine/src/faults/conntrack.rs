@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     cluster::{Cluster, Command, Place, Process},
+    infra_error::InfraError,
     output::ended,
-    trouble::Trouble,
 };
 
 /// A node's table.
@@ -39,14 +39,14 @@ impl Injection<'_> {
         &mut self,
         node: Option<&NodeName>,
         entries: Entries,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         for node in self.nodes(node) {
             self.fill_one(&Place::Node(node), entries).await?;
         }
         Ok(())
     }
 
-    async fn fill_one(&mut self, at: &Place, entries: Entries) -> Result<(), Trouble> {
+    async fn fill_one(&mut self, at: &Place, entries: Entries) -> Result<(), InfraError> {
         let before = self.table(at).await?;
         let room = before.max.saturating_sub(before.count);
         let wanted = match entries {
@@ -60,7 +60,7 @@ impl Injection<'_> {
             timeout_s: before.timeout,
             seed: self.seed,
         };
-        let trouble = |why| Trouble::new(format!("fill conntrack of {at}"), why);
+        let trouble = |why| InfraError::new(format!("fill conntrack of {at}"), why);
         let (filler, filled) = Filler::start(self.cluster, at, fill)
             .await
             .map_err(trouble)?;
@@ -78,12 +78,12 @@ impl Injection<'_> {
         Ok(())
     }
 
-    async fn table(&self, at: &Place) -> Result<Table, Trouble> {
+    async fn table(&self, at: &Place) -> Result<Table, InfraError> {
         let read = async |name: &str| {
             let name = format!("net.netfilter.nf_conntrack_{name}");
             let text = self.run(at, &["cat", &sysctl::path(&name)]).await?;
             let number = text.trim().parse();
-            number.map_err(|error| Trouble::new(format!("read {name} of {at}"), error))
+            number.map_err(|error| InfraError::new(format!("read {name} of {at}"), error))
         };
         Ok(Table {
             count: read("count").await?,

@@ -27,10 +27,10 @@ use super::{
 };
 use crate::{
     cluster::{Cluster, Command, Place, Process},
+    infra_error::InfraError,
     log::{EventLog, micros},
     output::ended,
     traffic::addresses_of,
-    trouble::Trouble,
 };
 
 /// Crafters at work, one for each place.
@@ -53,7 +53,7 @@ struct Backends {
 impl Injection<'_> {
     /// Starts a crafter in the given place; without one, in each backend's pod, or on its node where a node
     /// is needed.
-    pub(super) async fn craft(&mut self, craft: &case::Craft) -> Result<(), Trouble> {
+    pub(super) async fn craft(&mut self, craft: &case::Craft) -> Result<(), InfraError> {
         let case::Craft {
             traffic, segment, ..
         } = craft;
@@ -61,7 +61,7 @@ impl Injection<'_> {
             "{} segments into connections of {traffic}",
             segment.as_str()
         );
-        let trouble = |why: String| Trouble::new(format!("craft {what}"), why);
+        let trouble = |why: String| InfraError::new(format!("craft {what}"), why);
         let backends = backends(self.cluster, craft).await.map_err(trouble)?;
         let places = match (&craft.from, segment) {
             (Some(from), _) => BTreeSet::from([Place::from(from)]),

@@ -7,13 +7,17 @@ use super::{
     rules::TOOL,
     undo::{How, Undo},
 };
-use crate::{cluster::Place, trouble::Trouble};
+use crate::{cluster::Place, infra_error::InfraError};
 
 const BATCH: [&str; 3] = ["ip", "-batch", "-"];
 
 impl Injection<'_> {
     /// Takes an interface down. With it go its routes and its IPv6 addresses, which come back with it.
-    pub(super) async fn link_down(&mut self, at: &Place, interface: &str) -> Result<(), Trouble> {
+    pub(super) async fn link_down(
+        &mut self,
+        at: &Place,
+        interface: &str,
+    ) -> Result<(), InfraError> {
         let routes = self
             .run(at, &["ip", "route", "show", "dev", interface])
             .await?;
@@ -38,12 +42,12 @@ impl Injection<'_> {
         at: &Place,
         interface: &str,
         bytes: u32,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         let link = ["ip", "-o", "link", "show", "dev", interface];
         let link = self.run(at, &link).await?;
         let before = size(&link).ok_or_else(|| {
             let doing = format!("tell how long packets of {interface} in {at} are");
-            Trouble::new(doing, format!("ip says {link:?}"))
+            InfraError::new(doing, format!("ip says {link:?}"))
         })?;
         let of_v6 = ["ip", "-6", "route", "show", "dev", interface];
         let routes = self.run(at, &of_v6).await?;
@@ -74,7 +78,7 @@ impl Injection<'_> {
         to: &str,
         via: Option<IpAddr>,
         dev: Option<&str>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         let v6 = to.contains(':') || via.is_some_and(|via| via.is_ipv6());
         let family = if v6 { "-6" } else { "-4" };
         let before = ["ip", family, "route", "show", "exact", to];

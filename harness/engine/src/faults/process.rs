@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     cluster::{Command, Place},
+    infra_error::InfraError,
     output::{all_ended, ended},
-    trouble::Trouble,
 };
 
 /// Takes the lock that legacy iptables take and keeps it as long as it lives. It says when it has it.
@@ -20,10 +20,10 @@ const HOLD: &str = "exec 9>/run/xtables.lock && flock 9 && echo held && exec cat
 
 impl Injection<'_> {
     /// Takes the lock of iptables, on one node or on every one.
-    pub(super) async fn lock(&mut self, node: Option<&NodeName>) -> Result<(), Trouble> {
+    pub(super) async fn lock(&mut self, node: Option<&NodeName>) -> Result<(), InfraError> {
         for node in self.nodes(node) {
             let doing = format!("take the lock of iptables on {node}");
-            let trouble = |why: &dyn std::fmt::Display| Trouble::new(doing.clone(), why);
+            let trouble = |why: &dyn std::fmt::Display| InfraError::new(doing.clone(), why);
             let at = Place::Node(node.clone());
             let holder = self.cluster.exec(&at, &command(&["sh", "-c", HOLD])).await;
             let mut holder = holder.map_err(|error| trouble(&error))?;
@@ -48,11 +48,11 @@ impl Injection<'_> {
         &mut self,
         run: &case::Run,
         duration: Option<Duration>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         for at in self.places(run.at.as_ref()) {
             let what = run.argv.join(" ");
             let doing = format!("run {what} in {at} as {}", run.who);
-            let trouble = |why: &dyn std::fmt::Display| Trouble::new(doing.clone(), why);
+            let trouble = |why: &dyn std::fmt::Display| InfraError::new(doing.clone(), why);
             self.say(format!("{} runs {what} in {at}", run.who));
             let argv = Command::Argv(run.argv.clone());
             let process = self.cluster.exec_as(&run.who, &at, &argv).await;

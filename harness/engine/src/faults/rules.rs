@@ -10,7 +10,7 @@ use super::{
     Injection,
     undo::{How, Undo},
 };
-use crate::{cluster::Place, trouble::Trouble};
+use crate::{cluster::Place, infra_error::InfraError};
 
 /// Who deletes rules, as reports say.
 const SOMEBODY: &str = "admin";
@@ -26,7 +26,7 @@ impl Injection<'_> {
         node: Option<&NodeName>,
         rules: &TableRef,
         chain: Option<&str>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         let (table, family) = (rules.table.as_str(), rules.family.to_string());
         let program = program(rules);
         let mut argv: Vec<&str> = match rules.backend {
@@ -53,9 +53,9 @@ impl Injection<'_> {
         rules: &TableRef,
         chain: &str,
         matches: &str,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         let doing = format!("delete the rules of {} {chain} with {matches}", rules.table);
-        let trouble = |why: &dyn std::fmt::Display| Trouble::new(doing.clone(), why);
+        let trouble = |why: &dyn std::fmt::Display| InfraError::new(doing.clone(), why);
         let matches = Regex::new(matches).map_err(|error| trouble(&error))?;
         let mut deleted = 0;
         for node in self.nodes(node) {
@@ -90,14 +90,14 @@ impl Injection<'_> {
         at: &Place,
         rules: &TableRef,
         chain: &str,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, InfraError> {
         let family = rules.family.to_string();
         let argv = ["nft", "-a", "list", "chain", &family, &rules.table, chain];
         self.run(at, &argv).await
     }
 
     /// Loses a share of the packets that arrive in a place, before anything else sees them.
-    pub(super) async fn loss(&mut self, at: &Place, share: f64) -> Result<(), Trouble> {
+    pub(super) async fn loss(&mut self, at: &Place, share: f64) -> Result<(), InfraError> {
         let probability = (share / 100.0).to_string();
         let mut programs = vec!["iptables"];
         let v6 = self.run(at, &["cat", "/proc/sys/net/ipv6/conf/all/disable_ipv6"]);

@@ -7,7 +7,7 @@ use super::{
     Injection,
     undo::{How, Undo},
 };
-use crate::{cluster::Place, trouble::Trouble};
+use crate::{cluster::Place, infra_error::InfraError};
 
 impl Injection<'_> {
     /// Sets each setting, in one place or on every node.
@@ -15,7 +15,7 @@ impl Injection<'_> {
         &mut self,
         at: Option<&Origin>,
         set: &IndexMap<String, String>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), InfraError> {
         for place in self.places(at) {
             for (name, value) in set {
                 self.set(&place, name, value).await?;
@@ -32,7 +32,7 @@ impl Injection<'_> {
         }
     }
 
-    async fn set(&mut self, at: &Place, name: &str, value: &str) -> Result<(), Trouble> {
+    async fn set(&mut self, at: &Place, name: &str, value: &str) -> Result<(), InfraError> {
         let path = path(name);
         let before = words(&self.run(at, &["cat", &path]).await?);
         self.undo.push(Undo {
@@ -48,7 +48,7 @@ impl Injection<'_> {
         let now = words(&self.run(at, &["cat", &path]).await?);
         if now != words(value) {
             let doing = format!("set {name} to {value} in {at}");
-            return Err(Trouble::new(doing, format!("it is {now} after that")));
+            return Err(InfraError::new(doing, format!("it is {now} after that")));
         }
         self.say(format!("set {name} to {value} in {at}; it was {before}"));
         Ok(())

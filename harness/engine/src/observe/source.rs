@@ -7,9 +7,9 @@ use chainbreak_netfilter::{Ruleset, Table, conntrack, nft};
 
 use crate::{
     cluster::{Cluster, Command, Place},
+    infra_error::InfraError,
     output::{ended, output},
     tables,
-    trouble::Trouble,
 };
 
 /// What one command shows.
@@ -83,11 +83,11 @@ impl Source {
         cluster: &dyn Cluster,
         at: &Origin,
         known: bool,
-    ) -> Result<Seen, Trouble> {
+    ) -> Result<Seen, InfraError> {
         let at = Place::from(at);
         let command =
             |argv: &[&str]| Command::Argv(argv.iter().map(|&word| word.to_owned()).collect());
-        let unread = |error| Trouble::new(format!("read the rules of {at}"), error);
+        let unread = |error| InfraError::new(format!("read the rules of {at}"), error);
         match self {
             Self::Save { program, table } => {
                 let save = if known {
@@ -103,12 +103,12 @@ impl Source {
                 let list = command(&["nft", "list", "table", &family.to_string(), table]);
                 let process = cluster.exec(&at, &list).await;
                 let process =
-                    process.map_err(|error| Trouble::new(format!("list {table}"), error))?;
+                    process.map_err(|error| InfraError::new(format!("list {table}"), error))?;
                 let text = match ended(process, "").await {
                     Ok(text) => text,
                     // Not to be there is an answer.
                     Err(why) if why.contains("Error: No such file or directory") => String::new(),
-                    Err(why) => return Err(Trouble::new(format!("list {table} of {at}"), why)),
+                    Err(why) => return Err(InfraError::new(format!("list {table} of {at}"), why)),
                 };
                 let mut tables = nft::listing(&text).map_err(unread)?;
                 Ok(Seen::Table(

@@ -6,7 +6,7 @@ use chainbreak_probe::wire::{Connections, Outcome, Sample};
 use super::*;
 use crate::fake::{Commands, Fake};
 
-async fn start(script: String) -> Result<Flow, Trouble> {
+async fn start(script: String) -> Result<Flow, InfraError> {
     let traffic = Traffic {
         from: case::Origin::Host("db".to_owned()),
         to: Destination::Host("db".to_owned()),

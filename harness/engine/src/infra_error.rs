@@ -5,12 +5,12 @@ use std::fmt;
 /// The world failed, not the product.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {doing}: {why}")]
-pub(crate) struct Trouble {
+pub(crate) struct InfraError {
     doing: String,
     why: String,
 }
 
-impl Trouble {
+impl InfraError {
     pub(crate) fn new(doing: impl Into<String>, why: impl fmt::Display) -> Self {
         Self {
             doing: doing.into(),
