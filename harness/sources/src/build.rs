@@ -17,7 +17,7 @@ use crate::{
     recipe::{self, KUBERNETES, PROGRAM, Upstream},
     room::room,
     scripts,
-    words::{self, Trouble},
+    words::{self, SourceError},
 };
 
 /// The program, in its workplace.
@@ -171,7 +171,7 @@ async fn upstream(
     say(&doing);
     let path = go.download(&module, &doing, say).await;
     let path = path.map_err(|failure| match &failure {
-        Failure::Said(said) if words::trouble(said) == Trouble::NotThere => {
+        Failure::Said(said) if words::trouble(said) == SourceError::NotThere => {
             SourceError::NoRelease {
                 release,
                 said: words::telling(said),
@@ -204,21 +204,21 @@ fn meaning(failure: Failure, release: Release, what: &'static str, asked: &str) 
     };
     let telling = words::telling(&said);
     match words::trouble(&said) {
-        Trouble::NoRoom => SourceError::Full {
+        SourceError::NoRoom => SourceError::Full {
             release,
             said: telling,
         },
-        Trouble::NoOrigin => SourceError::NoOrigin { said: telling },
-        Trouble::NotThere => SourceError::NoModule {
+        SourceError::NoOrigin => SourceError::NoOrigin { said: telling },
+        SourceError::NotThere => SourceError::NoModule {
             release,
             said: telling,
         },
-        Trouble::TooOld => SourceError::OldGo {
+        SourceError::TooOld => SourceError::OldGo {
             release,
             asked: asked.to_owned(),
             have: telling,
         },
-        Trouble::Other => SourceError::Failed {
+        SourceError::Other => SourceError::Failed {
             release,
             what,
             said: telling,
