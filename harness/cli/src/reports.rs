@@ -9,7 +9,7 @@ use std::{
 };
 
 use chainbreak_engine::run::Artifact;
-use chainbreak_model::event::{Event, What};
+use chainbreak_model::event::{Event, EventKind};
 use chainbreak_report::{
     Run, exit_code, junit,
     summary::{Summary, summaries},
@@ -83,7 +83,7 @@ pub(crate) fn terminal() -> Terminal {
 pub(crate) fn logs(events: &[Event]) -> Vec<Artifact> {
     let mut logs = BTreeMap::<String, String>::new();
     for event in events {
-        if let What::Log(entry) = &event.what {
+        if let EventKind::Log(entry) = &event.what {
             let log = logs
                 .entry(format!("{}-{}.log", entry.node, entry.agent))
                 .or_default();

@@ -15,7 +15,7 @@ use chainbreak_lab::{
 };
 use chainbreak_model::{
     case::Case,
-    event::{Event, Phase, What},
+    event::{Event, EventKind, Phase},
 };
 use tokio::{
     sync::watch,
@@ -67,7 +67,7 @@ pub(crate) async fn run(
     };
     let trouble = |error: anyhow::Error| {
         let text = format!("{error:#}");
-        event(What::Trouble { text })
+        event(EventKind::Trouble { text })
     };
     if *stop.borrow() {
         let why = anyhow::anyhow!("not started: the run was interrupted");
@@ -82,7 +82,7 @@ pub(crate) async fn run(
         }
     };
     if let Some(changed) = &changed {
-        take(event(What::Fact {
+        take(event(EventKind::Fact {
             name: "this machine's settings".to_owned(),
             value: changed.told(),
         }));
@@ -94,7 +94,7 @@ pub(crate) async fn run(
     match changed.map_or(Ok(Vec::new()), Changed::set_back) {
         Ok(said) => said
             .into_iter()
-            .for_each(|text| take(event(What::Step { text }))),
+            .for_each(|text| take(event(EventKind::Step { text }))),
         Err(error) => take(trouble(error.into())),
     }
     artifacts
@@ -137,7 +137,7 @@ async fn work(
                 let Some(line) = line? else { break };
                 let line: Line = serde_json::from_str(&line)?;
                 if let Line::Event(event) = &line {
-                    destroyed |= event.what == What::Phase(Phase::Destroyed);
+                    destroyed |= event.what == EventKind::Phase(Phase::Destroyed);
                     // A kept world has no deadline: a person looks at it.
                     if options.keep && event.what == kept() {
                         deadline += KEPT;

@@ -15,7 +15,7 @@ use chainbreak_engine::{
 use chainbreak_lab::{Lab, worker::Lifeline};
 use chainbreak_model::{
     case::Case,
-    event::{Event, Phase, What},
+    event::{Event, EventKind, Phase},
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -116,9 +116,9 @@ async fn write(
 ) -> anyhow::Result<BufWriter<Stdout>> {
     let mut out = BufWriter::new(tokio::io::stdout());
     while let Some(event) = events.recv().await {
-        let last = event.what == What::Phase(Phase::Destroyed);
+        let last = event.what == EventKind::Phase(Phase::Destroyed);
         let world = ground == Ground::Lab;
-        if world && after == After::Keep && event.what == What::Phase(Phase::Judged) {
+        if world && after == After::Keep && event.what == EventKind::Phase(Phase::Judged) {
             chainbreak_lab::registry::mark()?;
         }
         line(&mut out, &Line::Event(event)).await?;

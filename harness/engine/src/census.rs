@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chainbreak_model::{
     case::{Case, IpFamily, IptablesVariant},
-    event::{Dropped, DropsSeen, What},
+    event::{Dropped, DropsSeen, EventKind},
     names::NodeName,
 };
 use chainbreak_netfilter::{NetfilterError, RuleCounters, Ruleset, Tally, conntrack, nft::listing};
@@ -78,7 +78,7 @@ impl<'a> Census<'a> {
     pub(crate) async fn end(&mut self, log: &EventLog) {
         let looked = tokio::time::timeout(LAST, self.look(log, |_| true)).await;
         if looked.is_err() {
-            log.append(What::Fact {
+            log.append(EventKind::Fact {
                 name: "drop census".to_owned(),
                 value: format!("the last look was not over in {LAST:?}"),
             });
@@ -177,7 +177,7 @@ impl Source {
         });
         let grown: Vec<Dropped> = grown.collect();
         if !grown.is_empty() {
-            log.append(What::Drops(DropsSeen {
+            log.append(EventKind::Drops(DropsSeen {
                 node: node.clone(),
                 front: self.front.to_owned(),
                 grown,
@@ -188,7 +188,7 @@ impl Source {
     /// A second iptables backend that is not installed, or that an ordinary user may not ask, counts nothing.
     fn give_up(&mut self, trouble: &InfraError, log: &EventLog) {
         self.failed = true;
-        log.append(What::Fact {
+        log.append(EventKind::Fact {
             name: "drop census".to_owned(),
             value: format!("without {}: {trouble}", self.front),
         });

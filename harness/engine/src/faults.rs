@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 
 use chainbreak_model::{
     case::{Fault, Versions},
-    event::What,
+    event::EventKind,
     names::NodeName,
 };
 use tokio::time::{Instant, sleep_until, timeout};
@@ -151,7 +151,7 @@ impl Faults {
             let undone = timeout(within, last.run(self.cluster.as_ref())).await;
             undo.pop();
             self.log.append(match undone {
-                Ok(Ok(())) => What::Step { text },
+                Ok(Ok(())) => EventKind::Step { text },
                 Ok(Err(why)) => trouble(text, why),
                 Err(_elapsed) => {
                     self.patience -= within;
@@ -163,8 +163,8 @@ impl Faults {
     }
 }
 
-fn trouble(doing: String, why: String) -> What {
-    What::Trouble {
+fn trouble(doing: String, why: String) -> EventKind {
+    EventKind::Trouble {
         text: InfraError::new(doing, why).to_string(),
     }
 }
@@ -218,7 +218,7 @@ impl Injection<'_> {
 
     /// Says what was done.
     fn say(&self, text: impl Into<String>) {
-        self.log.append(What::Step { text: text.into() });
+        self.log.append(EventKind::Step { text: text.into() });
     }
 
     /// The given node, or every one.
@@ -289,8 +289,8 @@ mod tests {
     pub(super) fn said(events: &mut UnboundedReceiver<Event>) -> Vec<String> {
         let events = std::iter::from_fn(|| events.try_recv().ok());
         let text = |event: Event| match event.what {
-            What::Step { text } => text,
-            What::Trouble { text } => format!("TROUBLE {text}"),
+            EventKind::Step { text } => text,
+            EventKind::Trouble { text } => format!("TROUBLE {text}"),
             other => format!("{other:?}"),
         };
         events.map(text).collect()

@@ -1,7 +1,7 @@
 //! FelixConfiguration `default`, where Calico itself keeps it: `projectcalico.org/v3` is there only where Calico's own API server,
 //! or its newer definitions, are.
 
-use chainbreak_model::event::What;
+use chainbreak_model::event::EventKind;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
@@ -33,7 +33,7 @@ pub(crate) async fn merge(
     log: &EventLog,
 ) -> Result<(), InfraError> {
     let text = format!("set FelixConfiguration {}", Value::Object(spec.clone()));
-    log.append(What::Step { text: text.clone() });
+    log.append(EventKind::Step { text: text.clone() });
     let patch = Patch::Merge(json!({ "spec": spec }));
     let patched = api(client)
         .patch("default", &PatchParams::default(), &patch)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use chainbreak_model::{
-    event::{LogEntry, WatchTarget, Watched, What},
+    event::{EventKind, LogEntry, WatchTarget, Watched},
     names::{AgentName, NodeName},
 };
 use futures::StreamExt;
@@ -98,11 +98,11 @@ impl Follower {
         match item {
             Some(Ok(LogItem::Entry(text))) => {
                 let entry = LogEntry { agent, node, text };
-                self.log.append_at(at_us, What::Log(entry));
+                self.log.append_at(at_us, EventKind::Log(entry));
             }
             Some(Ok(LogItem::Broken { since, why })) => {
                 let text = format!("the log of {agent} on {node} cannot be read: {why}");
-                self.log.append(What::Step { text });
+                self.log.append(EventKind::Step { text });
                 let broken_us = self.log.at(since).max(self.since_us);
                 self.broken.get_or_insert((broken_us, why));
             }
@@ -135,10 +135,10 @@ impl Follower {
             "without what was written meanwhile"
         };
         let text = format!("the log of {agent} on {node} is read again, {lost}");
-        self.log.append(What::Step { text });
+        self.log.append(EventKind::Step { text });
         if !complete {
             let watched = self.watched(broken_us, Some(why));
-            self.log.append(What::Watched(watched));
+            self.log.append(EventKind::Watched(watched));
             self.since_us = self.log.now_us().max(broken_us + 1);
         }
     }
@@ -196,9 +196,9 @@ mod tests {
         let run = async {
             // It follows before anything happens.
             yield_now().await;
-            events.barrier(What::Phase(Phase::Judging)).await;
+            events.barrier(EventKind::Phase(Phase::Judging)).await;
             happens(&writer).await;
-            let judged = events.barrier(What::Phase(Phase::Judged));
+            let judged = events.barrier(EventKind::Phase(Phase::Judged));
             tokio::join!(judged, at_the_end(&writer));
         };
         tokio::select! {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chainbreak_model::event::{Event, Phase, WatchTarget, Watched, What};
+use chainbreak_model::event::{Event, EventKind, Phase, WatchTarget, Watched};
 use tokio::{
     sync::{broadcast, mpsc},
     time::timeout,
@@ -137,13 +137,13 @@ impl EventLog {
     }
 
     /// Appends what happened now.
-    pub fn append(&self, what: What) {
+    pub fn append(&self, what: EventKind) {
         self.append_at(self.now_us(), what);
     }
 
     /// Appends what happened at the given time.
-    pub fn append_at(&self, at_us: u64, what: What) {
-        if let What::Command(command) = &what
+    pub fn append_at(&self, at_us: u64, what: EventKind) {
+        if let EventKind::Command(command) = &what
             && let Some(write) = Write::of(at_us, command)
         {
             // Nobody observes: nobody to tell.
@@ -156,7 +156,7 @@ impl EventLog {
     /// Appends something from which, or up to which, promises are judged: every observer looks first, so that
     /// what they saw last is what was there then. The moment is when they have; what was written to logs before it is
     /// read before this returns. Who does not look or read in time has watched nothing.
-    pub async fn barrier(&self, what: What) {
+    pub async fn barrier(&self, what: EventKind) {
         let begun = tokio::time::Instant::now();
         let mut looked = ask(&self.inner.barriers, Instant::now()).await;
         // On a busy machine the first look is old when the last one is over.
@@ -169,11 +169,11 @@ impl EventLog {
         let observers = looked.asked + read.asked;
         let answered = looked.watched.len() + read.watched.len();
         for watched in looked.watched.into_iter().chain(read.watched).flatten() {
-            self.append(What::Watched(watched));
+            self.append(EventKind::Watched(watched));
         }
         let silent = observers.saturating_sub(answered);
         if silent > 0 {
-            let unanswered = What::Unanswered {
+            let unanswered = EventKind::Unanswered {
                 moment: name(&what),
                 silent,
                 observers,
@@ -198,7 +198,7 @@ impl EventLog {
             to_us,
             ended,
         };
-        self.append(What::Watched(watched));
+        self.append(EventKind::Watched(watched));
     }
 
     /// What observers are to look before.
@@ -224,11 +224,11 @@ pub(crate) fn micros(length: Duration) -> u64 {
 }
 
 /// What a barrier is called in the history.
-fn name(what: &What) -> String {
+fn name(what: &EventKind) -> String {
     match what {
-        What::Phase(Phase::Judging) => "the judged time begins".to_owned(),
-        What::Phase(Phase::Judged) => "the judged time ends".to_owned(),
-        What::Mark { name } => format!("the mark {name}"),
+        EventKind::Phase(Phase::Judging) => "the judged time begins".to_owned(),
+        EventKind::Phase(Phase::Judged) => "the judged time ends".to_owned(),
+        EventKind::Mark { name } => format!("the mark {name}"),
         other => format!("{other:?}"),
     }
 }
@@ -239,8 +239,8 @@ mod tests {
 
     use super::*;
 
-    fn command(line: &str, input: &str, exit: i32) -> What {
-        What::Command(Command {
+    fn command(line: &str, input: &str, exit: i32) -> EventKind {
+        EventKind::Command(Command {
             who: "felix".to_owned(),
             node: NodeName::from("n1"),
             argv: line.split(' ').map(str::to_owned).collect(),
@@ -265,7 +265,7 @@ mod tests {
     async fn looks_that_took_long_are_taken_once_more() {
         let (log, _events) = EventLog::new();
         let (mut quick, mut slow) = (log.barriers(), log.barriers());
-        let mark = What::Mark {
+        let mark = EventKind::Mark {
             name: "late".into(),
         };
         let observing = async {
@@ -290,7 +290,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_moment_comes_after_the_looks_of_all_observers_and_says_how_many_never_looked() {
         let (log, mut events) = EventLog::new();
-        let mark = |name: &str| What::Mark { name: name.into() };
+        let mark = |name: &str| EventKind::Mark { name: name.into() };
         log.barrier(mark("alone")).await;
         let (mut quick, mut blind, _never) = (log.barriers(), log.barriers(), log.barriers());
         let observing = async {
@@ -304,11 +304,11 @@ mod tests {
         let mut told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
         let unanswered = told.remove(3).what;
         assert!(
-            matches!(&unanswered, What::Unanswered { moment, silent: 1, observers: 3, waited_us: 2_000_000.. }
+            matches!(&unanswered, EventKind::Unanswered { moment, silent: 1, observers: 3, waited_us: 2_000_000.. }
                 if moment == "the mark watched"),
             "{unanswered:?}"
         );
-        let What::Watched(watched) = told.remove(2).what else {
+        let EventKind::Watched(watched) = told.remove(2).what else {
             panic!("{told:?}")
         };
         assert_eq!(
@@ -335,7 +335,7 @@ mod tests {
             assert!(moment.answer(None));
             at_us
         };
-        let mark = What::Mark {
+        let mark = EventKind::Mark {
             name: "read".into(),
         };
         let ((), at_us) = tokio::join!(log.barrier(mark.clone()), observing);
@@ -352,7 +352,7 @@ mod tests {
             moment.gone_by().await;
             assert!(!moment.answer(None));
         };
-        let mark = What::Mark {
+        let mark = EventKind::Mark {
             name: "gone".into(),
         };
         tokio::join!(log.barrier(mark), reading);

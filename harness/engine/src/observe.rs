@@ -15,7 +15,7 @@ use std::{
 
 use chainbreak_model::{
     case::{Case, Claim, Origin, SourceAddress},
-    event::{RulesSeen, What},
+    event::{EventKind, RulesSeen},
 };
 use chainbreak_netfilter::Tally;
 use futures::future::join_all;
@@ -86,7 +86,7 @@ pub(crate) async fn addresses(
             .map(|address| address.local)
             .filter(|local| !local.is_loopback());
         let addresses = addresses.collect();
-        log.append(What::Addresses { at, addresses });
+        log.append(EventKind::Addresses { at, addresses });
     }
     Ok(())
 }
@@ -277,7 +277,7 @@ impl Looks {
         if let Origin::Node(node) = at {
             for (query, count) in self.untold.drain(..) {
                 let node = node.clone();
-                log.append(What::Rules(RulesSeen { node, query, count }));
+                log.append(EventKind::Rules(RulesSeen { node, query, count }));
             }
         }
         if self.counters != Counters::default() && self.told.as_ref() != Some(&self.counters) {
@@ -287,7 +287,7 @@ impl Looks {
                 unmatched,
             } = self.counters.clone();
             let at = at.clone();
-            log.append(What::Counters {
+            log.append(EventKind::Counters {
                 at,
                 values,
                 rewritten,
@@ -339,10 +339,10 @@ mod tests {
         let run = async {
             // It observes before anything happens.
             yield_now().await;
-            log.barrier(What::Phase(Phase::Judging)).await;
+            log.barrier(EventKind::Phase(Phase::Judging)).await;
             for after in writes {
                 sleep_until(Instant::now() + Duration::from_millis(*after)).await;
-                log.append(What::Command(Recorded {
+                log.append(EventKind::Command(Recorded {
                     who: "felix".to_owned(),
                     node: NodeName::from("n1"),
                     argv: ["iptables", "-t", "nat", "-N", "CHAIN"]
@@ -354,7 +354,7 @@ mod tests {
                     took_us: 1,
                 }));
             }
-            log.barrier(What::Phase(Phase::Judged)).await;
+            log.barrier(EventKind::Phase(Phase::Judged)).await;
         };
         tokio::select! {
             trouble = observing => panic!("{trouble}"),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use chainbreak_model::{
     case::{Case, ClusterSpec, IpFamily, ProxyMode, Versions},
-    event::{Phase, What},
+    event::{EventKind, Phase},
     names::{AgentName, NodeName},
 };
 use futures::{
@@ -50,8 +50,8 @@ pub enum After {
 }
 
 /// What the history says when the run is over and its cluster is kept.
-pub fn kept() -> What {
-    What::Step {
+pub fn kept() -> EventKind {
+    EventKind::Step {
         text: "the world is kept".to_owned(),
     }
 }
@@ -66,7 +66,7 @@ pub async fn run(
     stop: watch::Receiver<bool>,
     after: After,
 ) -> Vec<Artifact> {
-    log.append(What::Phase(Phase::Raising));
+    log.append(EventKind::Phase(Phase::Raising));
     let deadline = Instant::now() + ready_within;
     let raised = tokio::select! {
         raised = raise(backend, case, log, ready_within) => raised,
@@ -75,13 +75,13 @@ pub async fn run(
     let artifacts = match raised {
         Ok(cluster) => on_cluster(&cluster, case, log, deadline, stop, after).await,
         Err(trouble) => {
-            log.append(What::Trouble {
+            log.append(EventKind::Trouble {
                 text: trouble.to_string(),
             });
             Vec::new()
         }
     };
-    log.append(What::Phase(Phase::Destroyed));
+    log.append(EventKind::Phase(Phase::Destroyed));
     artifacts
 }
 
@@ -117,7 +117,7 @@ async fn on_cluster(
     };
     faults.heal_all().await;
     if let Err(trouble) = ended {
-        log.append(What::Trouble {
+        log.append(EventKind::Trouble {
             text: trouble.to_string(),
         });
     }
@@ -127,7 +127,7 @@ async fn on_cluster(
         stopped(stop).await;
     }
     if let Err(leftovers) = cluster.destroy().await {
-        log.append(What::Trouble {
+        log.append(EventKind::Trouble {
             text: leftovers.to_string(),
         });
     }
@@ -164,15 +164,15 @@ async fn exercise(
             flows.push(Flow::start(cluster.as_ref(), name, traffic, log).await?);
         }
         observe::addresses(cluster.as_ref(), case, log).await?;
-        log.append(What::Phase(Phase::Ready));
-        log.barrier(What::Phase(Phase::Judging)).await;
+        log.append(EventKind::Phase(Phase::Ready));
+        log.barrier(EventKind::Phase(Phase::Judging)).await;
         let mut census = Census::new(cluster.as_ref(), nodes(cluster.as_ref()), case);
         tokio::select! {
             played = timeline::play(&api, faults, &case.timeline, log) => played?,
             () = census.watch(log) => {}
         }
         census.end(log).await;
-        log.barrier(What::Phase(Phase::Judged)).await;
+        log.barrier(EventKind::Phase(Phase::Judged)).await;
         for flow in flows {
             flow.stop().await?;
         }

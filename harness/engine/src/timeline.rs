@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chainbreak_model::{
     case::{Fault, ObjectRef, Step},
-    event::What,
+    event::EventKind,
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
@@ -35,7 +35,7 @@ pub(crate) async fn play(
     for step in steps {
         match step {
             Step::Settle(duration) => due += *duration,
-            Step::Mark(name) => log.barrier(What::Mark { name: name.clone() }).await,
+            Step::Mark(name) => log.barrier(EventKind::Mark { name: name.clone() }).await,
             Step::Churn {
                 namespace,
                 deployment,
@@ -75,7 +75,7 @@ async fn apply(client: &Client, objects: &[Value], log: &EventLog) -> Result<(),
         words.join(" ")
     };
     let names: Vec<String> = objects.iter().map(name).collect();
-    log.append(What::Step {
+    log.append(EventKind::Step {
         text: format!("apply {}", names.join(", ")),
     });
     manifests::apply(client, objects).await
@@ -87,7 +87,7 @@ async fn delete(client: &Client, object: &ObjectRef, log: &EventLog) -> Result<(
         Some(namespace) => format!("delete {kind} {namespace}/{name}"),
         None => format!("delete {kind} {name}"),
     };
-    log.append(What::Step { text: text.clone() });
+    log.append(EventKind::Step { text: text.clone() });
     let deleted = manifests::delete(client, object).await;
     deleted.map_err(|error| InfraError::new(text, error))
 }
@@ -100,7 +100,7 @@ async fn scale(
     log: &EventLog,
 ) -> Result<(), InfraError> {
     let text = format!("scale {namespace}/{deployment} to {replicas}");
-    log.append(What::Step { text: text.clone() });
+    log.append(EventKind::Step { text: text.clone() });
     let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
     let api = Api::<Deployment>::namespaced(client.clone(), namespace);
     let scaled = api

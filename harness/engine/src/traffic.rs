@@ -10,7 +10,7 @@ use std::{
 
 use chainbreak_model::{
     case::{Destination, IpFamily, Traffic},
-    event::{WatchTarget, What},
+    event::{EventKind, WatchTarget},
     names::{NodeName, TrafficName},
 };
 use chainbreak_probe::wire::{Errand, Order, Protocol, Report};
@@ -172,7 +172,7 @@ async fn read(
         match serde_json::from_str(&line).map_err(|error| trouble(&error))? {
             Report::Started { monotonic_us } => start_us = log.at_monotonic(monotonic_us),
             Report::Sample(sample) => {
-                let what = What::Sample {
+                let what = EventKind::Sample {
                     traffic: name.clone(),
                     sample: sample.clone(),
                 };
@@ -188,7 +188,7 @@ async fn read(
                     "{sent} requests, sent late by {} µs in the median, {} µs at 99 %, {} µs at most",
                     lateness.median_us, lateness.p99_us, lateness.max_us
                 );
-                log.append(What::Fact {
+                log.append(EventKind::Fact {
                     name: format!("probe {name}"),
                     value,
                 });

@@ -24,7 +24,7 @@ use chainbreak_model::{
         AgentSource, Capabilities, Case, ClusterSpec, Expect, IptablesVariant, KubeProxySpec,
         ProxyMode,
     },
-    event::{Event, Phase, What},
+    event::{Event, EventKind, Phase},
     names::{AgentName, NodeName},
 };
 use futures::StreamExt;
@@ -182,7 +182,7 @@ fn drain(events: &mut mpsc::UnboundedReceiver<Event>) -> Vec<Event> {
 fn troubles(events: &[Event]) -> Vec<&str> {
     let mut troubles = Vec::new();
     for event in events {
-        if let What::Trouble { text } = &event.what {
+        if let EventKind::Trouble { text } = &event.what {
             troubles.push(text.as_str());
         }
     }
@@ -198,7 +198,7 @@ async fn a_cluster_that_cannot_be_raised_is_trouble_and_the_history_still_ends()
     );
     assert_eq!(
         events.last().map(|event| &event.what),
-        Some(&What::Phase(Phase::Destroyed))
+        Some(&EventKind::Phase(Phase::Destroyed))
     );
     assert_eq!(destroyed, 0, "nothing was raised");
 }
@@ -212,7 +212,7 @@ async fn an_interrupted_run_says_so_and_destroys_its_cluster() {
     );
     assert_eq!(
         events.last().map(|event| &event.what),
-        Some(&What::Phase(Phase::Destroyed))
+        Some(&EventKind::Phase(Phase::Destroyed))
     );
     assert_eq!(destroyed, 1);
 }
@@ -277,7 +277,8 @@ async fn an_agent_that_is_dead_for_good_ends_the_run_with_its_last_words() {
     let events = drain(&mut events);
     let died = "could not keep kube-proxy on n1 running: exit status 1; it said last:\nno use";
     assert_eq!(troubles(&events), [died]);
-    let said = |event: &Event| matches!(&event.what, What::Log(entry) if entry.text == "no use");
+    let said =
+        |event: &Event| matches!(&event.what, EventKind::Log(entry) if entry.text == "no use");
     assert!(events.iter().any(said), "{events:?}");
     assert_eq!(destroyed.load(Ordering::SeqCst), 1);
 }

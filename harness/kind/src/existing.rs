@@ -23,7 +23,7 @@ use chainbreak_engine::{
 };
 use chainbreak_model::{
     case::{Capabilities, Case, Fault, Step},
-    event::What,
+    event::EventKind,
     names::AgentName,
 };
 use jiff::Timestamp;
@@ -229,10 +229,10 @@ impl InExisting {
     }
 
     async fn up(&self, case: &Case, log: &EventLog) -> Result<Raised, KindError> {
-        let say = |text: String| log.append(What::Step { text });
+        let say = |text: String| log.append(EventKind::Step { text });
         let fact = |name: &str, value: String| {
             let name = name.to_owned();
-            log.append(What::Fact { name, value });
+            log.append(EventKind::Fact { name, value });
         };
         let (options, since) = (&self.options, Timestamp::now());
         let target = options.target()?;

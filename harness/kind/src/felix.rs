@@ -9,7 +9,7 @@ use chainbreak_engine::{
     logbook::{Logbook, Writer},
 };
 use chainbreak_model::{
-    event::{Command, What},
+    event::{Command, EventKind},
     names::{AgentName, NodeName},
 };
 use tokio::{
@@ -141,7 +141,7 @@ impl Model {
                     "felix on {} exited and is started again: {ended}",
                     self.node.name
                 );
-                self.log.append(What::Step { text });
+                self.log.append(EventKind::Step { text });
                 sleep_until(Instant::now() + RESTART).await;
             }
         }
@@ -205,7 +205,7 @@ impl Model {
             }
             Ok(Said::Log { text }) => self.writer.write(text),
             Ok(Said::Command(ran)) => {
-                let command = What::Command(Command {
+                let command = EventKind::Command(Command {
                     who: AgentName::Felix.to_string(),
                     node: self.node.name.clone(),
                     argv: ran.argv,

@@ -8,7 +8,7 @@ use std::{
 use chainbreak_engine::{log::EventLog, logbook::Logbook};
 use chainbreak_model::{
     case::{Case, Step},
-    event::What,
+    event::EventKind,
     names::AgentName,
 };
 use jiff::Timestamp;
@@ -71,12 +71,12 @@ pub(crate) struct Raising<'a> {
 
 impl Raising<'_> {
     pub(crate) fn say(&self, text: impl Into<String>) {
-        self.log.append(What::Step { text: text.into() });
+        self.log.append(EventKind::Step { text: text.into() });
     }
 
     pub(crate) fn fact(&self, name: impl Into<String>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
-        self.log.append(What::Fact { name, value });
+        self.log.append(EventKind::Fact { name, value });
     }
 
     /// Everything up to where manifests are applied.

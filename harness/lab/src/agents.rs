@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use chainbreak_engine::{log::EventLog, logbook::Logbook};
 use chainbreak_model::{
     case::{AgentSource, Case},
-    event::What,
+    event::EventKind,
     names::AgentName,
 };
 use tokio::sync::watch;
@@ -230,7 +230,7 @@ impl Agents {
 
 /// A model never stands in silently.
 fn say_model(agent: AgentName, version: &str, log: &EventLog) {
-    log.append(What::Fact {
+    log.append(EventKind::Fact {
         name: agent.to_string(),
         value: format!("model {version} (no binary given)"),
     });

@@ -10,7 +10,7 @@ use chainbreak_apiserver::{Asked, Server, ServerConfig};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
     case::{Case, PodOwner},
-    event::What,
+    event::EventKind,
     names::NodeName,
 };
 use futures::future::try_join_all;
@@ -53,7 +53,7 @@ pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
         seed,
         on_unknown: Some(Arc::new(move |asked| {
             let text = said(asked, &nodes);
-            log.append(What::UnknownRequest { text });
+            log.append(EventKind::UnknownRequest { text });
         })),
         ..ServerConfig::new(Arc::new(Timestamp::now))
     })
@@ -93,7 +93,7 @@ pub(crate) fn note_unknown(server: &Server, world: &World, log: &EventLog) {
     for (asked, count) in server.unknown_requests() {
         if count > 1 {
             let text = format!("{}, {count} times", said(&asked, &nodes));
-            log.append(What::UnknownRequest { text });
+            log.append(EventKind::UnknownRequest { text });
         }
     }
 }

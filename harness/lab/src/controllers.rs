@@ -30,7 +30,7 @@ mod write;
 use std::{collections::BTreeSet, time::Duration};
 
 use chainbreak_engine::log::EventLog;
-use chainbreak_model::event::What;
+use chainbreak_model::event::EventKind;
 use futures::{FutureExt, StreamExt, stream};
 use kube::Client;
 use tokio::time::timeout;
@@ -151,7 +151,7 @@ impl Refusals {
             kube::Error::Api(status) if (400..500).contains(&status.code) => {
                 let text = format!("the API refuses \"{what}\": {}", status.message);
                 if self.said.insert(text.clone()) {
-                    self.log.append(What::Trouble { text });
+                    self.log.append(EventKind::Trouble { text });
                 }
                 Outcome::Settled
             }

@@ -3,7 +3,7 @@
 use std::{process::Stdio, sync::Arc};
 
 use chainbreak_engine::log::EventLog;
-use chainbreak_model::event::What;
+use chainbreak_model::event::EventKind;
 
 use crate::{place::PlaceThread, world::World};
 
@@ -17,7 +17,7 @@ const PROGRAMS: [(&str, &[&str]); 3] = [
 /// Says them all, while the world is being raised: nothing waits for them.
 pub(crate) async fn say(world: Arc<World>, log: EventLog) {
     let tell = |name: &str, value: String| {
-        log.append(What::Fact {
+        log.append(EventKind::Fact {
             name: name.to_owned(),
             value,
         });

@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, process::Stdio, time::Duration};
 
 use chainbreak_engine::{log::EventLog, nginx};
-use chainbreak_model::event::What;
+use chainbreak_model::event::EventKind;
 use futures::future::try_join_all;
 use tokio::{process::Child, task::JoinSet, time::timeout};
 
@@ -29,7 +29,7 @@ pub(crate) async fn serve(
         Some(start(host, port, world.families.has_v6()))
     });
     for (name, mut nginx) in try_join_all(serving).await? {
-        log.append(What::Fact {
+        log.append(EventKind::Fact {
             name: format!("host {name}"),
             value: "the machine's nginx".to_owned(),
         });

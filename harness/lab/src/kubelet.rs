@@ -18,7 +18,7 @@ use std::{
 };
 
 use chainbreak_engine::{cluster::Place, log::EventLog};
-use chainbreak_model::{event::What, names::NodeName};
+use chainbreak_model::{event::EventKind, names::NodeName};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -148,7 +148,7 @@ impl Kubelet {
     }
 
     fn trouble(&self, text: String) {
-        self.log.append(What::Trouble { text });
+        self.log.append(EventKind::Trouble { text });
     }
 
     /// Says once for each image and command what stands in for it.
@@ -156,7 +156,7 @@ impl Kubelet {
         let (name, value) = (format!("image {image}"), program.stand_in());
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert((name.clone(), value.clone())) {
-            self.log.append(What::Fact { name, value });
+            self.log.append(EventKind::Fact { name, value });
         }
     }
 }

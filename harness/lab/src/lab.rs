@@ -23,7 +23,7 @@ use chainbreak_engine::{
 };
 use chainbreak_model::{
     case::{Capabilities, Case},
-    event::What,
+    event::EventKind,
     names::{AgentName, NodeName},
 };
 use kube::Client;
@@ -219,7 +219,7 @@ impl Raised {
 /// Serves the API until the world is destroyed.
 async fn serve(server: Arc<Server>, listener: TcpListener, log: EventLog) {
     if let Err(error) = server.serve(listener).await {
-        log.append(What::Trouble {
+        log.append(EventKind::Trouble {
             text: format!("the API server ended: {error}"),
         });
     }

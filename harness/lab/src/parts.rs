@@ -4,7 +4,7 @@
 use std::{any::Any, panic::AssertUnwindSafe};
 
 use chainbreak_engine::log::EventLog;
-use chainbreak_model::event::What;
+use chainbreak_model::event::EventKind;
 use futures::FutureExt;
 
 /// Runs a part that lasts as long as its world: only dropping it ends it in order.
@@ -26,7 +26,7 @@ pub(crate) async fn guarded(name: &str, log: &EventLog, part: impl Future<Output
 }
 
 fn trouble(log: &EventLog, text: String) {
-    log.append(What::Trouble { text });
+    log.append(EventKind::Trouble { text });
 }
 
 /// What `panic!` was given.
@@ -46,7 +46,7 @@ mod tests {
         let mut said = Vec::new();
         while let Ok(event) = events.try_recv() {
             match event.what {
-                What::Trouble { text } => said.push(text),
+                EventKind::Trouble { text } => said.push(text),
                 other => panic!("{other:?} is no trouble"),
             }
         }

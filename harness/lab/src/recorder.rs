@@ -13,7 +13,7 @@ use chainbreak_agents::{
 };
 use chainbreak_engine::{gate::Gate, log::EventLog};
 use chainbreak_model::{
-    event::{self, What},
+    event::{self, EventKind},
     names::NodeName,
 };
 use futures::{FutureExt, future::LocalBoxFuture};
@@ -70,7 +70,7 @@ impl Recorder {
     }
 
     pub(crate) fn record(&self, ended: Ended) {
-        let event = What::Command(event::Command {
+        let event = EventKind::Command(event::Command {
             who: self.who.clone(),
             node: self.node.clone(),
             argv: ended.argv,
@@ -160,7 +160,7 @@ mod tests {
             .run(command(&["sh", "-c", "cat; echo no >&2; exit 4"], "in"))
             .await;
         assert_eq!((output.exit, output.stdout.as_str()), (4, "in"));
-        let What::Command(event) = events.recv().await.unwrap().what else {
+        let EventKind::Command(event) = events.recv().await.unwrap().what else {
             panic!("not a command");
         };
         assert_eq!((event.who.as_str(), event.input.as_str()), ("felix", "in"));
@@ -192,7 +192,7 @@ mod tests {
         let recorder = Recorder::new("felix", NodeName::from("n1"), log).behind(gate);
         let output = recorder.run(command(&["true"], "")).await;
         assert!(output.took >= late, "{:?}", output.took);
-        let What::Command(event) = events.recv().await.unwrap().what else {
+        let EventKind::Command(event) = events.recv().await.unwrap().what else {
             panic!("not a command");
         };
         assert!(Duration::from_micros(event.took_us) < late, "{event:?}");

@@ -18,13 +18,13 @@ pub struct Event {
     /// Microseconds since the case began.
     pub at_us: u64,
     /// What happened.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum EventKind {
     /// The case went on to its next part.
     Phase(Phase),
     /// A fact about the world for the report's head: `("kube-proxy", "model 1.32 (no binary given)")`.
@@ -81,7 +81,7 @@ pub enum What {
         /// All of them but the loopback's.
         addresses: Vec<IpAddr>,
     },
-    /// From here on the history says what was watched ([`What::Watched`]): what it does not say so of was not. Older
+    /// From here on the history says what was watched ([`EventKind::Watched`]): what it does not say so of was not. Older
     /// histories lack it, and say nothing about that.
     Watching {
         /// How long something may be there without being looked at, in microseconds: a shorter gap is none.

@@ -22,7 +22,7 @@ use indexmap::IndexMap;
 
 use crate::{
     case::{Case, Claim, Expect, Promise},
-    event::{Event, Phase, What},
+    event::{Event, EventKind, Phase},
     names::{MarkName, PromiseName},
     verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Span, Verdict},
 };
@@ -86,12 +86,12 @@ impl<'a> Judge<'a> {
     pub fn see(&mut self, event: &Event) {
         self.last_us = self.last_us.max(event.at_us);
         match &event.what {
-            What::Phase(Phase::Judging) => self.from_us = Some(event.at_us),
-            What::Phase(Phase::Judged) => self.to_us = Some(event.at_us),
-            What::Mark { name } => {
+            EventKind::Phase(Phase::Judging) => self.from_us = Some(event.at_us),
+            EventKind::Phase(Phase::Judged) => self.to_us = Some(event.at_us),
+            EventKind::Mark { name } => {
                 self.marks.entry(name.clone()).or_insert(event.at_us);
             }
-            What::Trouble { text } => self.trouble.push(text.clone()),
+            EventKind::Trouble { text } => self.trouble.push(text.clone()),
             _ => {}
         }
         for watched in &mut self.promises {

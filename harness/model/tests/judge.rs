@@ -4,7 +4,7 @@ mod judged;
 
 use chainbreak_model::{
     case::Case,
-    event::{Event, LogEntry, Phase, RulesSeen, What},
+    event::{Event, EventKind, LogEntry, Phase, RulesSeen},
     judge,
     names::{AgentName, NodeName, PromiseName, TrafficName},
     verdict::{CaseVerdict, Evidence, PromiseVerdict, Requests, Span, Verdict},
@@ -53,7 +53,7 @@ fn request(ms: u64, outcome: Outcome) -> Event {
     };
     at(
         ms,
-        What::Sample {
+        EventKind::Sample {
             traffic: TrafficName::from("shop"),
             sample,
         },
@@ -64,7 +64,7 @@ fn says(ms: u64, node: &str, text: &str) -> Event {
     let (agent, node) = (AgentName::KubeProxy, NodeName::from(node));
     at(
         ms,
-        What::Log(LogEntry {
+        EventKind::Log(LogEntry {
             agent,
             node,
             text: text.to_owned(),
@@ -76,7 +76,7 @@ fn rule(ms: u64, node: &str, count: usize) -> Event {
     let query = "nat PREROUTING → KUBE-SERVICES".to_owned();
     at(
         ms,
-        What::Rules(RulesSeen {
+        EventKind::Rules(RulesSeen {
             node: NodeName::from(node),
             query,
             count,
@@ -87,16 +87,16 @@ fn rule(ms: u64, node: &str, count: usize) -> Event {
 /// A run in which everything was seen and nothing went wrong.
 fn quiet_run() -> Vec<Event> {
     let mut events = vec![
-        at(0, What::Phase(Phase::Raising)),
+        at(0, EventKind::Phase(Phase::Raising)),
         says(100, "n1", "Starting"),
         says(100, "n2", "Starting"),
         rule(200, "n1", 1),
         rule(200, "n2", 1),
-        at(900, What::Phase(Phase::Ready)),
-        at(1000, What::Phase(Phase::Judging)),
+        at(900, EventKind::Phase(Phase::Ready)),
+        at(1000, EventKind::Phase(Phase::Judging)),
     ];
     events.extend((0..220).map(|i| request(900 + i * 10, answered())));
-    events.push(at(3000, What::Phase(Phase::Judged)));
+    events.push(at(3000, EventKind::Phase(Phase::Judged)));
     events
 }
 
@@ -104,7 +104,7 @@ fn quiet_run() -> Vec<Event> {
 fn with_hole(hole: std::ops::Range<u64>) -> Vec<Event> {
     let mut events = quiet_run();
     for event in &mut events {
-        if let What::Sample { sample, .. } = &mut event.what
+        if let EventKind::Sample { sample, .. } = &mut event.what
             && hole.contains(&(event.at_us / 1000))
         {
             sample.outcome = Outcome::TimedOut;
@@ -249,7 +249,7 @@ fn unknown_without(name: &str, keep: impl Fn(&Event) -> bool) -> String {
 
 #[test]
 fn what_was_not_seen_is_unknown_and_never_kept() {
-    let is_request = |event: &Event| matches!(event.what, What::Sample { .. });
+    let is_request = |event: &Event| matches!(event.what, EventKind::Sample { .. });
     let causes = [
         unknown_without("answers", |event| !is_request(event)),
         unknown_without("answers", |event| {
@@ -257,14 +257,18 @@ fn what_was_not_seen_is_unknown_and_never_kept() {
         }),
         unknown_without(
             "quiet",
-            |event| !matches!(&event.what, What::Log(l) if l.node.as_str() == "n2"),
+            |event| !matches!(&event.what, EventKind::Log(l) if l.node.as_str() == "n2"),
         ),
         unknown_without(
             "jump",
-            |event| !matches!(&event.what, What::Rules(r) if r.node.as_str() == "n1"),
+            |event| !matches!(&event.what, EventKind::Rules(r) if r.node.as_str() == "n1"),
         ),
-        unknown_without("jump", |event| event.what != What::Phase(Phase::Judged)),
-        unknown_without("jump", |event| event.what != What::Phase(Phase::Judging)),
+        unknown_without("jump", |event| {
+            event.what != EventKind::Phase(Phase::Judged)
+        }),
+        unknown_without("jump", |event| {
+            event.what != EventKind::Phase(Phase::Judging)
+        }),
     ];
     insta::assert_snapshot!(causes.join("\n"));
 }
@@ -272,14 +276,14 @@ fn what_was_not_seen_is_unknown_and_never_kept() {
 #[test]
 fn a_broken_promise_outweighs_an_unknown_one_and_trouble_outweighs_both() {
     let mut events = with_hole(1500..2500);
-    events.retain(|event| !matches!(event.what, What::Rules(_)));
+    events.retain(|event| !matches!(event.what, EventKind::Rules(_)));
     assert_eq!(
         judge(&case("healthy"), &events).case,
         CaseVerdict::NotAsExpected
     );
     events.push(at(
         2000,
-        What::Trouble {
+        EventKind::Trouble {
             text: "the disk is full".to_owned(),
         },
     ));
@@ -305,7 +309,7 @@ proptest! {
     ) {
         let mut events: Vec<Event> = quiet_run()
             .into_iter()
-            .filter(|event| !matches!(event.what, What::Sample { .. }))
+            .filter(|event| !matches!(event.what, EventKind::Sample { .. }))
             .collect();
         let outcome = |lost: bool| if lost { Outcome::Refused } else { answered() };
         let mut requests: Vec<Event> = (0u64..)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use chainbreak_model::{
     case::{Capabilities, Case, Expect, Step},
-    event::{Event, LogEntry, Phase, What},
+    event::{Event, EventKind, LogEntry, Phase},
     judge,
     mutation::{on_healthy_ground, opposites, without_faults},
     names::{AgentName, NodeName},
@@ -129,9 +129,9 @@ fn a_history_as_expected_is_as_none_of_the_opposites_expect() {
         text: "Failed to execute iptables-restore".to_owned(),
     };
     let whats = [
-        What::Phase(Phase::Judging),
-        What::Log(entry),
-        What::Phase(Phase::Judged),
+        EventKind::Phase(Phase::Judging),
+        EventKind::Log(entry),
+        EventKind::Phase(Phase::Judged),
     ];
     let times = [1_000_000, 2_000_000, 5_000_000];
     let history = times.into_iter().zip(whats);

@@ -6,7 +6,7 @@ use std::{io, path::Path};
 
 use chainbreak_model::{
     case::{Capabilities, Case},
-    event::{Event, Phase, What},
+    event::{Event, EventKind, Phase},
     judge,
     names::PromiseName,
     plan,
@@ -115,9 +115,9 @@ fn what_udp_has_not_is_neither_promised_nor_crafted() {
 /// A run whose questions end as told, by when they were due in milliseconds.
 fn run(outcome: impl Fn(u64) -> Outcome) -> Vec<Event> {
     let mut events = vec![
-        at(1000, What::Phase(Phase::Judging)),
-        at(2000, What::Mark { name: "cut".into() }),
-        at(4000, What::Phase(Phase::Judged)),
+        at(1000, EventKind::Phase(Phase::Judging)),
+        at(2000, EventKind::Mark { name: "cut".into() }),
+        at(4000, EventKind::Phase(Phase::Judged)),
     ];
     events.extend((18..82).map(|i| {
         let sample = Sample {
@@ -126,7 +126,7 @@ fn run(outcome: impl Fn(u64) -> Outcome) -> Vec<Event> {
             outcome: outcome(i * 50),
         };
         let traffic = "asks".into();
-        at(i * 50, What::Sample { traffic, sample })
+        at(i * 50, EventKind::Sample { traffic, sample })
     }));
     events
 }

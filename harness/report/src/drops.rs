@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use chainbreak_model::event::{Event, What};
+use chainbreak_model::event::{Event, EventKind};
 use chainbreak_netfilter::Site;
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub struct Drops {
 pub fn drops(events: &[Event]) -> Vec<Drops> {
     let mut sums = BTreeMap::<(&str, &str, Site), Drops>::new();
     for event in events {
-        let What::Drops(seen) = &event.what else {
+        let EventKind::Drops(seen) = &event.what else {
             continue;
         };
         for dropped in &seen.grown {
@@ -114,7 +114,7 @@ mod tests {
         };
         Event {
             at_us: 1,
-            what: What::Drops(DropsSeen {
+            what: EventKind::Drops(DropsSeen {
                 node: node.into(),
                 front: "iptables".to_owned(),
                 grown: vec![dropped],

@@ -1,7 +1,7 @@
 //! What commands did to the rules, as recorded: who removed what, and who restored it.
 
 use chainbreak_model::{
-    event::{Command, Event, What},
+    event::{Command, Event, EventKind},
     names::NodeName,
 };
 use chainbreak_netfilter::{Change, ChangeKind, committed};
@@ -117,7 +117,7 @@ impl std::fmt::Display for Link {
 impl<'a> RuleEdit<'a> {
     /// The edit of an event that is a command.
     pub fn of(event: &'a Event) -> Option<Self> {
-        let What::Command(command) = &event.what else {
+        let EventKind::Command(command) = &event.what else {
             return None;
         };
         let Command {

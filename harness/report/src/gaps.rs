@@ -1,7 +1,7 @@
 //! What became of traffic: when for how long no request was answered.
 
 use chainbreak_model::{
-    event::{Event, What},
+    event::{Event, EventKind},
     names::TrafficName,
     verdict::Span,
 };
@@ -28,7 +28,7 @@ type Request = (u64, u64, bool);
 pub fn gaps(events: &[Event], judged: Span) -> IndexMap<TrafficName, Vec<Gap>> {
     let mut requests: IndexMap<TrafficName, Vec<Request>> = IndexMap::new();
     for event in events.iter().filter(|event| judged.contains(event.at_us)) {
-        if let What::Sample { traffic, sample } = &event.what {
+        if let EventKind::Sample { traffic, sample } = &event.what {
             let end = event.at_us.saturating_add(sample.took_us);
             let request = (event.at_us, end, sample.outcome.is_answered());
             requests.entry(traffic.clone()).or_default().push(request);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chainbreak_model::{
-    event::{Event, What},
+    event::{Event, EventKind},
     names::AgentName,
 };
 use indexmap::IndexMap;
@@ -64,7 +64,7 @@ pub fn unknown(summaries: &[Summary]) -> Vec<String> {
 pub(crate) fn unknown_requests(events: &[Event]) -> Vec<String> {
     let mut requests: Vec<String> = Vec::new();
     for event in events {
-        let What::UnknownRequest { text } = &event.what else {
+        let EventKind::UnknownRequest { text } = &event.what else {
             continue;
         };
         let text = one_line(text);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 
 use chainbreak_model::{
     case::Traffic,
-    event::{Event, What},
+    event::{Event, EventKind},
     names::TrafficName,
     verdict::Span,
 };
@@ -31,7 +31,7 @@ pub(crate) fn dropped(events: &[Event], gap: Span) -> Option<Dropped> {
     let told = gap.from_us..=gap.to_us + LOOK_US;
     let mut sums: BTreeMap<(&str, &str, Site), u64> = BTreeMap::new();
     for event in events.iter().filter(|event| told.contains(&event.at_us)) {
-        let What::Drops(seen) = &event.what else {
+        let EventKind::Drops(seen) = &event.what else {
             continue;
         };
         for dropped in &seen.grown {
@@ -65,7 +65,7 @@ pub(crate) fn left_behind(
     }
     let before = events.iter().filter(|event| event.at_us < gap.from_us);
     let mut backends = before.filter_map(|event| match &event.what {
-        What::Sample { traffic, sample } if traffic == name => match &sample.outcome {
+        EventKind::Sample { traffic, sample } if traffic == name => match &sample.outcome {
             Outcome::Answered { backend, .. } if !backend.is_empty() => Some(backend),
             _ => None,
         },
@@ -117,7 +117,7 @@ mod tests {
             outcome,
         };
         let traffic = "asks".into();
-        let what = What::Sample { traffic, sample };
+        let what = EventKind::Sample { traffic, sample };
         Event { at_us, what }
     }
 

@@ -1,6 +1,6 @@
 //! The live view of one case: what it is doing in a short line, and the turns worth a line of their own.
 
-use chainbreak_model::event::{Event, Phase, What};
+use chainbreak_model::event::{Event, EventKind, Phase};
 
 use std::collections::BTreeMap;
 
@@ -36,19 +36,19 @@ impl Progress {
         self.now_us = self.now_us.max(event.at_us);
         let mut kind = None;
         let news = match &event.what {
-            What::Phase(phase) => {
+            EventKind::Phase(phase) => {
                 self.phase = Some(*phase);
                 phase_words(*phase).to_owned()
             }
-            What::Step { text } => one_line(text),
-            What::Trouble { text } => one_line(text.lines().next().unwrap_or_default()),
-            What::Sample { sample, .. } => self.sample(sample.outcome.is_answered())?,
-            What::Command(_) => {
+            EventKind::Step { text } => one_line(text),
+            EventKind::Trouble { text } => one_line(text.lines().next().unwrap_or_default()),
+            EventKind::Sample { sample, .. } => self.sample(sample.outcome.is_answered())?,
+            EventKind::Command(_) => {
                 let (what, news) = deleted(event)?;
                 kind = Some(what);
                 cut(&news, NEWS)
             }
-            What::Log(entry) => {
+            EventKind::Log(entry) => {
                 let said = log_finding(&entry.text)?;
                 kind = Some(format!("{} logs: {}", entry.agent, gist(&said)));
                 let news = format!("{} on {} logs: {said}", entry.agent, entry.node);

@@ -3,7 +3,7 @@
 
 use chainbreak_model::{
     case::{Case, Expect},
-    event::{Event, Phase, What},
+    event::{Event, EventKind, Phase},
     judge,
     names::PromiseName,
     verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Requests, Verdict},
@@ -235,7 +235,7 @@ fn lines(text: &str) -> Vec<String> {
 fn stopped(events: &[Event]) -> Option<String> {
     let over = events
         .iter()
-        .any(|event| event.what == What::Phase(Phase::Judged));
+        .any(|event| event.what == EventKind::Phase(Phase::Judged));
     let last = events.iter().map(|event| event.at_us).max();
     match (over, last) {
         (true, _) => None,
@@ -305,7 +305,7 @@ fn got(promises: &[PromiseSummary]) -> String {
 fn facts(events: &[Event]) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     for event in events {
-        if let What::Fact { name, value } = &event.what {
+        if let EventKind::Fact { name, value } = &event.what {
             let fact = (one_line(name), one_line(value));
             if !facts.contains(&fact) {
                 facts.push(fact);

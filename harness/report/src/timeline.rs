@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_model::{
     case::Case,
-    event::{Event, Phase, What},
+    event::{Event, EventKind, Phase},
     names::NodeName,
     verdict::Span,
 };
@@ -168,14 +168,14 @@ fn merged(mut entries: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
 /// Events that are told as they are.
 fn plain(event: &Event) -> Option<TimelineEntry> {
     let (kind, text) = match &event.what {
-        What::Phase(Phase::Judging) => (Kind::Phase, "judging begins".to_owned()),
-        What::Phase(Phase::Judged) => (Kind::Phase, "judging ends".to_owned()),
-        What::Step { text } => (Kind::Step, clean(text)),
-        What::Mark { name } => match name.of_over() {
+        EventKind::Phase(Phase::Judging) => (Kind::Phase, "judging begins".to_owned()),
+        EventKind::Phase(Phase::Judged) => (Kind::Phase, "judging ends".to_owned()),
+        EventKind::Step { text } => (Kind::Step, clean(text)),
+        EventKind::Mark { name } => match name.of_over() {
             Some(step) => (Kind::Step, format!("{step} is over")),
             None => (Kind::Step, format!("mark {name}")),
         },
-        What::Unanswered {
+        EventKind::Unanswered {
             moment,
             silent,
             observers,
@@ -188,7 +188,7 @@ fn plain(event: &Event) -> Option<TimelineEntry> {
             (Kind::Trouble, text)
         }
         // The evidence on its other lines is not part of the story.
-        What::Trouble { text } => (
+        EventKind::Trouble { text } => (
             Kind::Trouble,
             clean(text.lines().next().unwrap_or_default()),
         ),

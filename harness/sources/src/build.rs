@@ -17,7 +17,7 @@ use crate::{
     recipe::{self, KUBERNETES, PROGRAM, Upstream},
     room::room,
     scripts,
-    words::{self, SourceError},
+    words::{self, GoError},
 };
 
 /// The program, in its workplace.
@@ -171,7 +171,7 @@ async fn upstream(
     say(&doing);
     let path = go.download(&module, &doing, say).await;
     let path = path.map_err(|failure| match &failure {
-        Failure::Said(said) if words::trouble(said) == SourceError::NotThere => {
+        Failure::Said(said) if words::trouble(said) == GoError::NotThere => {
             SourceError::NoRelease {
                 release,
                 said: words::telling(said),
@@ -204,21 +204,21 @@ fn meaning(failure: Failure, release: Release, what: &'static str, asked: &str) 
     };
     let telling = words::telling(&said);
     match words::trouble(&said) {
-        SourceError::NoRoom => SourceError::Full {
+        GoError::NoRoom => SourceError::Full {
             release,
             said: telling,
         },
-        SourceError::NoOrigin => SourceError::NoOrigin { said: telling },
-        SourceError::NotThere => SourceError::NoModule {
+        GoError::NoOrigin => SourceError::NoOrigin { said: telling },
+        GoError::NotThere => SourceError::NoModule {
             release,
             said: telling,
         },
-        SourceError::TooOld => SourceError::OldGo {
+        GoError::TooOld => SourceError::OldGo {
             release,
             asked: asked.to_owned(),
             have: telling,
         },
-        SourceError::Other => SourceError::Failed {
+        GoError::Other => SourceError::Failed {
             release,
             what,
             said: telling,

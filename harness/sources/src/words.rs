@@ -2,7 +2,7 @@
 
 /// What kept a command of Go from what it was to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SourceError {
+pub enum GoError {
     /// A file system is full.
     NoRoom,
     /// The origin of modules cannot be reached.
@@ -16,28 +16,28 @@ pub enum SourceError {
 }
 
 /// Words that tell; the first that is found counts.
-const TELLING: [(&str, SourceError); 15] = [
-    ("no space left on device", SourceError::NoRoom),
-    ("disk quota exceeded", SourceError::NoRoom),
-    ("requires go >=", SourceError::TooOld),
-    ("requires newer Go version", SourceError::TooOld),
-    ("invalid go version", SourceError::TooOld),
-    ("unknown revision", SourceError::NotThere),
-    ("no matching versions", SourceError::NotThere),
-    ("404 Not Found", SourceError::NotThere),
-    ("410 Gone", SourceError::NotThere),
-    ("403 Forbidden", SourceError::NotThere),
-    ("module lookup disabled", SourceError::NoOrigin),
-    ("dial tcp", SourceError::NoOrigin),
-    ("i/o timeout", SourceError::NoOrigin),
-    ("connection reset", SourceError::NoOrigin),
-    ("TLS handshake", SourceError::NoOrigin),
+const TELLING: [(&str, GoError); 15] = [
+    ("no space left on device", GoError::NoRoom),
+    ("disk quota exceeded", GoError::NoRoom),
+    ("requires go >=", GoError::TooOld),
+    ("requires newer Go version", GoError::TooOld),
+    ("invalid go version", GoError::TooOld),
+    ("unknown revision", GoError::NotThere),
+    ("no matching versions", GoError::NotThere),
+    ("404 Not Found", GoError::NotThere),
+    ("410 Gone", GoError::NotThere),
+    ("403 Forbidden", GoError::NotThere),
+    ("module lookup disabled", GoError::NoOrigin),
+    ("dial tcp", GoError::NoOrigin),
+    ("i/o timeout", GoError::NoOrigin),
+    ("connection reset", GoError::NoOrigin),
+    ("TLS handshake", GoError::NoOrigin),
 ];
 
 /// What a complaint says.
-pub fn trouble(said: &str) -> SourceError {
+pub fn trouble(said: &str) -> GoError {
     let found = TELLING.iter().find(|(words, _)| said.contains(words));
-    found.map_or(SourceError::Other, |(_, trouble)| *trouble)
+    found.map_or(GoError::Other, |(_, trouble)| *trouble)
 }
 
 /// The line of a complaint that tells most, to stand at the end of one of ours: the one with the telling words, else the last.
@@ -57,26 +57,26 @@ mod tests {
         for (said, trouble_) in [
             (
                 "go: k8s.io/kubernetes@v1.99.0: invalid version: unknown revision v1.99.0",
-                SourceError::NotThere,
+                GoError::NotThere,
             ),
             (
                 "k8s.io/x@v0.32.13: reading https://proxy.example/x.zip: 403 Forbidden\n\tserver response: gone",
-                SourceError::NotThere,
+                GoError::NotThere,
             ),
             (
                 "go: go.mod requires go >= 1.26.0 (running go 1.24.4; GOTOOLCHAIN=local)",
-                SourceError::TooOld,
+                GoError::TooOld,
             ),
             (
                 "Get \"https://proxy.golang.org/x\": dial tcp: lookup proxy.golang.org: no such host",
-                SourceError::NoOrigin,
+                GoError::NoOrigin,
             ),
             (
                 "write /x/b001/_pkg_.a: no space left on device",
-                SourceError::NoRoom,
+                GoError::NoRoom,
             ),
-            ("./main.go:9:2: undefined: app", SourceError::Other),
-            ("", SourceError::Other),
+            ("./main.go:9:2: undefined: app", GoError::Other),
+            ("", GoError::Other),
         ] {
             assert_eq!(trouble(said), trouble_, "{said}");
         }

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use chainbreak_model::event::{Event, Phase, What};
+use chainbreak_model::event::{Event, EventKind, Phase};
 use chainbreak_probe::wire::Sample;
 use nix::unistd::geteuid;
 
@@ -126,7 +126,7 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn fact(&self, of: &str) -> Option<&str> {
         self.whats().find_map(|what| match what {
-            What::Fact { name, value } if name == of => Some(value.as_str()),
+            EventKind::Fact { name, value } if name == of => Some(value.as_str()),
             _ => None,
         })
     }
@@ -134,12 +134,12 @@ impl Seen {
     /// kube-proxy's commands on a node, in order, as far as its log is followed: until the end of the
     /// judged time.
     pub(crate) fn commands(&self, on: &str) -> Vec<String> {
-        let judged = |what: &&What| **what != What::Phase(Phase::Judged);
+        let judged = |what: &&EventKind| **what != EventKind::Phase(Phase::Judged);
         let commands = self
             .whats()
             .take_while(judged)
             .filter_map(|what| match what {
-                What::Command(command) if command.who == "kube-proxy" => Some(command),
+                EventKind::Command(command) if command.who == "kube-proxy" => Some(command),
                 _ => None,
             });
         let here = commands.filter(|command| command.node.to_string() == on);
@@ -149,7 +149,7 @@ impl Seen {
     /// The nodes on which kube-proxy has said anything.
     pub(crate) fn nodes(&self) -> BTreeSet<String> {
         let entries = self.whats().filter_map(|what| match what {
-            What::Log(entry) if entry.agent.to_string() == "kube-proxy" => Some(entry),
+            EventKind::Log(entry) if entry.agent.to_string() == "kube-proxy" => Some(entry),
             _ => None,
         });
         entries.map(|entry| entry.node.to_string()).collect()
@@ -157,12 +157,12 @@ impl Seen {
 
     /// The entries of kube-proxy's log on a node, in order, until the end of the judged time.
     pub(crate) fn log(&self, on: &str) -> Vec<&str> {
-        let judged = |what: &&What| **what != What::Phase(Phase::Judged);
+        let judged = |what: &&EventKind| **what != EventKind::Phase(Phase::Judged);
         let entries = self
             .whats()
             .take_while(judged)
             .filter_map(|what| match what {
-                What::Log(entry) if entry.agent.to_string() == "kube-proxy" => Some(entry),
+                EventKind::Log(entry) if entry.agent.to_string() == "kube-proxy" => Some(entry),
                 _ => None,
             });
         let here = entries.filter(|entry| entry.node.to_string() == on);
@@ -172,7 +172,7 @@ impl Seen {
     /// All requests of all traffic.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.whats().filter_map(|what| match what {
-            What::Sample { sample, .. } => Some(sample),
+            EventKind::Sample { sample, .. } => Some(sample),
             _ => None,
         })
     }
@@ -180,13 +180,13 @@ impl Seen {
     /// Requests that the API did not know.
     pub(crate) fn unknown_requests(&self) -> BTreeSet<&str> {
         let unknown = self.whats().filter_map(|what| match what {
-            What::UnknownRequest { text } => Some(text.as_str()),
+            EventKind::UnknownRequest { text } => Some(text.as_str()),
             _ => None,
         });
         unknown.collect()
     }
 
-    fn whats(&self) -> impl Iterator<Item = &What> {
+    fn whats(&self) -> impl Iterator<Item = &EventKind> {
         self.events.iter().map(|event| &event.what)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use chainbreak_model::{
     case::{self, Destination},
-    event::What,
+    event::EventKind,
 };
 use chainbreak_probe::wire::{
     Errand,
@@ -153,7 +153,7 @@ async fn follow(
             Report::Done { segments } => {
                 let known = connections.len();
                 let text = format!("{at} has crafted {segments} segments into {known} connections");
-                log.append(What::Step { text });
+                log.append(EventKind::Step { text });
                 process.wait().await.map_err(|error| error.to_string())?;
                 return Ok(segments);
             }

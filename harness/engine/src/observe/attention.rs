@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chainbreak_model::{
     case::Origin,
-    event::{WatchTarget, Watched, What},
+    event::{EventKind, WatchTarget, Watched},
 };
 
 use crate::{
@@ -21,8 +21,8 @@ const PERIOD_UNRECORDED: Duration = Duration::from_millis(250);
 const WITHIN_UNRECORDED: Duration = Duration::from_secs(1);
 
 /// How closely the cluster's places are watched, for the history.
-pub(crate) fn watching(cluster: &dyn Cluster) -> What {
-    What::Watching {
+pub(crate) fn watching(cluster: &dyn Cluster) -> EventKind {
+    EventKind::Watching {
         within_us: micros(cluster.sees_within()),
         unrecorded_us: Some(micros(unrecorded(cluster))),
     }
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn everywhere_looks_come_within_the_bound_that_the_history_tells() {
         let (_, cluster) = Fake::default().cluster();
-        let What::Watching {
+        let EventKind::Watching {
             within_us,
             unrecorded_us: Some(unrecorded_us),
         } = watching(cluster.as_ref())

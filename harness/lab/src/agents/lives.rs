@@ -8,7 +8,7 @@ use std::{
 
 use chainbreak_engine::{log::EventLog, logbook::Writer};
 use chainbreak_model::{
-    event::What,
+    event::EventKind,
     names::{AgentName, NodeName},
 };
 use futures::future::LocalBoxFuture;
@@ -110,7 +110,7 @@ pub(super) async fn live(
             write.end(obituary(&death));
             return;
         }
-        log.append(What::Step {
+        log.append(EventKind::Step {
             text: format!(
                 "{agent} on {node} exited and is started again: {}",
                 death.reason

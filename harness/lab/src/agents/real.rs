@@ -7,7 +7,7 @@ use std::{
 };
 
 use chainbreak_engine::{entries::Format, log::EventLog};
-use chainbreak_model::{case::KubeProxySpec, event::What, names::AgentName};
+use chainbreak_model::{case::KubeProxySpec, event::EventKind, names::AgentName};
 use serde_json::json;
 
 use super::{
@@ -164,7 +164,7 @@ impl Real {
 }
 
 fn say(agent: AgentName, identity: &Identity, log: &EventLog) {
-    let fact = |name: String, value: String| log.append(What::Fact { name, value });
+    let fact = |name: String, value: String| log.append(EventKind::Fact { name, value });
     let (version, path) = (&identity.version, identity.path.display());
     let sha256 = &identity.sha256;
     fact(

@@ -9,7 +9,7 @@ mod workloads;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_engine::log::EventLog;
-use chainbreak_model::event::What;
+use chainbreak_model::event::EventKind;
 use k8s_openapi::api::{core::v1::Pod, discovery::v1::EndpointSlice};
 use kube::{ResourceExt, core::Status};
 use serde_json::{Value, from_value, json};
@@ -162,6 +162,6 @@ fn a_write_that_the_api_refuses_for_good_is_trouble_once_and_in_its_words() {
     assert_eq!([weigh(422), weigh(422)], [Outcome::Settled; 2]);
     let said = events.try_recv().unwrap().what;
     let text = "the API refuses \"Create pod test/a\": spec.x: Required value".to_owned();
-    assert_eq!(said, What::Trouble { text });
+    assert_eq!(said, EventKind::Trouble { text });
     assert!(events.try_recv().is_err(), "once");
 }

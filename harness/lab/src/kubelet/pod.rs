@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::Path, sync::Arc};
 
 use chainbreak_engine::{cluster::Place, log::EventLog};
 use chainbreak_model::{
-    event::What,
+    event::EventKind,
     pod_network::{Attachment, PodNetwork},
 };
 use futures::future::join_all;
@@ -144,7 +144,7 @@ fn note(kubelet: &Kubelet, pod: &Pod, spec: &Container, state: &State, words: Op
     if matches!(Program::of(spec), Program::Nginx(_)) {
         kubelet.trouble(text);
     } else {
-        kubelet.log.append(What::Step { text });
+        kubelet.log.append(EventKind::Step { text });
     }
 }
 

@@ -19,7 +19,7 @@ use chainbreak_lab::{
     shims::{Shims, install},
     worker::{Lifeline, VERB, enter},
 };
-use chainbreak_model::event::{Event, What};
+use chainbreak_model::event::{Event, EventKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinHandle};
@@ -183,7 +183,7 @@ impl Bench {
         let mut commands = Vec::new();
         while commands.len() < count {
             let event = self.events.recv().await.ok_or("the log is gone")?;
-            if let What::Command(command) = event.what {
+            if let EventKind::Command(command) = event.what {
                 commands.push(json!({ "at_us": event.at_us, "command": command }));
             }
         }

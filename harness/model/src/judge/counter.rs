@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use super::{Watch, coverage::Coverage, unknown};
 use crate::{
     case::{Case, Counter, Limits, Origin},
-    event::{Event, WatchTarget, What},
+    event::{Event, EventKind, WatchTarget},
     verdict::{Counted, Evidence, PromiseVerdict, Span},
 };
 
@@ -66,7 +66,7 @@ impl Watch for Seen {
         for looks in self.places.values_mut() {
             looks.coverage.see(event);
         }
-        if let What::Counters {
+        if let EventKind::Counters {
             at,
             values,
             rewritten,

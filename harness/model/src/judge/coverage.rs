@@ -2,7 +2,7 @@
 
 use crate::{
     case::Origin,
-    event::{Event, WatchTarget, What},
+    event::{Event, EventKind, WatchTarget},
     verdict::Span,
 };
 
@@ -27,14 +27,14 @@ impl Coverage {
 
     pub(super) fn see(&mut self, event: &Event) {
         match &event.what {
-            What::Watching {
+            EventKind::Watching {
                 within_us,
                 unrecorded_us,
             } => {
                 let elsewhere = unrecorded_us.filter(|_| self.is_unrecorded());
                 self.within_us = Some(elsewhere.unwrap_or(*within_us));
             }
-            What::Watched(watched) if watched.target == self.target => {
+            EventKind::Watched(watched) if watched.target == self.target => {
                 let span = Span {
                     from_us: watched.from_us,
                     to_us: watched.to_us,
@@ -124,11 +124,11 @@ mod tests {
             to_us: 1_000_000,
             ended: None,
         };
-        let bounds = What::Watching {
+        let bounds = EventKind::Watching {
             within_us: 200_000,
             unrecorded_us,
         };
-        for what in [bounds, What::Watched(watched)] {
+        for what in [bounds, EventKind::Watched(watched)] {
             coverage.see(&Event { at_us: 0, what });
         }
         coverage.gap(Span {

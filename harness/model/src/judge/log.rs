@@ -8,7 +8,7 @@ use regex::Regex;
 use super::{Watch, coverage::Coverage};
 use crate::{
     case::Case,
-    event::{Event, LogEntry, WatchTarget, What},
+    event::{Event, EventKind, LogEntry, WatchTarget},
     names::{AgentName, NodeName},
     verdict::{Entries, Evidence, FirstEntry, PromiseVerdict, Span},
 };
@@ -59,7 +59,7 @@ impl Watch for Seen<'_> {
         for coverage in &mut self.coverage {
             coverage.see(event);
         }
-        let What::Log(LogEntry { agent, node, text }) = &event.what else {
+        let EventKind::Log(LogEntry { agent, node, text }) = &event.what else {
             return;
         };
         if *agent != self.agent {

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use super::{Watch, coverage::Coverage, unknown};
 use crate::{
     case::{self, Case, Origin},
-    event::{Event, RulesSeen, WatchTarget, What},
+    event::{Event, EventKind, RulesSeen, WatchTarget},
     names::NodeName,
     verdict::{Evidence, Presence, PromiseVerdict, Span},
 };
@@ -53,7 +53,7 @@ impl Watch for Seen<'_> {
         for looks in self.nodes.values_mut() {
             looks.coverage.see(event);
         }
-        if let What::Rules(RulesSeen { node, query, count }) = &event.what
+        if let EventKind::Rules(RulesSeen { node, query, count }) = &event.what
             && *query == self.query
             && let Some(looks) = self.nodes.get_mut(node)
         {

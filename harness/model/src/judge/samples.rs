@@ -5,7 +5,7 @@ use chainbreak_probe::wire::Outcome;
 use super::coverage::Coverage;
 use crate::{
     case::Case,
-    event::{Event, WatchTarget, What},
+    event::{Event, EventKind, WatchTarget},
     names::TrafficName,
     verdict::Span,
 };
@@ -37,7 +37,7 @@ impl<'a> Samples<'a> {
 
     pub(super) fn see(&mut self, event: &Event) {
         self.coverage.see(event);
-        if let What::Sample { traffic, sample } = &event.what
+        if let EventKind::Sample { traffic, sample } = &event.what
             && traffic == self.traffic
         {
             self.all.push((event.at_us, sample.outcome.clone()));

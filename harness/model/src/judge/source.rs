@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use super::{Watch, decided, samples::Samples, unknown};
 use crate::{
     case::{Origin, Ports, SourceAddress},
-    event::{Event, What},
+    event::{Event, EventKind},
     verdict::{Evidence, PortsSeen, PromiseVerdict, Sources, Span},
 };
 
@@ -73,7 +73,7 @@ impl<'a> Addresses<'a> {
 impl Watch for Addresses<'_> {
     fn see(&mut self, event: &Event) {
         self.samples.see(event);
-        if let What::Addresses { at, addresses } = &event.what
+        if let EventKind::Addresses { at, addresses } = &event.what
             && Some(at) == self.place()
         {
             self.own = Some(addresses.clone());

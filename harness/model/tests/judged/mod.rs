@@ -4,7 +4,7 @@ use std::path::Path;
 
 use chainbreak_model::{
     case::{Capabilities, Case},
-    event::{Event, What},
+    event::{Event, EventKind},
     plan::{Choice, Planned},
     read,
 };
@@ -29,7 +29,7 @@ pub(crate) fn case(scenario: &str, name: &str) -> Case {
     }
 }
 
-pub(crate) fn at(ms: u64, what: What) -> Event {
+pub(crate) fn at(ms: u64, what: EventKind) -> Event {
     Event {
         at_us: ms * 1000,
         what,

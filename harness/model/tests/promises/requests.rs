@@ -1,6 +1,6 @@
 //! Promises about requests, and the part of the time that each is about.
 
-use chainbreak_model::{case::Origin, event::What};
+use chainbreak_model::{case::Origin, event::EventKind};
 use chainbreak_probe::wire::Outcome;
 
 use crate::{
@@ -25,7 +25,9 @@ fn a_promise_is_judged_from_its_mark_to_its_mark() {
 #[test]
 fn a_mark_that_never_came_leaves_its_promise_unknown() {
     let mut events = run(answered);
-    events.retain(|event| !matches!(&event.what, What::Mark { name } if name.as_str() == "healed"));
+    events.retain(
+        |event| !matches!(&event.what, EventKind::Mark { name } if name.as_str() == "healed"),
+    );
     let available = "{ available: { traffic: shop, from: healed } }";
     assert_eq!(
         verdict(available, &events),
@@ -49,7 +51,7 @@ fn the_server_sees_the_client_or_somebody_else() {
     ];
     events.push(at(
         900,
-        What::Addresses {
+        EventKind::Addresses {
             at: Origin::Node("n2".into()),
             addresses: vec!["10.0.1.1".parse().unwrap(), "10.0.0.1".parse().unwrap()],
         },
@@ -112,8 +114,9 @@ fn nobody_gets_through_when_no_request_is_answered() {
         _ => Outcome::Refused,
     };
     let mut unwatched = run(|_| Outcome::Refused);
-    unwatched
-        .retain(|event| !matches!(&event.what, What::Sample { .. }) || event.at_us < 2_000_000);
+    unwatched.retain(|event| {
+        !matches!(&event.what, EventKind::Sample { .. }) || event.at_us < 2_000_000
+    });
     let told = [
         verdict(shut, &run(|_| Outcome::Refused)),
         verdict(shut, &run(sometimes)),

@@ -1,7 +1,7 @@
 //! Promises about rules and counters, by what looks found.
 
 use chainbreak_model::{
-    event::{Event, RulesSeen, What},
+    event::{Event, EventKind, RulesSeen},
     names::NodeName,
 };
 
@@ -55,7 +55,7 @@ fn what_a_rewritten_rule_may_have_counted_is_not_taken_for_nothing() {
 /// Looks that found something else than a rule that counts.
 fn vain_looks(ms: u64, counter: &str, instead: &str) -> [Event; 2] {
     looks(ms, counter, 0, 0).map(|mut event| {
-        if let What::Counters { unmatched, .. } = &mut event.what {
+        if let EventKind::Counters { unmatched, .. } = &mut event.what {
             unmatched.insert(counter.to_owned(), instead.to_owned());
         }
         event
@@ -94,7 +94,7 @@ fn what_was_promised_absent_is_wrong_while_it_is_there() {
     let rules = |ms, node: &str, count| {
         let node = NodeName::from(node);
         let query = "nat X (legacy)".to_owned();
-        at(ms, What::Rules(RulesSeen { node, query, count }))
+        at(ms, EventKind::Rules(RulesSeen { node, query, count }))
     };
     let mut events = run(answered);
     events.extend([rules(500, "n1", 0), rules(500, "n2", 0)]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chainbreak_model::{
     case::{Case, Origin},
-    event::{Event, Phase, What},
+    event::{Event, EventKind, Phase},
     judge,
     names::PromiseName,
     verdict::PromiseVerdict,
@@ -35,16 +35,16 @@ variants:
 }
 
 fn mark(ms: u64, name: &str) -> Event {
-    at(ms, What::Mark { name: name.into() })
+    at(ms, EventKind::Mark { name: name.into() })
 }
 
 /// A run whose requests end as told.
 pub(crate) fn run(outcome: impl Fn(u64) -> Outcome) -> Vec<Event> {
     let mut events = vec![
-        at(1000, What::Phase(Phase::Judging)),
+        at(1000, EventKind::Phase(Phase::Judging)),
         mark(2000, "cut"),
         mark(4000, "healed"),
-        at(5000, What::Phase(Phase::Judged)),
+        at(5000, EventKind::Phase(Phase::Judged)),
     ];
     events.extend((90..520).map(|i| {
         let sample = Sample {
@@ -53,7 +53,7 @@ pub(crate) fn run(outcome: impl Fn(u64) -> Outcome) -> Vec<Event> {
             outcome: outcome(i * 10),
         };
         let traffic = "shop".into();
-        at(i * 10, What::Sample { traffic, sample })
+        at(i * 10, EventKind::Sample { traffic, sample })
     }));
     events
 }
@@ -85,7 +85,7 @@ pub(crate) fn lost(hole: std::ops::Range<u64>) -> impl Fn(u64) -> Outcome {
 pub(crate) fn looks(ms: u64, counter: &str, value: u64, rewritten: u64) -> [Event; 2] {
     ["n1", "n2"].map(|node| {
         let of = |n: u64| BTreeMap::from([(counter.to_owned(), n)]);
-        let what = What::Counters {
+        let what = EventKind::Counters {
             at: Origin::Node(node.into()),
             values: of(value),
             rewritten: of(rewritten),

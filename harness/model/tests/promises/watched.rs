@@ -2,7 +2,7 @@
 
 use chainbreak_model::{
     case::Origin,
-    event::{Event, RulesSeen, WatchTarget, Watched, What},
+    event::{Event, EventKind, RulesSeen, WatchTarget, Watched},
     names::NodeName,
 };
 
@@ -14,7 +14,7 @@ use crate::{
 /// A history that says what was watched: each for so many milliseconds.
 fn watched(targets: &[(&WatchTarget, std::ops::Range<u64>)]) -> Vec<Event> {
     let mut events = run(answered);
-    let bounds = What::Watching {
+    let bounds = EventKind::Watching {
         within_us: 50_000,
         unrecorded_us: Some(200_000),
     };
@@ -26,7 +26,7 @@ fn watched(targets: &[(&WatchTarget, std::ops::Range<u64>)]) -> Vec<Event> {
             to_us: span.end * 1000,
             ended: (span.end < 5000).then(|| "a look took longer than 2s".to_owned()),
         };
-        at(span.end, What::Watched(watched))
+        at(span.end, EventKind::Watched(watched))
     }));
     events
 }
@@ -45,7 +45,7 @@ fn a_rule_is_known_to_have_been_there_only_where_somebody_looked() {
     let absent = |ms| {
         let (node, query) = (NodeName::from("n1"), "nat X".to_owned());
         let count = 0;
-        at(ms, What::Rules(RulesSeen { node, query, count }))
+        at(ms, EventKind::Rules(RulesSeen { node, query, count }))
     };
     let said = |rest: &str, targets: &[(&WatchTarget, std::ops::Range<u64>)]| {
         let mut events = watched(targets);
@@ -119,7 +119,7 @@ fn what_nobody_looked_at_in_the_end_is_not_broken_either() {
         query: "nat X".to_owned(),
         count: 0,
     };
-    events.push(at(500, What::Rules(absent)));
+    events.push(at(500, EventKind::Rules(absent)));
     let rule = "{ has-rule: { table: nat, chain: X, node: n1 } }";
     assert!(verdict(rule, &events).starts_with("unknown: rules and counters of node/n1"));
     let always = "{ has-rule: { table: nat, chain: X, node: n1, always: true } }";

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chainbreak_model::{
-    event::{Event, LogEntry, What},
+    event::{Event, EventKind, LogEntry},
     names::NodeName,
 };
 
@@ -131,7 +131,7 @@ fn told(kind: Kind, edits: &[&RuleEdit<'_>]) -> Option<String> {
 pub(super) fn logs(events: &[Event]) -> Vec<TimelineEntry> {
     let mut logged: Vec<(u64, &LogEntry)> = Vec::new();
     for event in events {
-        if let What::Log(log_entry) = &event.what {
+        if let EventKind::Log(log_entry) = &event.what {
             logged.push((event.at_us, log_entry));
         }
     }

@@ -2,7 +2,7 @@
 
 use chainbreak_model::{
     case::{Expect, Origin},
-    event::{Dropped, DropsSeen, Event, Phase, What},
+    event::{Dropped, DropsSeen, Event, EventKind, Phase},
     names::AgentName,
     verdict::FirstEntry,
 };
@@ -19,13 +19,13 @@ use crate::history::{
 
 /// A case of two seconds in which requests are lost from 1.5 s to 1.7 s, beside what else happened.
 fn losing(extra: Vec<Event>) -> Vec<Event> {
-    let mut events = vec![event(1_000_000, What::Phase(Phase::Judging))];
+    let mut events = vec![event(1_000_000, EventKind::Phase(Phase::Judging))];
     events.extend(full_sync("n1", 300_000));
     events.extend(full_sync("n2", 300_000));
     events.extend(extra);
     let due = (1_000_000..2_000_000).step_by(20_000);
     events.extend(due.map(|at_us| sample(at_us, !(1_500_000..1_700_000).contains(&at_us))));
-    events.push(event(2_000_000, What::Phase(Phase::Judged)));
+    events.push(event(2_000_000, EventKind::Phase(Phase::Judged)));
     events
 }
 
@@ -67,7 +67,7 @@ fn dropped(at_us: u64, chain: &str, packets: u64) -> Event {
         front: "iptables".to_owned(),
         grown: vec![dropped],
     };
-    event(at_us, What::Drops(seen))
+    event(at_us, EventKind::Drops(seen))
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn where_packets_ended_is_told_of_requests_that_are_lost_one_here_and_one_there(
         dropped(1_700_000, "FEW", 7),
         dropped(1_900_000, "KUBE-FORWARD", 5),
     ]);
-    events.retain(|event| !matches!(event.what, What::Sample { .. }));
+    events.retain(|event| !matches!(event.what, EventKind::Sample { .. }));
     let due = (1_000_000..2_000_000).step_by(20_000);
     events.extend(due.map(|at_us| sample(at_us, !lost.contains(&at_us))));
     let said = answers(events, None).headline.unwrap();
@@ -133,7 +133,7 @@ fn a_cut_just_after_the_first_lost_request_was_due_is_blamed_only_where_the_gap_
     let late = || cleanup("n2", 1_535_000);
     assert!(headline(late()).ends_with("deleted by felix (iptables-legacy-restore)"));
     let mut short = losing(late());
-    short.retain(|event| !matches!(event.what, What::Sample { .. }));
+    short.retain(|event| !matches!(event.what, EventKind::Sample { .. }));
     let due = (1_000_000..2_000_000).step_by(20_000);
     short.extend(due.map(|at_us| sample(at_us, !(1_500_000..1_600_000).contains(&at_us))));
     let short = answers(short, None).headline.unwrap_or_default();
@@ -194,7 +194,7 @@ fn the_node_of_a_pod_that_is_not_pinned_is_the_one_where_the_cut_fits() {
 #[test]
 fn a_silent_outage_is_told_to_its_end() {
     let mut events = losing(cleanup("n2", 1_400_000));
-    events.retain(|event| !matches!(event.what, What::Sample { .. }));
+    events.retain(|event| !matches!(event.what, EventKind::Sample { .. }));
     let due = (1_000_000..2_000_000).step_by(20_000);
     events.extend(due.map(|at_us| sample(at_us, at_us < 1_400_000)));
     let summary = answers(events, None);
@@ -282,12 +282,12 @@ fn the_story_of_seventy_nodes_and_many_rounds_fits_two_screens() {
     let mut events = history(&rounds);
     let commands: Vec<Event> = events
         .iter()
-        .filter(|event| matches!(event.what, What::Command(_)))
+        .filter(|event| matches!(event.what, EventKind::Command(_)))
         .cloned()
         .collect();
     for node in 3..=70 {
         for mut event in commands.iter().cloned() {
-            if let What::Command(command) = &mut event.what
+            if let EventKind::Command(command) = &mut event.what
                 && command.node.as_str() == "n1"
             {
                 command.node = format!("n{node}").into();
@@ -332,7 +332,7 @@ fn a_restore_that_only_states_a_built_in_chains_policy_cuts_nothing() {
 fn a_round_that_shows_something_new_is_told_among_those_that_do_not() {
     let mut events = history(ROUNDS);
     let mut failed = command("n2", 11_200_000, "felix", &["iptables-legacy-restore"], "");
-    if let What::Command(command) = &mut failed.what {
+    if let EventKind::Command(command) = &mut failed.what {
         command.exit = 1;
         command.stderr = "iptables-restore: line 3 failed\n".to_owned();
     }

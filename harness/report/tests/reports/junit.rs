@@ -9,7 +9,7 @@ use std::{
 use crate::history::{ROUNDS, all_broken, case, run};
 use chainbreak_model::{
     case::{Expect, Fault, Promise, Step, Window},
-    event::{Event, What},
+    event::{Event, EventKind},
     names::AgentName,
 };
 use chainbreak_report::{Ended, Line, Run, Skipped, junit, summary::summaries};
@@ -148,7 +148,7 @@ fn what_is_promised_of_an_upgrade_stands_in_suites_that_are_named_for_it() {
         (2_000_000, "later"),
     ] {
         let name = name.into();
-        events.push(crate::history::event(at_us, What::Mark { name }));
+        events.push(crate::history::event(at_us, EventKind::Mark { name }));
     }
     let xml = rendered(&ended(run(vec![(upgraded, events)])));
     validate(&xml);
@@ -212,7 +212,7 @@ fn an_interrupted_run_gives_a_valid_report_with_an_error_for_what_is_missing() {
 fn nothing_that_the_world_says_can_break_the_report() {
     let nasty = "\u{1b}[31mred\u{1b}[0m \0 \u{1} \u{fffe} ]]> ]]]]>> <&\"'> [[PROPERTY|a=b]] \r\n\u{85} é 漢 🦀 \
                  <testsuite id=\"0\" </testsuites> &#0;";
-    let fact = What::Fact {
+    let fact = EventKind::Fact {
         name: nasty.to_owned(),
         value: nasty.to_owned(),
     };
@@ -226,12 +226,12 @@ fn nothing_that_the_world_says_can_break_the_report() {
     );
     events.push(Event {
         at_us: 14_500_000,
-        what: What::Trouble {
+        what: EventKind::Trouble {
             text: nasty.to_owned(),
         },
     });
     for event in &mut events {
-        if let What::Log(entry) = &mut event.what {
+        if let EventKind::Log(entry) = &mut event.what {
             entry.text.push_str(nasty);
         }
     }
@@ -294,9 +294,9 @@ fn the_time_of_a_case_is_counted_once() {
 fn trouble_is_an_error_whose_message_is_its_first_line_and_whose_body_is_the_rest() {
     let text = "cannot use /opt/kp as kube-proxy: it is for aarch64, this machine is x86_64\nELF 64-bit\n  machine 183";
     let text = text.to_owned();
-    let event = crate::history::event(0, What::Trouble { text });
+    let event = crate::history::event(0, EventKind::Trouble { text });
     let request = "GET /apis/x/v1 by kube-proxy/v1 on n1".to_owned();
-    let unknown = crate::history::event(0, What::UnknownRequest { text: request });
+    let unknown = crate::history::event(0, EventKind::UnknownRequest { text: request });
     let xml = rendered(&ended(run(vec![(
         case("v", Expect::Healthy),
         vec![event, unknown],

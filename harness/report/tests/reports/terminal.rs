@@ -3,7 +3,7 @@
 use crate::history::{ROUNDS, all_broken, case, run};
 use chainbreak_model::{
     case::Expect,
-    event::{Event, What},
+    event::{Event, EventKind},
 };
 use chainbreak_report::{
     Ended, Line, Skipped,
@@ -100,12 +100,12 @@ fn no_escape_goes_where_colour_was_not_asked_for_and_no_line_is_wider_than_told(
 
 fn fact(name: &str, value: &str) -> Event {
     let (name, value) = (name.to_owned(), value.to_owned());
-    crate::history::event(0, What::Fact { name, value })
+    crate::history::event(0, EventKind::Fact { name, value })
 }
 
 fn unknown(text: &str) -> Event {
     let text = text.to_owned();
-    crate::history::event(1, What::UnknownRequest { text })
+    crate::history::event(1, EventKind::UnknownRequest { text })
 }
 
 /// Two cases with a real agent each, and the other agent's model in both.
@@ -127,7 +127,7 @@ fn with_real_agents() -> Vec<Summary> {
             unknown("GET /apis/a/v1 by kube-proxy/v1 on n1"),
             unknown(&format!("GET /apis/b/v1 by kube-proxy/v{version} on n1")),
         ];
-        let modelled = |event: &Event| matches!(event.what, What::Fact { .. });
+        let modelled = |event: &Event| matches!(event.what, EventKind::Fact { .. });
         let history = crate::history::history(&[]);
         events.extend(history.into_iter().filter(|event| !modelled(event)));
         events.push(unknown("GET /apis/a/v1 by kube-proxy/v1 on n1, 3 times"));
@@ -167,7 +167,7 @@ fn a_table_that_is_too_wide_keeps_its_verdicts_and_cuts_names_within() {
 #[test]
 fn trouble_is_one_clear_line_with_its_evidence_below() {
     let text = "could not keep kube-proxy on n1 running: it ended with exit status: 1\n\nits last lines:\n  F1121 \u{1b}[1munknown flag\n";
-    let trouble = |text: &str| What::Trouble {
+    let trouble = |text: &str| EventKind::Trouble {
         text: text.to_owned(),
     };
     let events = vec![
@@ -199,7 +199,7 @@ fn losses_here_and_there_are_told_by_their_number_and_not_as_an_outage() {
     let mut events = crate::history::history(&[]);
     let mut number = 0;
     for event in &mut events {
-        if let What::Sample { .. } = event.what {
+        if let EventKind::Sample { .. } = event.what {
             number += 1;
             *event = crate::history::sample(event.at_us, number % 3 != 0);
         }

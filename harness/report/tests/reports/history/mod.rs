@@ -9,7 +9,7 @@ use chainbreak_model::{
         KubeProxySpec, Origin, PodOwner, Presence, Promise, ProxyMode, RuleChain, RuleQuery, Step,
         Traffic, Window,
     },
-    event::{Command, Event, LogEntry, Phase, RulesSeen, What},
+    event::{Command, Event, EventKind, LogEntry, Phase, RulesSeen},
     names::{AgentName, NodeName},
 };
 use chainbreak_probe::wire::{Connections, Outcome, Protocol, Sample};
@@ -138,14 +138,14 @@ pub(crate) fn all_broken() -> Expect {
     ])
 }
 
-pub(crate) fn event(at_us: u64, what: What) -> Event {
+pub(crate) fn event(at_us: u64, what: EventKind) -> Event {
     Event { at_us, what }
 }
 
 pub(crate) fn command(node: &str, at_us: u64, who: &str, argv: &[&str], input: &str) -> Event {
     event(
         at_us,
-        What::Command(Command {
+        EventKind::Command(Command {
             who: who.to_owned(),
             node: node.into(),
             argv: argv.iter().map(|&word| word.to_owned()).collect(),
@@ -200,7 +200,7 @@ pub(crate) fn failing_sync(node: &str, at_us: u64) -> Vec<Event> {
          -m tcp -p tcp -d 10.96.10.10 --dport 80 -j {SVC}\nCOMMIT\n"
     );
     let mut failed = command(node, at_us, "kube-proxy", &RESTORE, &input);
-    if let What::Command(command) = &mut failed.what {
+    if let EventKind::Command(command) = &mut failed.what {
         command.exit = 2;
         command.stderr = format!(
             "Ignoring deprecated --wait-interval option.\niptables-restore v1.8.9 (legacy): \
@@ -218,7 +218,7 @@ pub(crate) fn failing_sync(node: &str, at_us: u64) -> Vec<Event> {
         node: node.into(),
         text,
     };
-    vec![failed, event(at_us + 1_000, What::Log(entry))]
+    vec![failed, event(at_us + 1_000, EventKind::Log(entry))]
 }
 
 /// A full sync of kube-proxy: jumps ensured one by one, then everything restored.
@@ -264,7 +264,7 @@ pub(crate) fn sample(at_us: u64, answered: bool) -> Event {
     let took_us = if answered { 800 } else { 1_000_000 };
     event(
         at_us,
-        What::Sample {
+        EventKind::Sample {
             traffic: "shop".into(),
             sample: Sample {
                 at_us,
@@ -279,7 +279,7 @@ fn rules(node: &str, at_us: u64, count: usize) -> Event {
     let query = jump().to_string();
     event(
         at_us,
-        What::Rules(RulesSeen {
+        EventKind::Rules(RulesSeen {
             node: node.into(),
             query,
             count,
@@ -295,7 +295,7 @@ pub(crate) fn history(rounds: Rounds<'_>) -> Vec<Event> {
     let fact = |name: &str, value: &str| {
         event(
             0,
-            What::Fact {
+            EventKind::Fact {
                 name: name.to_owned(),
                 value: value.to_owned(),
             },
@@ -304,7 +304,7 @@ pub(crate) fn history(rounds: Rounds<'_>) -> Vec<Event> {
     let mut events = vec![
         fact("kube-proxy", "model 1.32 (no binary given)"),
         fact("felix", "model v3.28.1 (no binary given)"),
-        event(0, What::Phase(Phase::Raising)),
+        event(0, EventKind::Phase(Phase::Raising)),
     ];
     for node in ["n1", "n2"] {
         events.extend(full_sync(node, 300_000));
@@ -315,12 +315,15 @@ pub(crate) fn history(rounds: Rounds<'_>) -> Vec<Event> {
             node: NodeName::from(node),
             text,
         };
-        events.push(event(310_000, What::Log(entry)));
+        events.push(event(310_000, EventKind::Log(entry)));
     }
-    events.push(event(1_000_000, What::Phase(Phase::Judging)));
+    events.push(event(1_000_000, EventKind::Phase(Phase::Judging)));
     for step in 0..6 {
         let text = format!("scale test/nginx to {}", 2 + (step + 1) % 2);
-        events.push(event(2_000_000 + step * 2_000_000, What::Step { text }));
+        events.push(event(
+            2_000_000 + step * 2_000_000,
+            EventKind::Step { text },
+        ));
     }
     for &(cut, healed) in rounds {
         for (node, later) in [("n1", 5_000), ("n2", 0)] {
@@ -337,8 +340,8 @@ pub(crate) fn history(rounds: Rounds<'_>) -> Vec<Event> {
             .any(|&(cut, healed)| (cut..healed).contains(&at_us));
         events.push(sample(at_us, !lost));
     }
-    events.push(event(15_000_000, What::Phase(Phase::Judged)));
-    events.push(event(15_400_000, What::Phase(Phase::Destroyed)));
+    events.push(event(15_000_000, EventKind::Phase(Phase::Judged)));
+    events.push(event(15_400_000, EventKind::Phase(Phase::Destroyed)));
     events
 }
 
