@@ -25,8 +25,8 @@ use crate::{
         Players,
         selection::{Paths, Selection},
     },
+    backend_choice::BackendChoice,
     choice,
-    ground::Ground,
     images::Absent,
     provide,
 };
@@ -70,7 +70,7 @@ pub(crate) async fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
 
 /// `chainbreak plan`.
 pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
-    let capabilities = Ground::of(selection).survey(&Lab::default()).await;
+    let capabilities = BackendChoice::of(selection).survey(&Lab::default()).await;
     let planned = planned(selection, &capabilities, Absent::Left).await?;
     for plan in &planned {
         crate::say(&match plan {

@@ -15,8 +15,8 @@ use indexmap::IndexMap;
 
 use crate::{
     args::{Players, selection::Selection},
+    backend_choice::BackendChoice,
     cases::invalid,
-    ground::Ground,
     images::Absent,
 };
 
@@ -35,14 +35,14 @@ pub(crate) async fn of(
             )));
         }
     }
-    let ground = Ground::of(selection);
+    let backend = BackendChoice::of(selection);
     let mut choice = Choice {
         #[cfg(feature = "clusters")]
-        undisturbed: ground
+        undisturbed: backend
             .undisturbed()
             .map_err(|error| invalid(error.to_string()))?,
-        backend: ground.name().to_owned(),
-        real_clusters: ground != Ground::Lab,
+        backend: backend.name().to_owned(),
+        real_clusters: backend != BackendChoice::Lab,
         matrix: matrix(&selection.matrix)?,
         agents: agents(&selection.agents)?,
         exclude: excludes(&selection.exclude)?,

@@ -5,12 +5,12 @@
 mod agent;
 mod agents;
 mod args;
+mod backend_choice;
 mod cases;
 mod choice;
 mod clean;
 mod doctor;
 mod drops;
-mod ground;
 mod images;
 #[cfg(not(all(feature = "clusters", feature = "images")))]
 mod lacking;

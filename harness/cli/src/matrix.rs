@@ -15,8 +15,8 @@ use crate::{
         self, Players,
         selection::{BackendName, Selection},
     },
+    backend_choice::BackendChoice,
     cases,
-    ground::Ground,
     images::Absent,
 };
 
@@ -89,7 +89,7 @@ async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<J
         matrix: combination.to_vec(),
         ..args.selection.clone()
     };
-    let capabilities = Ground::of(&selection).survey(&Lab::default()).await;
+    let capabilities = BackendChoice::of(&selection).survey(&Lab::default()).await;
     let planned = cases::planned(&selection, &capabilities, Absent::Left).await?;
     let runs = |planned: &[Planned]| {
         let runs = planned.iter().filter(|it| matches!(it, Planned::Run(_)));

@@ -18,8 +18,8 @@ use tokio::sync::watch;
 
 use crate::{
     args,
+    backend_choice::BackendChoice,
     cases::{self, invalid},
-    ground::Ground,
     images::Absent,
     supervise::{self, RunOptions},
 };
@@ -50,24 +50,24 @@ enum Outcome {
 
 /// Runs, and says what survived.
 pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
-    let ground = Ground::of(&args.selection);
-    let capabilities = ground.demanded(ground.survey(&Lab::default()).await);
+    let backend = BackendChoice::of(&args.selection);
+    let capabilities = backend.demanded(backend.survey(&Lab::default()).await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let planned = crate::provide::provide(planned).await?;
     #[cfg(feature = "clusters")]
-    let planned = ground.rewrite_namespaces(planned).await;
+    let planned = backend.rewrite_namespaces(planned).await;
     let subjects = subjects(planned);
     if subjects.is_empty() {
         return Err(invalid("nothing of this runs here"));
     }
     let options = RunOptions {
         keep: false,
-        ready_within: args.ready_within.unwrap_or_else(|| ground.ready_within()),
-        ground: &ground,
+        ready_within: args.ready_within.unwrap_or_else(|| backend.ready_within()),
+        backend: &backend,
     };
     // Nobody stops it but a signal, with which every world ends.
     let (_stop, stopped) = watch::channel(false);
-    let jobs = args.jobs.map_or_else(|| ground.jobs(), usize::from);
+    let jobs = args.jobs.map_or_else(|| backend.jobs(), usize::from);
     let count = subjects.len();
     let mut worst = Outcome::Well;
     let mut bad = 0;

@@ -16,8 +16,8 @@ use crate::{
         self, Format,
         selection::{BackendName, Selection},
     },
+    backend_choice::BackendChoice,
     cases::{self, invalid},
-    ground::Ground,
     images::Absent,
     reports, run,
 };
@@ -61,8 +61,8 @@ async fn backends(args: &args::Parity, backends: [BackendName; 2]) -> anyhow::Re
     for ((args, planned), name) in [one, other].iter().zip(shared).zip(&names) {
         let count = planned.iter().filter(|it| runs_here(it)).count();
         crate::note(&format!("{name}: {count} cases that both can run"));
-        let ground = Ground::of(&args.selection);
-        let (run, folder) = run::perform(args, &ground, planned).await?;
+        let backend = BackendChoice::of(&args.selection);
+        let (run, folder) = run::perform(args, &backend, planned).await?;
         reports::write(&run, &folder, false)?;
         crate::note(&format!("{name}: {}", folder.display()));
         if run.ended != Some(Ended::Complete) {
@@ -91,8 +91,8 @@ fn on(args: &args::Parity, backend: BackendName) -> args::Run {
 }
 
 async fn plan(selection: &Selection) -> anyhow::Result<Vec<Planned>> {
-    let ground = Ground::of(selection);
-    let capabilities = ground.demanded(ground.survey(&Lab::default()).await);
+    let backend = BackendChoice::of(selection);
+    let capabilities = backend.demanded(backend.survey(&Lab::default()).await);
     cases::planned(selection, &capabilities, Absent::Pulled).await
 }
 

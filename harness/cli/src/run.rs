@@ -31,8 +31,8 @@ use tokio::{
 
 use crate::{
     args::{self, Format},
+    backend_choice::BackendChoice,
     cases,
-    ground::Ground,
     images::Absent,
     live::Live,
     provide, reports,
@@ -47,11 +47,11 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let lab = Lab {
         host_changes: args.allow_host_changes,
     };
-    let ground = Ground::of(&args.selection);
-    let capabilities = ground.demanded(ground.survey(&lab).await);
+    let backend = BackendChoice::of(&args.selection);
+    let capabilities = backend.demanded(backend.survey(&lab).await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
-    let (run, folder) = perform(&args, &ground, planned).await?;
+    let (run, folder) = perform(&args, &backend, planned).await?;
     let summaries = reports::write(&run, &folder, args.format == Format::Human)?;
     if let Some(unmet) = &unmet {
         crate::complain(unmet);
@@ -67,18 +67,18 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
 /// Runs what is planned, to the end or to a signal. The run, and its folder, which has its `run.jsonl` and no reports yet.
 pub(crate) async fn perform(
     args: &args::Run,
-    ground: &Ground,
+    backend: &BackendChoice,
     planned: Vec<Planned>,
 ) -> anyhow::Result<(Run, PathBuf)> {
     let planned = provide::provide(planned).await?;
     #[cfg(feature = "clusters")]
-    let planned = ground.rewrite_namespaces(planned).await;
+    let planned = backend.rewrite_namespaces(planned).await;
     let folder = folder(&args.out)?;
     let record = Record::begin(&folder, args, planned)?;
     let (stop, stopped) = watch::channel(false);
     let interrupted = tokio::spawn(interrupted(stop));
     let live = Live::new(args.format == Format::Jsonl);
-    let jobs = args.jobs.map_or_else(|| ground.jobs(), usize::from);
+    let jobs = args.jobs.map_or_else(|| backend.jobs(), usize::from);
     let cases = record.cases();
     let last = cases.len().saturating_sub(1);
     // One that changes what all worlds share is alone on the machine.
@@ -89,8 +89,8 @@ pub(crate) async fn perform(
         let running = futures::stream::iter(&cases).map(|(index, case)| {
             let options = RunOptions {
                 keep: args.keep && *index == last,
-                ready_within: args.ready_within.unwrap_or_else(|| ground.ready_within()),
-                ground,
+                ready_within: args.ready_within.unwrap_or_else(|| backend.ready_within()),
+                backend,
             };
             one(case, options, &live, &record, stopped.clone())
         });

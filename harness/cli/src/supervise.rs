@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use crate::{
-    ground::Ground,
+    backend_choice::BackendChoice,
     worker::{Line, Order, STOP},
 };
 
@@ -33,7 +33,7 @@ const SELF: &str = "/proc/self/exe";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunOptions<'a> {
     /// What raises the cluster.
-    pub(crate) ground: &'a Ground,
+    pub(crate) backend: &'a BackendChoice,
     /// Keep the world after the run.
     pub(crate) keep: bool,
     /// How long the world may take until it is ready.
@@ -115,20 +115,22 @@ async fn work(
     stop: watch::Receiver<bool>,
     take: &mut impl FnMut(Line),
 ) -> anyhow::Result<()> {
-    let mut worker = match options.ground {
-        Ground::Lab => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
+    let mut worker = match options.backend {
+        BackendChoice::Lab => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
         #[cfg(feature = "clusters")]
-        Ground::Kind(_) | Ground::Cluster(_) => spawn_other(Path::new(SELF), &["--outside"])?,
+        BackendChoice::Kind(_) | BackendChoice::Cluster(_) => {
+            spawn_other(Path::new(SELF), &["--outside"])?
+        }
     };
     let order = Order {
-        ground: options.ground.clone(),
+        backend: options.backend.clone(),
         case: case.clone(),
         keep: options.keep,
         ready_within: options.ready_within,
     };
     worker.order(&serde_json::to_string(&order)?).await?;
     let mut deadline =
-        Instant::now() + options.ready_within + length(case) + BESIDE + options.ground.grace();
+        Instant::now() + options.ready_within + length(case) + BESIDE + options.backend.grace();
     let mut stopping = false;
     let mut destroyed = false;
     loop {
@@ -147,7 +149,7 @@ async fn work(
             }
             () = stopped(stop.clone()), if !stopping => {
                 stopping = true;
-                deadline = Instant::now() + options.ground.grace();
+                deadline = Instant::now() + options.backend.grace();
                 worker.order(STOP).await?;
             }
             () = sleep_until(deadline) => {

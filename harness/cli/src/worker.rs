@@ -23,14 +23,14 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-use crate::ground::Ground;
+use crate::backend_choice::BackendChoice;
 #[cfg(feature = "clusters")]
 pub(crate) use outside::outside;
 
 /// What a worker is told first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    pub(crate) ground: Ground,
+    pub(crate) backend: BackendChoice,
     pub(crate) case: Case,
     /// Keep the world after the run until told to stop.
     pub(crate) keep: bool,
@@ -89,7 +89,7 @@ async fn work(
     } else {
         After::Destroy
     };
-    let writing = tokio::spawn(write(events, order.ground.clone(), keep));
+    let writing = tokio::spawn(write(events, order.backend.clone(), keep));
     let (case, within) = (&order.case, order.ready_within);
     let artifacts = chainbreak_engine::run::run(backend, case, &log, within, stopped, keep).await;
     let mut out = writing.await??;
@@ -111,13 +111,13 @@ async fn listen(mut orders: mpsc::UnboundedReceiver<String>, stop: watch::Sender
 /// Writes events until the last one of the run, flushing whenever there is nothing more to write.
 async fn write(
     mut events: mpsc::UnboundedReceiver<Event>,
-    ground: Ground,
+    backend: BackendChoice,
     after: After,
 ) -> anyhow::Result<BufWriter<Stdout>> {
     let mut out = BufWriter::new(tokio::io::stdout());
     while let Some(event) = events.recv().await {
         let last = event.what == EventKind::Phase(Phase::Destroyed);
-        let world = ground == Ground::Lab;
+        let world = backend == BackendChoice::Lab;
         if world && after == After::Keep && event.what == EventKind::Phase(Phase::Judged) {
             chainbreak_lab::registry::mark()?;
         }

@@ -216,7 +216,7 @@ mod tests {
         let (next, ()) = tokio::join!(log.next(), async { writer.write("three".to_owned()) });
         assert_eq!(next.unwrap().unwrap(), entry("three"));
         let mut other = logbook.read(AgentName::KubeProxy, &node);
-        let nothing = futures::FutureExt::now_or_never(other.next());
+        let nothing = other.next().now_or_never();
         assert!(nothing.is_none(), "another agent's log is another log");
     }
 

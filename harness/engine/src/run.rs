@@ -21,7 +21,7 @@ use crate::{
     faults::Faults,
     follow,
     infra_error::InfraError,
-    log::{EventLog, micros},
+    log::EventLog,
     manifests, observe,
     output::output,
     ready, timeline,

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{Order, STOP, runtime, work};
-use crate::ground::Ground;
+use crate::backend_choice::BackendChoice;
 
 /// Runs a case whose cluster is elsewhere, as the first line of standard input orders.
 pub(crate) fn outside() -> anyhow::Result<ExitCode> {
@@ -30,15 +30,15 @@ pub(crate) fn outside() -> anyhow::Result<ExitCode> {
             {}
             stop.send_replace(true);
         });
-        match &order.ground {
-            Ground::Lab => anyhow::bail!("the lab's worlds are not elsewhere"),
-            Ground::Kind(options) => {
+        match &order.backend {
+            BackendChoice::Lab => anyhow::bail!("the lab's worlds are not elsewhere"),
+            BackendChoice::Kind(options) => {
                 let kind = Kind::new(options.clone()).ready_within(order.ready_within);
                 let worked = work(&kind, &order, stopped).await;
                 kind.finish().await.context("left behind")?;
                 worked?;
             }
-            Ground::Cluster(existing) => {
+            BackendChoice::Cluster(existing) => {
                 let cluster = InExisting::new(existing.clone());
                 let worked = work(&cluster, &order, stopped).await;
                 cluster.finish().await.context("left behind")?;

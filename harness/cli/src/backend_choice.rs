@@ -25,7 +25,7 @@ const JOBS_PER_CORE: usize = 7;
 /// A backend with its options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Ground {
+pub(crate) enum BackendChoice {
     Lab,
     #[cfg(feature = "clusters")]
     Kind(Options),
@@ -33,7 +33,7 @@ pub(crate) enum Ground {
     Cluster(Existing),
 }
 
-impl Ground {
+impl BackendChoice {
     pub(crate) fn of(selection: &Selection) -> Self {
         match selection.backend {
             BackendName::Lab => Self::Lab,
