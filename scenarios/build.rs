@@ -79,11 +79,11 @@ fn write_test(tests: &mut String, names: &mut String, scenario: &Scenario) -> fm
         }
     }
     let name = identifier(scenario.name.as_str());
-    let file = &scenario.file;
+    let file = format!("{:?}", scenario.file.to_string_lossy());
     write!(
         tests,
         "#[rstest]\n{cases}fn {name}(#[case] variant: &str, #[case] cell: &str) {{\n    \
-         comes_out_as_expected({file:?}, variant, cell);\n}}\n\n"
+         comes_out_as_expected({file}, variant, cell);\n}}\n\n"
     )
 }
 

@@ -150,7 +150,7 @@ pub(crate) enum Kind {
     Over(&'static Kind),
     /// FelixConfiguration's `spec`.
     Felix,
-    /// Settings of KubeProxyConfiguration.
+    /// Settings of `KubeProxyConfiguration`.
     ProxyConfig,
     /// A Kubernetes object.
     Object,

@@ -12,6 +12,7 @@ mod promises;
 mod proxy_config;
 mod strict;
 mod timeline;
+mod times;
 mod traffic;
 mod variants;
 mod words;
@@ -30,10 +31,10 @@ use crate::{
     scenario::{Run, Scenario},
     yaml::{self, Node},
 };
-pub use fields::parse_duration;
 use fields::{Fields, names, note, number, text, texts};
 use manifests::Manifests;
 pub(crate) use timeline::TAKING_CHANGES;
+pub use times::parse_duration;
 
 /// A scenario file, and with it the whole language.
 pub(crate) static SCENARIO: Mapping = Mapping {

@@ -1,5 +1,7 @@
 //! What a case is judged by.
 
+mod subject;
+
 use std::{borrow::Cow, fmt, time::Duration};
 
 use chainbreak_netfilter::names::{PortName, ServiceChain};
@@ -142,87 +144,6 @@ pub enum Claim {
     },
 }
 
-impl Claim {
-    /// What it looks for by its text.
-    pub(crate) fn texts(&self) -> Vec<&str> {
-        match self {
-            Self::HasRule { rule, .. }
-            | Self::Counter {
-                counter: Counter::Rule(rule),
-                ..
-            } => rule.texts(),
-            Self::NoLog { matches, .. } | Self::HasLog { matches, .. } => vec![matches],
-            Self::HasElement { element, .. } => vec![&element.element],
-            Self::Available { .. }
-            | Self::Counter { .. }
-            | Self::Source { .. }
-            | Self::SourcePorts { .. }
-            | Self::Balance { .. }
-            | Self::Resets { .. }
-            | Self::Unreachable { .. }
-            | Self::Recovers { .. } => Vec::new(),
-        }
-    }
-
-    /// The traffic that is looked at, where it is traffic, to be replaced.
-    pub(crate) fn traffic_mut(&mut self) -> Option<&mut TrafficName> {
-        match self {
-            Self::Available { traffic, .. }
-            | Self::Source { traffic, .. }
-            | Self::SourcePorts { traffic, .. }
-            | Self::Balance { traffic, .. }
-            | Self::Resets { traffic, .. }
-            | Self::Unreachable { traffic }
-            | Self::Recovers { traffic, .. } => Some(traffic),
-            Self::NoLog { .. }
-            | Self::HasLog { .. }
-            | Self::HasRule { .. }
-            | Self::HasElement { .. }
-            | Self::Counter { .. } => None,
-        }
-    }
-
-    /// Of which packets the rules or elements are that are looked at, to be replaced.
-    pub(crate) fn family_mut(&mut self) -> Option<&mut Family> {
-        match self {
-            Self::HasRule { rule, .. }
-            | Self::Counter {
-                counter: Counter::Rule(rule),
-                ..
-            } => Some(&mut rule.family),
-            Self::HasElement { element, .. } => Some(&mut element.family),
-            Self::Available { .. }
-            | Self::NoLog { .. }
-            | Self::HasLog { .. }
-            | Self::Counter { .. }
-            | Self::Source { .. }
-            | Self::SourcePorts { .. }
-            | Self::Balance { .. }
-            | Self::Resets { .. }
-            | Self::Unreachable { .. }
-            | Self::Recovers { .. } => None,
-        }
-    }
-
-    /// The traffic that is looked at, where it is traffic.
-    pub fn traffic(&self) -> Option<&TrafficName> {
-        match self {
-            Self::Available { traffic, .. }
-            | Self::Source { traffic, .. }
-            | Self::SourcePorts { traffic, .. }
-            | Self::Balance { traffic, .. }
-            | Self::Resets { traffic, .. }
-            | Self::Unreachable { traffic }
-            | Self::Recovers { traffic, .. } => Some(traffic),
-            Self::NoLog { .. }
-            | Self::HasLog { .. }
-            | Self::HasRule { .. }
-            | Self::HasElement { .. }
-            | Self::Counter { .. } => None,
-        }
-    }
-}
-
 /// Whether something is to be there, when, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -290,16 +211,6 @@ pub struct RuleQuery {
 }
 
 impl RuleQuery {
-    fn texts(&self) -> Vec<&str> {
-        let chain = match &self.chain {
-            RuleChain::Named(name) => Some(name.as_str()),
-            RuleChain::OfService { .. } => None,
-        };
-        let jump = self.jump.as_deref();
-        let matches = self.matches.as_deref();
-        [chain, jump, matches].into_iter().flatten().collect()
-    }
-
     /// What the chain is called in the tables that are asked.
     pub fn chain_name(&self) -> Cow<'_, str> {
         match &self.chain {

@@ -158,11 +158,11 @@ fn named(schema: Value) -> Value {
 }
 
 fn or_none(schema: Value) -> Value {
-    either(json!({ "const": "none" }), schema)
+    either(&json!({ "const": "none" }), schema)
 }
 
 /// One of two; what is said of the second is said of both.
-fn either(first: Value, mut second: Value) -> Value {
+fn either(first: &Value, mut second: Value) -> Value {
     let said = second
         .as_object_mut()
         .and_then(|it| it.remove("description"));
@@ -196,7 +196,7 @@ fn or_null(mut schema: Value) -> Value {
     let types = match schema.get("type") {
         Some(Value::Array(types)) => types.clone(),
         Some(one) => vec![one.clone()],
-        None => return either(json!({ "type": "null" }), schema),
+        None => return either(&json!({ "type": "null" }), schema),
     };
     let others = types.into_iter().filter(|one| one != "null");
     let types: Vec<Value> = others.chain(["null".into()]).collect();

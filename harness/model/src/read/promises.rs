@@ -1,12 +1,19 @@
 //! `promises:`.
 
+#![expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a table's function takes any lifetime, a method's path has one"
+)]
+
 mod chains;
 mod rules;
 mod samples;
+mod window;
 
 use std::time::Duration;
 
 use indexmap::IndexMap;
+use window::WINDOW;
 
 use super::{
     fields::{Fields, duration, entries, note, number, percent, regex, text, word},
@@ -16,10 +23,10 @@ use super::{
     words::AGENTS,
 };
 use crate::{
-    case::{Claim, Limits, Promise, Step, Traffic, Window},
+    case::{Claim, Limits, Promise, Step, Traffic},
     diagnostic::Gathered,
     language::{Choice, Field, Kind, Mapping, default, needed, optional, words},
-    names::{AgentName, MarkName, PromiseName, TrafficName},
+    names::{AgentName, PromiseName, TrafficName},
     nearest::suggest,
     yaml::{Entry, Node},
 };
@@ -125,32 +132,6 @@ static LOG: Mapping = Mapping {
 };
 
 const TRAFFIC: Field = needed("traffic", Kind::Text, "Which traffic.");
-
-/// When a promise is judged; unless said, while the timeline runs.
-static WINDOW: [Field; 4] = [
-    optional(
-        "from",
-        Kind::Text,
-        "The mark of the timeline with which it begins to be judged.",
-    ),
-    UNTIL,
-    optional(
-        "during",
-        Kind::Text,
-        "The step of the timeline, by its name, while which it is judged.",
-    ),
-    optional(
-        "after",
-        Kind::Text,
-        "The step of the timeline, by its name, or the mark, after which it is judged.",
-    ),
-];
-
-const UNTIL: Field = optional(
-    "until",
-    Kind::Text,
-    "The mark of the timeline up to which it is judged.",
-);
 
 /// `at-least` and `at-most`.
 static LIMITS: [Field; 2] = [
@@ -303,121 +284,6 @@ impl Reading<'_> {
             }
             Some(TrafficName::from(name))
         })
-    }
-
-    /// `from` and `until`: marks of the timeline, in this order; `during` and `after`: a step of it.
-    fn window(&self, fields: &Fields<'_>) -> Option<Window> {
-        let mark = |name| fields.maybe(name, |node| self.mark(node));
-        let (mut from, mut until) = (mark("from")?, mark("until")?);
-        if let Some(node) = fields.get("after") {
-            self.alone(fields, "after", &["from", "during"]);
-            from = Some(self.after(node)?);
-        }
-        if let Some(node) = fields.get("during") {
-            self.alone(fields, "during", &["from", "until"]);
-            let step = self.named_step(node)?;
-            until = Some(step.over());
-            from = Some(step);
-        }
-        self.in_order(fields, from.as_ref(), until.as_ref());
-        Some(Window { from, until })
-    }
-
-    /// Notes an `until` that is not after the beginning.
-    fn in_order(&self, fields: &Fields<'_>, from: Option<&MarkName>, until: Option<&MarkName>) {
-        let places = [from, until].map(|mark| self.place(mark?));
-        if let ([Some(begin), Some(end)], Some(node)) = (places, fields.get("until"))
-            && end <= begin
-        {
-            let message = "the promise ends before it begins";
-            note(self.gathered, &node.place, message, None);
-        }
-    }
-
-    /// Notes fields that say the same as `field`.
-    fn alone(&self, fields: &Fields<'_>, field: &str, others: &[&str]) {
-        for other in others.iter().filter(|other| fields.get(other).is_some()) {
-            let message = format!("{field} says when already: there is no {other} beside it");
-            note(self.gathered, &fields.key(other), message, None);
-        }
-    }
-
-    /// A step of the timeline that has a name.
-    fn named_step(&self, node: &Node) -> Option<MarkName> {
-        let name = text(self.gathered, node, "a step")?;
-        let step = MarkName::from(name);
-        if let Some(steps) = self.known.timeline
-            && self.place(&step.over()).is_none()
-        {
-            let named = steps.iter().filter_map(|step| match step {
-                Step::Mark(name) if self.place(&name.over()).is_some() => Some(name.as_str()),
-                _ => None,
-            });
-            let hint = suggest(name, named)
-                .or_else(|| Some(format!("write `name: {name}` beside what the step does")));
-            let message = format!("no step of the timeline is called {name:?}");
-            note(self.gathered, &node.place, message, hint);
-        }
-        Some(step)
-    }
-
-    /// The end of a step, or a mark.
-    fn after(&self, node: &Node) -> Option<MarkName> {
-        let mark = self.mark(node)?;
-        let over = mark.over();
-        Some(if self.place(&over).is_some() {
-            over
-        } else {
-            mark
-        })
-    }
-
-    fn mark(&self, node: &Node) -> Option<MarkName> {
-        let name = text(self.gathered, node, "a mark")?;
-        let mark = MarkName::from(name);
-        if let Some(steps) = self.known.timeline
-            && self.place(&mark).is_none()
-        {
-            let marks = steps.iter().filter_map(|step| match step {
-                Step::Mark(name) if name.of_over().is_none() => Some(name.as_str()),
-                _ => None,
-            });
-            let hint = suggest(name, marks).or_else(|| Some(format!("add `- mark: {name}`")));
-            let message = format!("no step of the timeline marks {name:?}");
-            note(self.gathered, &node.place, message, hint);
-        }
-        Some(mark)
-    }
-
-    /// Which step of the timeline the mark is.
-    fn place(&self, mark: &MarkName) -> Option<usize> {
-        let is = |step: &Step| matches!(step, Step::Mark(name) if name == mark);
-        self.known.timeline?.iter().position(is)
-    }
-
-    /// How long the timeline goes on from the mark, or from its beginning, if every step takes only the time that it
-    /// is given.
-    fn left(&self, mark: Option<&MarkName>) -> Option<Duration> {
-        let (mut due, mut last, mut begin) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-        for step in self.known.timeline? {
-            match step {
-                Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
-                Step::Fault { duration, .. } => last = last.max(due + duration.unwrap_or_default()),
-                Step::Mark(name) if Some(name) == mark => begin = due,
-                Step::Mark(_) | Step::Felix(_) | Step::Apply(_) | Step::Delete(_) => {}
-            }
-        }
-        Some(last.max(due).saturating_sub(begin))
-    }
-
-    /// Notes a time that is as long as all that is judged.
-    fn too_long(&self, node: Option<&Node>, time: Duration, mark: Option<&MarkName>) {
-        if let (Some(node), Some(left)) = (node, self.left(mark))
-            && time >= left
-        {
-            let why = format!("only {left:?} are left to the end of the timeline");
-            self.proves_nothing(node, &why, "");
-        }
     }
 
     /// `at-least` and `at-most`: one of them is needed, and something must lie outside.

@@ -104,7 +104,7 @@ static STEPS: [Word; 6] = [
         "apply",
         Kind::Some(&Kind::Any(&[Kind::Text, Kind::Object])),
         "Apply objects: files beside the scenario, or objects written here.",
-        apply,
+        |reader, entry, there| Some(apply(reader, entry, there)),
     ),
     step(
         "delete",
@@ -259,11 +259,11 @@ impl<'a> There<'a> {
     }
 }
 
-fn apply(reader: &Reader<'_>, entry: &Entry, there: &mut There<'_>) -> Option<Step> {
+fn apply(reader: &Reader<'_>, entry: &Entry, there: &mut There<'_>) -> Step {
     let applied = reader.manifests(Some(&entry.node));
     let objects = applied.objects();
     there.applied.push(applied);
-    Some(Step::Apply(objects))
+    Step::Apply(objects)
 }
 
 fn felix(reader: &Reader<'_>, entry: &Entry, there: &mut There<'_>) -> Option<Step> {

@@ -6,7 +6,8 @@ use super::{
         traffic,
         words::{BACKENDS, FAMILIES},
     },
-    LIMITS, Reading, WINDOW, Word, promise,
+    LIMITS, Reading, Word, promise,
+    window::WINDOW,
 };
 use crate::{
     case::{Claim, Counter, ElementQuery, Family, Presence, Promise, RuleBackend, RuleQuery},

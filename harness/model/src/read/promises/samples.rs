@@ -9,7 +9,8 @@ use super::{
         fields::{Fields, duration, note, number, text},
         traffic,
     },
-    LIMITS, Reading, TRAFFIC, UNTIL, WINDOW, Word, promise,
+    LIMITS, Reading, TRAFFIC, Word, promise,
+    window::{UNTIL, WINDOW},
 };
 use crate::{
     case::{Claim, Network, Origin, Ports, Promise, SourceAddress, Traffic, Window},
