@@ -62,7 +62,9 @@ impl Coverage {
             WatchTarget::Log { .. } => self.within_us.map(|_| 0)?,
             WatchTarget::Rules { .. } | WatchTarget::Requests { .. } => self.within_us?,
         };
-        let touches = |span: &Span| span.from_us <= window.to_us && span.to_us >= window.from_us;
+        let touches = |span: &Span| {
+            span.from_us <= window.to_us + within_us && span.to_us + within_us >= window.from_us
+        };
         let mut stretches: Vec<_> = self.stretches.iter().collect();
         stretches.retain(|(span, _)| touches(span));
         stretches.sort_by_key(|(span, _)| span.from_us);
@@ -114,8 +116,8 @@ mod tests {
     use super::*;
     use crate::event::Watched;
 
-    /// Why half a second after a second of looks was not watched.
-    fn gap(at: Origin, unrecorded_us: Option<u64>) -> Option<String> {
+    /// A second of looks.
+    fn watched(at: Origin, unrecorded_us: Option<u64>) -> Coverage {
         let target = WatchTarget::Rules { at };
         let mut coverage = Coverage::of(target.clone());
         let watched = Watched {
@@ -131,10 +133,22 @@ mod tests {
         for what in [bounds, EventKind::Watched(watched)] {
             coverage.see(&Event { at_us: 0, what });
         }
-        coverage.gap(Span {
+        coverage
+    }
+
+    /// Why half a second after them was not watched.
+    fn gap(at: Origin, unrecorded_us: Option<u64>) -> Option<String> {
+        watched(at, unrecorded_us).gap(Span {
             from_us: 0,
             to_us: 1_500_000,
         })
+    }
+
+    #[test]
+    fn a_moment_was_watched_when_the_last_look_ended_shortly_before_it() {
+        let looks = watched(Origin::Node("n1".into()), None);
+        assert_eq!(looks.gap_at(1_000_020), None);
+        assert!(looks.gap_at(1_200_001).is_some());
     }
 
     #[test]
