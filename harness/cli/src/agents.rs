@@ -37,7 +37,7 @@ pub(crate) async fn agents(args: Agents) -> anyhow::Result<ExitCode> {
         }
         #[cfg(not(feature = "images"))]
         Some(AgentsVerb::Pull { images }) => {
-            let why = crate::lacking::IMAGES;
+            let why = crate::without_features::IMAGES;
             Err(invalid(format!("{}: {why}", images.join(", "))))
         }
     }

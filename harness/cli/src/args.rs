@@ -24,7 +24,7 @@ pub(crate) use agents::{Agents, AgentsVerb, Players};
 )]
 #[cfg_attr(
     not(feature = "clusters"),
-    command(before_help = crate::lacking::CLUSTERS)
+    command(before_help = crate::without_features::CLUSTERS)
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -121,7 +121,7 @@ pub(crate) enum Verb {
     )]
     #[cfg_attr(
         not(feature = "images"),
-        command(before_help = crate::lacking::IMAGES)
+        command(before_help = crate::without_features::IMAGES)
     )]
     Agents(Agents),
     /// Felix's model on a node of a real cluster, started by a worker
@@ -319,7 +319,10 @@ mod tests {
             let refused = Cli::try_parse_from(wish.split(' ')).unwrap_err();
             assert_eq!(refused.exit_code(), 2, "{wish}");
             let said = refused.to_string();
-            assert!(said.contains(crate::lacking::CLUSTERS), "{wish}: {said}");
+            assert!(
+                said.contains(crate::without_features::CLUSTERS),
+                "{wish}: {said}"
+            );
         }
         Cli::try_parse_from(["chainbreak", "run", "scenarios"]).unwrap();
     }

@@ -104,7 +104,9 @@ async fn version(
             Ok(kept.map(|it| it.version))
         }
         #[cfg(not(feature = "images"))]
-        AgentSource::Image(_) if absent == Absent::Pulled => Err(invalid(crate::lacking::IMAGES)),
+        AgentSource::Image(_) if absent == Absent::Pulled => {
+            Err(invalid(crate::without_features::IMAGES))
+        }
         _ => Ok(None),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn doctor() -> anyhow::Result<ExitCode> {
     describe(
         &mut text,
         "real clusters",
-        &Err(crate::lacking::CLUSTERS.to_owned()),
+        &Err(crate::without_features::CLUSTERS.to_owned()),
     )?;
     let lab = survey.0.get("lab").is_some_and(Result::is_ok);
     let ending = if lab {

@@ -12,8 +12,6 @@ mod clean;
 mod doctor;
 mod drops;
 mod images;
-#[cfg(not(all(feature = "clusters", feature = "images")))]
-mod lacking;
 mod live;
 mod matrix;
 mod merge;
@@ -25,6 +23,8 @@ mod run;
 mod supervise;
 #[cfg(feature = "clusters")]
 mod versions;
+#[cfg(not(all(feature = "clusters", feature = "images")))]
+mod without_features;
 mod worker;
 
 use std::{
@@ -121,7 +121,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             #[cfg(feature = "clusters")]
             Verb::Versions(args) => versions::versions(&args).await,
             #[cfg(not(feature = "clusters"))]
-            Verb::Versions => Err(cases::invalid(lacking::CLUSTERS)),
+            Verb::Versions => Err(cases::invalid(without_features::CLUSTERS)),
             Verb::Agents(args) => agents::agents(args).await,
             #[cfg(feature = "clusters")]
             Verb::Agent => unreachable!("it has a runtime of its own"),

@@ -65,7 +65,10 @@ fn without_images(planned: &[Planned]) -> anyhow::Result<()> {
         _ => None,
     });
     match first {
-        Some(id) => Err(invalid(format!("{id}: {}", crate::lacking::IMAGES))),
+        Some(id) => Err(invalid(format!(
+            "{id}: {}",
+            crate::without_features::IMAGES
+        ))),
         None => Ok(()),
     }
 }

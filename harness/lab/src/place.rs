@@ -163,7 +163,7 @@ fn isolate(hostname: &str, own: Own) -> Result<(), LabError> {
 
 /// What every network namespace of a world has in common, whatever the machine's defaults are.
 fn settings() -> Result<(), LabError> {
-    // One family for now: without this, each link would also chat about IPv6.
+    // Where a case has IPv6 it is switched on (`families.rs`): elsewhere each link would send neighbor discovery for nobody.
     for scope in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
         if Path::new(&path).exists() {

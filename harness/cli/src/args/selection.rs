@@ -126,7 +126,7 @@ pub(crate) enum BackendName {
 pub(super) fn backend(name: &str) -> Result<BackendName, String> {
     match name {
         "lab" => Ok(BackendName::Lab),
-        "kind" | "cluster" => Err(crate::lacking::CLUSTERS.to_owned()),
+        "kind" | "cluster" => Err(crate::without_features::CLUSTERS.to_owned()),
         _ => Err("there is lab".to_owned()),
     }
 }
