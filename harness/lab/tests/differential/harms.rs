@@ -102,9 +102,11 @@ pub(crate) static NFT_HARMS: [Harm; 10] = [
         "node ports are flushed",
         "nft flush map ip kube-proxy service-nodeports",
     ),
+    // Of those that have rules: when the empty ones of services and endpoints that are gone are deleted is chance.
     harm(
         "the chains of some services are flushed",
-        "for c in $(nft list table ip kube-proxy | sed -n 's/^\\tchain \\([a-z]*-.*\\/[^ ]*\\) {$/\\1/p' | \
+        "for c in $(nft list table ip kube-proxy | \
+         sed -n '/^\\tchain [a-z]*-.*\\/[^ ]* {$/{h;n;/^\\t}$/!{x;s/^\\tchain \\(.*\\) {$/\\1/p}}' | \
          sort | head -3); do nft flush chain ip kube-proxy $c; done",
     ),
     harm(
