@@ -17,7 +17,7 @@ pub use schema::schema;
 pub(crate) struct Mapping {
     /// What diagnostics and the reference call it: `a scenario`.
     pub(crate) called: &'static str,
-    /// What it is.
+    /// What the text of a field that holds it does not say; may be empty.
     pub(crate) doc: &'static str,
     /// Its fields, in groups: a group may be part of other mappings, too.
     pub(crate) fields: &'static [&'static [Field]],
@@ -51,9 +51,16 @@ pub(crate) struct Field {
 impl Field {
     /// What an editor shows of it.
     fn text(&self) -> String {
+        let mut text = self.doc.to_owned();
+        // An editor shows the field's text alone.
+        if let Kind::Fields(mapping) | Kind::SomeFields(mapping) = self.kind
+            && !mapping.doc.is_empty()
+        {
+            text = format!("{text} {}", mapping.doc);
+        }
         match self.given {
-            Given::Needed | Given::Optional => self.doc.to_owned(),
-            Given::Default(default) => format!("{} Default: {default}.", self.doc),
+            Given::Needed | Given::Optional => text,
+            Given::Default(default) => format!("{text} Default: {default}."),
         }
     }
 }
@@ -125,7 +132,7 @@ pub(crate) enum Kind {
     /// A list.
     List(&'static Kind),
     /// A list that is not empty.
-    Some(&'static Kind),
+    NonEmpty(&'static Kind),
     /// A list of at most so many, each once.
     Set(&'static Kind, u64),
     /// A mapping whose fields are known.

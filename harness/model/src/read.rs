@@ -79,7 +79,7 @@ pub(crate) static SCENARIO: Mapping = Mapping {
         ),
         needed(
             "timeline",
-            Kind::Some(&Kind::OneOf(&timeline::STEP)),
+            Kind::NonEmpty(&Kind::OneOf(&timeline::STEP)),
             "What happens, one step after the other.",
         ),
         needed(
@@ -91,7 +91,7 @@ pub(crate) static SCENARIO: Mapping = Mapping {
             "matrix",
             Kind::Any(&[
                 Kind::Fields(&matrix::MATRIX),
-                Kind::Some(&Kind::Fields(&matrix::MATRIX)),
+                Kind::NonEmpty(&Kind::Fields(&matrix::MATRIX)),
             ]),
             "Settings that take several values: every combination of these is a case; of several matrices those of each.",
         ),

@@ -101,6 +101,9 @@ impl Material<'_> {
                 .unwrap_or_default();
             evidence.push(format!("promised: at least {at_least} %{gap}"));
         }
+        if let Some(Claim::Unreachable { .. }) = promise {
+            evidence.push("promised: none is answered".to_owned());
+        }
         let traffic = self.case.traffic.get(&requests.traffic);
         let (Some(gap), Some(traffic)) = (requests.longest_gap, traffic) else {
             return Words {

@@ -35,8 +35,7 @@ impl Injection<'_> {
         Ok(())
     }
 
-    /// Makes an interface take packets of so many bytes at most. Under 1280 it loses its IPv6 addresses and routes, which come
-    /// back with the old size.
+    /// Makes an interface send packets of so many bytes at most.
     pub(super) async fn mtu(
         &mut self,
         at: &Place,
@@ -49,24 +48,14 @@ impl Injection<'_> {
             let doing = format!("tell how long packets of {interface} in {at} are");
             InfraError::new(doing, format!("ip says {link:?}"))
         })?;
-        let of_v6 = ["ip", "-6", "route", "show", "dev", interface];
-        let routes = self.run(at, &of_v6).await?;
-        let addresses = [
-            "ip", "-6", "-o", "addr", "show", "dev", interface, "scope", "global",
-        ];
-        let addresses = self.run(at, &addresses).await?;
-        let back = up(interface, &addresses, &[&routes]);
-        let back = format!("link set dev {interface} mtu {before}\n{back}");
-        self.undo_by_ip(
-            at,
-            format!("{interface} of {at} takes {before} bytes again"),
-            back,
-        );
+        let back = format!("link set dev {interface} mtu {before}\n");
+        let text = format!("{interface} of {at} sends up to {before} bytes again");
+        self.undo_by_ip(at, text, back);
         let size = bytes.to_string();
-        self.run(at, &["ip", "link", "set", "dev", interface, "mtu", &size])
-            .await?;
+        let set = ["ip", "link", "set", "dev", interface, "mtu", &size];
+        self.run(at, &set).await?;
         self.say(format!(
-            "{interface} of {at} takes {bytes} bytes, and took {before}"
+            "{interface} of {at} sends up to {bytes} bytes; it was {before}"
         ));
         Ok(())
     }

@@ -44,7 +44,7 @@ pub enum Fault {
         /// Its name.
         interface: String,
     },
-    /// An interface takes packets of so many bytes at most.
+    /// An interface sends packets of so many bytes at most.
     Mtu {
         /// Where.
         at: Origin,

@@ -61,7 +61,9 @@ impl Watch for Unreachable<'_> {
     /// One answer breaks it whatever was not seen; that there was none needs all requests.
     fn verdict(&self, window: Span) -> PromiseVerdict {
         let requests = Requests {
+            // That nobody answers is no gap here.
             longest_gap: None,
+            gaps: 0,
             ..self.0.requests(window)
         };
         let sent = usize::try_from(requests.sent).unwrap_or(usize::MAX);

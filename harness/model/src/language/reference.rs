@@ -1,9 +1,12 @@
 //! The reference part of docs/scenario-language.md: every mapping of the language, with what each of its fields is.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::{collections::BTreeMap, fmt::Write, ptr};
 
 use super::{Choice, Field, Given, Kind, Mapping};
-use crate::read::SCENARIO;
+use crate::{
+    proxy_config::{self, FIELDS, Setting},
+    read::SCENARIO,
+};
 
 /// The reference, in Markdown.
 pub fn reference() -> String {
@@ -15,38 +18,47 @@ pub fn reference() -> String {
 #[derive(Default)]
 struct Reference {
     text: String,
-    /// What is in it by now, by its name.
-    said: BTreeSet<&'static str>,
+    /// What is in it by now, by its name: where its fields lie tells two of one name apart.
+    said: BTreeMap<&'static str, *const u8>,
 }
 
 impl Reference {
     /// A section for the mapping, and behind it one for each that stands in its fields.
     fn mapping(&mut self, mapping: &'static Mapping) {
-        if self.begins(mapping.called, mapping.doc) {
+        let it = ptr::from_ref(mapping).cast();
+        if self.begins(mapping.called, mapping.doc, it) {
             self.fields(mapping.fields());
         }
     }
 
     fn choice(&mut self, choice: &'static Choice) {
-        if self.begins(choice.called, choice.doc) {
+        let it = ptr::from_ref(choice).cast();
+        if self.begins(choice.called, choice.doc, it) {
             let words = (choice.words)();
             self.fields(words.into_iter().chain(choice.beside));
         }
     }
 
     /// Whether it was not there yet.
-    fn begins(&mut self, called: &'static str, doc: &str) -> bool {
-        let new = self.said.insert(called);
-        if new {
-            let _infallible = writeln!(self.text, "#### Fields of {called}\n\n{doc}\n");
+    fn begins(&mut self, called: &'static str, doc: &str, it: *const u8) -> bool {
+        let known = self.said.insert(called, it);
+        assert!(
+            known.is_none_or(|known| known == it),
+            "two mappings are called {called}"
+        );
+        if known.is_none() {
+            let _infallible = writeln!(self.text, "#### Fields of {called}\n");
+            if !doc.is_empty() {
+                let _infallible = writeln!(self.text, "{doc}\n");
+            }
         }
-        new
+        known.is_none()
     }
 
     fn fields(&mut self, fields: impl Iterator<Item = &'static Field>) {
         let fields: Vec<&Field> = fields.collect();
         self.text
-            .push_str("| field | takes | | |\n|---|---|---|---|\n");
+            .push_str("| field | takes | when not given | meaning |\n|---|---|---|---|\n");
         for field in &fields {
             let _infallible = writeln!(self.text, "{}", row(field));
         }
@@ -56,13 +68,45 @@ impl Reference {
         }
     }
 
+    /// The section of what kube-proxy states.
+    fn settings(&mut self) {
+        let it = ptr::from_ref(FIELDS).cast();
+        if self.begins("config", "In the words of KubeProxyConfiguration.", it) {
+            self.text
+                .push_str("| field | takes | meaning |\n|---|---|---|\n");
+            self.parts("", FIELDS);
+            self.text.push('\n');
+        }
+    }
+
+    fn parts(&mut self, of: &str, fields: &[Setting]) {
+        for (name, kind, doc) in fields {
+            let name = format!("{of}{name}");
+            let takes = match kind {
+                proxy_config::Kind::Part(fields) => {
+                    self.parts(&format!("{name}."), fields);
+                    continue;
+                }
+                proxy_config::Kind::Truth => "`true` or `false`".to_owned(),
+                proxy_config::Kind::Whole(low, high) => format!("a number, {low} to {high}"),
+                proxy_config::Kind::Time => "a time".to_owned(),
+                proxy_config::Kind::Text => "text".to_owned(),
+                proxy_config::Kind::Networks => "networks, joined by commas".to_owned(),
+                proxy_config::Kind::NetworkList => "a list of networks".to_owned(),
+                proxy_config::Kind::Word(words) => one_of(words),
+            };
+            let _infallible = writeln!(self.text, "| `{name}` | {takes} | {doc} |");
+        }
+    }
+
     /// The sections of what stands in there.
     fn within(&mut self, kind: &Kind) {
         match kind {
             Kind::Fields(mapping) | Kind::SomeFields(mapping) => self.mapping(mapping),
             Kind::OneOf(choice) => self.choice(choice),
+            Kind::ProxyConfig => self.settings(),
             Kind::List(kind)
-            | Kind::Some(kind)
+            | Kind::NonEmpty(kind)
             | Kind::Set(kind, _)
             | Kind::Named(kind)
             | Kind::Removable(kind)
@@ -84,7 +128,6 @@ impl Reference {
             | Kind::Plain
             | Kind::Settings(_)
             | Kind::Felix
-            | Kind::ProxyConfig
             | Kind::Object => {}
         }
     }
@@ -92,8 +135,8 @@ impl Reference {
 
 fn row(field: &Field) -> String {
     let given = match field.given {
-        Given::Needed => "needed".to_owned(),
-        Given::Optional => String::new(),
+        Given::Needed => "it is needed".to_owned(),
+        Given::Optional => "–".to_owned(),
         Given::Default(default) => format!("`{default}`"),
     };
     let row = [&format!("`{}`", field.word), &takes(&field.kind), &given];
@@ -117,12 +160,13 @@ fn takes(kind: &Kind) -> String {
         Kind::Word(words) => one_of(&words()),
         Kind::Exactly(word) => format!("`{word}`"),
         Kind::Plain => "text or a number".to_owned(),
-        Kind::List(kind) | Kind::Some(kind) | Kind::Set(kind, _) => {
-            format!("a list: {}", takes(kind))
+        Kind::List(kind) => format!("a list of {}", each(kind)),
+        Kind::NonEmpty(kind) | Kind::Set(kind, _) => {
+            format!("a list, not empty, of {}", each(kind))
         }
         Kind::Fields(mapping) | Kind::SomeFields(mapping) => link(mapping.called),
         Kind::OneOf(choice) => link(choice.called),
-        Kind::Named(kind) | Kind::Removable(kind) => format!("by name: {}", takes(kind)),
+        Kind::Named(kind) | Kind::Removable(kind) => format!("names, each with {}", each(kind)),
         Kind::Settings(_) => "names and values".to_owned(),
         Kind::Any(kinds) => {
             let kinds: Vec<String> = kinds.iter().map(takes).collect();
@@ -130,10 +174,18 @@ fn takes(kind: &Kind) -> String {
         }
         Kind::OrNothing(kind) => format!("{}, or nothing", takes(kind)),
         Kind::OrNone(kind) => format!("{}, or `none`", takes(kind)),
-        Kind::Over(kind) => format!("over the scenario's: {}", takes(kind)),
+        Kind::Over(kind) => takes(kind),
         Kind::Felix => "FelixConfiguration's `spec`".to_owned(),
-        Kind::ProxyConfig => "fields of KubeProxyConfiguration".to_owned(),
+        Kind::ProxyConfig => link("config"),
         Kind::Object => "a Kubernetes object".to_owned(),
+    }
+}
+
+/// The same where it is part of something.
+fn each(kind: &Kind) -> String {
+    match kind {
+        Kind::Any(_) | Kind::OrNothing(_) | Kind::OrNone(_) => format!("({})", takes(kind)),
+        _ => takes(kind),
     }
 }
 

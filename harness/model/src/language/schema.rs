@@ -85,7 +85,7 @@ fn of(kind: &Kind, part: Part) -> Value {
         Kind::Exactly(word) => json!({ "const": word }),
         Kind::Plain => json!({ "type": ["string", "number"] }),
         Kind::List(item) => list(item),
-        Kind::Some(item) => with(list(item), "minItems", 1),
+        Kind::NonEmpty(item) => with(list(item), "minItems", 1),
         Kind::Set(item, most) => {
             let list = with(with(list(item), "minItems", 1), "maxItems", *most);
             with(list, "uniqueItems", true)
@@ -99,11 +99,10 @@ fn of(kind: &Kind, part: Part) -> Value {
         },
         Kind::Settings(pattern) => json!({
             "type": "object",
-            "minProperties": 1,
             "propertyNames": { "pattern": pattern },
             "additionalProperties": { "type": ["string", "number"] }
         }),
-        Kind::OneOf(of) => choice(of, part),
+        Kind::OneOf(what) => choice(what, part),
         Kind::Any(kinds) => {
             let kinds: Vec<Value> = kinds.iter().map(|kind| of(kind, part)).collect();
             json!({ "anyOf": kinds })

@@ -7,7 +7,7 @@ use serde_json::Map;
 use super::{
     fields::{Fields, duration, entries, items, note, number, text, word},
     network, proxy_config,
-    words::IPTABLES,
+    words::{CALICO_VERSION, IPTABLES, KUBE_PROXY_VERSION},
 };
 use crate::{
     case::{
@@ -32,7 +32,7 @@ const PERIOD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 
 pub(super) static CLUSTER: Mapping = Mapping {
     called: "cluster",
-    doc: "What is raised.",
+    doc: "",
     fields: &[
         &[
             default(
@@ -62,17 +62,17 @@ pub(super) static CLUSTER: Mapping = Mapping {
             optional(
                 "sysctls",
                 Kind::Settings(network::SETTING),
-                "Kernel settings of every node, set before agents start. One that the kernel does not have, or not in a namespace, is inconclusive.",
+                "Kernel settings of every node, set before agents start: only `net.…`, as net.netfilter.nf_conntrack_tcp_be_liberal. One that the kernel does not have, or not in a namespace, is inconclusive.",
             ),
             optional(
                 "host-sysctls",
                 Kind::Fields(&network::HOST_SYSCTLS),
-                "Kernel settings of the machine while the case runs; only with `--allow-host-changes`.",
+                "Kernel settings of the machine while the case runs; needs the capability `host-sysctl`, and so `--allow-host-changes`.",
             ),
             optional(
                 "cni",
                 Kind::OrNone(&Kind::Fields(&network::CNI)),
-                "What the CNI does that owns the pods' interfaces.",
+                "What the CNI does that owns the pods' interfaces; nothing without it, or with `none`.",
             ),
         ],
     ],
@@ -82,13 +82,13 @@ pub(super) static CLUSTER: Mapping = Mapping {
 pub(super) static AGENTS: [Field; 3] = [
     optional(
         "kube-proxy",
-        Kind::OrNone(&Kind::Fields(&KUBE_PROXY)),
-        "Where it runs, its settings.",
+        KUBE_PROXY_OR_NONE,
+        "kube-proxy's settings; without them, or with `none`, there is none.",
     ),
     optional(
         "calico",
-        Kind::OrNone(&Kind::Fields(&CALICO)),
-        "Where it runs, its settings.",
+        CALICO_OR_NONE,
+        "Calico's settings; without them, or with `none`, there is none.",
     ),
     optional(
         "felix",
@@ -97,9 +97,12 @@ pub(super) static AGENTS: [Field; 3] = [
     ),
 ];
 
+pub(super) const KUBE_PROXY_OR_NONE: Kind = Kind::OrNone(&Kind::Fields(&KUBE_PROXY));
+pub(super) const CALICO_OR_NONE: Kind = Kind::OrNone(&Kind::Fields(&CALICO));
+
 static KUBE_PROXY: Mapping = Mapping {
     called: "kube-proxy",
-    doc: "kube-proxy, on every node.",
+    doc: "",
     fields: &[&[
         default(
             "mode",
@@ -110,11 +113,11 @@ static KUBE_PROXY: Mapping = Mapping {
         optional(
             "iptables",
             Kind::Word(|| words(&IPTABLES)),
-            "Which iptables every node has.",
+            "Which iptables every node has, the same as the cluster's `iptables`.",
         ),
         needed(
             "version",
-            Kind::Version("^1\\.[0-9]+(\\.[0-9]+)?$", "1.32"),
+            KUBE_PROXY_VERSION,
             "Its version, 1.20 and later; without a patch the newest one that `clusters/versions.yaml` pins.",
         ),
         SOURCE,
@@ -151,13 +154,9 @@ const MODES: [(&str, ProxyMode); 2] = [
 
 static CALICO: Mapping = Mapping {
     called: "calico",
-    doc: "Calico, on every node.",
+    doc: "",
     fields: &[&[
-        needed(
-            "version",
-            Kind::Version("^v3\\.[0-9]+(\\.[0-9]+)?$", "v3.28.1"),
-            "Its version, v3.25 and later.",
-        ),
+        needed("version", CALICO_VERSION, "Its version, v3.25 and later."),
         SOURCE,
         default(
             "pods",

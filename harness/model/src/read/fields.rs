@@ -71,6 +71,7 @@ impl<'a> Fields<'a> {
 
     /// The field's node; none when it is missing or written as nothing.
     pub(super) fn get(&self, name: &str) -> Option<&'a Node> {
+        debug_assert!(self.mapping.is_none() || self.stated(name).is_some());
         self.entries
             .get(name)
             .map(|entry| &entry.node)

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Values of a setting.
-const VALUES: Kind = Kind::Some(&Kind::Plain);
+const VALUES: Kind = Kind::NonEmpty(&Kind::Plain);
 
 pub(super) static MATRIX: Mapping = Mapping {
     called: "a matrix",
@@ -116,4 +116,16 @@ fn matrix(gathered: &Gathered, node: &Node) -> Option<IndexMap<MatrixKey, Vec<St
         note(gathered, &node.place, message, None);
     }
     Some(matrix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::words;
+
+    #[test]
+    fn what_is_stated_of_a_matrix_is_what_can_be_varied() {
+        let stated: Vec<&str> = MATRIX.fields().map(|field| field.word).collect();
+        assert_eq!(stated, words(&MatrixKey::ALL));
+    }
 }

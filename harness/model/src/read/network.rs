@@ -24,7 +24,7 @@ pub(super) const SETTING: &str = "^net\\.[A-Za-z0-9._/-]+$";
 /// Settings that a child network namespace reads and cannot write (Linux 6.18, `nf_conntrack_standalone.c`).
 pub(super) static HOST_SYSCTLS: Mapping = Mapping {
     called: "host-sysctls",
-    doc: "Kernel settings that all network namespaces of a machine share.",
+    doc: "",
     fields: &[&[
         optional(
             "net.netfilter.nf_conntrack_max",
@@ -39,7 +39,8 @@ pub(super) static HOST_SYSCTLS: Mapping = Mapping {
     ]],
 };
 
-const SETTING_VALUE: Kind = Kind::Whole(1, i32::MAX as u64);
+const SETTING_BOUNDS: (u64, u64) = (1, i32::MAX as u64);
+const SETTING_VALUE: Kind = Kind::Whole(SETTING_BOUNDS.0, SETTING_BOUNDS.1);
 
 /// A list of names, or a mapping.
 pub(super) const HOSTS: Kind = Kind::Any(&[
@@ -71,7 +72,7 @@ static HOST: Mapping = Mapping {
 
 static ROUTE: Mapping = Mapping {
     called: "a route",
-    doc: "A way to a network.",
+    doc: "",
     fields: &[&[
         needed("to", NETWORK, "A network, or one address."),
         needed(
@@ -86,7 +87,7 @@ const NETWORK: Kind = Kind::Form("^[0-9a-fA-F.:]+(/[0-9]+)?$", "10.30.0.0/16");
 
 pub(super) static CNI: Mapping = Mapping {
     called: "cni",
-    doc: "What the CNI does that owns the pods' interfaces.",
+    doc: "",
     fields: &[&[
         needed(
             "profile",
@@ -153,8 +154,7 @@ pub(super) fn host_sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<
             note(gathered, &entry.key, message, hint);
             continue;
         }
-        let bounds = (1, i32::MAX as u64);
-        let value: u64 = number(gathered, &entry.node, "a setting's value", bounds)?;
+        let value: u64 = number(gathered, &entry.node, "a setting's value", SETTING_BOUNDS)?;
         settings.insert(name.clone(), value.to_string());
     }
     Some(settings)

@@ -95,7 +95,7 @@ static PROMISES: [Word; 3] = [
 
 static AVAILABLE: Mapping = Mapping {
     called: "available",
-    doc: "Requests are answered.",
+    doc: "",
     fields: &[
         &[
             TRAFFIC,
@@ -117,7 +117,7 @@ static AVAILABLE: Mapping = Mapping {
 
 static LOG: Mapping = Mapping {
     called: "a log promise",
-    doc: "What an agent says, or does not.",
+    doc: "",
     fields: &[
         &[
             needed("agent", Kind::Word(|| words(&AGENTS)), "Whose log."),
@@ -131,7 +131,7 @@ static LOG: Mapping = Mapping {
     ],
 };
 
-const TRAFFIC: Field = needed("traffic", Kind::Text, "Which traffic.");
+const TRAFFIC: Field = needed("traffic", Kind::Name, "Which traffic.");
 
 /// `at-least` and `at-most`.
 static LIMITS: [Field; 2] = [

@@ -102,7 +102,7 @@ static STEPS: [Word; 6] = [
     ),
     step(
         "apply",
-        Kind::Some(&Kind::Any(&[Kind::Text, Kind::Object])),
+        Kind::NonEmpty(&Kind::Any(&[Kind::Text, Kind::Object])),
         "Apply objects: files beside the scenario, or objects written here.",
         |reader, entry, there| Some(apply(reader, entry, there)),
     ),
@@ -116,7 +116,7 @@ static STEPS: [Word; 6] = [
 
 static CHURN: Mapping = Mapping {
     called: "churn",
-    doc: "A Deployment is scaled through the counts, over and over.",
+    doc: "",
     fields: &[&[
         needed(
             "deployment",
@@ -125,7 +125,7 @@ static CHURN: Mapping = Mapping {
         ),
         needed(
             "replicas",
-            Kind::Some(&Kind::Whole(REPLICAS.0, REPLICAS.1)),
+            Kind::NonEmpty(&Kind::Whole(REPLICAS.0, REPLICAS.1)),
             "Replica counts, taken in turn.",
         ),
         needed("every", Kind::Time, "Distance of two changes."),
@@ -135,9 +135,13 @@ static CHURN: Mapping = Mapping {
 
 static DELETE: Mapping = Mapping {
     called: "delete",
-    doc: "An object is deleted.",
+    doc: "",
     fields: &[&[
-        needed("kind", Kind::Text, "As in its manifest."),
+        needed(
+            "kind",
+            Kind::Word(|| kinds().collect()),
+            "As in its manifest.",
+        ),
         default("namespace", Kind::Text, "default", "Its namespace."),
         needed("name", Kind::Text, "Its name."),
     ]],

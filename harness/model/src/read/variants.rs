@@ -51,22 +51,22 @@ pub(super) static VARIANT: Mapping = Mapping {
             optional(
                 "cluster",
                 Kind::Over(&Kind::Fields(&cluster::CLUSTER)),
-                "Another cluster.",
+                "Laid over the scenario's, key by key.",
             ),
             optional(
                 "kube-proxy",
-                Kind::Over(&cluster::AGENTS[0].kind),
-                "Another kube-proxy, or none.",
+                Kind::Over(&cluster::KUBE_PROXY_OR_NONE),
+                "Laid over the cluster's, key by key; `none` takes it away.",
             ),
             optional(
                 "calico",
-                Kind::Over(&cluster::AGENTS[1].kind),
-                "Another Calico, or none.",
+                Kind::Over(&cluster::CALICO_OR_NONE),
+                "Laid over the cluster's, key by key; `none` takes it away.",
             ),
             optional(
                 "felix",
                 Kind::Over(&Kind::Felix),
-                "Other settings of Felix.",
+                "Laid over the cluster's, key by key.",
             ),
             optional(
                 "manifests",
@@ -76,17 +76,17 @@ pub(super) static VARIANT: Mapping = Mapping {
             optional(
                 "traffic",
                 Kind::Over(&Kind::Removable(&Kind::Fields(&traffic::TRAFFIC))),
-                "Other traffic.",
+                "Laid over the scenario's, key by key; `none` takes one away.",
             ),
             optional(
                 "timeline",
-                Kind::Over(&Kind::Some(&Kind::OneOf(&timeline::STEP))),
+                Kind::Over(&Kind::NonEmpty(&Kind::OneOf(&timeline::STEP))),
                 "Other steps, in place of the scenario's.",
             ),
             optional(
                 "promises",
                 Kind::Over(&Kind::Removable(&Kind::OneOf(&promises::PROMISE))),
-                "Other promises.",
+                "Laid over the scenario's; one of another kind takes a promise's place, `none` takes one away.",
             ),
         ],
     ],
@@ -94,20 +94,24 @@ pub(super) static VARIANT: Mapping = Mapping {
 
 static BROKEN: Mapping = Mapping {
     called: "expect",
-    doc: "What breaks; every other promise is kept. An incident that does not reproduce is a failure.",
+    doc: "An incident that does not reproduce is a failure.",
     fields: &[&[needed(
         "broken",
-        Kind::Some(&Kind::Text),
-        "The names of these promises.",
+        Kind::NonEmpty(&Kind::Text),
+        "The names of the promises that break; every other one is kept.",
     )]],
 };
 
 static ONLY: Mapping = Mapping {
     called: "only",
-    doc: "Versions that a variant is about: `>=`, `>`, `<`, `<=` and `=`, joined by commas, as `>=1.26,<1.33`.",
+    doc: "",
     fields: &[&[
-        optional("kube-proxy", Kind::Text, "Of kube-proxy."),
-        optional("calico", Kind::Text, "Of Calico."),
+        optional(
+            "kube-proxy",
+            Kind::Text,
+            "Of kube-proxy: `>=`, `>`, `<`, `<=` and `=`, joined by commas, as `>=1.26,<1.33`.",
+        ),
+        optional("calico", Kind::Text, "Of Calico: the same, as `>=v3.28`."),
     ]],
 };
 

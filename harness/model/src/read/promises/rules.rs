@@ -4,7 +4,7 @@ use super::{
     super::{
         fields::{Fields, note, text, truth, word},
         traffic,
-        words::{BACKENDS, FAMILIES},
+        words::{BACKENDS, FAMILIES, NODE},
     },
     LIMITS, Reading, Word, promise,
     window::WINDOW,
@@ -38,7 +38,7 @@ pub(super) static PROMISES: [Word; 3] = [
 
 static HAS_RULE: Mapping = Mapping {
     called: "has-rule",
-    doc: "A rule or a chain is there.",
+    doc: "",
     fields: &[&QUERY, &PRESENCE, &WINDOW],
 };
 
@@ -50,7 +50,7 @@ static RULE: Mapping = Mapping {
 
 static HAS_ELEMENT: Mapping = Mapping {
     called: "has-element",
-    doc: "An element is there.",
+    doc: "",
     fields: &[
         &[
             needed("table", Kind::Text, "Which table, as `kube-proxy`."),
@@ -111,7 +111,11 @@ static QUERY: [Field; 7] = [
         "Which table: nat, filter, mangle, raw; of nftables any. Needed without `service`.",
     ),
     needed("chain", Kind::Text, "The chain that holds it."),
-    optional("jump", Kind::Text, "Its target."),
+    optional(
+        "jump",
+        Kind::Text,
+        "Its target; without it and `matches` the chain itself is asked for.",
+    ),
     optional(
         "matches",
         Kind::Text,
@@ -134,11 +138,7 @@ const FAMILY: Field = default(
 
 /// Where and when something is there.
 static PRESENCE: [Field; 3] = [
-    optional(
-        "node",
-        Kind::Text,
-        "On this node; on every one when not given.",
-    ),
+    optional("node", NODE, "On which node; on every one when not given."),
     default(
         "always",
         Kind::Truth,

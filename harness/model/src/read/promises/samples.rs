@@ -65,7 +65,7 @@ pub(super) static PROMISES: [Word; 6] = [
 
 static SOURCE: Mapping = Mapping {
     called: "source",
-    doc: "Which address servers see.",
+    doc: "",
     fields: &[
         &[
             TRAFFIC,
@@ -81,14 +81,14 @@ static SOURCE: Mapping = Mapping {
 
 static SOURCE_PORTS: Mapping = Mapping {
     called: "source-ports",
-    doc: "Which client ports servers see.",
+    doc: "",
     fields: &[
         &[
             TRAFFIC,
             needed(
                 "within",
                 Kind::Form("^[0-9]+-[0-9]+$", "32768-60999"),
-                "Ports.",
+                "The first and the last port.",
             ),
         ],
         &WINDOW,
@@ -97,7 +97,7 @@ static SOURCE_PORTS: Mapping = Mapping {
 
 static BALANCE: Mapping = Mapping {
     called: "balance",
-    doc: "Endpoints share evenly.",
+    doc: "",
     fields: &[
         &[
             TRAFFIC,
@@ -119,23 +119,27 @@ static BALANCE: Mapping = Mapping {
 
 static RESETS: Mapping = Mapping {
     called: "resets",
-    doc: "Connections are reset; at least one of the bounds is given.",
+    doc: "At least one of the bounds is given.",
     fields: &[&[TRAFFIC], &LIMITS, &WINDOW],
 };
 
 static UNREACHABLE: Mapping = Mapping {
     called: "unreachable",
-    doc: "Nobody gets through: what a policy, a firewall or an outage is to do.",
+    doc: "One answer breaks it, whatever was not seen; that there was none is known only when all requests were.",
     fields: &[&[TRAFFIC], &WINDOW],
 };
 
 static RECOVERS: Mapping = Mapping {
     called: "recovers",
-    doc: "Answers come back.",
+    doc: "",
     fields: &[&[
         TRAFFIC,
         needed("after", Kind::Text, "The mark, or the step, by its name."),
-        needed("within", Kind::Time, "The time."),
+        needed(
+            "within",
+            Kind::Time,
+            "How long after the mark every request is answered again.",
+        ),
         UNTIL,
     ]],
 };

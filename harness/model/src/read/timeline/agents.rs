@@ -6,6 +6,7 @@ use super::{
     super::{
         fields::{Fields, note, text, word},
         traffic::cluster_node,
+        words::{CALICO_VERSION, KUBE_PROXY_VERSION, NODE},
     },
     There, Word, needs_felix, step,
 };
@@ -38,25 +39,21 @@ pub(super) static STEPS: [Word; 2] = [
 
 static UPGRADE: Mapping = Mapping {
     called: "upgrade",
-    doc: "Which agents get which versions; older ones will do as well.",
+    doc: "Older ones will do as well.",
     fields: &[&[
-        optional("kube-proxy", Kind::Text, "The version, as 1.33 or 1.33.4."),
-        optional("calico", Kind::Text, "The version, as v3.29.7."),
-        optional(
-            "node",
-            super::faults::NODE,
-            "Where; every node when not given.",
-        ),
+        optional("kube-proxy", KUBE_PROXY_VERSION, "The version."),
+        optional("calico", CALICO_VERSION, "The version."),
+        optional("node", NODE, "Where; every node when not given."),
     ]],
 };
 
 static SWITCH: Mapping = Mapping {
     called: "switch",
-    doc: "FelixConfiguration's `bpfEnabled`.",
+    doc: "",
     fields: &[&[needed(
         "dataplane",
         Kind::Word(|| words(&Dataplane::ALL)),
-        "With which.",
+        "`bpf`: eBPF programs, `bpfEnabled` of FelixConfiguration; `iptables`: rules.",
     )]],
 };
 

@@ -55,8 +55,6 @@ const fn fault(
     }
 }
 
-/// A node of the cluster.
-pub(super) const NODE: Kind = Kind::Form("^n[0-9]+$", "n1");
 const FOR: Field = optional(
     "for",
     Kind::Time,

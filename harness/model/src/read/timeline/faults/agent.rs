@@ -4,11 +4,11 @@ use super::{
     super::{
         super::{
             fields::{duration, note, word},
-            words::AGENTS,
+            words::{AGENTS, NODE},
         },
         LENGTH, Word,
     },
-    FOR, NODE, Reading, done, fault,
+    FOR, Reading, done, fault,
 };
 use crate::{
     case::{AgentFault, AgentSource, ClusterSpec, Fault, Step},
@@ -28,13 +28,13 @@ pub(in super::super) static STEPS: [Word; 4] = [
     ),
     fault(
         "stop",
-        &AGENT,
+        &STOP,
         "An agent's process ends, and is started when the time is over.",
         |it| it.agent(AgentFault::Stop),
     ),
     fault(
         "pause",
-        &AGENT,
+        &PAUSE,
         "An agent does nothing at all, as with SIGSTOP; commands that it has started go on.",
         |it| it.agent(AgentFault::Pause),
     ),
@@ -48,7 +48,7 @@ pub(in super::super) static STEPS: [Word; 4] = [
 
 static SLOW: Mapping = Mapping {
     called: "slow",
-    doc: "Each such command starts so much later.",
+    doc: "",
     fields: &[&[
         WHOSE,
         needed(
@@ -61,19 +61,27 @@ static SLOW: Mapping = Mapping {
     ]],
 };
 
-static AGENT: Mapping = Mapping {
-    called: "an agent's fault",
-    doc: "An agent is gone, or does nothing.",
-    fields: &[&[
-        WHOSE,
-        optional("node", NODE, "Where; every node when not given."),
-        FOR,
-    ]],
+static STOP: Mapping = Mapping {
+    called: "stop",
+    doc: "",
+    fields: &[&AGENT],
 };
+
+static PAUSE: Mapping = Mapping {
+    called: "pause",
+    doc: "",
+    fields: &[&AGENT],
+};
+
+static AGENT: [Field; 3] = [
+    WHOSE,
+    optional("node", NODE, "Where; every node when not given."),
+    FOR,
+];
 
 static RESTART: Mapping = Mapping {
     called: "restart",
-    doc: "An agent is started again.",
+    doc: "",
     fields: &[&[
         WHOSE,
         optional("node", NODE, "Where; every node when not given."),

@@ -29,7 +29,7 @@ pub(in super::super) static STEPS: [Word; 1] = [fault(
 
 static CRAFT: Mapping = Mapping {
     called: "craft",
-    doc: "Which segments, and where they are sent.",
+    doc: "",
     fields: &[&[
         needed(
             "traffic",

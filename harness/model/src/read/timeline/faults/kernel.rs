@@ -8,10 +8,11 @@ use super::{
             fields::{entries, note, number, text},
             network::SETTING,
             traffic::PLACE,
+            words::NODE,
         },
         Word,
     },
-    FOR, NODE, Reading, fault,
+    FOR, Reading, fault,
 };
 use crate::{
     case::{Entries, Fault, Step},
@@ -40,7 +41,7 @@ pub(in super::super) static STEPS: [Word; 2] = [
 
 static SYSCTL: Mapping = Mapping {
     called: "sysctl",
-    doc: "Kernel settings of a network namespace.",
+    doc: "",
     fields: &[&[
         optional("at", PLACE, "Where; every node when not given."),
         needed(
@@ -54,7 +55,7 @@ static SYSCTL: Mapping = Mapping {
 
 static FILL_CONNTRACK: Mapping = Mapping {
     called: "fill-conntrack",
-    doc: "Connections in the conntrack table that nobody has.",
+    doc: "",
     fields: &[&[
         optional("node", NODE, "Where; every node when not given."),
         needed(

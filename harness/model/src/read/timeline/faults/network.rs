@@ -36,20 +36,20 @@ pub(in super::super) static STEPS: [Word; 4] = [
     fault(
         "mtu",
         &MTU,
-        "An interface takes packets of so many bytes at most: what is longer is split, or refused where it may not be split.",
+        "An interface sends packets of so many bytes at most: what is longer is split, or refused where it may not be split. What comes in longer over a veth pair is dropped without a word, but for large segments that the kernel has not cut yet (GSO).",
         |it| it.mtu(),
     ),
 ];
 
 static LINK_DOWN: Mapping = Mapping {
     called: "link-down",
-    doc: "An interface is down.",
+    doc: "",
     fields: &[&[AT, INTERFACE, FOR]],
 };
 
 static LOSS: Mapping = Mapping {
     called: "loss",
-    doc: "Packets that arrive are lost.",
+    doc: "",
     fields: &[&[
         AT,
         needed("share", Kind::Percent, "The share that is lost."),
@@ -58,7 +58,7 @@ static LOSS: Mapping = Mapping {
 };
 
 static ROUTE: Mapping = Mapping {
-    called: "a way",
+    called: "route",
     doc: "A route in the place's table; it has `via`, `dev` or both.",
     fields: &[&[
         AT,
@@ -71,28 +71,34 @@ static ROUTE: Mapping = Mapping {
 
 static MTU: Mapping = Mapping {
     called: "mtu",
-    doc: "The longest packet that an interface sends.",
+    doc: "",
     fields: &[&[
         AT,
         INTERFACE,
         needed(
             "bytes",
             Kind::Whole(BYTES.0, BYTES.1),
-            "How long, with the header of IP; Linux has no IPv6 on an interface with less than 1280.",
+            "How many, with the header of IP.",
         ),
         FOR,
     ]],
 };
 
-/// What Linux lets an Ethernet interface have (`ETH_MIN_MTU`, `ETH_MAX_MTU`).
-const BYTES: (u64, u64) = (68, 65535);
+/// From the least that IPv6 knows, under which Linux takes all that is IPv6 from an interface, to the most that Ethernet has
+/// (`IPV6_MIN_MTU`, `ETH_MAX_MTU`).
+const BYTES: (u64, u64) = (1280, 65535);
 
 const AT: Field = needed(
     "at",
     PLACE,
     "Where: `pod/NAME`, `pod/NAMESPACE/NAME`, `node/n1` or `host/NAME`.",
 );
-const INTERFACE: Field = default("interface", Kind::Text, "eth0", "Its name.");
+const INTERFACE: Field = default(
+    "interface",
+    Kind::Text,
+    "eth0",
+    "The name of the interface.",
+);
 
 impl Reading<'_> {
     fn link_down(&self) -> Option<Step> {

@@ -6,11 +6,11 @@ use super::{
             fields::{note, regex, text, texts, word},
             name,
             traffic::PLACE,
-            words::{BACKENDS, FAMILIES, TABLES},
+            words::{BACKENDS, FAMILIES, NODE, TABLES},
         },
         Word,
     },
-    FOR, NODE, Reading, done, fault,
+    FOR, Reading, done, fault,
 };
 use crate::{
     case::{Family, Fault, RuleBackend, Run, Step, TableRef},
@@ -47,13 +47,13 @@ pub(in super::super) static STEPS: [Word; 4] = [
 
 static LOCK: Mapping = Mapping {
     called: "lock",
-    doc: "The lock of iptables is taken.",
+    doc: "",
     fields: &[&[WHERE, FOR]],
 };
 
 static FLUSH: Mapping = Mapping {
     called: "flush",
-    doc: "Rules are deleted.",
+    doc: "",
     fields: &[
         &TABLE,
         &[optional(
@@ -66,7 +66,7 @@ static FLUSH: Mapping = Mapping {
 
 static DELETE_RULE: Mapping = Mapping {
     called: "delete-rule",
-    doc: "Rules are deleted.",
+    doc: "",
     fields: &[
         &TABLE,
         &[
@@ -82,13 +82,13 @@ static DELETE_RULE: Mapping = Mapping {
 
 static RUN: Mapping = Mapping {
     called: "run",
-    doc: "Commands of a third party, in the history as an agent's are.",
+    doc: "",
     fields: &[&[
         optional("at", PLACE, "Where; every node when not given."),
         default("as", Kind::Name, "admin", "Who does this, as reports say."),
         needed(
             "command",
-            Kind::Any(&[Kind::Text, Kind::Some(&Kind::Text)]),
+            Kind::Any(&[Kind::Text, Kind::NonEmpty(&Kind::Text)]),
             "A script for sh, or a program and its arguments.",
         ),
         FOR,
