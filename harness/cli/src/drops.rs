@@ -1,4 +1,4 @@
-//! `chainbreak drops`: the drop census of a run, from its `run.jsonl` alone.
+//! `chainbreak drops`: the drop census of a run, from its folder alone.
 
 use std::process::ExitCode;
 
@@ -32,7 +32,7 @@ pub(crate) fn rank(args: &args::Drops) -> anyhow::Result<ExitCode> {
         return Err(cases::invalid(format!("no case of the run has {node}")));
     }
     for (id, recorded) in &run.cases {
-        let mut drops = drops(&recorded.events);
+        let mut drops = drops(&recorded.history.events()?);
         if let Some(node) = &args.node {
             drops.retain(|drop| drop.node == *node);
         }

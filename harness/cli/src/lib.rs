@@ -18,6 +18,7 @@ mod merge;
 mod mutate;
 mod parity;
 mod provide;
+mod record;
 mod reports;
 mod run;
 mod supervise;

@@ -1,14 +1,15 @@
 //! `chainbreak merge`: one run of several, with its reports.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io::BufWriter,
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context;
-use chainbreak_report::{Ended, Header, Line, Recorder, Run, exit_code};
+use chainbreak_report::{Ended, FORMAT, Header, History, Line, Recorded, Recorder, Run, exit_code};
 
 use crate::{args, cases, reports, run};
 
@@ -21,29 +22,104 @@ pub(crate) fn merge(args: &args::Merge) -> anyhow::Result<ExitCode> {
         .map(|(part, _)| part.header.clone())
         .reduce(both)
         .expect("the command line asks for one");
-    let mut whole = Run::new(header);
-    for (part, file) in &parts {
-        let lines = lines(part).into_iter();
-        let added = lines
-            .map(|line| whole.add(line))
-            .collect::<Result<Vec<()>, String>>();
-        added.map_err(|why| {
-            cases::invalid(format!("{}: {why} (in an earlier run)", file.display()))
-        })?;
-    }
-    whole.ended = ended(&parts);
+    distinct(&parts)?;
     let folder = run::folder(&args.out)?;
-    record(&whole, &folder)?;
+    let mut whole = Whole::begin(&folder, header)?;
     for (part, file) in &parts {
-        let from = file.parent().unwrap_or(Path::new("."));
-        let artifacts = part.cases.values().flat_map(|case| &case.artifacts);
-        for artifact in artifacts {
-            copy(from, &folder, artifact)?;
+        for skipped in &part.skipped {
+            whole.line(Line::Skipped(skipped.clone()))?;
+        }
+        for (id, recorded) in &part.cases {
+            whole.case(id, recorded, file)?;
         }
     }
+    if let Some(ended) = ended(&parts) {
+        whole.line(Line::Ended(ended))?;
+    }
+    let whole = whole.run;
     run::latest(&args.out, &folder);
     let summaries = reports::write(&whole, &folder, true)?;
     Ok(ExitCode::from(exit_code(&summaries)))
+}
+
+/// A case is in one part only.
+fn distinct(parts: &[(Run, PathBuf)]) -> anyhow::Result<()> {
+    let mut known = BTreeSet::new();
+    for (part, file) in parts {
+        for id in part.cases.keys() {
+            if !known.insert(id) {
+                return Err(cases::invalid(format!(
+                    "{}: case {id} is planned twice (in an earlier run)",
+                    file.display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The run that is made of the parts.
+struct Whole<'a> {
+    folder: &'a Path,
+    recorder: Recorder<BufWriter<File>>,
+    run: Run,
+}
+
+impl<'a> Whole<'a> {
+    fn begin(folder: &'a Path, header: Header) -> anyhow::Result<Self> {
+        let path = folder.join("run.jsonl");
+        let file =
+            File::create(&path).with_context(|| format!("could not make {}", path.display()))?;
+        let header = Header {
+            format: FORMAT,
+            ..header
+        };
+        Ok(Self {
+            folder,
+            recorder: Recorder::begin(BufWriter::new(file), &header)?,
+            run: Run::new(header),
+        })
+    }
+
+    fn line(&mut self, line: Line) -> anyhow::Result<()> {
+        self.recorder.append(&line)?;
+        self.run.add(line, self.folder).map_err(anyhow::Error::msg)
+    }
+
+    /// Adds a case of the part that is in that file, with its events and what was kept for it.
+    fn case(&mut self, id: &str, recorded: &Recorded, part: &Path) -> anyhow::Result<()> {
+        self.line(Line::Planned(Box::new(recorded.case.clone())))?;
+        self.history(id, &recorded.history)?;
+        if let Some(verdict) = recorded.verdict.clone() {
+            let case = id.to_owned();
+            self.line(Line::Judged { case, verdict })?;
+        }
+        for path in &recorded.artifacts {
+            copy(&reports::folder(part).join(path), &self.folder.join(path))?;
+            let (case, path) = (id.to_owned(), path.clone());
+            self.line(Line::Artifact { case, path })?;
+        }
+        Ok(())
+    }
+
+    /// A case that never began has no events; those of an older run are in the midst of it.
+    fn history(&mut self, id: &str, history: &History) -> anyhow::Result<()> {
+        let path = reports::events_path(id);
+        let target = self.folder.join(&path);
+        match history {
+            History::Here(events) if events.is_empty() => return Ok(()),
+            History::Here(events) => {
+                let lines = events.iter().map(serde_json::to_string);
+                let lines = lines.collect::<Result<Vec<_>, _>>()?;
+                make_folder(&target)?;
+                fs::write(&target, lines.join("\n") + "\n")
+                    .with_context(|| format!("could not write {}", target.display()))?;
+            }
+            History::In(file) => copy(file, &target)?,
+        }
+        let case = id.to_owned();
+        self.line(Line::History { case, path })
+    }
 }
 
 /// The header of two runs: it began with the first, and on all of their machines.
@@ -64,27 +140,8 @@ fn both(one: Header, other: Header) -> Header {
     }
 }
 
-/// A run as the lines that made it, but for its end.
-fn lines(part: &Run) -> Vec<Line> {
-    let mut lines: Vec<Line> = part.skipped.iter().cloned().map(Line::Skipped).collect();
-    for (id, recorded) in &part.cases {
-        lines.push(Line::Planned(Box::new(recorded.case.clone())));
-        let events = recorded.events.iter().cloned();
-        lines.extend(events.map(|event| Line::Event {
-            case: id.clone(),
-            event,
-        }));
-        let artifacts = recorded.artifacts.iter().cloned();
-        lines.extend(artifacts.map(|path| Line::Artifact {
-            case: id.clone(),
-            path,
-        }));
-    }
-    lines
-}
-
 /// The whole is complete when every part is; one that was killed leaves no end, and so does the whole.
-fn ended(parts: &[(Run, std::path::PathBuf)]) -> Option<Ended> {
+fn ended(parts: &[(Run, PathBuf)]) -> Option<Ended> {
     let mut ends = Vec::new();
     for (part, _) in parts {
         ends.push(part.ended.clone()?);
@@ -93,34 +150,23 @@ fn ended(parts: &[(Run, std::path::PathBuf)]) -> Option<Ended> {
     Some(interrupted.unwrap_or(Ended::Complete))
 }
 
-fn record(whole: &Run, folder: &Path) -> anyhow::Result<()> {
-    let path = folder.join("run.jsonl");
-    let file = File::create(&path).with_context(|| format!("could not make {}", path.display()))?;
-    let mut recorder = Recorder::begin(BufWriter::new(file), &whole.header)?;
-    for line in lines(whole) {
-        recorder.append(&line)?;
-    }
-    if let Some(ended) = &whole.ended {
-        recorder.append(&Line::Ended(ended.clone()))?;
-    }
-    Ok(())
-}
-
-/// Copies a kept file; a part may have come without it.
-fn copy(from: &Path, to: &Path, artifact: &str) -> anyhow::Result<()> {
-    let (source, target) = (from.join(artifact), to.join(artifact));
+/// Copies a file of a part, which may have come without it.
+fn copy(source: &Path, target: &Path) -> anyhow::Result<()> {
     if !source.exists() {
         crate::note(&format!("{} is not there any more", source.display()));
         return Ok(());
     }
-    if let Some(folder) = target.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    fs::copy(&source, &target).map(drop).with_context(|| {
+    make_folder(target)?;
+    fs::copy(source, target).map(drop).with_context(|| {
         format!(
             "could not copy {} to {}",
             source.display(),
             target.display()
         )
     })
+}
+
+fn make_folder(of: &Path) -> anyhow::Result<()> {
+    let folder = reports::folder(of);
+    fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, process::ExitCode};
 use chainbreak_lab::Lab;
 use chainbreak_model::{
     case::{Case, Expect},
-    event::Event,
+    event::{Event, EventKind},
     judge,
     mutation::{Mutant, on_healthy_ground, opposites, without_faults},
     plan::Planned,
@@ -21,6 +21,7 @@ use crate::{
     backend_choice::BackendChoice,
     cases::{self, invalid},
     images::Absent,
+    record::CaseHistory,
     supervise::{self, RunOptions},
 };
 
@@ -188,9 +189,16 @@ async fn history(
     options: RunOptions<'_>,
     stopped: &watch::Receiver<bool>,
 ) -> Vec<Event> {
-    let mut history = Vec::new();
-    supervise::run(case, options, stopped.clone(), |event| history.push(event)).await;
-    history
+    let mut history = CaseHistory::default();
+    let ran = supervise::run(case, options, stopped.clone(), &mut history).await;
+    let mut events = history.events;
+    if let Err(error) = ran {
+        let text = format!("{error:#}");
+        let at_us = events.last().map_or(0, |event| event.at_us);
+        let what = EventKind::Trouble { text };
+        events.push(Event { at_us, what });
+    }
+    events
 }
 
 /// Why a verdict is what it is.

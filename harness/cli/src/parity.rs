@@ -19,11 +19,9 @@ use crate::{
     backend_choice::BackendChoice,
     cases::{self, invalid},
     images::Absent,
+    record::Recorded,
     reports, run,
 };
-
-/// A run was interrupted: nothing can be compared.
-const INTERRUPTED: u8 = 11;
 
 /// Compares, and succeeds when all that both have is the same.
 pub(crate) async fn parity(args: args::Parity) -> anyhow::Result<ExitCode> {
@@ -62,11 +60,15 @@ async fn backends(args: &args::Parity, backends: [BackendName; 2]) -> anyhow::Re
         let count = planned.iter().filter(|it| runs_here(it)).count();
         crate::note(&format!("{name}: {count} cases that both can run"));
         let backend = BackendChoice::of(&args.selection);
-        let (run, folder) = run::perform(args, &backend, planned).await?;
+        let recorded = run::perform(args, &backend, planned).await?;
+        if let Some(code) = run::unwritten(&recorded) {
+            return Ok(code);
+        }
+        let Recorded { run, folder, .. } = recorded;
         reports::write(&run, &folder, false)?;
         crate::note(&format!("{name}: {}", folder.display()));
         if run.ended != Some(Ended::Complete) {
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(ExitCode::from(run::INTERRUPTED));
         }
         runs.push(run);
     }
@@ -120,7 +122,7 @@ fn without(plan: &[Planned], other: &[Planned], name: &str) -> Vec<Planned> {
 }
 
 fn tell(runs: &[Run], names: &[String; 2]) -> anyhow::Result<ExitCode> {
-    let summaries: Vec<_> = runs.iter().map(summaries).collect();
+    let summaries = runs.iter().map(summaries).collect::<Result<Vec<_>, _>>()?;
     let side = |index: usize| Side {
         name: &names[index],
         summaries: &summaries[index],

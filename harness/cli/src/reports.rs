@@ -1,9 +1,9 @@
-//! Writing the reports of a run, and writing them again from its `run.jsonl`.
+//! Writing the reports of a run, and writing them again from its folder.
 
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufReader, IsTerminal},
+    io::{BufReader, IsTerminal, Seek, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -11,10 +11,10 @@ use std::{
 use chainbreak_engine::run::Artifact;
 use chainbreak_model::event::{Event, EventKind};
 use chainbreak_report::{
-    Run, exit_code, junit,
-    summary::{Summary, summaries},
+    Run, WholeFile, exit_code,
+    junit::{self, Junit},
+    summary::{self, Summary},
     term::{self, Colour, Terminal},
-    write_atomically,
 };
 
 use crate::{args, cases};
@@ -22,24 +22,36 @@ use crate::{args, cases};
 /// Line width where no terminal says one.
 const WIDTH: usize = 140;
 
-/// Writes every report into the run's folder and, if asked, the human one to standard output.
+/// Writes every report into the run's folder and, if asked, the human one to standard output. One case is in memory at a
+/// time; what comes back of a case that went as expected has no story.
 pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Vec<Summary>> {
-    let summaries = summaries(run);
-    let junit = folder.join("junit.xml");
-    write_atomically(&junit, junit::render(run, &summaries)?.as_bytes())?;
-    let story = folder.join("report.txt");
+    let paths = ["run.jsonl", "junit.xml", "report.txt"].map(|name| folder.join(name));
+    let [_, junit, story] = &paths;
     let plain = Terminal {
         width: WIDTH,
         colour: Colour::Off,
     };
-    let stories = term::stories(&summaries, plain);
-    write_atomically(&story, stories.as_bytes())?;
+    let (mut suites, mut junit) = (Junit::of(run), WholeFile::begin(junit)?);
+    junit.append(junit::HEAD.as_bytes())?;
+    // The table stands above the stories, and is known after the last one.
+    let mut stories = tempfile::tempfile_in(folder)?;
+    let mut summaries = Vec::new();
+    for summary in summary::each(run) {
+        let summary = summary?;
+        junit.append(suites.case(&summary)?.as_bytes())?;
+        let told = term::case_story(&summary, plain).unwrap_or_default();
+        stories.write_all(told.as_bytes())?;
+        summaries.push(summary.brief());
+    }
+    junit.append(suites.end()?.as_bytes())?;
+    junit.finish()?;
+    let mut story = WholeFile::begin(story)?;
+    story.append(term::overview(&summaries, plain).as_bytes())?;
+    stories.rewind()?;
+    story.append_file(&mut stories)?;
+    story.finish()?;
     if print {
-        let paths = [folder.join("run.jsonl"), junit, story];
-        let paths: Vec<String> = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
+        let paths = paths.map(|path| path.display().to_string());
         crate::tell(&term::render(&summaries, &paths, terminal()))?;
     }
     Ok(summaries)
@@ -56,15 +68,23 @@ pub(crate) fn read(run: &Path) -> anyhow::Result<(Run, PathBuf)> {
         cases::invalid(format!("could not {what} {}: {why}", file.display()))
     };
     let source = File::open(&file).map_err(|why| cannot("open", &why))?;
-    let run = Run::read(BufReader::new(source)).map_err(|why| cannot("read", &why))?;
+    let run =
+        Run::read(BufReader::new(source), folder(&file)).map_err(|why| cannot("read", &why))?;
     Ok((run, file))
+}
+
+/// The folder of a run's file.
+pub(crate) fn folder(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
 }
 
 /// `chainbreak report`.
 pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
     let (run, file) = read(&args.run)?;
-    let folder = file.parent().unwrap_or(Path::new("."));
-    let summaries = write(&run, folder, true)?;
+    let summaries = write(&run, folder(&file), true)?;
     Ok(ExitCode::from(exit_code(&summaries)))
 }
 
@@ -106,4 +126,9 @@ pub(crate) fn folder_name(id: &str) -> String {
         }
     };
     id.chars().map(plain).collect()
+}
+
+/// Where the events of a case are, in the folder of its run.
+pub(crate) fn events_path(id: &str) -> String {
+    format!("{}/events.jsonl", folder_name(id))
 }

@@ -2,25 +2,17 @@
 //! came of them, also when the run is interrupted.
 
 use std::{
-    cell::RefCell,
     collections::BTreeMap,
-    fs::File,
-    io::BufWriter,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::Context;
-use chainbreak_engine::run::Artifact;
 use chainbreak_lab::{Lab, machine};
 use chainbreak_model::{
     case::{Capabilities, Case},
-    event::Event,
-    judge,
     plan::{Missing, Planned},
-    verdict::CaseVerdict,
 };
-use chainbreak_report::{Ended, FORMAT, Header, Line, Recorder, Run, Skipped, exit_code};
+use chainbreak_report::{Ended, FORMAT, Header, exit_code};
 use futures::StreamExt;
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -35,9 +27,14 @@ use crate::{
     cases,
     images::Absent,
     live::Live,
-    provide, reports,
+    provide,
+    record::{Record, Recorded},
+    reports,
     supervise::{self, RunOptions},
 };
+
+/// A run did not come to its end.
+pub(crate) const INTERRUPTED: u8 = 11;
 
 /// Runs, records, reports.
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
@@ -51,35 +48,47 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let capabilities = backend.demanded(backend.survey(&lab).await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
-    let (run, folder) = perform(&args, &backend, planned).await?;
+    let recorded = perform(&args, &backend, planned).await?;
+    if let Some(code) = unwritten(&recorded) {
+        return Ok(code);
+    }
+    let Recorded { run, folder, .. } = recorded;
     let summaries = reports::write(&run, &folder, args.format == Format::Human)?;
     if let Some(unmet) = &unmet {
         crate::complain(unmet);
     }
     let code = exit_code(&summaries);
-    Ok(ExitCode::from(if unmet.is_some() && code != 11 {
+    Ok(ExitCode::from(if unmet.is_some() && code != INTERRUPTED {
         10
     } else {
         code
     }))
 }
 
-/// Runs what is planned, to the end or to a signal. The run, and its folder, which has its `run.jsonl` and no reports yet.
+/// Runs what is planned, to the end, to a signal, or until nothing can be written.
 pub(crate) async fn perform(
     args: &args::Run,
     backend: &BackendChoice,
     planned: Vec<Planned>,
-) -> anyhow::Result<(Run, PathBuf)> {
+) -> anyhow::Result<Recorded> {
     let planned = provide::provide(planned).await?;
     #[cfg(feature = "clusters")]
     let planned = backend.rewrite_namespaces(planned).await;
     let folder = folder(&args.out)?;
-    let record = Record::begin(&folder, args, planned)?;
+    let header = Header {
+        format: FORMAT,
+        tool: format!("chainbreak {}", env!("CARGO_PKG_VERSION")),
+        seed: args.selection.seed,
+        started: Timestamp::now(),
+        host: host(),
+    };
+    let silent = args.format == Format::Jsonl;
+    let record = Record::begin(&folder, header, planned, silent).await?;
     let (stop, stopped) = watch::channel(false);
-    let interrupted = tokio::spawn(interrupted(stop));
-    let live = Live::new(args.format == Format::Jsonl);
+    let interrupted = tokio::spawn(interrupted(stop, record.failed()));
+    let live = Live::new(silent);
     let jobs = args.jobs.map_or_else(|| backend.jobs(), usize::from);
-    let cases = record.cases();
+    let cases = spread(record.cases(), |(_, case)| case.scenario.clone());
     let last = cases.len().saturating_sub(1);
     // One that changes what all worlds share is alone on the machine.
     let (alone, beside): (Vec<_>, Vec<_>) = cases
@@ -92,7 +101,7 @@ pub(crate) async fn perform(
                 ready_within: args.ready_within.unwrap_or_else(|| backend.ready_within()),
                 backend,
             };
-            one(case, options, &live, &record, stopped.clone())
+            one(*index, case, options, &live, &record, stopped.clone())
         });
         let ended: Vec<anyhow::Result<()>> = running.buffer_unordered(jobs).collect().await;
         ended.into_iter().collect::<anyhow::Result<()>>()?;
@@ -103,9 +112,25 @@ pub(crate) async fn perform(
         interrupted.abort();
         Ended::Complete
     };
-    let run = record.end(ended)?;
+    let recorded = record.end(ended).await?;
     latest(&args.out, &folder);
-    Ok((run, folder))
+    Ok(recorded)
+}
+
+/// Where a run could not be written, its verdicts so far: no report can be made of it.
+pub(crate) fn unwritten(recorded: &Recorded) -> Option<ExitCode> {
+    let why = recorded.unwritten.as_ref()?;
+    let cases = recorded.run.cases.iter();
+    let judged = cases.filter_map(|(id, case)| Some((id, case.verdict.as_ref()?)));
+    let lines: String = judged
+        .map(|(id, verdict)| format!("{id}: {}\n", verdict.case))
+        .collect();
+    // What could not be told either is in the complaint.
+    drop(crate::tell(&lines));
+    crate::complain(&format!(
+        "{why}: the run was ended, and has no reports; above are the verdicts so far"
+    ));
+    Some(ExitCode::from(INTERRUPTED))
 }
 
 /// A new folder, named for the time, so that folders sort as runs were.
@@ -144,124 +169,25 @@ pub(crate) fn latest(out: &Path, folder: &Path) {
     }
 }
 
-/// The run as it is written to disk and as it is kept for judging.
-struct Record {
-    folder: PathBuf,
-    recorder: RefCell<Recorder<BufWriter<File>>>,
-    run: RefCell<Run>,
-    echo: bool,
-}
-
-impl Record {
-    fn begin(folder: &Path, args: &args::Run, planned: Vec<Planned>) -> anyhow::Result<Self> {
-        let header = Header {
-            format: FORMAT,
-            tool: format!("chainbreak {}", env!("CARGO_PKG_VERSION")),
-            seed: args.selection.seed,
-            started: Timestamp::now(),
-            host: host(),
-        };
-        let path = folder.join("run.jsonl");
-        let file =
-            File::create(&path).with_context(|| format!("could not make {}", path.display()))?;
-        if args.format == Format::Jsonl {
-            crate::tell(&format!("{}\n", serde_json::to_string(&header)?))?;
-        }
-        let record = Self {
-            folder: folder.to_owned(),
-            recorder: RefCell::new(Recorder::begin(BufWriter::new(file), &header)?),
-            run: RefCell::new(Run::new(header)),
-            echo: args.format == Format::Jsonl,
-        };
-        for plan in planned {
-            record.line(match plan {
-                Planned::Run(case) => Line::Planned(case),
-                Planned::Skip(skipped) => {
-                    let reason = skipped.reason();
-                    Line::Skipped(Skipped {
-                        id: skipped.id,
-                        reason,
-                    })
-                }
-            })?;
-        }
-        Ok(record)
-    }
-
-    /// The planned cases with their numbers, in the order to run them.
-    fn cases(&self) -> Vec<(usize, Case)> {
-        let run = self.run.borrow();
-        let cases = run.cases.values().map(|record| record.case.clone());
-        spread(cases.enumerate().collect(), |(_, case)| {
-            case.scenario.clone()
-        })
-    }
-
-    fn line(&self, line: Line) -> anyhow::Result<()> {
-        self.recorder.borrow_mut().append(&line)?;
-        if self.echo {
-            crate::tell(&format!("{}\n", serde_json::to_string(&line)?))?;
-        }
-        self.run.borrow_mut().add(line).map_err(anyhow::Error::msg)
-    }
-
-    fn event(&self, id: &str, event: Event) -> anyhow::Result<()> {
-        self.line(Line::Event {
-            case: id.to_owned(),
-            event,
-        })
-    }
-
-    /// Keeps a file for a case that did not come out as expected.
-    fn artifact(&self, id: &str, artifact: &Artifact) -> anyhow::Result<()> {
-        let path = reports::folder_name(id);
-        std::fs::create_dir_all(self.folder.join(&path))?;
-        let path = format!("{path}/{}", artifact.name);
-        chainbreak_report::write_atomically(&self.folder.join(&path), artifact.text.as_bytes())?;
-        self.line(Line::Artifact {
-            case: id.to_owned(),
-            path,
-        })
-    }
-
-    fn end(self, ended: Ended) -> anyhow::Result<Run> {
-        self.line(Line::Ended(ended))?;
-        Ok(self.run.into_inner())
-    }
-}
-
 async fn one(
+    number: usize,
     case: &Case,
     options: RunOptions<'_>,
     live: &Live,
     record: &Record,
     stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let id = case.id();
-    let mut shown = live.case(&id);
-    let mut recorded = Ok(());
-    let see = |event: Event| {
-        shown.see(&event);
-        recorded = std::mem::replace(&mut recorded, Ok(())).and_then(|()| record.event(&id, event));
-    };
-    let artifacts = supervise::run(case, options, stopped, see).await;
-    recorded?;
-    let (verdict, logs) = {
-        let run = record.run.borrow();
-        let events = &run.cases[&id].events;
-        (judge(case, events), reports::logs(events))
-    };
-    if verdict.case != CaseVerdict::AsExpected {
-        for artifact in artifacts.iter().chain(&logs) {
-            record.artifact(&id, artifact)?;
-        }
-    }
-    shown.end(&verdict.case.to_string());
-    Ok(())
+    let mut recorded = record.case(number, case, live).await?;
+    let artifacts = supervise::run(case, options, stopped, &mut recorded.history).await?;
+    recorded.end(artifacts).await
 }
 
-/// Which signal asked the run to end. The second one ends the process, and with it every world.
-async fn interrupted(stop: watch::Sender<bool>) -> String {
+/// What asked the run to end: a signal, or a disk that takes nothing more. A second signal ends the process, and with it
+/// every world.
+async fn interrupted(
+    stop: watch::Sender<bool>,
+    mut failed: watch::Receiver<Option<String>>,
+) -> String {
     let (Ok(mut int), Ok(mut term)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
@@ -271,6 +197,12 @@ async fn interrupted(stop: watch::Sender<bool>) -> String {
     let name = tokio::select! {
         _ = int.recv() => "SIGINT",
         _ = term.recv() => "SIGTERM",
+        Ok(failed) = failed.wait_for(Option::is_some) => {
+            let why = failed.clone().unwrap_or_default();
+            crate::note(&format!("{why}: ending the run"));
+            stop.send_replace(true);
+            return why;
+        }
     };
     crate::note(&format!(
         "{name}: ending the run, reports follow; once more to give up"

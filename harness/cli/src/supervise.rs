@@ -3,8 +3,8 @@
 use std::{path::Path, process::ExitStatus, time::Duration};
 
 use chainbreak_engine::{
-    log::EventLog,
-    run::{Artifact, kept, stopped},
+    log::CaseClock,
+    run::{Artifact, stopped},
     timeline,
 };
 #[cfg(feature = "clusters")]
@@ -24,7 +24,8 @@ use tokio::{
 
 use crate::{
     backend_choice::BackendChoice,
-    worker::{Line, Order, STOP},
+    record::{CaseHistory, Room},
+    worker::{Order, STOP, Said},
 };
 
 /// This program, also when its file was rebuilt meanwhile.
@@ -45,59 +46,83 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
 const BESIDE: Duration = Duration::from_secs(60);
 
-/// Runs a case in a worker of its own and returns the files to keep. Each event is given to `see` as it
-/// comes. The history always ends with what went wrong, if anything did: a worker that died or hung is
-/// trouble, not silence.
+/// Runs a case in a worker of its own, records what happens, and returns the files to keep. The history always ends with
+/// what went wrong, if anything did: a worker that died or hung is trouble, not silence.
 pub(crate) async fn run(
     case: &Case,
     options: RunOptions<'_>,
     stop: watch::Receiver<bool>,
-    mut see: impl FnMut(Event),
-) -> Vec<Artifact> {
-    // Times of the parent's own words: the worker's clock starts a few milliseconds later.
-    let (clock, _events) = EventLog::new();
-    let mut artifacts = Vec::new();
-    let mut take = |line| match line {
-        Line::Event(event) => see(event),
-        Line::Artifact(artifact) => artifacts.push(artifact),
-    };
-    let event = |what| {
-        let at_us = clock.now_us();
-        Line::Event(Event { at_us, what })
-    };
-    let trouble = |error: anyhow::Error| {
-        let text = format!("{error:#}");
-        event(EventKind::Trouble { text })
+    history: &mut CaseHistory<'_>,
+) -> anyhow::Result<Vec<Artifact>> {
+    let mut parent = Parent {
+        clock: CaseClock::starting_now(),
+        history,
+        artifacts: Vec::new(),
     };
     if *stop.borrow() {
         let why = anyhow::anyhow!("not started: the run was interrupted");
-        take(trouble(why));
-        return artifacts;
+        parent.trouble(&why).await?;
+        return Ok(parent.artifacts);
     }
     let changed = match change(case) {
         Ok(changed) => changed,
         Err(error) => {
-            take(trouble(error));
-            return artifacts;
+            parent.trouble(&error).await?;
+            return Ok(parent.artifacts);
         }
     };
     if let Some(changed) = &changed {
-        take(event(EventKind::Fact {
-            name: "this machine's settings".to_owned(),
-            value: changed.told(),
-        }));
+        let name = "this machine's settings".to_owned();
+        let value = changed.told();
+        parent.event(EventKind::Fact { name, value }).await?;
     }
-    let worked = work(case, options, stop, &mut take).await;
-    if let Err(error) = worked {
-        take(trouble(error));
+    if let Err(error) = work(case, options, stop, &mut parent).await {
+        parent.trouble(&error).await?;
     }
     match changed.map_or(Ok(Vec::new()), Changed::set_back) {
-        Ok(said) => said
-            .into_iter()
-            .for_each(|text| take(event(EventKind::Step { text }))),
-        Err(error) => take(trouble(error.into())),
+        Ok(said) => {
+            for text in said {
+                parent.event(EventKind::Step { text }).await?;
+            }
+        }
+        Err(error) => parent.trouble(&error.into()).await?,
     }
-    artifacts
+    Ok(parent.artifacts)
+}
+
+/// What the parent takes over from a worker, and adds to it.
+struct Parent<'a, 'r> {
+    clock: CaseClock,
+    history: &'a mut CaseHistory<'r>,
+    artifacts: Vec<Artifact>,
+}
+
+impl Parent<'_, '_> {
+    /// Takes over a line of the worker; the phase that it says was reached.
+    async fn take(&mut self, room: Room<'_>, line: &str) -> anyhow::Result<Option<Phase>> {
+        match serde_json::from_str(line)? {
+            Said::Began(clock) => self.clock = clock,
+            Said::Artifact(artifact) => self.artifacts.push(artifact),
+            Said::Event(event) => {
+                let event = self.history.raw(room, event).await?;
+                if let EventKind::Phase(phase) = &event.what {
+                    return Ok(Some(*phase));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds something that happens now.
+    async fn event(&mut self, what: EventKind) -> anyhow::Result<()> {
+        let at_us = self.clock.now_us();
+        self.history.event(&Event { at_us, what }).await
+    }
+
+    async fn trouble(&mut self, error: &anyhow::Error) -> anyhow::Result<()> {
+        let text = format!("{error:#}");
+        self.event(EventKind::Trouble { text }).await
+    }
 }
 
 /// The machine as the case asks for it, where it asks for anything.
@@ -113,7 +138,7 @@ async fn work(
     case: &Case,
     options: RunOptions<'_>,
     stop: watch::Receiver<bool>,
-    take: &mut impl FnMut(Line),
+    parent: &mut Parent<'_, '_>,
 ) -> anyhow::Result<()> {
     let mut worker = match options.backend {
         BackendChoice::Lab => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
@@ -134,18 +159,17 @@ async fn work(
     let mut stopping = false;
     let mut destroyed = false;
     loop {
+        let room = parent.history.room();
         tokio::select! {
-            line = worker.lines.next_line() => {
+            // A worker whose events cannot be written yet waits.
+            (room, line) = async { (room.await, worker.lines.next_line().await) } => {
                 let Some(line) = line? else { break };
-                let line: Line = serde_json::from_str(&line)?;
-                if let Line::Event(event) = &line {
-                    destroyed |= event.what == EventKind::Phase(Phase::Destroyed);
+                match parent.take(room, &line).await? {
                     // A kept world has no deadline: a person looks at it.
-                    if options.keep && event.what == kept() {
-                        deadline += KEPT;
-                    }
+                    Some(Phase::Kept) => deadline += KEPT,
+                    Some(Phase::Destroyed) => destroyed = true,
+                    _ => {}
                 }
-                take(line);
             }
             () = stopped(stop.clone()), if !stopping => {
                 stopping = true;

@@ -9,7 +9,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Context;
 use chainbreak_engine::{
     cluster::Backend,
-    log::EventLog,
+    log::{CaseClock, EventLog},
     run::{After, Artifact},
 };
 use chainbreak_lab::{Lab, worker::Lifeline};
@@ -18,6 +18,7 @@ use chainbreak_model::{
     event::{Event, EventKind, Phase},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncWriteExt, BufWriter, Stdout},
     sync::{mpsc, watch},
@@ -41,11 +42,23 @@ pub(crate) struct Order {
 /// What a worker is told later, as a line: end the run, heal and destroy.
 pub(crate) const STOP: &str = "stop";
 
-/// What a worker says.
-#[derive(Debug, Serialize, Deserialize)]
+/// What a worker says, a line each.
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Line {
+enum Line {
+    /// First: when the history began.
+    Began(CaseClock),
     Event(Event),
+    Artifact(Artifact),
+}
+
+/// The same as it is heard: the text of an event goes on as it is.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Said<'a> {
+    Began(CaseClock),
+    #[serde(borrow)]
+    Event(&'a RawValue),
     Artifact(Artifact),
 }
 
@@ -84,12 +97,13 @@ async fn work(
     stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let (log, events) = EventLog::new();
+    let clock = log.clock();
     let keep = if order.keep {
         After::Keep
     } else {
         After::Destroy
     };
-    let writing = tokio::spawn(write(events, order.backend.clone(), keep));
+    let writing = tokio::spawn(write(clock, events, order.backend.clone(), keep));
     let (case, within) = (&order.case, order.ready_within);
     let artifacts = chainbreak_engine::run::run(backend, case, &log, within, stopped, keep).await;
     let mut out = writing.await??;
@@ -110,11 +124,13 @@ async fn listen(mut orders: mpsc::UnboundedReceiver<String>, stop: watch::Sender
 
 /// Writes events until the last one of the run, flushing whenever there is nothing more to write.
 async fn write(
+    clock: CaseClock,
     mut events: mpsc::UnboundedReceiver<Event>,
     backend: BackendChoice,
     after: After,
 ) -> anyhow::Result<BufWriter<Stdout>> {
     let mut out = BufWriter::new(tokio::io::stdout());
+    line(&mut out, &Line::Began(clock)).await?;
     while let Some(event) = events.recv().await {
         let last = event.what == EventKind::Phase(Phase::Destroyed);
         let world = backend == BackendChoice::Lab;

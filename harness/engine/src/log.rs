@@ -1,5 +1,6 @@
 //! The event log of a running case: anything appends, the sink gets events in order of arrival.
 
+mod clock;
 mod write;
 
 use std::{
@@ -13,6 +14,7 @@ use tokio::{
     time::timeout,
 };
 
+pub use clock::CaseClock;
 pub use write::Write;
 
 /// How many writes an observer may lag behind before it is told only that there were some.
@@ -115,6 +117,11 @@ impl EventLog {
             },
             events,
         )
+    }
+
+    /// The clock of its times, for another process.
+    pub fn clock(&self) -> CaseClock {
+        CaseClock::started(self.inner.start.elapsed())
     }
 
     /// Microseconds since the case began.

@@ -49,13 +49,6 @@ pub enum After {
     Keep,
 }
 
-/// What the history says when the run is over and its cluster is kept.
-pub fn kept() -> EventKind {
-    EventKind::Step {
-        text: "the world is kept".to_owned(),
-    }
-}
-
 /// Runs one case to its end. `stop` turning true ends it early, and so does a cluster that is not ready
 /// within `ready_within`: the history says so.
 pub async fn run(
@@ -123,7 +116,7 @@ async fn on_cluster(
     }
     let artifacts = rules(cluster.as_ref(), &case.cluster).await;
     if after == After::Keep {
-        log.append(kept());
+        log.append(EventKind::Phase(Phase::Kept));
         stopped(stop).await;
     }
     if let Err(leftovers) = cluster.destroy().await {

@@ -175,6 +175,8 @@ pub enum Phase {
     Judging,
     /// The timeline is over: promises are judged up to here.
     Judged,
+    /// The cluster is kept for a person who looks at it.
+    Kept,
     /// Everything was taken down.
     #[serde(rename = "razed")]
     Destroyed,

@@ -13,8 +13,31 @@ pub enum ReportError {
         /// What is wrong with it.
         why: String,
     },
+    /// The file with a case's events is not there, or cannot be read.
+    #[error(
+        "could not read {path}: {source} (a run is its whole folder: run.jsonl names the files of its cases)"
+    )]
+    History {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line of a case's events is not what it must be.
+    #[error("{path}, line {line}: {why}")]
+    Event {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The run's format is newer than this program, or not a run at all.
-    #[error("the run has format {found}, this chainbreak reads format {known}")]
+    #[error(
+        "the run has format {found}, this chainbreak reads formats {} to {known}",
+        crate::record::OLDEST
+    )]
     Format {
         /// What the header says.
         found: u32,

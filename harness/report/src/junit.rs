@@ -26,29 +26,54 @@ const WHOLE: &str = "(run)";
 /// The name of the suite that stands for a run that did not come to its end.
 const RUN: &str = "chainbreak";
 
-/// The JUnit report of a run.
-pub fn render(run: &Run, summaries: &[Summary]) -> Result<String, ReportError> {
-    let started = OffsetDateTime::from_unix_timestamp(run.header.started.as_second())
-        .unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    let host = run
-        .header
-        .host
-        .get("hostname")
-        .map_or("localhost", String::as_str);
-    let mut out = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<testsuites>\n");
-    for (id, mut suite) in suites(run, summaries).into_iter().enumerate() {
-        suite.timestamp = started;
-        suite.hostname = xml(host);
-        out.push_str(&element(&suite, id)?);
-        out.push('\n');
-    }
-    out.push_str("</testsuites>\n");
-    Ok(out)
+/// What stands before all suites.
+pub const HEAD: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<testsuites>\n";
+
+/// The suites of a report one after the other: after [`HEAD`] come those of each case, then the end.
+#[derive(Debug)]
+pub struct Junit<'a> {
+    run: &'a Run,
+    started: OffsetDateTime,
+    host: &'a str,
+    suites: usize,
 }
 
-fn suites(run: &Run, summaries: &[Summary]) -> Vec<TestSuite> {
-    let cases = summaries.iter().flat_map(|summary| of_case(run, summary));
-    cases.chain(interrupted(run)).collect()
+impl<'a> Junit<'a> {
+    /// None yet.
+    pub fn of(run: &'a Run) -> Self {
+        let started = run.header.started.as_second();
+        let host = run.header.host.get("hostname");
+        Self {
+            run,
+            started: OffsetDateTime::from_unix_timestamp(started)
+                .unwrap_or(OffsetDateTime::UNIX_EPOCH),
+            host: host.map_or("localhost", String::as_str),
+            suites: 0,
+        }
+    }
+
+    /// The suites of the next case.
+    pub fn case(&mut self, summary: &Summary) -> Result<String, ReportError> {
+        self.elements(of_case(self.run, summary))
+    }
+
+    /// What stands after all cases.
+    pub fn end(mut self) -> Result<String, ReportError> {
+        let interrupted = interrupted(self.run).into_iter().collect();
+        Ok(self.elements(interrupted)? + "</testsuites>\n")
+    }
+
+    fn elements(&mut self, suites: Vec<TestSuite>) -> Result<String, ReportError> {
+        let mut out = String::new();
+        for mut suite in suites {
+            suite.timestamp = self.started;
+            suite.hostname = xml(self.host);
+            out.push_str(&element(&suite, self.suites)?);
+            out.push('\n');
+            self.suites += 1;
+        }
+        Ok(out)
+    }
 }
 
 /// One suite as an element of its own. The library gives no `skipped` attribute, and some readers count by

@@ -17,6 +17,7 @@ mod explain;
 mod file;
 pub mod gaps;
 pub mod head;
+mod history;
 pub mod junit;
 mod log_finding;
 mod meanwhile;
@@ -33,7 +34,8 @@ pub mod timeline;
 
 pub use error::ReportError;
 pub use exit::exit_code;
-pub use file::write_atomically;
+pub use file::{WholeFile, write_atomically};
+pub use history::History;
 pub use progress::Progress;
 pub use record::{Ended, FORMAT, Header, Line, Recorder, Skipped};
 pub use run::{Recorded, Run};

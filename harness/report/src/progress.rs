@@ -125,6 +125,7 @@ fn phase_words(phase: Phase) -> &'static str {
         Phase::Ready => "ready",
         Phase::Judging => "judging",
         Phase::Judged => "judged",
+        Phase::Kept => "the world is kept",
         Phase::Destroyed => "destroyed",
     }
 }

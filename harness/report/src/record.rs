@@ -1,18 +1,21 @@
-//! `run.jsonl`: the whole run, one JSON value a line, appended as it happens. The first line is the
-//! header; everything else may come in any order, but a case is planned before its events. There are no
-//! verdicts in it: they follow from plan and history, and are judged again when reports are rendered.
+//! `run.jsonl`: plan, verdicts and end of a run, one JSON value a line, appended as it happens. The first line is the
+//! header; everything else may come in any order, but a case is planned before its events. These are in a file of the
+//! case, a line an event, or in `run.jsonl` itself, as in format 1. Verdicts follow from plan and history, and are
+//! judged again when reports are rendered.
 
 use std::io::Write;
 
-use chainbreak_model::{case::Case, event::Event};
+use chainbreak_model::{case::Case, event::Event, verdict::Verdict};
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ReportError;
 
-/// The format that this version writes and reads.
-pub const FORMAT: u32 = 1;
+/// The format that this version writes.
+pub const FORMAT: u32 = 2;
+/// The oldest format that this version reads: all events in `run.jsonl`, no verdicts.
+pub(crate) const OLDEST: u32 = 1;
 
 /// The first line: everything about the run that was known when it began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,12 +42,26 @@ pub enum Line {
     Planned(Box<Case>),
     /// A case that will not run.
     Skipped(Skipped),
+    /// A case begins, and its events are in a file.
+    History {
+        /// The case's id.
+        case: String,
+        /// Relative to the folder of the run.
+        path: String,
+    },
     /// Something happened in a case.
     Event {
         /// The case's id.
         case: String,
         /// What and when.
         event: Event,
+    },
+    /// A case came to its end, and what was judged.
+    Judged {
+        /// The case's id.
+        case: String,
+        /// With its evidence.
+        verdict: Box<Verdict>,
     },
     /// A file was kept for a case.
     Artifact {
@@ -95,17 +112,6 @@ impl<W: Write> Recorder<W> {
     /// Appends a line.
     pub fn append(&mut self, line: &Line) -> Result<(), ReportError> {
         self.write(line)
-    }
-
-    /// Appends an event of a case.
-    pub fn event(&mut self, case: &str, event: &Event) -> Result<(), ReportError> {
-        // Borrowed twin of `Line::Event`: events are many and big, none is copied to be written.
-        #[derive(Serialize)]
-        #[serde(rename_all = "kebab-case")]
-        enum Borrowed<'a> {
-            Event { case: &'a str, event: &'a Event },
-        }
-        self.write(&Borrowed::Event { case, event })
     }
 
     fn write(&mut self, value: &impl Serialize) -> Result<(), ReportError> {

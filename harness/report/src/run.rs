@@ -1,13 +1,17 @@
 //! A recorded run, read back: everything that reports are made from.
 
-use std::io::BufRead;
+use std::{
+    io::BufRead,
+    path::{Component, Path},
+};
 
-use chainbreak_model::{case::Case, event::Event};
+use chainbreak_model::{case::Case, verdict::Verdict};
 use indexmap::IndexMap;
 
 use crate::{
     ReportError,
-    record::{Ended, FORMAT, Header, Line, Skipped},
+    history::{History, Lines},
+    record::{Ended, FORMAT, Header, Line, OLDEST, Skipped},
 };
 
 /// A run: what was planned, what happened, how it ended.
@@ -28,8 +32,10 @@ pub struct Run {
 pub struct Recorded {
     /// The plan.
     pub case: Case,
-    /// The history, in order of arrival.
-    pub events: Vec<Event>,
+    /// What happened.
+    pub history: History,
+    /// What was judged when the case ended; older runs do not say.
+    pub verdict: Option<Box<Verdict>>,
     /// Files kept, relative to the folder of the run.
     pub artifacts: Vec<String>,
 }
@@ -45,24 +51,17 @@ impl Run {
         }
     }
 
-    /// Reads a run. A last line without its end is what a killed run leaves: it is dropped. Any other line
-    /// that cannot be understood is an error with its number.
-    pub fn read(mut source: impl BufRead) -> Result<Self, ReportError> {
-        let mut number = 0;
-        let mut next = || -> Result<Option<(usize, Vec<u8>)>, ReportError> {
-            let mut line = Vec::new();
-            source
-                .read_until(b'\n', &mut line)
-                .map_err(|source| ReportError::Read { source })?;
-            number += 1;
-            Ok((line.pop() == Some(b'\n')).then_some((number, line)))
-        };
-        let Some((number, line)) = next()? else {
+    /// Reads a run whose files are in that folder. A last line without its end is what a killed run leaves: it is
+    /// dropped. Any other line that cannot be understood is an error with its number.
+    pub fn read(source: impl BufRead, folder: &Path) -> Result<Self, ReportError> {
+        let mut lines = Lines::of(source);
+        let Some((number, line)) = lines.next().transpose()? else {
             return Err(ReportError::Empty);
         };
         let mut run = Self::new(header(number, &line)?);
-        while let Some((number, line)) = next()? {
-            let add = |line| run.add(line);
+        for line in lines {
+            let (number, line) = line?;
+            let add = |line| run.add(line, folder);
             serde_json::from_slice(&line)
                 .map_err(|error| error.to_string())
                 .and_then(add)
@@ -71,13 +70,15 @@ impl Run {
         Ok(run)
     }
 
-    /// Adds a line as [`crate::Recorder`] writes it. An error says what is wrong with it.
-    pub fn add(&mut self, line: Line) -> Result<(), String> {
+    /// Adds a line as [`crate::Recorder`] writes it, of a run whose files are in that folder. An error says what is wrong
+    /// with it.
+    pub fn add(&mut self, line: Line, folder: &Path) -> Result<(), String> {
         match line {
             Line::Planned(case) => {
                 let recorded = Recorded {
                     case: *case,
-                    events: Vec::new(),
+                    history: History::default(),
+                    verdict: None,
                     artifacts: Vec::new(),
                 };
                 let id = recorded.case.id();
@@ -90,8 +91,22 @@ impl Run {
                 self.skipped.push(skipped);
                 Ok(())
             }
-            Line::Event { case, event } => self.case(&case).map(|case| case.events.push(event)),
-            Line::Artifact { case, path } => self.case(&case).map(|case| case.artifacts.push(path)),
+            Line::History { case, path } => {
+                let inside = plain(&path)?;
+                let recorded = self.case(&case)?;
+                recorded.history = History::In(folder.join(inside));
+                Ok(())
+            }
+            Line::Event { case, event } => self.case(&case)?.history.push(event),
+            Line::Judged { case, verdict } => {
+                self.case(&case)?.verdict = Some(verdict);
+                Ok(())
+            }
+            Line::Artifact { case, path } => {
+                plain(&path)?;
+                self.case(&case)?.artifacts.push(path);
+                Ok(())
+            }
             Line::Ended(ended) => {
                 self.ended = Some(ended);
                 Ok(())
@@ -106,6 +121,16 @@ impl Run {
     }
 }
 
+/// A path that leads nowhere but into the run's folder.
+fn plain(path: &str) -> Result<&Path, String> {
+    let inside = Path::new(path);
+    let is_plain = |part| matches!(part, Component::Normal(_));
+    if path.is_empty() || !inside.components().all(is_plain) {
+        return Err(format!("{path} is not in the folder of the run"));
+    }
+    Ok(inside)
+}
+
 /// Looks at the format before anything else, so that a newer header is said to be newer, not broken.
 fn header(line: usize, text: &[u8]) -> Result<Header, ReportError> {
     #[derive(serde::Deserialize)]
@@ -117,7 +142,7 @@ fn header(line: usize, text: &[u8]) -> Result<Header, ReportError> {
         why: error.to_string(),
     };
     let Format { format } = serde_json::from_slice(text).map_err(wrong)?;
-    if format != FORMAT {
+    if !(OLDEST..=FORMAT).contains(&format) {
         return Err(ReportError::Format {
             found: format,
             known: FORMAT,

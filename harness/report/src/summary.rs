@@ -10,7 +10,7 @@ use chainbreak_model::{
 };
 
 use crate::{
-    Recorded, Run,
+    Recorded, ReportError, Run,
     drops::{Drops, drops},
     edits::EditIndex,
     explain::{Material, Words, one_line},
@@ -82,6 +82,17 @@ pub struct Summary {
     pub artifacts: Vec<String>,
 }
 
+impl Summary {
+    /// Without what only a file tells of a case that came out as expected.
+    pub fn brief(mut self) -> Self {
+        if self.outcome == Outcome::AsExpected {
+            self.story = Vec::new();
+            self.drops = Vec::new();
+        }
+        self
+    }
+}
+
 /// One promise in a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromiseSummary {
@@ -111,25 +122,26 @@ pub enum State {
 }
 
 /// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged again from
-/// plan and history.
-pub fn summaries(run: &Run) -> Vec<Summary> {
-    let ran = run
-        .cases
-        .iter()
-        .map(|(id, recorded)| of_case(id, recorded, &judge(&recorded.case, &recorded.events)));
-    let skipped = run
-        .skipped
-        .iter()
-        .map(|skipped| of_skipped(&skipped.id, &skipped.reason));
-    ran.chain(skipped).collect()
+/// plan and history, which is read when its summary is asked for.
+pub fn each(run: &Run) -> impl Iterator<Item = Result<Summary, ReportError>> {
+    let ran = run.cases.iter().map(|(id, recorded)| {
+        let events = recorded.history.events()?;
+        let verdict = judge(&recorded.case, events.iter());
+        Ok(of_case(id, recorded, &events, &verdict))
+    });
+    let skipped = run.skipped.iter();
+    ran.chain(skipped.map(|skipped| Ok(of_skipped(&skipped.id, &skipped.reason))))
+}
+
+/// All summaries of a run, as [`each`] makes them.
+pub fn summaries(run: &Run) -> Result<Vec<Summary>, ReportError> {
+    each(run).collect()
 }
 
 /// The summary of a case that ran, or began to.
-pub fn of_case(id: &str, recorded: &Recorded, verdict: &Verdict) -> Summary {
+fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -> Summary {
     let Recorded {
-        case,
-        events,
-        artifacts,
+        case, artifacts, ..
     } = recorded;
     let index = EditIndex::new(events);
     let gaps = verdict

@@ -289,22 +289,23 @@ pub fn story(summary: &Summary) -> Vec<String> {
     std::iter::once(head).chain(lines).collect()
 }
 
-/// The table and the story of every case, also of those that went as expected: for a file.
-pub fn stories(summaries: &[Summary], terminal: Terminal) -> String {
-    let mut out = head(summaries, terminal) + &table(summaries, terminal);
-    for summary in summaries.iter().filter(|summary| !summary.story.is_empty()) {
-        let headline = summary
-            .headline
-            .iter()
-            .map(|headline| format!("  {headline}"));
-        let lines = std::iter::once(summary.id.clone())
-            .chain(headline)
-            .chain(dropped(summary))
-            .chain(story(summary));
-        out.push('\n');
-        out.extend(lines.map(|line| wrap(&line, terminal.width) + "\n"));
+/// What stands above the cases' stories.
+pub fn overview(summaries: &[Summary], terminal: Terminal) -> String {
+    head(summaries, terminal) + &table(summaries, terminal)
+}
+
+/// The story of a case, also of one that went as expected: for a file. None of one that did not run.
+pub fn case_story(summary: &Summary, terminal: Terminal) -> Option<String> {
+    if summary.story.is_empty() {
+        return None;
     }
-    out
+    let headline = summary.headline.iter();
+    let lines = std::iter::once(summary.id.clone())
+        .chain(headline.map(|headline| format!("  {headline}")))
+        .chain(dropped(summary))
+        .chain(story(summary));
+    let lines = lines.map(|line| wrap(&line, terminal.width) + "\n");
+    Some(std::iter::once("\n".to_owned()).chain(lines).collect())
 }
 
 fn closing(summaries: &[Summary], reports: &[String]) -> String {

@@ -1,8 +1,6 @@
 //! Faults on the kernel: each is seen while it is there, by a command of the scenario itself that would
 //! fail, and seen to be gone after that.
 
-use std::fs;
-
 use nix::sys::signal::Signal;
 
 use crate::ground::{Ground, Running, exits};
@@ -19,7 +17,7 @@ fn every_fault_is_there_in_its_time_and_gone_after_it() {
     ground.write("faults.yaml", FAULTS);
     let ran = ground.chainbreak(&args("one-after-the-other"));
     exits(&ran, 0);
-    let history = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    let history = ground.history();
     // What third parties do to rules is in the history as what agents do.
     for (who, argv) in [
         ("admin", r#"["iptables-restore","#),
@@ -54,7 +52,7 @@ fn ctrl_c_undoes_what_still_holds_the_last_first() {
     run.signal(Signal::SIGINT);
     let (status, said, _) = run.ends();
     assert_eq!(status.code(), Some(11), "{said}");
-    let history = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    let history = ground.history();
     let at = |text: &str| {
         history
             .find(text)

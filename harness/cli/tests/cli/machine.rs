@@ -47,7 +47,7 @@ fn what_a_case_changes_is_set_back_after_it_on_ctrl_c_and_by_clean_after_a_kill(
     }
     exits(&ground.run("calm", &["--allow-host-changes"]), 0);
     assert_eq!(max(), before, "after its case");
-    let history = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    let history = ground.history();
     assert!(
         history.contains(&format!("from {before} to {}", before + 1)),
         "{history}"

@@ -5,6 +5,7 @@
 mod agents;
 mod cluster;
 mod codes;
+mod disk;
 mod drops;
 mod faults;
 mod ground;

@@ -1,7 +1,5 @@
 //! To look changes nothing, and to have seen nothing proves nothing.
 
-use std::fs;
-
 use crate::ground::{Ground, exits, text};
 
 /// A node with nft's iptables; nobody writes through legacy. Its own command says at the end whether anybody did.
@@ -29,7 +27,7 @@ fn asking_for_a_table_of_legacy_does_not_make_it() {
         &ground.chainbreak(&["run", "looked-at.yaml", "--out", "out"]),
         0,
     );
-    let looked = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    let looked = ground.history();
     assert!(looked.contains("nat KUBE-SERVICES (legacy)"), "{looked}");
 }
 

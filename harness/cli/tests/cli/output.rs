@@ -71,15 +71,29 @@ fn a_pipe_gets_no_escapes() {
 }
 
 #[test]
-fn jsonl_on_standard_output_is_the_recorded_history() {
+fn jsonl_on_standard_output_is_the_recorded_run_with_its_events_and_is_read_as_one() {
     let ground = Ground::new();
     let output = ground.run("calm", &["--format", "jsonl"]);
     exits(&output, 0);
-    for line in text(&output.stdout).lines() {
-        serde_json::from_str::<serde_json::Value>(line).unwrap();
-    }
+    let said = text(&output.stdout);
+    let (events, others): (Vec<&str>, Vec<&str>) = said
+        .lines()
+        .partition(|line| line.starts_with(r#"{"event":"#));
     let recorded = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
-    assert_eq!(text(&output.stdout), recorded);
+    let recorded = recorded
+        .lines()
+        .filter(|line| !line.starts_with(r#"{"history":"#));
+    assert_eq!(others, recorded.collect::<Vec<&str>>());
+    let history = ground.history();
+    let expected: Vec<String> = history
+        .lines()
+        .map(|event| format!(r#"{{"event":{{"case":"short/calm","event":{event}}}}}"#))
+        .collect();
+    assert_eq!(events, expected);
+    let report = fs::read(ground.newest("report.txt")).unwrap();
+    ground.write("piped.jsonl", &said);
+    exits(&ground.chainbreak(&["report", "piped.jsonl"]), 0);
+    assert_eq!(fs::read(ground.path().join("report.txt")).unwrap(), report);
 }
 
 /// What a log of CI gets: lines that a person reads, and not many of what is the same. Phases, turns of the

@@ -4,22 +4,22 @@ use std::fs;
 
 use crate::ground::{Ground, exits, text};
 
-/// Runs a variant and keeps its history under that name.
+/// Runs a variant and keeps it as one file of that name.
 fn kept(ground: &Ground, variant: &str, name: &str) {
-    let output = ground.run(variant, &[]);
+    let output = ground.run(variant, &["--format", "jsonl"]);
     assert!(
         [0, 10].contains(&output.status.code().unwrap()),
         "{variant}"
     );
-    fs::copy(ground.newest("run.jsonl"), ground.path().join(name)).unwrap();
+    ground.write(name, &output.stdout);
 }
 
 #[test]
 fn two_runs_of_a_case_that_came_out_alike_are_the_same_and_another_outcome_is_named() {
     let ground = Ground::new();
-    kept(&ground, "calm", "one.jsonl");
-    kept(&ground, "calm", "two.jsonl");
-    let same = ground.chainbreak(&["parity", "one.jsonl", "two.jsonl"]);
+    kept(&ground, "calm", "one");
+    kept(&ground, "calm", "two");
+    let same = ground.chainbreak(&["parity", "one", "two"]);
     exits(&same, 0);
     let said = text(&same.stdout);
     assert!(
@@ -27,16 +27,16 @@ fn two_runs_of_a_case_that_came_out_alike_are_the_same_and_another_outcome_is_na
         "{said}"
     );
 
-    kept(&ground, "fight-nobody-expects", "fight.jsonl");
+    kept(&ground, "fight-nobody-expects", "fight");
     // The same case in a run in which Felix fought: what a backend would do that knows another Felix.
-    let fight = fs::read_to_string(ground.path().join("fight.jsonl")).unwrap();
-    ground.write("fight.jsonl", fight.replace("fight-nobody-expects", "calm"));
-    let differs = ground.chainbreak(&["parity", "one.jsonl", "fight.jsonl"]);
+    let fight = fs::read_to_string(ground.path().join("fight")).unwrap();
+    ground.write("fight", fight.replace("fight-nobody-expects", "calm"));
+    let differs = ground.chainbreak(&["parity", "one", "fight"]);
     exits(&differs, 10);
     let said = text(&differs.stdout);
     assert!(said.contains("✗ short/calm: differs"), "{said}");
     assert!(
-        said.contains("one.jsonl: kept, ") && said.contains("fight.jsonl: broken, "),
+        said.contains("one: kept, ") && said.contains("fight: broken, "),
         "{said}"
     );
 }
@@ -44,14 +44,14 @@ fn two_runs_of_a_case_that_came_out_alike_are_the_same_and_another_outcome_is_na
 #[test]
 fn runs_that_share_no_case_prove_nothing() {
     let ground = Ground::new();
-    kept(&ground, "calm", "one.jsonl");
-    let one = fs::read_to_string(ground.path().join("one.jsonl")).unwrap();
+    kept(&ground, "calm", "one");
+    let one = fs::read_to_string(ground.path().join("one")).unwrap();
     ground.write(
-        "other.jsonl",
+        "other",
         one.replace("\"calm\"", "\"other\"")
             .replace("/calm", "/other"),
     );
-    let output = ground.chainbreak(&["parity", "one.jsonl", "other.jsonl"]);
+    let output = ground.chainbreak(&["parity", "one", "other"]);
     exits(&output, 12);
     assert!(text(&output.stdout).contains("the run does not have it"));
 }
@@ -99,8 +99,5 @@ fn parity_of_anything_but_two_is_a_mistake_of_the_command_line() {
         exits(&output, 2);
         assert!(text(&output.stderr).contains("lab,kind"), "{args:?}");
     }
-    exits(
-        &ground.chainbreak(&["parity", "short.yaml", "nothing.jsonl"]),
-        2,
-    );
+    exits(&ground.chainbreak(&["parity", "short.yaml", "nothing"]), 2);
 }

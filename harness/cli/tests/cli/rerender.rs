@@ -1,6 +1,6 @@
 //! `report`: everything again, from the history alone.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use crate::ground::{Ground, exits, text, validates};
 
@@ -9,8 +9,11 @@ fn reports_are_rendered_again_from_the_history_alone_byte_by_byte() {
     let ground = Ground::new();
     let first = ground.run("fight-nobody-expects", &[]);
     let elsewhere = ground.path().join("elsewhere");
-    fs::create_dir(&elsewhere).unwrap();
-    fs::copy(ground.newest("run.jsonl"), elsewhere.join("run.jsonl")).unwrap();
+    let case = "short_fight-nobody-expects/events.jsonl";
+    fs::create_dir_all(elsewhere.join(case).parent().unwrap()).unwrap();
+    for file in ["run.jsonl", case] {
+        fs::copy(ground.newest(file), elsewhere.join(file)).unwrap();
+    }
     let again = ground.chainbreak(&["report", "elsewhere"]);
     exits(&again, 10);
     for file in ["junit.xml", "report.txt"] {
@@ -33,14 +36,40 @@ fn reports_are_rendered_again_from_the_history_alone_byte_by_byte() {
 fn a_history_cut_in_the_middle_of_a_line_is_rendered_as_far_as_it_goes() {
     let ground = Ground::new();
     exits(&ground.run("calm", &[]), 0);
-    let whole = fs::read(ground.newest("run.jsonl")).unwrap();
+    let events = ground.newest("short_calm/events.jsonl");
+    let whole = fs::read(&events).unwrap();
     let end = whole.len() * 2 / 3;
     assert_ne!(whole[end - 1], b'\n');
-    ground.write("cut.jsonl", &whole[..end]);
-    let output = ground.chainbreak(&["report", "cut.jsonl"]);
+    fs::write(&events, &whole[..end]).unwrap();
+    let output = ground.chainbreak(&["report", "out/latest"]);
     exits(&output, 11);
     assert!(text(&output.stdout).contains("interrupted: its history ends at"));
-    validates(&ground.path().join("junit.xml"));
+    validates(&ground.newest("junit.xml"));
+}
+
+#[test]
+fn the_committed_run_of_format_1_is_rendered_byte_by_byte() {
+    let ground = Ground::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/golden");
+    fs::copy(golden.join("run.jsonl"), ground.path().join("run.jsonl")).unwrap();
+    exits(&ground.chainbreak(&["report", "run.jsonl"]), 10);
+    for file in ["junit.xml", "report.txt"] {
+        let read = |folder: &Path| fs::read_to_string(folder.join(file)).unwrap();
+        assert_eq!(read(ground.path()), read(&golden), "{file}");
+    }
+    // Merged, it is of today's format.
+    exits(
+        &ground.chainbreak(&["merge", "run.jsonl", "--out", "out"]),
+        10,
+    );
+    let run = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    assert!(run.starts_with("{\"format\":2,"), "{run}");
+    assert!(!run.contains("{\"event\":"), "{run}");
+    let story = fs::read_to_string(ground.newest("report.txt")).unwrap();
+    assert_eq!(
+        story,
+        fs::read_to_string(golden.join("report.txt")).unwrap()
+    );
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! `--backend cluster`, in a cluster that somebody else has made with kind, and with the kubectl of its version.
 
-use std::{
-    fs,
-    process::{Command, Output},
-};
+use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
 
@@ -143,7 +140,7 @@ fn in_somebodys_cluster_a_case_keeps_to_itself_and_leaves_nothing_however_it_end
 fn a_case_runs_in_namespaces_of_its_own(theirs: &Theirs<'_>) {
     exits(&theirs.ran("calm", &[]), 0);
     validates(&theirs.ground.newest("junit.xml"));
-    let history = fs::read_to_string(theirs.ground.newest("run.jsonl")).unwrap();
+    let history = theirs.ground.history();
     assert!(history.contains("kind-theirs at https://"));
     assert!(history.contains("the cluster's own, as it is set"));
     assert_eq!(theirs.ours(), "");

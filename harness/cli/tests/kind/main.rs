@@ -60,7 +60,7 @@ fn clean(ground: &Ground) -> String {
 fn history(ground: &Ground, output: &Output) -> String {
     exits(output, 0);
     validates(&ground.newest("junit.xml"));
-    fs::read_to_string(ground.newest("run.jsonl")).unwrap()
+    ground.history()
 }
 
 /// The names of clusters that Docker has and that may be ours.

@@ -107,10 +107,14 @@ impl Stage {
         let mut cases: BTreeMap<String, Seen> = BTreeMap::new();
         for line in lines.lines() {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
-            if let Some(event) = line.get("event") {
-                let case = event["case"].as_str().unwrap().to_owned();
-                let event: Event = serde_json::from_value(event["event"].clone()).unwrap();
-                cases.entry(case).or_default().events.push(event);
+            if let Some(history) = line.get("history") {
+                let [case, path] = ["case", "path"].map(|it| history[it].as_str().unwrap());
+                let events = fs::read_to_string(self.ground.newest(path)).unwrap();
+                let events = events
+                    .lines()
+                    .map(|event| serde_json::from_str::<Event>(event).unwrap());
+                let seen = cases.entry(case.to_owned()).or_default();
+                seen.events.extend(events);
             }
         }
         cases

@@ -6,15 +6,11 @@ use chainbreak_model::{
     names::AgentName,
     verdict::FirstEntry,
 };
-use chainbreak_report::{
-    attribution,
-    edits::EditIndex,
-    summary::{Summary, summaries},
-};
+use chainbreak_report::{attribution, edits::EditIndex, summary::Summary};
 
 use crate::history::{
     RESTORE, ROUNDS, SVC, case, cleanup, command, event, failing_sync, full_sync, history, run,
-    sample,
+    sample, summaries,
 };
 
 /// A case of two seconds in which requests are lost from 1.5 s to 1.7 s, beside what else happened.

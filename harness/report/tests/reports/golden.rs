@@ -4,10 +4,11 @@
 use std::{fs, path::PathBuf};
 
 use chainbreak_report::{
-    Run, exit_code, junit,
-    summary::summaries,
-    term::{Colour, Terminal, stories},
+    Run, exit_code,
+    term::{Colour, Terminal},
 };
+
+use crate::history::{stories, summaries};
 
 fn golden(file: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../reports/golden");
@@ -15,7 +16,7 @@ fn golden(file: &str) -> PathBuf {
 }
 
 fn recorded() -> Run {
-    Run::read(&fs::read(golden("run.jsonl")).unwrap()[..]).unwrap()
+    Run::read(&fs::read(golden("run.jsonl")).unwrap()[..], &golden("")).unwrap()
 }
 
 #[test]
@@ -32,7 +33,7 @@ fn the_recorded_run_renders_the_committed_story() {
 fn the_recorded_run_renders_the_committed_junit_which_is_valid() {
     let run = recorded();
     let xml = fs::read_to_string(golden("junit.xml")).unwrap();
-    assert_eq!(junit::render(&run, &summaries(&run)).unwrap(), xml);
+    assert_eq!(crate::history::junit(&run), xml);
     crate::junit::validate(&xml);
 }
 

@@ -6,20 +6,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::history::{ROUNDS, all_broken, case, run};
+use crate::history::{ROUNDS, all_broken, case, junit, run};
 use chainbreak_model::{
     case::{Expect, Fault, Promise, Step, Window},
     event::{Event, EventKind},
     names::AgentName,
 };
-use chainbreak_report::{Ended, Line, Run, Skipped, junit, summary::summaries};
-
-fn rendered(run: &Run) -> String {
-    junit::render(run, &summaries(run)).unwrap()
-}
+use chainbreak_report::{Ended, Line, Run, Skipped};
 
 fn ended(mut run: Run) -> Run {
-    run.add(Line::Ended(Ended::Complete)).unwrap();
+    run.add(Line::Ended(Ended::Complete), Path::new(""))
+        .unwrap();
     run
 }
 
@@ -87,13 +84,16 @@ fn a_report_of_every_outcome_is_valid_and_says_what_a_reader_needs() {
         ),
     ]);
     let reason = "no nft: install the package nftables".to_owned();
-    run.add(Line::Skipped(Skipped {
-        id: "s/other".to_owned(),
-        reason,
-    }))
+    run.add(
+        Line::Skipped(Skipped {
+            id: "s/other".to_owned(),
+            reason,
+        }),
+        Path::new(""),
+    )
     .unwrap();
     let run = ended(run);
-    let xml = rendered(&run);
+    let xml = junit(&run);
     validate(&xml);
     assert_eq!(xpath(&xml, "count(//testcase)"), "10");
     assert_eq!(xpath(&xml, "count(//failure)"), "3");
@@ -150,7 +150,7 @@ fn what_is_promised_of_an_upgrade_stands_in_suites_that_are_named_for_it() {
         let name = name.into();
         events.push(crate::history::event(at_us, EventKind::Mark { name }));
     }
-    let xml = rendered(&ended(run(vec![(upgraded, events)])));
+    let xml = junit(&ended(run(vec![(upgraded, events)])));
     validate(&xml);
     let id = "calico-bpf-cleanup-fights-kube-proxy/upgraded[iptables=legacy]";
     for (number, name, promise) in [
@@ -184,10 +184,13 @@ fn an_interrupted_run_gives_a_valid_report_with_an_error_for_what_is_missing() {
         (case("default-cleanup", all_broken()), events),
         (case("cleanup-disabled", Expect::Healthy), Vec::new()),
     ]);
-    let killed = rendered(&run);
-    run.add(Line::Ended(Ended::Interrupted("SIGTERM".to_owned())))
-        .unwrap();
-    let stopped = rendered(&run);
+    let killed = junit(&run);
+    run.add(
+        Line::Ended(Ended::Interrupted("SIGTERM".to_owned())),
+        Path::new(""),
+    )
+    .unwrap();
+    let stopped = junit(&run);
     for xml in [&killed, &stopped] {
         validate(xml);
         assert_eq!(xpath(xml, "count(//failure)"), "0");
@@ -242,17 +245,23 @@ fn nothing_that_the_world_says_can_break_the_report() {
     run.header
         .host
         .insert("hostname".to_owned(), nasty.to_owned());
-    run.add(Line::Artifact {
-        case: id.clone(),
-        path: nasty.to_owned(),
-    })
+    run.add(
+        Line::Artifact {
+            case: id.clone(),
+            path: nasty.to_owned(),
+        },
+        Path::new(""),
+    )
     .unwrap();
-    run.add(Line::Skipped(Skipped {
-        id: nasty.to_owned(),
-        reason: nasty.to_owned(),
-    }))
+    run.add(
+        Line::Skipped(Skipped {
+            id: nasty.to_owned(),
+            reason: nasty.to_owned(),
+        }),
+        Path::new(""),
+    )
     .unwrap();
-    let xml = rendered(&ended(run));
+    let xml = junit(&ended(run));
     validate(&xml);
     assert_eq!(xpath(&xml, "count(//testsuite)"), "2");
     let out = xpath(&xml, "string(//testcase[2]/system-out)");
@@ -267,7 +276,7 @@ fn no_two_test_cases_have_the_same_class_and_name() {
         case.cell.insert("iptables".to_owned(), value.to_owned());
         (case, crate::history::history(&ROUNDS[..1]))
     };
-    let xml = rendered(&ended(run(vec![cell("legacy"), cell("nft")])));
+    let xml = junit(&ended(run(vec![cell("legacy"), cell("nft")])));
     let of = |attribute: &str| -> Vec<String> {
         xpath(&xml, &format!("//testcase/@{attribute}"))
             .lines()
@@ -283,7 +292,7 @@ fn no_two_test_cases_have_the_same_class_and_name() {
 
 #[test]
 fn the_time_of_a_case_is_counted_once() {
-    let xml = rendered(&ended(run(vec![(
+    let xml = junit(&ended(run(vec![(
         case("v", Expect::Healthy),
         crate::history::history(&[]),
     )])));
@@ -297,7 +306,7 @@ fn trouble_is_an_error_whose_message_is_its_first_line_and_whose_body_is_the_res
     let event = crate::history::event(0, EventKind::Trouble { text });
     let request = "GET /apis/x/v1 by kube-proxy/v1 on n1".to_owned();
     let unknown = crate::history::event(0, EventKind::UnknownRequest { text: request });
-    let xml = rendered(&ended(run(vec![(
+    let xml = junit(&ended(run(vec![(
         case("v", Expect::Healthy),
         vec![event, unknown],
     )])));

@@ -1,11 +1,12 @@
 //! Two runs beside each other.
 
-use crate::history::{ROUNDS, all_broken, case, history, run};
+use std::path::Path;
+
+use crate::history::{ROUNDS, all_broken, case, history, run, summaries};
 use chainbreak_model::{case::Expect, event::Event};
 use chainbreak_report::{
     Line, Run, Skipped,
     parity::{self, Side},
-    summary::summaries,
     term::{Colour, Terminal},
 };
 
@@ -33,7 +34,8 @@ fn skipping() -> Run {
     let mut none = run(vec![]);
     let (id, reason) = ("calico-bpf-cleanup-fights-kube-proxy/v", "no Docker");
     let (id, reason) = (id.to_owned(), reason.to_owned());
-    none.add(Line::Skipped(Skipped { id, reason })).unwrap();
+    none.add(Line::Skipped(Skipped { id, reason }), Path::new(""))
+        .unwrap();
     none
 }
 
@@ -51,7 +53,9 @@ fn what_differs_is_told_promise_by_promise_with_what_each_run_saw() {
         (case("stopped", Expect::Healthy), Vec::new()),
     ]);
     let (id, reason) = ("elsewhere/v".to_owned(), "no Docker".to_owned());
-    other.add(Line::Skipped(Skipped { id, reason })).unwrap();
+    other
+        .add(Line::Skipped(Skipped { id, reason }), Path::new(""))
+        .unwrap();
     let (said, code) = compared(&one, &other);
     assert_eq!(code, 10);
     insta::assert_snapshot!(said);

@@ -1,7 +1,15 @@
 //! `run.jsonl`: what is written is what is read, and what a killed run leaves can still be read.
 
+use std::{fs, path::Path};
+
 use crate::history::{ROUNDS, all_broken, case, header, run};
-use chainbreak_report::{Ended, Line, Recorder, ReportError, Run, Skipped};
+use chainbreak_report::{
+    Ended, Line, Recorded, Recorder, ReportError, Run, Skipped, summary::summaries,
+};
+
+fn events_of(case: &Recorded) -> usize {
+    case.history.events().unwrap().len()
+}
 
 fn recorded() -> (Run, Vec<u8>) {
     let case = case("default-cleanup", all_broken());
@@ -22,11 +30,12 @@ fn recorded() -> (Run, Vec<u8>) {
     let mut recorder = Recorder::begin(&mut file, &header()).unwrap();
     recorder.append(&Line::Planned(Box::new(case))).unwrap();
     for event in &events {
-        recorder.event(&id, event).unwrap();
+        let (case, event) = (id.clone(), event.clone());
+        recorder.append(&Line::Event { case, event }).unwrap();
     }
     for line in lines.drain(..) {
         recorder.append(&line).unwrap();
-        run.add(line).unwrap();
+        run.add(line, Path::new("")).unwrap();
     }
     (run, file)
 }
@@ -34,7 +43,7 @@ fn recorded() -> (Run, Vec<u8>) {
 #[test]
 fn a_run_is_read_back_as_it_was_written() {
     let (run, file) = recorded();
-    assert_eq!(Run::read(&file[..]).unwrap(), run);
+    assert_eq!(Run::read(&file[..], Path::new("")).unwrap(), run);
 }
 
 #[test]
@@ -47,19 +56,15 @@ fn a_run_killed_at_any_byte_can_still_be_read() {
         .chain((2_000..file.len()).step_by(9_973))
         .chain(ends)
     {
-        let read = Run::read(&file[..end]);
+        let read = Run::read(&file[..end], Path::new(""));
         if end <= header {
             assert!(matches!(read, Err(ReportError::Empty)), "{end}: {read:?}");
             continue;
         }
         let read = read.unwrap_or_else(|error| panic!("cut at {end}: {error}"));
         assert_eq!(read.header, run.header);
-        let events = read
-            .cases
-            .values()
-            .map(|case| case.events.len())
-            .sum::<usize>();
-        assert!(events <= run.cases[0].events.len());
+        let events = read.cases.values().map(events_of).sum::<usize>();
+        assert!(events <= events_of(&run.cases[0]));
     }
 }
 
@@ -68,13 +73,17 @@ fn a_line_that_is_broken_in_the_middle_is_named_by_its_number() {
     let (_, file) = recorded();
     let mut lines: Vec<&[u8]> = file.split_inclusive(|&byte| byte == b'\n').collect();
     lines[4] = b"{\"event\": {\"case\": 7}}\n";
-    let error = Run::read(&lines.concat()[..]).unwrap_err().to_string();
+    let error = Run::read(&lines.concat()[..], Path::new(""))
+        .unwrap_err()
+        .to_string();
     assert!(
         error.starts_with("line 5 of the run: invalid type: integer `7`"),
         "{error}"
     );
     lines.remove(1);
-    let error = Run::read(&lines.concat()[..]).unwrap_err().to_string();
+    let error = Run::read(&lines.concat()[..], Path::new(""))
+        .unwrap_err()
+        .to_string();
     assert!(
         error.starts_with("line 2 of the run: case calico-bpf-"),
         "{error}"
@@ -84,10 +93,62 @@ fn a_line_that_is_broken_in_the_middle_is_named_by_its_number() {
 
 #[test]
 fn a_newer_format_is_said_to_be_newer() {
-    let text = b"{\"format\":2,\"tool\":\"chainbreak 9\",\"anything\":[]}\n";
-    let error = Run::read(&text[..]).unwrap_err().to_string();
+    let text = b"{\"format\":3,\"tool\":\"chainbreak 9\",\"anything\":[]}\n";
+    let error = Run::read(&text[..], Path::new("")).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the run has format 2, this chainbreak reads format 1"
+        "the run has format 3, this chainbreak reads formats 1 to 2"
     );
+}
+
+/// The lines of a run whose case has its events in a file of that name.
+fn apart(path: &str) -> Vec<u8> {
+    let case = case("default-cleanup", all_broken());
+    let id = case.id();
+    let mut file = Vec::new();
+    let mut recorder = Recorder::begin(&mut file, &header()).unwrap();
+    recorder.append(&Line::Planned(Box::new(case))).unwrap();
+    let path = path.to_owned();
+    recorder.append(&Line::History { case: id, path }).unwrap();
+    file
+}
+
+#[test]
+fn a_case_is_judged_from_its_own_file_up_to_the_last_whole_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = crate::history::history(ROUNDS);
+    let mut text: String = events
+        .iter()
+        .map(|event| serde_json::to_string(event).unwrap() + "\n")
+        .collect();
+    text.push_str("{\"at-us\":9");
+    fs::create_dir(folder.path().join("case")).unwrap();
+    fs::write(folder.path().join("case/events.jsonl"), text).unwrap();
+    let read = Run::read(&apart("case/events.jsonl")[..], folder.path()).unwrap();
+    let (whole, _) = recorded();
+    assert_eq!(*read.cases[0].history.events().unwrap(), events);
+    let mut inline = summaries(&whole).unwrap().swap_remove(0);
+    inline.artifacts.clear();
+    assert_eq!(summaries(&read).unwrap()[0], inline);
+}
+
+#[test]
+fn a_file_that_is_gone_or_broken_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Run::read(&apart("events.jsonl")[..], folder.path()).unwrap();
+    let error = summaries(&run).unwrap_err().to_string();
+    assert!(error.contains("events.jsonl: No such file"), "{error}");
+    assert!(error.contains("a run is its whole folder"), "{error}");
+    fs::write(folder.path().join("events.jsonl"), "{}\n").unwrap();
+    let error = summaries(&run).unwrap_err().to_string();
+    assert!(error.contains("events.jsonl, line 1: missing"), "{error}");
+}
+
+#[test]
+fn a_run_names_no_file_outside_its_folder() {
+    for path in ["/etc/passwd", "../events.jsonl", "a/../../b", "./a", ""] {
+        let error = Run::read(&apart(path)[..], Path::new("")).unwrap_err();
+        let expected = format!("line 3 of the run: {path} is not in the folder of the run");
+        assert_eq!(error.to_string(), expected);
+    }
 }

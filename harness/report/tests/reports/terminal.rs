@@ -1,13 +1,15 @@
 //! What a person reads at the end of a run.
 
-use crate::history::{ROUNDS, all_broken, case, run};
+use std::path::Path;
+
+use crate::history::{ROUNDS, all_broken, case, run, stories, summaries};
 use chainbreak_model::{
     case::Expect,
     event::{Event, EventKind},
 };
 use chainbreak_report::{
     Ended, Line, Skipped,
-    summary::{Summary, summaries},
+    summary::Summary,
     term::{self, Colour, Terminal},
 };
 
@@ -32,8 +34,10 @@ fn shown() -> Vec<Summary> {
     ]);
     let reason = "no bpf-service-nat: the models have no eBPF programs".to_owned();
     let id = "calico-bpf-cleanup-fights-kube-proxy/kube-proxy-removed".to_owned();
-    run.add(Line::Skipped(Skipped { id, reason })).unwrap();
-    run.add(Line::Ended(Ended::Complete)).unwrap();
+    run.add(Line::Skipped(Skipped { id, reason }), Path::new(""))
+        .unwrap();
+    run.add(Line::Ended(Ended::Complete), Path::new(""))
+        .unwrap();
     summaries(&run)
 }
 
@@ -65,7 +69,7 @@ fn the_first_line_of_a_case_not_as_expected_names_the_culprit() {
 
 #[test]
 fn the_stories_tell_cases_that_went_as_expected_too() {
-    let text = term::stories(&shown(), PLAIN);
+    let text = stories(&shown(), PLAIN);
     let (_, story) = text
         .split_once("\ncalico-bpf-cleanup-fights-kube-proxy/default-cleanup")
         .unwrap();
@@ -137,9 +141,11 @@ fn with_real_agents() -> Vec<Summary> {
     let own = "calico-bpf-cleanup-fights-kube-proxy/z";
     for (id, reason) in [("s/a", "no nft"), (own, "no nginx"), ("s/c", "no nft")] {
         let (id, reason) = (id.to_owned(), reason.to_owned());
-        run.add(Line::Skipped(Skipped { id, reason })).unwrap();
+        run.add(Line::Skipped(Skipped { id, reason }), Path::new(""))
+            .unwrap();
     }
-    run.add(Line::Ended(Ended::Complete)).unwrap();
+    run.add(Line::Ended(Ended::Complete), Path::new(""))
+        .unwrap();
     summaries(&run)
 }
 

@@ -71,6 +71,18 @@ impl Ground {
     pub(crate) fn newest(&self, file: &str) -> PathBuf {
         self.path().join("out/latest").join(file)
     }
+
+    /// What happened in the cases of the newest run, a line an event.
+    pub(crate) fn history(&self) -> String {
+        let run = fs::read_to_string(self.newest("run.jsonl")).unwrap();
+        let lines = run
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let paths = lines.filter_map(|line| Some(line["history"]["path"].as_str()?.to_owned()));
+        paths
+            .map(|path| fs::read_to_string(self.newest(&path)).unwrap())
+            .collect()
+    }
 }
 
 fn run_args(variant: &str) -> [&str; 6] {

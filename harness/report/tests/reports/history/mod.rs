@@ -1,7 +1,7 @@
 //! A history of the incident as two nodes write it, made of what the agents really send: Felix's cleanup of
 //! kube-proxy's chains, kube-proxy's partial sync that fails on it, its full sync that heals.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use chainbreak_model::{
     case::{
@@ -13,7 +13,11 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 use chainbreak_probe::wire::{Connections, Outcome, Protocol, Sample};
-use chainbreak_report::{Header, Line, Run};
+use chainbreak_report::{
+    Header, Line, Run, junit,
+    summary::{self, Summary},
+    term::{Terminal, case_story, overview},
+};
 use indexmap::IndexMap;
 
 pub(crate) const SVC: &str = "KUBE-SVC-IU46S4VZFN77LK6S";
@@ -357,14 +361,32 @@ pub(crate) fn run(cases: Vec<(Case, Vec<Event>)>) -> Run {
     let mut run = Run::new(header());
     for (case, events) in cases {
         let id = case.id();
-        run.add(Line::Planned(Box::new(case))).unwrap();
-        for event in events {
-            run.add(Line::Event {
-                case: id.clone(),
-                event,
-            })
+        run.add(Line::Planned(Box::new(case)), Path::new(""))
             .unwrap();
+        for event in events {
+            let case = id.clone();
+            run.add(Line::Event { case, event }, Path::new("")).unwrap();
         }
     }
     run
+}
+
+/// All summaries of a run.
+pub(crate) fn summaries(run: &Run) -> Vec<Summary> {
+    summary::summaries(run).unwrap()
+}
+
+/// The JUnit report of a run.
+pub(crate) fn junit(run: &Run) -> String {
+    let mut report = junit::Junit::of(run);
+    let summaries = summaries(run);
+    let cases = summaries.iter().map(|it| report.case(it).unwrap());
+    let cases: String = cases.collect();
+    junit::HEAD.to_owned() + &cases + &report.end().unwrap()
+}
+
+/// The story of a run as its file has it.
+pub(crate) fn stories(summaries: &[Summary], terminal: Terminal) -> String {
+    let told = summaries.iter().filter_map(|it| case_story(it, terminal));
+    overview(summaries, terminal) + &told.collect::<String>()
 }

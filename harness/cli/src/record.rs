@@ -1,0 +1,205 @@
+//! A run as it is recorded: plan, verdicts and end in `run.jsonl`, the events of each case in a file of its own. Of a
+//! case that is over, nothing but its plan and its verdict stays in memory.
+
+mod case_history;
+mod disk;
+
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+};
+
+use chainbreak_engine::run::Artifact;
+use chainbreak_model::{
+    case::Case,
+    judge,
+    plan::Planned,
+    verdict::{CaseVerdict, Verdict},
+};
+use chainbreak_report::{Ended, Header, Line, Run, Skipped};
+use tokio::sync::watch;
+
+pub(crate) use self::case_history::{CaseHistory, Room};
+use self::{
+    case_history::CaseFile,
+    disk::{Disk, Job},
+};
+use crate::{live::Live, reports};
+
+/// A run that is being recorded.
+pub(crate) struct Record {
+    folder: PathBuf,
+    disk: Disk,
+    run: RefCell<Run>,
+    echo: bool,
+}
+
+/// A run that was recorded.
+pub(crate) struct Recorded {
+    /// What reports are made of.
+    pub(crate) run: Run,
+    /// Where it is. It has no reports yet.
+    pub(crate) folder: PathBuf,
+    /// What could not be written, where something could not. The run ended there.
+    pub(crate) unwritten: Option<String>,
+}
+
+impl Record {
+    /// Begins in an empty folder; with `echo` everything is told on standard output as well, events among the rest.
+    pub(crate) async fn begin(
+        folder: &Path,
+        header: Header,
+        planned: Vec<Planned>,
+        echo: bool,
+    ) -> anyhow::Result<Self> {
+        let disk = Disk::begin(folder.join("run.jsonl"))?;
+        let record = Self {
+            folder: folder.to_owned(),
+            disk,
+            run: RefCell::new(Run::new(header.clone())),
+            echo,
+        };
+        for job in record.twice(serde_json::to_string(&header)?) {
+            record.disk.write(job).await;
+        }
+        for plan in planned {
+            let line = match plan {
+                Planned::Run(case) => Line::Planned(case),
+                Planned::Skip(skipped) => {
+                    let reason = skipped.reason();
+                    Line::Skipped(Skipped {
+                        id: skipped.id,
+                        reason,
+                    })
+                }
+            };
+            record.line(line).await?;
+        }
+        Ok(record)
+    }
+
+    /// The planned cases with their numbers, in the order of the plan.
+    pub(crate) fn cases(&self) -> Vec<(usize, Case)> {
+        let run = self.run.borrow();
+        let cases = run.cases.values().map(|recorded| recorded.case.clone());
+        cases.enumerate().collect()
+    }
+
+    /// A case begins.
+    pub(crate) async fn case<'a>(
+        &'a self,
+        number: usize,
+        case: &'a Case,
+        live: &Live,
+    ) -> anyhow::Result<CaseRecord<'a>> {
+        let id = case.id();
+        let path = reports::events_path(&id);
+        let file = self.folder.join(&path);
+        let line = Line::History {
+            case: id.clone(),
+            path,
+        };
+        // Whoever reads standard output gets the events there.
+        let text = serde_json::to_string(&line)? + "\n";
+        self.disk.write(Job::Run(text.into_bytes())).await;
+        self.disk.write(Job::Open(number, file)).await;
+        self.add(line)?;
+        let recorded = CaseFile {
+            disk: &self.disk,
+            number,
+            told_as: self.echo.then(|| serde_json::to_string(&id)).transpose()?,
+            live: live.case(&id),
+        };
+        Ok(CaseRecord {
+            record: self,
+            case,
+            id,
+            history: CaseHistory {
+                events: Vec::new(),
+                recorded: Some(recorded),
+            },
+        })
+    }
+
+    /// What could not be written, as soon as that is known.
+    pub(crate) fn failed(&self) -> watch::Receiver<Option<String>> {
+        self.disk.failed()
+    }
+
+    /// The run is over.
+    pub(crate) async fn end(self, ended: Ended) -> anyhow::Result<Recorded> {
+        self.line(Line::Ended(ended)).await?;
+        Ok(Recorded {
+            run: self.run.into_inner(),
+            folder: self.folder,
+            unwritten: self.disk.end(),
+        })
+    }
+
+    async fn line(&self, line: Line) -> anyhow::Result<()> {
+        for job in self.twice(serde_json::to_string(&line)?) {
+            self.disk.write(job).await;
+        }
+        self.add(line)
+    }
+
+    fn add(&self, line: Line) -> anyhow::Result<()> {
+        let mut run = self.run.borrow_mut();
+        run.add(line, &self.folder).map_err(anyhow::Error::msg)
+    }
+
+    /// For the file, and for whoever reads along.
+    fn twice(&self, mut text: String) -> impl Iterator<Item = Job> {
+        text.push('\n');
+        let told = self.echo.then(|| Job::Tell(text.clone()));
+        std::iter::once(Job::Run(text.into_bytes())).chain(told)
+    }
+}
+
+/// A case that is being recorded.
+pub(crate) struct CaseRecord<'a> {
+    record: &'a Record,
+    case: &'a Case,
+    id: String,
+    pub(crate) history: CaseHistory<'a>,
+}
+
+impl CaseRecord<'_> {
+    /// The case is over: it is judged, and what is to be kept of it is.
+    pub(crate) async fn end(self, artifacts: Vec<Artifact>) -> anyhow::Result<()> {
+        let Self {
+            record,
+            id,
+            history: CaseHistory { events, recorded },
+            case,
+        } = self;
+        let verdict = judge(case, &events);
+        if let Some(file) = recorded {
+            record.disk.write(Job::Close(file.number)).await;
+            file.live.end(&verdict.case.to_string());
+        }
+        if verdict.case != CaseVerdict::AsExpected {
+            let logs = reports::logs(&events);
+            for artifact in artifacts.into_iter().chain(logs) {
+                record.artifact(&id, artifact).await?;
+            }
+        }
+        record.judged(id, verdict).await
+    }
+}
+
+impl Record {
+    async fn judged(&self, case: String, verdict: Verdict) -> anyhow::Result<()> {
+        let verdict = Box::new(verdict);
+        self.line(Line::Judged { case, verdict }).await
+    }
+
+    /// Keeps a file for a case that did not come out as expected.
+    async fn artifact(&self, id: &str, artifact: Artifact) -> anyhow::Result<()> {
+        let path = format!("{}/{}", reports::folder_name(id), artifact.name);
+        let file = self.folder.join(&path);
+        self.disk.write(Job::Whole(file, artifact.text)).await;
+        let case = id.to_owned();
+        self.line(Line::Artifact { case, path }).await
+    }
+}

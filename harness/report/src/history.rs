@@ -1,0 +1,92 @@
+//! The history of a case in a run: in memory while it is short or old, else in a file of its own.
+
+use std::{
+    borrow::Cow,
+    fs::File,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+};
+
+use chainbreak_model::event::Event;
+
+use crate::ReportError;
+
+/// The events of a case, in order of arrival.
+#[derive(Debug, Clone, PartialEq)]
+pub enum History {
+    /// All of them, in memory: they were in `run.jsonl`.
+    Here(Vec<Event>),
+    /// In that file, a line an event. They are read each time they are asked for: of a run with thousands of cases one
+    /// case is in memory at a time.
+    In(PathBuf),
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self::Here(Vec::new())
+    }
+}
+
+impl History {
+    /// Reads them. A last line without its end is what a killed run leaves: it is dropped.
+    pub fn events(&self) -> Result<Cow<'_, [Event]>, ReportError> {
+        match self {
+            Self::Here(events) => Ok(Cow::Borrowed(events)),
+            Self::In(path) => read(path.clone()).map(Cow::Owned),
+        }
+    }
+
+    /// Adds an event that is in `run.jsonl`. An error says that the others are elsewhere.
+    pub(crate) fn push(&mut self, event: Event) -> Result<(), String> {
+        match self {
+            Self::Here(events) => {
+                events.push(event);
+                Ok(())
+            }
+            Self::In(path) => Err(format!("its case's events are in {}", path.display())),
+        }
+    }
+}
+
+fn read(path: PathBuf) -> Result<Vec<Event>, ReportError> {
+    let file = File::open(&path).map_err(|source| ReportError::History {
+        path: path.clone(),
+        source,
+    })?;
+    let mut events = Vec::new();
+    for line in Lines::of(BufReader::new(file)) {
+        let (number, line) = line?;
+        let event = serde_json::from_slice(&line).map_err(|error| ReportError::Event {
+            path: path.clone(),
+            line: number,
+            why: error.to_string(),
+        })?;
+        events.push(event);
+    }
+    Ok(events)
+}
+
+/// The whole lines of a file with their numbers, from 1.
+pub(crate) struct Lines<R> {
+    source: R,
+    number: usize,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) fn of(source: R) -> Self {
+        Self { source, number: 0 }
+    }
+}
+
+impl<R: BufRead> Iterator for Lines<R> {
+    type Item = Result<(usize, Vec<u8>), ReportError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut line = Vec::new();
+        if let Err(source) = self.source.read_until(b'\n', &mut line) {
+            return Some(Err(ReportError::Read { source }));
+        }
+        self.number += 1;
+        (line.pop() == Some(b'\n')).then_some(Ok((self.number, line)))
+    }
+}
