@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use chainbreak_model::{agents::AtHand, case::AgentSource, names::AgentName};
+use chainbreak_model::{agent::programs, agents::AtHand, case::AgentSource, names::AgentName};
 use chainbreak_sources::{
     Builder, Cache, Kept, Pins, Release, Source, SourceError, pinned::kube_proxies,
 };
@@ -17,13 +17,6 @@ use crate::{
     args::{Agents, AgentsVerb},
     cases::invalid,
 };
-
-/// Programs of agents, where one is installed.
-const PROGRAMS: [(AgentName, &str); 3] = [
-    (AgentName::KubeProxy, "kube-proxy"),
-    (AgentName::Felix, "calico-node"),
-    (AgentName::Felix, "calico-felix"),
-];
 
 /// Lists, or makes.
 pub(crate) async fn agents(args: Agents) -> anyhow::Result<ExitCode> {
@@ -141,7 +134,7 @@ async fn installed() -> Vec<Row> {
         .filter(|it| it.is_absolute())
         .collect();
     let mut rows = BTreeMap::new();
-    for (agent, name) in PROGRAMS {
+    for (agent, name) in programs() {
         let mut found = folders.iter().map(|folder| folder.join(name));
         let Some(path) = found.find(|path| path.is_file()) else {
             continue;

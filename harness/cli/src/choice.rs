@@ -72,7 +72,7 @@ pub(crate) async fn of(
     let real: BTreeSet<Real> = real.collect();
     for (agent, source) in real {
         if let Some(version) = version(agent, &source, absent).await? {
-            let version = as_written(agent, &version);
+            let version = agent.kind().as_written(&version).to_owned();
             choice.versions.insert((agent, source), version);
         }
     }
@@ -148,12 +148,4 @@ fn agents(texts: &[String]) -> anyhow::Result<Vec<AgentChoice>> {
         AgentChoice::parse(text, &base).map_err(|why| invalid(format!("--agent {text}: {why}")))
     });
     agents.collect()
-}
-
-/// A version as scenarios write it: Calico's begin with a `v`, kube-proxy's do not.
-fn as_written(agent: AgentName, version: &str) -> String {
-    match agent {
-        AgentName::KubeProxy => version.trim_start_matches('v').to_owned(),
-        AgentName::Felix => version.to_owned(),
-    }
 }

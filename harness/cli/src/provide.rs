@@ -84,21 +84,9 @@ async fn unpack(case: &mut Case, agent: AgentName, images: &mut Images) -> anyho
     };
     let kept = images.get(agent, name.as_deref(), version).await?;
     let source = AgentSource::Path(kept.path);
-    match agent {
-        AgentName::KubeProxy => {
-            if let Some(spec) = &mut cluster.kube_proxy {
-                *spec = KubeProxySpec {
-                    source,
-                    ..spec.at(&kept.version)
-                };
-            }
-        }
-        AgentName::Felix => {
-            if let Some(spec) = &mut cluster.calico {
-                spec.source = source;
-                spec.version = kept.version;
-            }
-        }
+    if let Some(spec) = cluster.agent_mut(agent) {
+        *spec.source = source;
+        *spec.version = kept.version;
     }
     Ok(())
 }

@@ -201,9 +201,11 @@ impl Source {
 fn sources(case: &Case) -> Vec<Source> {
     let variant = case.cluster.iptables;
     let mut sources = vec![Source::own("iptables", variant, "filter")];
-    if case.cluster.calico.is_some() {
-        sources.push(Source::own("iptables", variant, "raw"));
-    }
+    let drops = case
+        .cluster
+        .agents()
+        .flat_map(|agent| agent.kind().drops_in);
+    sources.extend(drops.map(|table| Source::own("iptables", variant, table)));
     if case.cluster.ip_families.contains(&IpFamily::V6) {
         sources.push(Source::own("ip6tables", variant, "filter"));
     }

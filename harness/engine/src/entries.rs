@@ -1,21 +1,12 @@
 //! Lines that a real agent writes, made entries as a model logs them.
 
-/// Which lines belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// kube-proxy's: an entry begins with a header (`E0610 07:32:16.910840       1 proxier.go:1564] …`). An
-    /// error of several lines follows either as it is (`klog.Errorf`, up to 1.25) or, from `err=<` on,
-    /// behind tabs, and ends with ` >` and perhaps more values (`klog.ErrorS`).
-    Klog,
-    /// Felix's: each line is one.
-    Lines,
-}
+use chainbreak_model::agent::LogFormat;
 
 /// The joiner. klog writes an entry with one call, so that all its lines are there at once: an entry is
 /// complete when the next begins, or when there is nothing more to read and no ` >` is missing.
 #[derive(Debug)]
 pub struct Entries {
-    format: Format,
+    format: LogFormat,
     begun: Vec<String>,
     /// A block of lines that ends with ` >` has begun.
     quoting: bool,
@@ -23,7 +14,7 @@ pub struct Entries {
 
 impl Entries {
     /// Nothing has begun.
-    pub fn new(format: Format) -> Self {
+    pub fn new(format: LogFormat) -> Self {
         Self {
             format,
             begun: Vec::new(),
@@ -33,7 +24,7 @@ impl Entries {
 
     /// Takes a line, without its newline. Returns the entry that it completes.
     pub fn line(&mut self, line: &str) -> Option<String> {
-        if self.format == Format::Lines {
+        if self.format == LogFormat::Lines {
             return Some(line.to_owned());
         }
         let begins = is_header(line);
@@ -84,7 +75,7 @@ mod tests {
 
     /// Entries of a text that comes in one piece, and then nothing for a while.
     fn klog(text: &str) -> Vec<String> {
-        let mut entries = Entries::new(Format::Klog);
+        let mut entries = Entries::new(LogFormat::Klog);
         let mut found: Vec<String> = text.lines().filter_map(|l| entries.line(l)).collect();
         found.extend(entries.pause());
         found
@@ -117,7 +108,7 @@ mod tests {
 
     #[test]
     fn half_a_structured_error_waits_for_the_rest() {
-        let mut entries = Entries::new(Format::Klog);
+        let mut entries = Entries::new(LogFormat::Klog);
         let first = "E1024 11:40:55.597686       1 proxier.go:1546] \"Failed\" err=<";
         assert!(entries.is_complete());
         assert_eq!(entries.line(first), None);
@@ -137,7 +128,7 @@ mod tests {
     fn nothing_is_lost_when_a_block_is_never_closed() {
         let first = "E1024 11:40:55.597686       1 proxier.go:1546] \"Failed\" err=<";
         assert_eq!(klog(&format!("{first}\n{I}")), [first, I]);
-        let mut entries = Entries::new(Format::Klog);
+        let mut entries = Entries::new(LogFormat::Klog);
         assert_eq!(entries.line(first), None);
         assert_eq!(entries.end().as_deref(), Some(first));
     }
@@ -155,7 +146,7 @@ mod tests {
 
     #[test]
     fn each_line_of_felix_is_an_entry() {
-        let mut entries = Entries::new(Format::Lines);
+        let mut entries = Entries::new(LogFormat::Lines);
         let line = "2025-06-10 07:32:16.910 [WARNING][53] felix/table.go 698: err=<";
         assert_eq!(entries.line(line).as_deref(), Some(line));
         assert_eq!(entries.end(), None);

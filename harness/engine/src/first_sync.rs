@@ -7,16 +7,6 @@ use tokio::task::unconstrained;
 
 use crate::{cluster::SignalError, logbook::AgentLog};
 
-/// What an agent logs when it has written for the first time, or tried to (kube-proxy 1.20 to 1.34, proxier.go, at
-/// verbosity 2; Felix v3.25 to v3.32, `int_dataplane.go`).
-fn words(agent: AgentName) -> Regex {
-    let pattern = match agent {
-        AgentName::KubeProxy => r"(?i)\bSyncProxyRules (complete|took)\b",
-        AgentName::Felix => r"Completed first update to dataplane\.",
-    };
-    Regex::new(pattern).expect("the pattern is valid")
-}
-
 /// An agent's log from now on, in which its first sync is to be seen.
 pub struct FirstSync {
     agent: AgentName,
@@ -41,7 +31,7 @@ impl FirstSync {
 
     /// Returns when the agent has begun. Nobody but the caller sets a deadline.
     pub async fn seen(mut self) -> Result<(), SignalError> {
-        let words = words(self.agent);
+        let words = Regex::new(self.agent.kind().first_sync).expect("the pattern is valid");
         while let Some(item) = self.log.next().await {
             let item = item.map_err(|died| SignalError(died.to_string()))?;
             if item.entry().is_some_and(|text| words.is_match(&text)) {

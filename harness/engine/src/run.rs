@@ -199,8 +199,7 @@ fn follow(
 
 /// The agents that the case's cluster has.
 pub fn agents(case: &Case) -> Vec<AgentName> {
-    let runs = |agent: &AgentName| case.cluster.source(*agent).is_some();
-    AgentName::ALL.into_iter().filter(runs).collect()
+    case.cluster.agents().collect()
 }
 
 /// The rules of every node in every family, best effort: what cannot be had is left out.

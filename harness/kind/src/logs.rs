@@ -5,8 +5,8 @@ mod reading;
 
 use std::time::Duration;
 
-use chainbreak_engine::{entries::Format, evidence, logbook::Writer};
-use chainbreak_model::names::AgentName;
+use chainbreak_engine::{evidence, logbook::Writer};
+use chainbreak_model::{agent::LogFormat, names::AgentName};
 use futures::{AsyncBufReadExt, FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
@@ -30,17 +30,16 @@ pub(crate) struct DaemonPod {
     pub(crate) namespace: &'static str,
     /// The DaemonSet's name, and the value of its pods' label `k8s-app`.
     pub(crate) name: &'static str,
-    format: Format,
+    format: LogFormat,
 }
 
 impl DaemonPod {
     /// Where kubeadm and Calico's manifest make them, or Calico's operator if that has made one.
     pub(crate) async fn of(client: &Client, agent: AgentName) -> Result<Self, KindError> {
         let usual = Self::by_manifest(agent);
-        if agent == AgentName::KubeProxy {
+        let Some(operators) = Self::by_operator_of(agent) else {
             return Ok(usual);
-        }
-        let operators = Self::by_operator();
+        };
         let sets = Api::<DaemonSet>::namespaced(client.clone(), operators.namespace);
         let found = sets.get_opt(operators.name).await;
         let found = found.map_err(KindError::api(format!("look for daemonset {}", usual.name)))?;
@@ -49,23 +48,25 @@ impl DaemonPod {
 
     /// As kubeadm and Calico's manifest make them.
     pub(crate) fn by_manifest(agent: AgentName) -> Self {
-        let (name, format) = match agent {
-            AgentName::KubeProxy => ("kube-proxy", Format::Klog),
-            AgentName::Felix => ("calico-node", Format::Lines),
-        };
         Self {
             namespace: "kube-system",
-            name,
-            format,
+            name: agent.kind().daemon_set.name,
+            format: agent.kind().log_format,
         }
     }
 
     /// calico-node as Calico's operator makes it.
     pub(crate) fn by_operator() -> Self {
-        Self {
-            namespace: "calico-system",
-            ..Self::by_manifest(AgentName::Felix)
-        }
+        Self::by_operator_of(AgentName::Felix).expect("Calico has an operator")
+    }
+
+    /// As the agent's operator makes it, where it has one.
+    fn by_operator_of(agent: AgentName) -> Option<Self> {
+        let namespace = agent.kind().daemon_set.operators_namespace?;
+        Some(Self {
+            namespace,
+            ..Self::by_manifest(agent)
+        })
     }
 
     /// What the API says of its pods that are not ready.
@@ -201,7 +202,7 @@ mod tests {
         };
         let (logbook, node) = (Logbook::default(), NodeName::from("n1"));
         let writer = logbook.writer(AgentName::KubeProxy, &node);
-        let mut log = Log::new(Timestamp::UNIX_EPOCH, Format::Klog, writer);
+        let mut log = Log::new(Timestamp::UNIX_EPOCH, LogFormat::Klog, writer);
         let lines = source.lines(log.since());
         let container = Container::numbered("a", 0);
         let read = log.read(container, lines, || source.newest()).await;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{
+    agent::AgentSpecMut,
     case::{AgentSource, ClusterSpec, Fault, Step},
     names::AgentName,
     version,
@@ -20,10 +21,10 @@ impl AgentSource {
     pub fn parse(agent: AgentName, text: &str, base: &Path) -> Result<Self, String> {
         let path = text.strip_prefix(PATH).unwrap_or(text);
         match text {
-            "build" if agent == AgentName::Felix => {
-                Err("felix is not built here: give image, a path, or model".to_owned())
-            }
-            "build" => Ok(Self::Build),
+            "build" if agent.kind().is_built => Ok(Self::Build),
+            "build" => Err(format!(
+                "{agent} is not built here: give image, a path, or model"
+            )),
             "model" => Ok(Self::Model),
             "image" => Ok(Self::Image(None)),
             _ if text.starts_with(IMAGE) => match text.get(IMAGE.len()..) {
@@ -51,41 +52,26 @@ impl AgentSource {
     }
 }
 
-/// An agent as a case has it.
-#[derive(Debug)]
-pub(crate) struct Settings<'a> {
-    pub(crate) version: &'a mut String,
-    pub(crate) source: &'a mut AgentSource,
-}
-
 impl ClusterSpec {
     /// The version of an agent; `None` where it does not run.
     pub fn version(&self, agent: AgentName) -> Option<&str> {
-        match agent {
-            AgentName::KubeProxy => self.kube_proxy.as_ref().map(|spec| spec.version.as_str()),
-            AgentName::Felix => self.calico.as_ref().map(|spec| spec.version.as_str()),
-        }
+        (agent.kind().spec)(self).map(|spec| spec.version)
     }
 
     /// Who stands for an agent; `None` where it does not run.
     pub fn source(&self, agent: AgentName) -> Option<&AgentSource> {
-        match agent {
-            AgentName::KubeProxy => self.kube_proxy.as_ref().map(|spec| &spec.source),
-            AgentName::Felix => self.calico.as_ref().map(|spec| &spec.source),
-        }
+        (agent.kind().spec)(self).map(|spec| spec.source)
     }
 
-    pub(crate) fn settings(&mut self, agent: AgentName) -> Option<Settings<'_>> {
-        match agent {
-            AgentName::KubeProxy => self.kube_proxy.as_mut().map(|spec| Settings {
-                version: &mut spec.version,
-                source: &mut spec.source,
-            }),
-            AgentName::Felix => self.calico.as_mut().map(|spec| Settings {
-                version: &mut spec.version,
-                source: &mut spec.source,
-            }),
-        }
+    /// Both, to be set; `None` where the agent does not run.
+    pub fn agent_mut(&mut self, agent: AgentName) -> Option<AgentSpecMut<'_>> {
+        (agent.kind().spec_mut)(self)
+    }
+
+    /// The agents that it has.
+    pub fn agents(&self) -> impl Iterator<Item = AgentName> {
+        let runs = move |agent: &AgentName| self.version(*agent).is_some();
+        AgentName::ALL.into_iter().filter(runs)
     }
 }
 
@@ -137,10 +123,7 @@ impl AgentChoice {
             let names = AgentName::ALL.map(AgentName::as_str).join(" or ");
             format!("no agent is called {name:?}; write {names}")
         })?;
-        version.map_or(Ok(()), |version| match agent {
-            AgentName::KubeProxy => version::kube_proxy(version),
-            AgentName::Felix => version::calico(version),
-        })?;
+        version.map_or(Ok(()), agent.kind().check_version)?;
         Ok(Self {
             agent,
             version: version.map(str::to_owned),
@@ -167,8 +150,8 @@ pub(crate) fn choose(cluster: &mut ClusterSpec, choices: &[AgentChoice]) {
         let Some(choice) = about.max_by_key(length) else {
             continue;
         };
-        if let Some(settings) = cluster.settings(agent) {
-            *settings.source = choice.source.clone();
+        if let Some(spec) = cluster.agent_mut(agent) {
+            *spec.source = choice.source.clone();
         }
     }
 }
@@ -199,10 +182,10 @@ pub(crate) fn take(
             .and_then(|first| at_hand.get(agent, first));
         let whole = all.all(|version| at_hand.get(agent, version) == found);
         if let Some(source) = found.filter(|_| whole).cloned()
-            && let Some(settings) = cluster.settings(agent)
-            && *settings.source == AgentSource::Model
+            && let Some(spec) = cluster.agent_mut(agent)
+            && *spec.source == AgentSource::Model
         {
-            *settings.source = source;
+            *spec.source = source;
         }
     }
 }
@@ -214,10 +197,10 @@ pub(crate) fn leave_to_the_cluster(cluster: &mut ClusterSpec, choices: &[AgentCh
         if about.any(|choice| choice.concerns(cluster)) {
             continue;
         }
-        if let Some(settings) = cluster.settings(agent)
-            && *settings.source == AgentSource::Model
+        if let Some(spec) = cluster.agent_mut(agent)
+            && *spec.source == AgentSource::Model
         {
-            *settings.source = AgentSource::Cluster;
+            *spec.source = AgentSource::Cluster;
         }
     }
 }

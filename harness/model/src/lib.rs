@@ -5,6 +5,7 @@
 //! of it; [`plan()`] gives the [`case::Case`]s to run and the ones to skip; [`judge`] gives the
 //! [`verdict::Verdict`] of a case's history.
 
+pub mod agent;
 pub mod agents;
 pub mod case;
 pub mod event;

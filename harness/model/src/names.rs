@@ -5,6 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::agent::AgentName;
+
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -75,44 +77,5 @@ impl MarkName {
     /// The step at whose end this mark is.
     pub fn of_over(&self) -> Option<Self> {
         self.0.strip_suffix(".over").map(Self::from)
-    }
-}
-
-/// A node agent: a process that programs the dataplane.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum AgentName {
-    /// kube-proxy.
-    KubeProxy,
-    /// Calico's Felix.
-    Felix,
-}
-
-impl AgentName {
-    /// What its version is the version of.
-    pub fn product(self) -> &'static str {
-        match self {
-            Self::KubeProxy => "kube-proxy",
-            Self::Felix => "calico",
-        }
-    }
-
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::KubeProxy, Self::Felix];
-
-    /// As written in scenarios and reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::KubeProxy => "kube-proxy",
-            Self::Felix => "felix",
-        }
-    }
-}
-
-impl fmt::Display for AgentName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }

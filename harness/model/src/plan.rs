@@ -205,10 +205,11 @@ fn outside(case: &Case, variant: &Variant) -> Vec<String> {
         let version = case.cluster.version(key.agent()?)?;
         (!range.contains(version)).then(|| format!("is about {key} {range}, this is {version}"))
     });
-    let unknown = case.cluster.kube_proxy.as_ref();
-    outside
-        .chain(unknown.and_then(KubeProxySpec::unknown_mode))
-        .collect()
+    let unplayable = case.cluster.agents().filter_map(|agent| {
+        let version = case.cluster.version(agent)?;
+        (agent.kind().unplayable)(&case.cluster, version)
+    });
+    outside.chain(unplayable).collect()
 }
 
 /// How a case that says itself with what Felix begins lies outside its cell.

@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_model::names::AgentName;
+use chainbreak_model::{agent::programs, names::AgentName};
 use oci_client::manifest::OciDescriptor;
 use tokio_util::sync::CancellationToken;
 
@@ -47,12 +47,7 @@ const WHOLE: &str = "whole";
 const ROOT: &str = "root";
 /// How many times its size an image takes while it is unpacked: a layer, its archive, and the files. Estimated, not measured.
 const ROOM: u64 = 6;
-/// Programs of agents, and where images keep them.
-const PROGRAMS: [(AgentName, &str); 3] = [
-    (AgentName::KubeProxy, "kube-proxy"),
-    (AgentName::Felix, "calico-node"),
-    (AgentName::Felix, "calico-felix"),
-];
+/// Where images keep agents' programs.
 const FOLDERS: [&str; 6] = [
     "usr/local/sbin",
     "usr/local/bin",
@@ -235,8 +230,8 @@ async fn note(
 ) -> Result<(), ImageError> {
     let path = whole.join(ROOT);
     let root = Root::at(&path, 0).map_err(ImageError::at(&path))?;
-    let places = PROGRAMS.iter().flat_map(|(agent, program)| {
-        FOLDERS.map(|folder| (*agent, Path::new(folder).join(program)))
+    let places = programs().flat_map(|(agent, program)| {
+        FOLDERS.map(|folder| (agent, Path::new(folder).join(program)))
     });
     let mut found = places.filter_map(|(agent, place)| Some((agent, root.file(&place).ok()?.1)));
     let (agent, program) = found.next().ok_or(ImageError::NoAgent)?;

@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
 };
 
-use chainbreak_model::case::Case;
+use chainbreak_model::{agent::Ready, case::Case, names::AgentName};
 use k8s_openapi::api::{
     core::v1::{Pod, Service, ServiceSpec},
     discovery::v1::EndpointSlice,
@@ -18,11 +18,8 @@ use kube::{
 
 use super::Objects;
 
-/// Felix writes this jump in every mode.
-const FELIX: &str = "-j cali-POSTROUTING";
-
 /// The parts of a line, saved, listed or written, that say that an agent knows a cluster IP or an endpoint,
-/// or that Felix has begun.
+/// or that an agent which jumps has begun.
 pub(super) fn tellings(line: &str) -> impl Iterator<Item = String> + '_ {
     telling(line).into_iter().chain(tellings_of_nft(line))
 }
@@ -57,8 +54,10 @@ fn destination(ip: &str, port: &str) -> Option<String> {
 }
 
 fn telling(rule: &str) -> Option<String> {
-    if rule.ends_with("cali-POSTROUTING") && rule.starts_with('-') {
-        return Some(FELIX.to_owned());
+    if let Some(chain) = jumps(AgentName::ALL).find(|chain| rule.ends_with(*chain))
+        && rule.starts_with('-')
+    {
+        return Some(jump(chain));
     }
     let mut words = rule
         .split(' ')
@@ -68,14 +67,25 @@ fn telling(rule: &str) -> Option<String> {
     Some(format!("{option} {value}"))
 }
 
-/// The parts of rules that must have been seen on every node: a match on each cluster IP that has
-/// endpoints and a DNAT to each of them, and Felix's jump. An `Err` says what the API still lacks.
+/// The chains of agents that are ready with a jump.
+fn jumps(agents: impl IntoIterator<Item = AgentName>) -> impl Iterator<Item = &'static str> {
+    let ready = agents.into_iter().map(|agent| agent.kind().ready);
+    ready.filter_map(|ready| match ready {
+        Ready::Jump(chain) => Some(chain),
+        Ready::Services => None,
+    })
+}
+
+fn jump(chain: &str) -> String {
+    format!("-j {chain}")
+}
+
+/// The parts of rules that must have been seen on every node, as each agent is ready: a match on each cluster IP that
+/// has endpoints and a DNAT to each of them, and jumps. An `Err` says what the API still lacks.
 pub(super) async fn wanted(objects: &Objects, case: &Case) -> Result<BTreeSet<String>, String> {
-    let mut wanted = BTreeSet::new();
-    if case.cluster.calico.is_some() {
-        wanted.insert(FELIX.to_owned());
-    }
-    if case.cluster.kube_proxy.is_none() {
+    let mut wanted: BTreeSet<String> = jumps(case.cluster.agents()).map(jump).collect();
+    let serves = |agent: AgentName| agent.kind().ready == Ready::Services;
+    if !case.cluster.agents().any(serves) {
         return Ok(wanted);
     }
     let slices = objects.ours(slices(&objects.client).await?);
@@ -239,7 +249,7 @@ mod tests {
         let felix = "-m comment --comment \"cali:O3lYWMrLQYEMJtB5\" ";
         for jump in ["-j", "--jump"] {
             let rule = format!("-A POSTROUTING {felix}{jump} cali-POSTROUTING");
-            assert_eq!(telling(&rule).as_deref(), Some(FELIX));
+            assert_eq!(telling(&rule).as_deref(), Some("-j cali-POSTROUTING"));
         }
         assert_eq!(telling(":cali-POSTROUTING - [0:0]"), None);
     }

@@ -4,10 +4,8 @@
 
 use std::time::Duration;
 
-use chainbreak_engine::{
-    entries::{Entries, Format},
-    logbook::Writer,
-};
+use chainbreak_engine::{entries::Entries, logbook::Writer};
+use chainbreak_model::agent::LogFormat;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -58,7 +56,7 @@ struct Part {
 
 impl Log {
     /// What is written from that time on is wanted.
-    pub(super) fn new(since: Timestamp, format: Format, writer: Writer) -> Self {
+    pub(super) fn new(since: Timestamp, format: LogFormat, writer: Writer) -> Self {
         let begun = Instant::now().into_std();
         writer.read_until(begun);
         Self {

@@ -189,14 +189,9 @@ fn with(what: &str, said: &str) -> String {
     format!("{what}{}", said.collect::<String>())
 }
 
-/// `v1.20.2` of kube-proxy's `Kubernetes v1.20.2`; `v3.28.1` of calico-node's `v3.28.1` or of
-/// calico-felix's `Version:            v3.28.1`. `None` for another program's words.
+/// `v1.20.2` of kube-proxy's `Kubernetes v1.20.2`. `None` for another program's words.
 fn version_in(agent: AgentName, said: &str) -> Option<&str> {
-    let said = said.trim_start();
-    let version = match agent {
-        AgentName::KubeProxy => said.strip_prefix("Kubernetes ")?,
-        AgentName::Felix => said.strip_prefix("Version:").unwrap_or(said),
-    };
+    let version = (agent.kind().version_in)(said.trim_start())?;
     let version = version.split_whitespace().next()?;
     let mut parts = version.trim_start_matches('v').split('.');
     let mut number = || parts.next().is_some_and(|part| part.parse::<u32>().is_ok());

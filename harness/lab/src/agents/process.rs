@@ -7,10 +7,8 @@ use std::{
     process::{ExitStatus, Stdio},
 };
 
-use chainbreak_engine::{
-    cluster as engine,
-    entries::{Entries, Format},
-};
+use chainbreak_engine::{cluster as engine, entries::Entries};
+use chainbreak_model::agent::LogFormat;
 use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
@@ -31,7 +29,7 @@ pub(super) struct Start {
     pub(super) argv: Vec<String>,
     /// The whole environment.
     pub(super) env: BTreeMap<&'static str, String>,
-    pub(super) format: Format,
+    pub(super) format: LogFormat,
     /// Written on the node before: its path and content.
     pub(super) file: Option<(&'static str, String)>,
 }
@@ -111,7 +109,7 @@ struct Words {
 }
 
 impl Words {
-    fn new(pipe: PipeReader, format: Format) -> io::Result<Self> {
+    fn new(pipe: PipeReader, format: LogFormat) -> io::Result<Self> {
         Ok(Self {
             pipe: Receiver::from_owned_fd(OwnedFd::from(pipe))?,
             entries: Entries::new(format),
@@ -185,7 +183,7 @@ mod tests {
         Start {
             argv: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
             env: [("NAME", "value".to_owned())].into(),
-            format: Format::Lines,
+            format: LogFormat::Lines,
             file: None,
         }
     }

@@ -68,10 +68,7 @@ impl Program {
     }
 
     fn in_root(agent: AgentName, root: &Path) -> Result<Self, String> {
-        let names: &[&str] = match agent {
-            AgentName::KubeProxy => &["kube-proxy"],
-            AgentName::Felix => &["calico-node", "calico-felix"],
-        };
+        let programs = agent.kind().programs;
         let find = |name: &str| {
             let paths = DIRECTORIES.map(|directory| Path::new(directory).join(name));
             paths.into_iter().find_map(|path| {
@@ -81,8 +78,8 @@ impl Program {
         };
         let places = DIRECTORIES.join(", ");
         let words = |name: &str| format!("it is a folder without {name} in its {places}");
-        let found = names.iter().find_map(|name| find(name));
-        let (path, file) = found.ok_or_else(|| words(names[0]))?;
+        let found = programs.iter().find_map(|program| find(program.name));
+        let (path, file) = found.ok_or_else(|| words(programs[0].name))?;
         find(NEEDED).ok_or_else(|| words(NEEDED))?;
         Ok(Self {
             path,

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_engine::{entries::Format, log::EventLog};
+use chainbreak_engine::log::EventLog;
 use chainbreak_model::{case::KubeProxySpec, event::EventKind, names::AgentName};
 use serde_json::json;
 
@@ -29,9 +29,6 @@ use crate::{
 /// On each node's own `/run`.
 const KUBECONFIG: &str = "/run/chainbreak/kubeconfig";
 const KUBE_PROXY_CONFIG: &str = "/run/chainbreak/kube-proxy.json";
-/// With this status Felix asks to be started again because its configuration changed
-/// (felix/daemon/daemon.go, `configChangedRC`).
-const CONFIG_CHANGED: i32 = 129;
 
 /// The program that plays an agent on every node.
 #[derive(Debug, Clone)]
@@ -116,7 +113,7 @@ impl Real {
         Start {
             argv: self.argv(flags),
             env: settings::environment(context),
-            format: Format::Klog,
+            format: self.agent.kind().log_format,
             file,
         }
     }
@@ -126,7 +123,7 @@ impl Real {
         Start {
             argv: self.argv(settings::felix_arguments(&self.program)),
             env: settings::felix(context),
-            format: Format::Lines,
+            format: self.agent.kind().log_format,
             file: None,
         }
     }
@@ -193,10 +190,11 @@ fn write_kubeconfig(api: SocketAddr) -> io::Result<()> {
 }
 
 fn death(agent: AgentName, ended: io::Result<std::process::ExitStatus>) -> Death {
+    let planned = agent.kind().restart_status;
     match ended {
         Ok(status) => Death {
             reason: process::how(status),
-            kind: if agent == AgentName::Felix && status.code() == Some(CONFIG_CHANGED) {
+            kind: if planned.is_some() && planned == status.code() {
                 Kind::Planned
             } else {
                 Kind::Own

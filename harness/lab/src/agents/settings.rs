@@ -147,13 +147,10 @@ pub(super) fn felix_arguments(program: &Path) -> Vec<String> {
     }
 }
 
-/// What asks an agent's program for its version: calico-node knows `-v` only.
+/// What asks an agent's program for its version.
 pub(super) fn version_flag(agent: AgentName, program: &Path) -> &'static str {
-    if agent == AgentName::Felix && !is_only_felix(program) {
-        "-v"
-    } else {
-        "--version"
-    }
+    let name = program.file_name().and_then(OsStr::to_str);
+    agent.kind().version_flag(name.unwrap_or_default())
 }
 
 /// By its name, behind which there may be a machine's or a version (`calico-felix-amd64`).

@@ -93,10 +93,8 @@ impl ClusterSpec {
 
     /// The paths of the machine that real agents are at, each once.
     pub fn agent_paths(&self) -> Vec<PathBuf> {
-        let kube_proxy = self.kube_proxy.as_ref().map(|spec| &spec.source);
-        let felix = self.calico.as_ref().map(|spec| &spec.source);
-        let paths = kube_proxy.into_iter().chain(felix);
-        let paths: BTreeSet<PathBuf> = paths
+        let sources = self.agents().filter_map(|agent| self.source(agent));
+        let paths: BTreeSet<PathBuf> = sources
             .filter_map(|source| match source {
                 AgentSource::Path(path) => Some(path.clone()),
                 _ => None,

@@ -203,11 +203,11 @@ fn pin(cluster: &mut ClusterSpec, timeline: &mut [Step], pins: &[String]) {
 fn identify(cluster: &mut ClusterSpec, choice: &Choice) -> Vec<AgentName> {
     let mut known = Vec::new();
     for agent in AgentName::ALL {
-        let Some(settings) = cluster.settings(agent) else {
+        let Some(spec) = cluster.agent_mut(agent) else {
             continue;
         };
-        if let Some(version) = choice.versions.get(&(agent, settings.source.clone())) {
-            version.clone_into(settings.version);
+        if let Some(version) = choice.versions.get(&(agent, spec.source.clone())) {
+            version.clone_into(spec.version);
             known.push(agent);
         }
     }

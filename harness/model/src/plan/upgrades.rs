@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::{
-    case::{AgentSource, Case, Fault, KubeProxySpec, Step, Versions},
+    case::{AgentSource, Case, Fault, Step, Versions},
     names::{AgentName, NodeName},
 };
 
@@ -55,12 +55,8 @@ fn beyond(case: &Case, agent: AgentName, version: &str) -> Option<String> {
         Some(AgentSource::Image(_)) => Some(format!(
             "upgrades {product} to {version}, this is a real one in the root of its image, which has only that version"
         )),
-        Some(AgentSource::Model | AgentSource::Cluster | AgentSource::Build)
-            if agent == AgentName::KubeProxy =>
-        {
-            let spec = case.cluster.kube_proxy.as_ref()?;
-            KubeProxySpec::unknown_mode(&spec.at(version))
+        Some(AgentSource::Model | AgentSource::Cluster | AgentSource::Build) => {
+            (agent.kind().unplayable)(&case.cluster, version)
         }
-        Some(AgentSource::Model | AgentSource::Cluster | AgentSource::Build) => None,
     }
 }

@@ -20,7 +20,6 @@ use super::{
     is_name,
     timeline::only_entry,
     traffic::World,
-    words::AGENTS,
 };
 use crate::{
     case::{Claim, Limits, Promise, Step, Traffic},
@@ -120,7 +119,11 @@ static LOG: Mapping = Mapping {
     doc: "",
     fields: &[
         &[
-            needed("agent", Kind::Word(|| words(&AGENTS)), "Whose log."),
+            needed(
+                "agent",
+                Kind::Word(|| words(&AgentName::WORDS)),
+                "Whose log.",
+            ),
             needed(
                 "matches",
                 Kind::Text,
@@ -254,7 +257,9 @@ impl Reading<'_> {
         fields: &Fields<'_>,
         claim: impl Fn(AgentName, String) -> Claim,
     ) -> Option<Promise> {
-        let agent = fields.need("agent", |node| word(self.gathered, node, "agent", &AGENTS));
+        let agent = fields.need("agent", |node| {
+            word(self.gathered, node, "agent", &AgentName::WORDS)
+        });
         let matches = fields.need("matches", |node| self.pattern(node, "every entry"));
         let window = self.window(fields);
         let claim = claim(agent?, matches?);

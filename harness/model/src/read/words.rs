@@ -3,19 +3,12 @@
 use crate::{
     case::{Family, IptablesVariant, RuleBackend},
     language::Kind,
-    names::AgentName,
 };
 
 /// A node of the cluster.
 pub(super) const NODE: Kind = Kind::Form("^n[0-9]+$", "n1");
 pub(super) const KUBE_PROXY_VERSION: Kind = Kind::Version("^1\\.[0-9]+(\\.[0-9]+)?$", "1.32");
 pub(super) const CALICO_VERSION: Kind = Kind::Version("^v3\\.[0-9]+(\\.[0-9]+)?$", "v3.28.1");
-
-/// Whose process, log or commands.
-pub(super) const AGENTS: [(&str, AgentName); 2] = [
-    ("kube-proxy", AgentName::KubeProxy),
-    ("felix", AgentName::Felix),
-];
 
 /// Which iptables a node has.
 pub(super) const IPTABLES: [(&str, IptablesVariant); 2] = [

@@ -46,14 +46,10 @@ impl Note {
         image: &Image,
         reference: &str,
     ) -> Self {
-        let version = match agent {
-            AgentName::KubeProxy => version.trim_start_matches('v'),
-            AgentName::Felix => version,
-        };
         Self {
             format: 1,
             agent,
-            version: version.to_owned(),
+            version: agent.kind().as_written(version).to_owned(),
             program,
             reference: reference.to_owned(),
             digest: image.named.clone(),

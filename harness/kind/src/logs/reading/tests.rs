@@ -11,7 +11,7 @@ const AGENT: AgentName = AgentName::KubeProxy;
 const ONE: &str = "2026-01-01T00:00:01Z one";
 const TWO: &str = "2026-01-01T00:00:02Z two";
 
-fn log(format: Format) -> (Logbook, Log) {
+fn log(format: LogFormat) -> (Logbook, Log) {
     let logbook = Logbook::default();
     let writer = logbook.writer(AGENT, &NodeName::from("n1"));
     let since = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -45,7 +45,7 @@ fn container() -> Container {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_hangs_is_broken_since_it_was_read_to_the_newest_line() {
-    let (logbook, mut log) = log(Format::Lines);
+    let (logbook, mut log) = log(LogFormat::Lines);
     advance(Duration::from_secs(7)).await;
     let good = Instant::now();
     let newest = || says(if Instant::now() == good { ONE } else { TWO });
@@ -66,7 +66,7 @@ async fn a_stream_that_hangs_is_broken_since_it_was_read_to_the_newest_line() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_that_hangs_is_no_silence() {
-    let (logbook, mut log) = log(Format::Lines);
+    let (logbook, mut log) = log(LogFormat::Lines);
     let begun = Instant::now();
     let newest = || {
         if Instant::now() == begun {
@@ -86,7 +86,7 @@ async fn an_api_that_hangs_is_no_silence() {
 
 #[tokio::test(start_paused = true)]
 async fn a_log_that_says_nothing_is_read_all_the_same() {
-    let (logbook, mut log) = log(Format::Lines);
+    let (logbook, mut log) = log(LogFormat::Lines);
     let reading = log.read(container(), hangs(&[]), || says(""));
     let hour = Duration::from_secs(3600);
     assert!(timeout(hour, reading).await.is_err(), "it goes on");
@@ -96,7 +96,7 @@ async fn a_log_that_says_nothing_is_read_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_moment_waits_for_what_was_written_before_it_and_no_longer() {
-    let (logbook, mut log) = log(Format::Klog);
+    let (logbook, mut log) = log(LogFormat::Klog);
     let begun = Instant::now();
     let error = "2026-01-01T00:00:03Z E0101 00:00:03.000000       1 proxier.go:1] lost";
     // It comes a little late.
@@ -123,7 +123,7 @@ async fn a_moment_waits_for_what_was_written_before_it_and_no_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_container_that_is_gone_ends_its_log_although_nobody_can_ask_for_its_newest_line() {
-    let (logbook, mut log) = log(Format::Lines);
+    let (logbook, mut log) = log(LogFormat::Lines);
     let end = Instant::now() + Duration::from_secs(3);
     let ends = stream::once(sleep_until(end)).filter_map(async |()| None::<Result<String, String>>);
     let lines = stream::iter([Ok(ONE.to_owned())]).chain(ends).boxed();
@@ -136,7 +136,7 @@ async fn a_container_that_is_gone_ends_its_log_although_nobody_can_ask_for_its_n
 
 #[tokio::test]
 async fn what_is_read_again_is_written_once_and_what_is_older_not_at_all() {
-    let (logbook, mut log) = log(Format::Lines);
+    let (logbook, mut log) = log(LogFormat::Lines);
     let lines = [
         "2025-12-31T23:59:59.5Z older than the case",
         "2026-01-01T00:00:01.5Z one",

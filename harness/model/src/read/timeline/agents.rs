@@ -11,11 +11,10 @@ use super::{
     There, Word, needs_felix, step,
 };
 use crate::{
-    case::{Dataplane, Fault, KubeProxySpec, Step},
+    case::{Dataplane, Fault, Step},
     diagnostic::Gathered,
     language::{Kind, Mapping, needed, optional, words},
     names::{AgentName, NodeName},
-    version,
     yaml::Node,
 };
 
@@ -97,11 +96,7 @@ fn target(
     there: &mut There<'_>,
 ) -> Option<String> {
     let written = text(gathered, node, "version")?;
-    let known = match agent {
-        AgentName::KubeProxy => version::kube_proxy(written),
-        AgentName::Felix => version::calico(written),
-    };
-    known
+    (agent.kind().check_version)(written)
         .map_err(|message| note(gathered, &node.place, message, None))
         .ok()?;
     let Some(cluster) = there.world.cluster else {
@@ -111,9 +106,7 @@ fn target(
         let message = format!("the cluster has no {}", agent.product());
         note(gathered, &node.place, message, None);
     }
-    let unknown = cluster.kube_proxy.as_ref();
-    let unknown = unknown.filter(|_| agent == AgentName::KubeProxy);
-    if let Some(message) = unknown.and_then(|spec| KubeProxySpec::unknown_mode(&spec.at(written))) {
+    if let Some(message) = (agent.kind().unplayable)(cluster, written) {
         note(gathered, &node.place, message, None);
     }
     let nodes = cluster.node_names();

@@ -4,7 +4,7 @@ use super::{
     super::{
         super::{
             fields::{duration, note, word},
-            words::{AGENTS, NODE},
+            words::NODE,
         },
         LENGTH, Word,
     },
@@ -88,7 +88,11 @@ static RESTART: Mapping = Mapping {
     ]],
 };
 
-const WHOSE: Field = needed("agent", Kind::Word(|| words(&AGENTS)), "Which agent.");
+const WHOSE: Field = needed(
+    "agent",
+    Kind::Word(|| words(&AgentName::WORDS)),
+    "Which agent.",
+);
 
 const COMMANDS: [(&str, &str); 10] = [
     ("iptables", "iptables"),
@@ -167,7 +171,7 @@ impl Reading<'_> {
     fn agent_name(&self) -> Option<AgentName> {
         let gathered = self.fields.gathered;
         self.fields.need("agent", |node| {
-            let agent = word(gathered, node, "agent", &AGENTS)?;
+            let agent = word(gathered, node, "agent", &AgentName::WORDS)?;
             let absent = |cluster: &ClusterSpec| cluster.version(agent).is_none();
             if self.world.cluster.is_some_and(absent) {
                 let message = format!("the cluster has no {agent}");
