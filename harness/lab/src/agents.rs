@@ -26,8 +26,7 @@ use tokio::sync::watch;
 
 use self::{
     handle::{AgentHandle, AgentHandles, agent_handle},
-    lives::{Life, Lives, live},
-    process::Start,
+    lives::{Lives, live},
     real::Real,
     settings::NodeContext,
     versions::{AgentVersions, Models, NodeContexts, Others},
@@ -77,21 +76,8 @@ impl Agents {
             let real = Real::identify(AgentName::KubeProxy, path).await?;
             agents.others.insert(version.clone(), real);
         }
-        let seed = case.seed;
-        if let Some(spec) = &case.cluster.kube_proxy {
-            let model = |node: &Node| model::kube_proxy(spec, world, node, seed, log);
-            let real = |real: &Real, context: &NodeContext| real.kube_proxy(spec, context);
-            let agent = (AgentName::KubeProxy, spec.version.as_str());
-            agents
-                .start_on_all(agent, &spec.source, world, model, real)
-                .await?;
-        }
-        if let Some(spec) = &case.cluster.calico {
-            let model = |node: &Node| model::felix(spec, world, node, seed, log);
-            let agent = (AgentName::Felix, spec.version.as_str());
-            agents
-                .start_on_all(agent, &spec.source, world, model, Real::felix)
-                .await?;
+        for agent in case.cluster.agents() {
+            agents.start_on_all(agent, case, world).await?;
         }
         Ok(agents)
     }
@@ -99,17 +85,21 @@ impl Agents {
     /// Starts one agent on every node: its model's lives, or the program's.
     async fn start_on_all(
         &mut self,
-        (agent, version): (AgentName, &str),
-        source: &AgentSource,
+        agent: AgentName,
+        case: &Case,
         world: &World,
-        model: impl Fn(&Node) -> Result<Life, LabError>,
-        start: impl Fn(&Real, &NodeContext) -> Start,
     ) -> Result<(), LabError> {
+        let cluster = &case.cluster;
+        let (Some(version), Some(source)) = (cluster.version(agent), cluster.source(agent)) else {
+            return Err(absent(agent));
+        };
         match source {
             AgentSource::Model => {
                 say_model(agent, version, &self.log);
                 for node in world.nodes() {
-                    let lives = Lives::new(model(node)?);
+                    let which = (agent, version);
+                    let life = model::life(cluster, which, world, node, case.seed, &self.log)?;
+                    let lives = Lives::new(life);
                     self.models
                         .insert((agent, node.name.clone()), lives.clone());
                     self.begin(agent, node, move || Ok(lives)).await?;
@@ -120,7 +110,7 @@ impl Agents {
                 real.say(&self.log);
                 for node in world.nodes() {
                     let context = self.prepare(&real, world, node).await?;
-                    let life = real.life(start(&real, &context));
+                    let life = real.life(real.start(cluster, version, &context)?);
                     if real.has_root() {
                         let lives = move || life().map(Lives::new);
                         self.begin(agent, node, lives).await?;
@@ -225,6 +215,13 @@ impl Agents {
         })?;
         self.threads.push(thread);
         Ok(())
+    }
+}
+
+/// Nobody starts what the cluster does not have.
+fn absent(agent: AgentName) -> LabError {
+    LabError::Unable {
+        what: format!("the cluster has no {agent}"),
     }
 }
 

@@ -9,13 +9,14 @@ use chainbreak_agents::{
 };
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::{CalicoSpec, KubeProxySpec, PodOwner, ProxyMode},
+    case::{CalicoSpec, ClusterSpec, KubeProxySpec, PodOwner, ProxyMode},
     names::AgentName,
 };
 use ipnet::IpNet;
 use jiff::Timestamp;
 
 use super::{
+    absent,
     lives::{Death, Kind, Life},
     proxy_config::{Said, own_addresses},
 };
@@ -40,8 +41,33 @@ where
     })
 }
 
+/// An agent's model on a node, in that version.
+pub(super) fn life(
+    cluster: &ClusterSpec,
+    (agent, version): (AgentName, &str),
+    world: &World,
+    node: &Node,
+    seed: u64,
+    log: &EventLog,
+) -> Result<Life, LabError> {
+    let absent = || absent(agent);
+    match agent {
+        AgentName::KubeProxy => {
+            let spec = cluster.kube_proxy.as_ref().ok_or_else(absent)?;
+            kube_proxy(&spec.at(version), world, node, seed, log)
+        }
+        AgentName::Felix => {
+            let spec = CalicoSpec {
+                version: version.to_owned(),
+                ..cluster.calico.clone().ok_or_else(absent)?
+            };
+            felix(&spec, world, node, seed, log)
+        }
+    }
+}
+
 /// kube-proxy's model on a node.
-pub(super) fn kube_proxy(
+fn kube_proxy(
     spec: &KubeProxySpec,
     world: &World,
     node: &Node,
@@ -89,7 +115,7 @@ pub(super) fn kube_proxy(
 }
 
 /// Felix's model on a node.
-pub(super) fn felix(
+fn felix(
     spec: &CalicoSpec,
     world: &World,
     node: &Node,

@@ -7,10 +7,15 @@ use std::{
 };
 
 use chainbreak_engine::log::EventLog;
-use chainbreak_model::{case::KubeProxySpec, event::EventKind, names::AgentName};
+use chainbreak_model::{
+    case::{ClusterSpec, KubeProxySpec},
+    event::EventKind,
+    names::AgentName,
+};
 use serde_json::json;
 
 use super::{
+    absent,
     identity::{Identity, identify_here},
     lives::{Death, Kind, Life},
     process::{self, Start},
@@ -101,8 +106,24 @@ impl Real {
         Ok((context, shims))
     }
 
-    /// kube-proxy on that node.
-    pub(super) fn kube_proxy(&self, spec: &KubeProxySpec, context: &NodeContext) -> Start {
+    /// The agent on that node, in that version.
+    pub(super) fn start(
+        &self,
+        cluster: &ClusterSpec,
+        version: &str,
+        context: &NodeContext,
+    ) -> Result<Start, LabError> {
+        match self.agent {
+            AgentName::KubeProxy => {
+                let spec = cluster.kube_proxy.as_ref();
+                let spec = spec.ok_or_else(|| absent(self.agent))?;
+                Ok(self.kube_proxy(&spec.at(version), context))
+            }
+            AgentName::Felix => Ok(self.felix(context)),
+        }
+    }
+
+    fn kube_proxy(&self, spec: &KubeProxySpec, context: &NodeContext) -> Start {
         let (flags, file) = if spec.config.is_empty() {
             (settings::kube_proxy(spec, context), None)
         } else {
@@ -118,8 +139,7 @@ impl Real {
         }
     }
 
-    /// Felix on that node.
-    pub(super) fn felix(&self, context: &NodeContext) -> Start {
+    fn felix(&self, context: &NodeContext) -> Start {
         Start {
             argv: self.argv(settings::felix_arguments(&self.program)),
             env: settings::felix(context),

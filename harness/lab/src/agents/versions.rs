@@ -5,17 +5,11 @@ use std::collections::BTreeMap;
 
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::{CalicoSpec, ClusterSpec},
+    case::ClusterSpec,
     names::{AgentName, NodeName},
 };
 
-use super::{
-    lives::{Life, Lives},
-    model,
-    real::Real,
-    say_model,
-    settings::NodeContext,
-};
+use super::{lives::Lives, model, real::Real, say_model, settings::NodeContext};
 use crate::{error::LabError, world::World};
 
 /// What the models live by.
@@ -50,44 +44,19 @@ impl AgentVersions {
             what: format!("there is no {agent} {version} that could be on {node} from now on"),
         };
         if let Some((lives, context)) = self.contexts.get(&(agent, node.clone())) {
-            let spec = self.cluster.kube_proxy.as_ref().ok_or_else(absent)?;
             let other = self.others.get(version).ok_or_else(absent)?;
-            let start = other.kube_proxy(&spec.at(version), context);
+            let start = other.start(&self.cluster, version, context)?;
             lives.replace(other.life(start)()?);
             other.say(log);
             return Ok(());
         }
         let models = self.models.get(&(agent, node.clone()));
         let lives = models.ok_or_else(absent)?;
-        let life = self.life(world, log, (agent, node), version)?;
-        lives.replace(life.ok_or_else(absent)?);
+        let node = world.node(node).ok_or_else(absent)?;
+        let which = (agent, version);
+        let life = model::life(&self.cluster, which, world, node, self.seed, log)?;
+        lives.replace(life);
         say_model(agent, version, log);
         Ok(())
-    }
-
-    fn life(
-        &self,
-        world: &World,
-        log: &EventLog,
-        (agent, node): (AgentName, &NodeName),
-        version: &str,
-    ) -> Result<Option<Life>, LabError> {
-        let (Some(node), seed) = (world.node(node), self.seed) else {
-            return Ok(None);
-        };
-        let life = match (agent, &self.cluster.kube_proxy, &self.cluster.calico) {
-            (AgentName::KubeProxy, Some(spec), _) => {
-                model::kube_proxy(&spec.at(version), world, node, seed, log)?
-            }
-            (AgentName::Felix, _, Some(spec)) => {
-                let spec = CalicoSpec {
-                    version: version.to_owned(),
-                    ..spec.clone()
-                };
-                model::felix(&spec, world, node, seed, log)?
-            }
-            _ => return Ok(None),
-        };
-        Ok(Some(life))
     }
 }
