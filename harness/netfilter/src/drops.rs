@@ -51,12 +51,12 @@ fn ends(rule: &str) -> bool {
 impl Site {
     /// Whose it is. An nft table belongs to whom it is named for.
     pub fn owner(&self) -> Owner {
-        match self.table.split_once(' ') {
-            Some((_, "kube-proxy")) => Owner::KubeProxy,
-            Some((_, "calico")) => Owner::Felix,
-            None if self.table == conntrack::TABLE => Owner::Kernel,
-            _ => Owner::of_rule(&self.chain, &Rule::new(&self.rule)),
+        if self.table == conntrack::TABLE {
+            return Owner::Kernel;
         }
+        let nft = self.table.split_once(' ');
+        let of_table = nft.and_then(|(_family, name)| Owner::of_table(name));
+        of_table.unwrap_or_else(|| Owner::of_rule(&self.chain, &Rule::new(&self.rule)))
     }
 
     /// What it means that packets end here, where that is known.

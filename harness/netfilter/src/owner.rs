@@ -22,44 +22,81 @@ pub enum Owner {
     Other,
 }
 
-/// Every prefix that Felix ever gave to its chains (Calico v3.28.1, `rule_defs.go`).
-const FELIX_CHAINS: [&str; 8] = [
-    "cali-", "califw-", "calitw-", "califh-", "calith-", "calipi-", "calipo-", "felix-",
-];
+/// What a program's own are known by.
+struct Marks {
+    owner: Owner,
+    /// Whole names of chains.
+    chains: &'static [&'static str],
+    /// What its other chains' names begin with.
+    prefixes: &'static [&'static str],
+    /// What the comments of its rules begin with, if it signs them.
+    signature: Option<&'static str>,
+    /// Its nft table.
+    table: Option<&'static str>,
+}
 
-/// Chains that only the kubelet makes (Kubernetes 1.32, `kubelet_network_linux.go`). `KUBE-FIREWALL`,
-/// `KUBE-MARK-DROP` and `KUBE-MARK-MASQ` are made by both in turn; they count as kube-proxy's.
-const KUBELET_CHAINS: [&str; 2] = ["KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"];
+/// Of every program that is known; the first that a thing fits has it.
+static MARKS: [Marks; 3] = [
+    Marks {
+        owner: Owner::Kubelet,
+        // Chains that only the kubelet makes (Kubernetes 1.32, `kubelet_network_linux.go`). `KUBE-FIREWALL`,
+        // `KUBE-MARK-DROP` and `KUBE-MARK-MASQ` are made by kube-proxy, too, in turn; they count as its.
+        chains: &["KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"],
+        prefixes: &[],
+        signature: None,
+        table: None,
+    },
+    Marks {
+        owner: Owner::KubeProxy,
+        chains: &[],
+        prefixes: &["KUBE-"],
+        signature: None,
+        table: Some("kube-proxy"),
+    },
+    Marks {
+        owner: Owner::Felix,
+        chains: &[],
+        // Every prefix that it ever gave (Calico v3.28.1, `rule_defs.go`).
+        prefixes: &[
+            "cali-", "califw-", "calitw-", "califh-", "calith-", "calipi-", "calipo-", "felix-",
+        ],
+        signature: Some("cali:"),
+        table: Some("calico"),
+    },
+];
 
 impl Owner {
     /// Whose a chain of this name is.
     pub fn of_chain(name: &str) -> Self {
-        if KUBELET_CHAINS.contains(&name) {
-            Self::Kubelet
-        } else if name.starts_with("KUBE-") {
-            Self::KubeProxy
-        } else if FELIX_CHAINS.iter().any(|prefix| name.starts_with(prefix)) {
-            Self::Felix
-        } else {
-            Self::Other
-        }
+        let fits = |marks: &Marks| {
+            marks.chains.contains(&name) || marks.prefixes.iter().any(|it| name.starts_with(it))
+        };
+        Self::known(fits).unwrap_or(Self::Other)
     }
 
-    /// Whose a rule in this chain is: Felix signs its rules; else the chain it stands in decides, and in a
-    /// built-in chain the one it jumps to.
+    /// Whose a rule in this chain is: who signs it; else the chain it stands in decides, and in a built-in chain the
+    /// one it jumps to.
     pub fn of_rule(chain: &str, rule: &Rule) -> Self {
-        if rule
-            .comment()
-            .is_some_and(|comment| comment.starts_with("cali:"))
-        {
-            return Self::Felix;
-        }
-        match Self::of_chain(chain) {
+        let signed = rule.comment().and_then(|comment| {
+            let signs = |mark: &str| comment.starts_with(mark);
+            Self::known(|marks| marks.signature.is_some_and(signs))
+        });
+        signed.unwrap_or_else(|| match Self::of_chain(chain) {
             Self::Other => rule
                 .target()
                 .map_or(Self::Other, |target| Self::of_chain(&target)),
             owner => owner,
-        }
+        })
+    }
+
+    /// Whose an nft table of this name is, where somebody is known to have it.
+    pub(crate) fn of_table(name: &str) -> Option<Self> {
+        Self::known(|marks| marks.table == Some(name))
+    }
+
+    fn known(fits: impl Fn(&Marks) -> bool) -> Option<Self> {
+        let marks = MARKS.iter().find(|marks| fits(marks));
+        marks.map(|marks| marks.owner)
     }
 }
 
