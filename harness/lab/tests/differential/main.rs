@@ -38,7 +38,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chainbreak_recordings::logs::{self, Sites};
+use chainbreak_recordings::logs::Sites;
 use futures::{StreamExt, stream};
 use serde_json::json;
 
