@@ -1,22 +1,22 @@
 //! The one narrow seam: a cluster is a Kubernetes API plus exec into the network namespaces of its
-//! nodes and pods. That is all a backend has to provide, and the only thing the engine knows.
+//! nodes and pods. That is all a backend has to provide, and the only thing the engine knows. What it may lack is a
+//! capability of its own: [`Recording`], [`AgentControl`], [`Killing`], [`LateLogs`].
 
-use std::{
-    fmt, io,
-    net::IpAddr,
-    process::ExitStatus,
-    time::{Duration, Instant},
-};
+mod capability;
+
+use std::{fmt, io, net::IpAddr, process::ExitStatus, time::Duration};
 
 use async_trait::async_trait;
 use chainbreak_model::{
     case::{self, Capabilities, Case},
     names::{AgentName, NodeName},
 };
-use futures::future::BoxFuture;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use crate::{gate::Gate, log::EventLog, logbook::AgentLog};
+use crate::{log::EventLog, logbook::AgentLog};
+
+pub use capability::{AgentControl, Killing, LateLogs, Recording};
+pub(crate) use capability::{agent_control, exec_as};
 
 /// What raises clusters.
 #[async_trait]
@@ -45,74 +45,17 @@ pub trait Cluster: Send + Sync {
     /// Runs a command in that place's namespaces, with standard input, output and error piped.
     async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError>;
 
-    /// As [`Self::exec`], on behalf of somebody: the netfilter commands that it runs on a node become
-    /// events with that name, where the backend can see them.
-    async fn exec_as(
-        &self,
-        _who: &str,
-        at: &Place,
-        command: &Command,
-    ) -> Result<Process, ExecError> {
-        self.exec(at, command).await
-    }
-
-    /// Kills a process that [`Self::exec`] or [`Self::exec_as`] started ([`Process::id`]), and what it started in its process
-    /// group. One that has ended is no error. Backends that only see a client of the process cannot; cases that need it ask
-    /// for the capability `ended-commands`.
-    async fn kill(&self, _process: u32) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Ends or starts an agent's process, or has it do nothing for a while. It is so when this returns;
-    /// asking for what is so already does nothing.
-    async fn signal(
-        &self,
-        _agent: AgentName,
-        _node: &NodeName,
-        _signal: Signal,
-    ) -> Result<(), SignalError> {
-        Err(SignalError("the backend cannot".to_owned()))
-    }
-
-    /// Ends an agent's process and starts it at once, from now on in another version if one is given. What it has
-    /// written stays. The new one has begun its work when this returns, as far as the backend
-    /// can know ([`crate::first_sync`]).
-    async fn restart_with(
-        &self,
-        _agent: AgentName,
-        _node: &NodeName,
-        _version: Option<&str>,
-    ) -> Result<(), SignalError> {
-        Err(SignalError("the backend cannot".to_owned()))
-    }
-
     /// An agent's log so far and from now on. It ends only when the agent will not live
     /// again, with that as the last item.
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog;
-
-    /// Returns when what an agent wrote before that is in [`Self::agent_logs`], at once where entries come as they are written. A log that
-    /// cannot be read says so there, and this goes on waiting.
-    fn log_read(
-        &self,
-        _agent: AgentName,
-        _node: &NodeName,
-        _until: Instant,
-    ) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
-    }
 
     /// Evidence of what a node's agents are at: what they asked the API for, with what answers, and what
     /// they said last. Whole lines; empty where nothing can be known.
     fn account(&self, node: &NodeName) -> String;
 
-    /// Whether the netfilter commands of every agent become events. Where they do not, what an agent writes is known from
-    /// looks alone.
-    fn records(&self) -> bool {
-        true
-    }
-
-    /// How long something may be on a node without being looked at: between two recorded writes where [`Self::records`], between two
-    /// looks elsewhere. Where it was longer, the node was not watched. In pods and on hosts looks alone tell, and it may be longer.
+    /// How long something may be on a node without being looked at: between two recorded writes where there is
+    /// [`Self::recording`], between two looks elsewhere. Where it was longer, the node was not watched. In pods and on hosts
+    /// looks alone tell, and it may be longer.
     fn sees_within(&self) -> Duration;
 
     /// The case's namespaces, where the cluster has others' objects too: readiness is about theirs alone. `None` where
@@ -121,8 +64,23 @@ pub trait Cluster: Send + Sync {
         None
     }
 
-    /// Where agents' commands can be delayed and held; `None` where the backend cannot.
-    fn gate(&self) -> Option<Gate> {
+    /// `None` where what an agent writes is known from looks alone.
+    fn recording(&self) -> Option<&dyn Recording> {
+        None
+    }
+
+    /// `None` where nothing but the agents' owner can end them.
+    fn agent_control(&self) -> Option<&dyn AgentControl> {
+        None
+    }
+
+    /// `None` where a process outlives the client that started it.
+    fn killing(&self) -> Option<&dyn Killing> {
+        None
+    }
+
+    /// `None` where entries of logs come as they are written.
+    fn late_logs(&self) -> Option<&dyn LateLogs> {
         None
     }
 
@@ -212,7 +170,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// What [`Cluster::kill`] knows it by; `None` once its end was waited for.
+    /// What [`Killing::kill`] knows it by; `None` once its end was waited for.
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }

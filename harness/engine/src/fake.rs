@@ -20,7 +20,10 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
-    cluster::{Cluster, Command, ExecError, Leftovers, Place, Process, Signal, SignalError},
+    cluster::{
+        AgentControl, Cluster, Command, ExecError, Killing, LateLogs, Leftovers, Place, Process,
+        Recording, Signal, SignalError,
+    },
     gate::Gate,
     logbook::{AgentLog, Logbook},
 };
@@ -140,12 +143,52 @@ impl Cluster for Fake {
         })
     }
 
-    async fn kill(&self, _: u32) -> std::io::Result<()> {
-        let mut signals = self.signals.lock().expect("no test panicked");
-        signals.push("kill".to_owned());
-        Ok(())
+    fn sees_within(&self) -> Duration {
+        Duration::from_millis(50)
     }
 
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
+        self.logbook.read(agent, node)
+    }
+
+    fn account(&self, _: &NodeName) -> String {
+        String::new()
+    }
+
+    fn recording(&self) -> Option<&dyn Recording> {
+        Some(self)
+    }
+
+    fn agent_control(&self) -> Option<&dyn AgentControl> {
+        Some(self)
+    }
+
+    fn killing(&self) -> Option<&dyn Killing> {
+        Some(self)
+    }
+
+    fn late_logs(&self) -> Option<&dyn LateLogs> {
+        Some(self)
+    }
+
+    async fn destroy(&self) -> Result<(), Leftovers> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Recording for Fake {
+    async fn exec_as(&self, _: &str, at: &Place, command: &Command) -> Result<Process, ExecError> {
+        self.exec(at, command).await
+    }
+
+    fn gate(&self) -> Gate {
+        self.gate.clone()
+    }
+}
+
+#[async_trait]
+impl AgentControl for Fake {
     async fn signal(
         &self,
         agent: AgentName,
@@ -182,15 +225,18 @@ impl Cluster for Fake {
             .extend(version);
         self.signal(agent, node, Signal::Run).await
     }
+}
 
-    fn sees_within(&self) -> Duration {
-        Duration::from_millis(50)
+#[async_trait]
+impl Killing for Fake {
+    async fn kill(&self, _: u32) -> std::io::Result<()> {
+        let mut signals = self.signals.lock().expect("no test panicked");
+        signals.push("kill".to_owned());
+        Ok(())
     }
+}
 
-    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
-        self.logbook.read(agent, node)
-    }
-
+impl LateLogs for Fake {
     fn log_read(
         &self,
         agent: AgentName,
@@ -198,17 +244,5 @@ impl Cluster for Fake {
         until: Instant,
     ) -> BoxFuture<'static, ()> {
         self.logbook.read_past(agent, node, until)
-    }
-
-    fn account(&self, _: &NodeName) -> String {
-        String::new()
-    }
-
-    fn gate(&self) -> Option<Gate> {
-        Some(self.gate.clone())
-    }
-
-    async fn destroy(&self) -> Result<(), Leftovers> {
-        Ok(())
     }
 }

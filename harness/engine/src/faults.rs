@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use self::undo::Undo;
 use crate::{
-    cluster::{Cluster, Command, ExecError, Place, Process, nodes},
+    cluster::{Cluster, Command, ExecError, Place, Process, exec_as, nodes},
     infra_error::InfraError,
     log::EventLog,
     output::{ended, output},
@@ -245,7 +245,7 @@ impl Injection<'_> {
         argv: &[&str],
         input: &str,
     ) -> Result<String, InfraError> {
-        let started = self.cluster.exec_as(who, at, &command(argv)).await;
+        let started = exec_as(self.cluster, who, at, &command(argv)).await;
         finish(at, argv, started, input).await
     }
 }

@@ -117,7 +117,7 @@ struct Written {
 impl Written {
     /// Takes in every recorded write, and looks from time to time for writes that no recorder sees.
     async fn collect(&self, cluster: &dyn Cluster, log: &EventLog) -> Result<(), InfraError> {
-        if !cluster.records() {
+        if cluster.recording().is_none() {
             return self.watch(cluster).await;
         }
         let place = Place::Node(self.node.clone());

@@ -14,7 +14,9 @@ use async_trait::async_trait;
 use chainbreak_engine::{
     cluster::{
         AgentDied, Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError,
+        Recording,
     },
+    gate::Gate,
     log::EventLog,
     logbook::{AgentLog, LogItem},
     run::{After, READY_WITHIN, run},
@@ -128,12 +130,27 @@ impl Cluster for FakeCluster {
         String::new()
     }
 
+    fn recording(&self) -> Option<&dyn Recording> {
+        Some(self)
+    }
+
     async fn destroy(&self) -> Result<(), Leftovers> {
         self.destroyed.fetch_add(1, Ordering::SeqCst);
         match self.script {
             Script::LeavesThings => Err(Leftovers(vec!["veth1".into(), "veth2".into()])),
             _ => Ok(()),
         }
+    }
+}
+
+#[async_trait]
+impl Recording for FakeCluster {
+    async fn exec_as(&self, _: &str, at: &Place, command: &Command) -> Result<Process, ExecError> {
+        self.exec(at, command).await
+    }
+
+    fn gate(&self) -> Gate {
+        Gate::default()
     }
 }
 

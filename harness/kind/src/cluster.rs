@@ -9,7 +9,10 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_engine::{
-    cluster::{Cluster, Command, ExecError, Leftovers, Place, Process, Signal, SignalError},
+    cluster::{
+        AgentControl, Cluster, Command, ExecError, LateLogs, Leftovers, Place, Process, Signal,
+        SignalError,
+    },
     first_sync::FirstSync,
     logbook::{AgentLog, Logbook},
 };
@@ -198,6 +201,52 @@ impl Cluster for Raised {
         })
     }
 
+    fn sees_within(&self) -> Duration {
+        SEES_WITHIN
+    }
+
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
+        self.logbook.read(agent, node)
+    }
+
+    fn namespaces(&self) -> Option<Vec<String>> {
+        self.namespaces.clone()
+    }
+
+    fn account(&self, node: &NodeName) -> String {
+        self.logbook.last_words(node)
+    }
+
+    fn agent_control(&self) -> Option<&dyn AgentControl> {
+        Some(self)
+    }
+
+    fn late_logs(&self) -> Option<&dyn LateLogs> {
+        Some(self)
+    }
+
+    async fn destroy(&self) -> Result<(), Leftovers> {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        { tasks }.shutdown().await;
+        let mut errors = self.hosts.end().await;
+        let destroyed = match &self.end {
+            End::Kind { owned, manifests } if owned.is_kept() => {
+                errors.extend(self.hosts.forget_routes().await.err());
+                leftovers::remove(&self.client, manifests).await
+            }
+            End::Kind { owned, .. } => owned.delete().await,
+            End::Existing(run_namespace) => run_namespace.end().await,
+        };
+        errors.extend(destroyed.err());
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Leftovers(errors.iter().map(ToString::to_string).collect()))
+    }
+}
+
+#[async_trait]
+impl AgentControl for Raised {
     async fn signal(
         &self,
         agent: AgentName,
@@ -221,15 +270,9 @@ impl Cluster for Raised {
         let restarted = self.restart_agent(agent, node, version).await;
         restarted.map_err(|error| SignalError(error.to_string()))
     }
+}
 
-    fn sees_within(&self) -> Duration {
-        SEES_WITHIN
-    }
-
-    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
-        self.logbook.read(agent, node)
-    }
-
+impl LateLogs for Raised {
     fn log_read(
         &self,
         agent: AgentName,
@@ -237,37 +280,5 @@ impl Cluster for Raised {
         until: Instant,
     ) -> BoxFuture<'static, ()> {
         self.logbook.read_past(agent, node, until)
-    }
-
-    fn namespaces(&self) -> Option<Vec<String>> {
-        self.namespaces.clone()
-    }
-
-    /// Of Felix's model only.
-    fn records(&self) -> bool {
-        false
-    }
-
-    fn account(&self, node: &NodeName) -> String {
-        self.logbook.last_words(node)
-    }
-
-    async fn destroy(&self) -> Result<(), Leftovers> {
-        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-        { tasks }.shutdown().await;
-        let mut errors = self.hosts.end().await;
-        let destroyed = match &self.end {
-            End::Kind { owned, manifests } if owned.is_kept() => {
-                errors.extend(self.hosts.forget_routes().await.err());
-                leftovers::remove(&self.client, manifests).await
-            }
-            End::Kind { owned, .. } => owned.delete().await,
-            End::Existing(run_namespace) => run_namespace.end().await,
-        };
-        errors.extend(destroyed.err());
-        if errors.is_empty() {
-            return Ok(());
-        }
-        Err(Leftovers(errors.iter().map(ToString::to_string).collect()))
     }
 }

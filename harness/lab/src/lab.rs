@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use chainbreak_apiserver::Server;
 use chainbreak_engine::{
     cluster::{
-        Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError, Signal,
-        SignalError,
+        AgentControl, Backend, Cluster, Command, ExecError, Killing, Leftovers, Place, Process,
+        RaiseError, Recording, Signal, SignalError,
     },
     first_sync::FirstSync,
     gate::Gate,
@@ -248,6 +248,70 @@ impl Cluster for Raised {
         self.spawn(at, command, None).await
     }
 
+    fn sees_within(&self) -> Duration {
+        SEES_WITHIN
+    }
+
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
+        self.logbook.read(agent, node)
+    }
+
+    fn account(&self, node: &NodeName) -> String {
+        let address = self.world.node(node).map(|node| node.address);
+        let asked = self.server.asked().into_iter();
+        let asked = asked.filter(|(asked, _)| Some(asked.peer) == address);
+        let asked: Vec<String> = asked
+            .map(|(asked, count)| format!("\n{asked}, {count} times"))
+            .collect();
+        let asked = match asked.concat() {
+            none if none.is_empty() => " nothing".to_owned(),
+            requests => format!(":{requests}"),
+        };
+        format!(
+            "{node} asked the API for{asked}\n{}",
+            self.logbook.last_words(node)
+        )
+    }
+
+    fn recording(&self) -> Option<&dyn Recording> {
+        Some(self)
+    }
+
+    fn agent_control(&self) -> Option<&dyn AgentControl> {
+        Some(self)
+    }
+
+    fn killing(&self) -> Option<&dyn Killing> {
+        Some(self)
+    }
+
+    /// Ends agents, pods, controllers and API. The namespaces end with the worker.
+    async fn destroy(&self) -> Result<(), Leftovers> {
+        let running = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some((mut agents, mut tasks)) = running else {
+            return Ok(());
+        };
+        let stopped = tokio::task::spawn_blocking(move || agents.stop()).await;
+        tasks.shutdown().await;
+        api::note_unknown(&self.server, &self.world, &self.log);
+        let leftovers = match stopped {
+            Ok(leftovers) => leftovers,
+            Err(error) => vec![error.to_string()],
+        };
+        if leftovers.is_empty() {
+            Ok(())
+        } else {
+            Err(Leftovers(leftovers))
+        }
+    }
+}
+
+#[async_trait]
+impl Recording for Raised {
     async fn exec_as(
         &self,
         who: &str,
@@ -267,15 +331,13 @@ impl Cluster for Raised {
         self.spawn(at, command, path).await
     }
 
-    async fn kill(&self, process: u32) -> io::Result<()> {
-        // In a place each has a group of its own.
-        let group = i32::try_from(process).map_err(io::Error::other)?;
-        match killpg(Pid::from_raw(group), SIGKILL) {
-            Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+    fn gate(&self) -> Gate {
+        self.world.gate.clone()
     }
+}
 
+#[async_trait]
+impl AgentControl for Raised {
     async fn signal(
         &self,
         agent: AgentName,
@@ -303,57 +365,16 @@ impl Cluster for Raised {
         self.signal(agent, node, Signal::Run).await?;
         first_sync.seen().await
     }
+}
 
-    fn sees_within(&self) -> Duration {
-        SEES_WITHIN
-    }
-
-    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
-        self.logbook.read(agent, node)
-    }
-
-    fn account(&self, node: &NodeName) -> String {
-        let address = self.world.node(node).map(|node| node.address);
-        let asked = self.server.asked().into_iter();
-        let asked = asked.filter(|(asked, _)| Some(asked.peer) == address);
-        let asked: Vec<String> = asked
-            .map(|(asked, count)| format!("\n{asked}, {count} times"))
-            .collect();
-        let asked = match asked.concat() {
-            none if none.is_empty() => " nothing".to_owned(),
-            requests => format!(":{requests}"),
-        };
-        format!(
-            "{node} asked the API for{asked}\n{}",
-            self.logbook.last_words(node)
-        )
-    }
-
-    fn gate(&self) -> Option<Gate> {
-        Some(self.world.gate.clone())
-    }
-
-    /// Ends agents, pods, controllers and API. The namespaces end with the worker.
-    async fn destroy(&self) -> Result<(), Leftovers> {
-        let running = self
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some((mut agents, mut tasks)) = running else {
-            return Ok(());
-        };
-        let stopped = tokio::task::spawn_blocking(move || agents.stop()).await;
-        tasks.shutdown().await;
-        api::note_unknown(&self.server, &self.world, &self.log);
-        let leftovers = match stopped {
-            Ok(leftovers) => leftovers,
-            Err(error) => vec![error.to_string()],
-        };
-        if leftovers.is_empty() {
-            Ok(())
-        } else {
-            Err(Leftovers(leftovers))
+#[async_trait]
+impl Killing for Raised {
+    async fn kill(&self, process: u32) -> io::Result<()> {
+        // In a place each has a group of its own.
+        let group = i32::try_from(process).map_err(io::Error::other)?;
+        match killpg(Pid::from_raw(group), SIGKILL) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -14,7 +14,11 @@ use super::{
     undo::{How, Undo},
 };
 use crate::{
-    cluster::Signal, felix_config, first_sync::FirstSync, gate::Matching, infra_error::InfraError,
+    cluster::{Signal, agent_control},
+    felix_config,
+    first_sync::FirstSync,
+    gate::Matching,
+    infra_error::InfraError,
 };
 
 /// The field of FelixConfiguration that says which dataplane it is.
@@ -29,7 +33,7 @@ impl Injection<'_> {
         by: Duration,
     ) -> Result<(), InfraError> {
         let text = format!("delay {agent}'s {command} by {by:?}");
-        let gate = self.cluster.gate().ok_or_else(|| {
+        let recording = self.cluster.recording().ok_or_else(|| {
             InfraError::new(text.clone(), "the backend cannot hold commands back")
         })?;
         self.say(text);
@@ -40,7 +44,7 @@ impl Injection<'_> {
         };
         self.undo.push(Undo {
             text: format!("{agent}'s {command} starts in time again"),
-            how: How::Lift(Some(gate.delay(which, by))),
+            how: How::Lift(Some(recording.gate().delay(which, by))),
         });
         Ok(())
     }
@@ -65,7 +69,8 @@ impl Injection<'_> {
             let text = format!("{verb} {agent} on {node}");
             let failed = |error| InfraError::new(text.clone(), error);
             self.undo.push(to_run(undone, agent, &node));
-            let done = self.cluster.signal(agent, &node, signal).await;
+            let control = agent_control(self.cluster).map_err(failed)?;
+            let done = control.signal(agent, &node, signal).await;
             done.map_err(failed)?;
             self.say(text);
         }
@@ -101,7 +106,9 @@ impl Injection<'_> {
         // An agent that was ended and not yet started, because this was broken off.
         self.undo.push(to_run("start", agent, node));
         self.say(text.clone());
-        let restarted = self.cluster.restart_with(agent, node, version).await;
+        let control = agent_control(self.cluster);
+        let control = control.map_err(|error| InfraError::new(text.clone(), error))?;
+        let restarted = control.restart_with(agent, node, version).await;
         restarted.map_err(|error| InfraError::new(text, error))?;
         self.undo.pop();
         self.say(format!("{agent} on {node} has begun"));

@@ -10,7 +10,7 @@ use super::{
     undo::{How, Undo},
 };
 use crate::{
-    cluster::{Command, Place},
+    cluster::{Command, Place, exec_as},
     infra_error::InfraError,
     output::{all_ended, ended},
 };
@@ -55,7 +55,7 @@ impl Injection<'_> {
             let trouble = |why: &dyn std::fmt::Display| InfraError::new(doing.clone(), why);
             self.say(format!("{} runs {what} in {at}", run.who));
             let argv = Command::Argv(run.argv.clone());
-            let process = self.cluster.exec_as(&run.who, &at, &argv).await;
+            let process = exec_as(self.cluster, &run.who, &at, &argv).await;
             let process = process.map_err(|error| trouble(&error))?;
             if duration.is_none() {
                 ended(process, "").await.map_err(|why| trouble(&why))?;

@@ -1,11 +1,13 @@
 //! What undoes an act. To undo what has not happened yet does no harm.
 
+use std::io;
+
 use chainbreak_model::names::{AgentName, NodeName};
 use tokio::task::JoinHandle;
 
 use super::{command, conntrack::Filler, craft::Crafters};
 use crate::{
-    cluster::{Cluster, Place, Process, Signal},
+    cluster::{Cluster, Place, Process, Signal, agent_control, exec_as},
     gate::Delayed,
     output::ended,
 };
@@ -51,12 +53,13 @@ impl Undo {
                 input,
             } => {
                 let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-                let process = cluster.exec_as(who, at, &command(&argv)).await;
+                let process = exec_as(cluster, who, at, &command(&argv)).await;
                 let process = process.map_err(|error| error.to_string())?;
                 ended(process, input).await.map(drop)
             }
             How::Signal(agent, node, signal) => {
-                let done = cluster.signal(*agent, node, *signal).await;
+                let control = agent_control(cluster).map_err(|error| error.to_string())?;
+                let done = control.signal(*agent, node, *signal).await;
                 done.map_err(|error| error.to_string())
             }
             How::Lift(delayed) => {
@@ -85,7 +88,10 @@ async fn stop(
         return ended.map(drop);
     }
     let killed = match id {
-        Some(id) => cluster.kill(id).await,
+        Some(id) => match cluster.killing() {
+            Some(killing) => killing.kill(id).await,
+            None => Err(io::ErrorKind::Unsupported.into()),
+        },
         None => Ok(()),
     };
     following.abort();

@@ -110,7 +110,7 @@ impl Attention {
     pub(super) fn new(at: &Origin, cluster: &dyn Cluster) -> Self {
         // What runs in pods and on hosts nobody records.
         let (records, within) = match at {
-            Origin::Node(_) => (cluster.records(), cluster.sees_within()),
+            Origin::Node(_) => (cluster.recording().is_some(), cluster.sees_within()),
             Origin::Pod { .. } | Origin::Host(_) => (false, unrecorded(cluster)),
         };
         Self {

@@ -1,0 +1,81 @@
+//! What a backend may lack. A cluster hands out each capability that it has ([`Cluster`]), so that nobody can take a method
+//! that does nothing for one that does.
+
+use std::{io, time::Instant};
+
+use async_trait::async_trait;
+use chainbreak_model::names::{AgentName, NodeName};
+use futures::future::BoxFuture;
+
+use super::{Cluster, Command, ExecError, Place, Process, Signal, SignalError};
+use crate::gate::Gate;
+
+/// The netfilter commands of every agent become events.
+#[async_trait]
+pub trait Recording: Send + Sync {
+    /// As [`Cluster::exec`], on behalf of somebody: the netfilter commands that it runs on a node become events with that name.
+    async fn exec_as(&self, who: &str, at: &Place, command: &Command)
+    -> Result<Process, ExecError>;
+
+    /// Where agents' commands can be delayed and held.
+    fn gate(&self) -> Gate;
+}
+
+/// Agents' processes can be ended, started and paused.
+#[async_trait]
+pub trait AgentControl: Send + Sync {
+    /// Ends or starts an agent's process, or has it do nothing for a while. It is so when this returns;
+    /// asking for what is so already does nothing.
+    async fn signal(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        signal: Signal,
+    ) -> Result<(), SignalError>;
+
+    /// Ends an agent's process and starts it at once, from now on in another version if one is given. What it has
+    /// written stays. The new one has begun its work when this returns, as far as the backend
+    /// can know ([`crate::first_sync`]).
+    async fn restart_with(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: Option<&str>,
+    ) -> Result<(), SignalError>;
+}
+
+/// Processes can be killed where they run. Backends that only see a client of the process cannot; cases that need it ask
+/// for the capability `ended-commands`.
+#[async_trait]
+pub trait Killing: Send + Sync {
+    /// Kills a process that [`Cluster::exec`] or [`Recording::exec_as`] started ([`Process::id`]), and what it started in its
+    /// process group. One that has ended is no error.
+    async fn kill(&self, process: u32) -> io::Result<()>;
+}
+
+/// Entries of [`Cluster::agent_logs`] come later than they are written.
+pub trait LateLogs: Send + Sync {
+    /// Returns when what an agent wrote before that is in [`Cluster::agent_logs`]. A log that cannot be read says so there, and
+    /// this goes on waiting.
+    fn log_read(&self, agent: AgentName, node: &NodeName, until: Instant)
+    -> BoxFuture<'static, ()>;
+}
+
+/// Runs a command on behalf of somebody, recorded as theirs where the backend records.
+pub(crate) async fn exec_as(
+    cluster: &dyn Cluster,
+    who: &str,
+    at: &Place,
+    command: &Command,
+) -> Result<Process, ExecError> {
+    match cluster.recording() {
+        Some(recording) => recording.exec_as(who, at, command).await,
+        None => cluster.exec(at, command).await,
+    }
+}
+
+/// What stops and starts agents, which a fault needs.
+pub(crate) fn agent_control(cluster: &dyn Cluster) -> Result<&dyn AgentControl, SignalError> {
+    let control = cluster.agent_control();
+    control.ok_or_else(|| SignalError("the backend cannot".to_owned()))
+}
