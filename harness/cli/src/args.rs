@@ -1,6 +1,7 @@
 //! The command line: verbs, their options, and help that teaches.
 
 mod agents;
+mod given;
 pub(crate) mod selection;
 pub(crate) mod settings;
 
@@ -8,7 +9,11 @@ use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use self::selection::{BackendName, Paths, Selection};
+use self::{
+    given::OfCleaning,
+    selection::{Paths, Selection},
+};
+use crate::registry::Registered;
 
 pub(crate) use agents::{Agents, AgentsVerb, Players};
 
@@ -132,7 +137,6 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     Worker {
         /// No world is made: the case's cluster is elsewhere
-        #[cfg(feature = "clusters")]
         #[arg(long)]
         outside: bool,
         /// What its world shows of the machine, wherever it lies
@@ -197,15 +201,8 @@ pub(crate) struct Parity {
     #[command(flatten)]
     pub(crate) selection: Selection,
     /// The two backends, the first one first
-    #[cfg_attr(
-        feature = "clusters",
-        arg(long, value_enum, value_delimiter = ',', value_name = "A,B")
-    )]
-    #[cfg_attr(
-        not(feature = "clusters"),
-        arg(long, value_parser = selection::backend, value_delimiter = ',', value_name = "A,B")
-    )]
-    pub(crate) backends: Vec<BackendName>,
+    #[arg(long, value_parser = selection::backend(), value_delimiter = ',', value_name = "A,B")]
+    pub(crate) backends: Vec<Registered>,
     /// How many cases run side by side [default: seven for each core, real clusters one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
@@ -285,14 +282,8 @@ pub(crate) struct Clean {
     /// Where the folders of runs are
     #[arg(long, default_value = "reports/out", value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Also what runs of `--backend cluster` left in this cluster
-    #[cfg(feature = "clusters")]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// Which context of the kubeconfig [default: its current one]
-    #[cfg(feature = "clusters")]
-    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
-    pub(crate) context: Option<String>,
+    #[command(flatten)]
+    pub(crate) of_backends: OfCleaning,
 }
 
 #[derive(Debug, Args)]

@@ -1,110 +1,72 @@
 //! What raises the clusters of a run, as the command line says, and what follows from that.
 
-use std::time::Duration;
-
-use chainbreak_engine::cluster::Backend;
-#[cfg(feature = "clusters")]
-use chainbreak_kind::{
-    Kind, Options, Way,
-    error::KindError,
-    existing::{Existing, InExisting},
+use chainbreak_engine::backend::{
+    Backend, BackendError, BackendFactory, Given, Ground, HOST_CHANGES,
 };
-use chainbreak_lab::Lab;
-use chainbreak_model::case::Capabilities;
-#[cfg(feature = "clusters")]
-use chainbreak_model::{case::Case, plan::Planned};
+use chainbreak_model::{
+    case::{Capabilities, Case},
+    plan::Planned,
+};
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "clusters")]
-use crate::args::selection::CalicoInstall;
-use crate::args::selection::{BackendName, Selection};
-
-/// Cases in the lab for each core: they mostly wait.
-const JOBS_PER_CORE: usize = 7;
+use crate::{args::selection::Selection, registry::Registered};
 
 /// A backend with its options.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum BackendChoice {
-    Lab,
-    #[cfg(feature = "clusters")]
-    Kind(Options),
-    #[cfg(feature = "clusters")]
-    Cluster(Existing),
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct BackendChoice {
+    backend: Registered,
+    given: Given,
 }
 
 impl BackendChoice {
     pub(crate) fn of(selection: &Selection) -> Self {
-        match selection.backend {
-            BackendName::Lab => Self::Lab,
-            #[cfg(feature = "clusters")]
-            BackendName::Kind => {
-                let kind = selection.kind.clone();
-                Self::Kind(Options {
-                    reuse: kind.reuse,
-                    preload: kind.preload,
-                    image: kind.image,
-                    nginx_image: kind.nginx_image,
-                    calico_install: match kind.calico_install {
-                        CalicoInstall::Manifest => Way::Manifest,
-                        CalicoInstall::Operator => Way::Operator,
-                    },
-                    calico_manifest: kind.calico_manifest,
-                })
-            }
-            #[cfg(feature = "clusters")]
-            BackendName::Cluster => {
-                let cluster = selection.cluster.clone();
-                Self::Cluster(Existing {
-                    node_image: cluster.node_image,
-                    allow_disruption: cluster.allow_disruption,
-                    ..Existing::new(cluster.kubeconfig.unwrap_or_default(), cluster.context)
-                })
-            }
+        let backend = selection.backend;
+        let given = backend.factory().settle(selection.of_backends.0.clone());
+        Self { backend, given }
+    }
+
+    /// The same where cases may change what the machine's worlds share, if a person lets them.
+    pub(crate) fn with_host_changes(mut self, allowed: bool) -> Self {
+        if allowed {
+            self.given.set(HOST_CHANGES, "");
+        }
+        self
+    }
+
+    pub(crate) fn factory(&self) -> &'static dyn BackendFactory {
+        self.backend.factory()
+    }
+
+    /// With its options.
+    pub(crate) fn open(&self) -> Box<dyn Backend> {
+        self.factory().open(&self.given)
+    }
+
+    /// What can run.
+    pub(crate) async fn survey(&self) -> Capabilities {
+        self.open().survey().await
+    }
+
+    /// The name of a cluster of others that is not to be disturbed.
+    pub(crate) fn undisturbed(&self) -> Result<Option<String>, BackendError> {
+        let backend = self.open();
+        match backend.shared() {
+            Some(shared) => shared.undisturbed(),
+            None => Ok(None),
         }
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Lab => "lab",
-            #[cfg(feature = "clusters")]
-            Self::Kind(_) => "kind",
-            #[cfg(feature = "clusters")]
-            Self::Cluster(_) => "cluster",
-        }
-    }
-
-    /// What can run; in the lab, in this one.
-    pub(crate) async fn survey(&self, lab: &Lab) -> Capabilities {
-        match self {
-            Self::Lab => lab.survey().await,
-            #[cfg(feature = "clusters")]
-            Self::Kind(options) => Kind::new(options.clone()).survey().await,
-            #[cfg(feature = "clusters")]
-            Self::Cluster(existing) => InExisting::new(existing.clone()).survey().await,
-        }
-    }
-
-    /// The name of an existing cluster that is not to be disturbed.
-    #[cfg(feature = "clusters")]
-    pub(crate) fn undisturbed(&self) -> Result<Option<String>, KindError> {
-        match self {
-            Self::Lab | Self::Kind(_) => Ok(None),
-            Self::Cluster(existing) => existing.undisturbed(),
-        }
-    }
-
-    /// What is planned, as it runs there: in an existing cluster in namespaces of its own.
-    #[cfg(feature = "clusters")]
+    /// What is planned, as it runs there: in a cluster of others in namespaces of its own.
     pub(crate) async fn rewrite_namespaces(&self, planned: Vec<Planned>) -> Vec<Planned> {
-        let Self::Cluster(existing) = self else {
+        let backend = self.open();
+        let Some(shared) = backend.shared() else {
             return planned;
         };
         let run = planned.iter().filter_map(|it| match it {
             Planned::Run(case) => Some(Case::clone(case)),
             Planned::Skip(_) => None,
         });
-        let cases = existing.rewrite_namespaces(run.collect()).await;
+        let cases = shared.rewrite_namespaces(run.collect()).await;
         let mut rewritten = cases.into_iter();
         let rewritten = |it| match it {
             Planned::Run(case) => Planned::Run(rewritten.next().map_or(case, Box::new)),
@@ -113,11 +75,11 @@ impl BackendChoice {
         planned.into_iter().map(rewritten).collect()
     }
 
-    /// What a run takes for given: a backend that was asked for by name and cannot run is trouble of every case, with its
+    /// What a run takes for given: real clusters that were asked for and cannot be had are trouble of every case, with its
     /// evidence, and not a reason to skip them all.
     pub(crate) fn demanded(&self, mut found: Capabilities) -> Capabilities {
-        if *self != Self::Lab
-            && let Some(Err(reason)) = found.0.get(self.name()).cloned()
+        if self.factory().ground() == Ground::Real
+            && let Some(Err(reason)) = found.0.get(self.factory().name()).cloned()
         {
             let missing = found
                 .0
@@ -126,37 +88,5 @@ impl BackendChoice {
             missing.for_each(|it| *it = Ok(()));
         }
         found
-    }
-
-    /// How many cases run side by side. A real cluster takes all of a machine.
-    pub(crate) fn jobs(&self) -> usize {
-        match self {
-            Self::Lab => {
-                let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-                cores * JOBS_PER_CORE
-            }
-            #[cfg(feature = "clusters")]
-            Self::Kind(_) | Self::Cluster(_) => 1,
-        }
-    }
-
-    /// How long a cluster may take until it is ready: images may have to be pulled.
-    pub(crate) fn ready_within(&self) -> Duration {
-        match self {
-            Self::Lab => chainbreak_engine::run::READY_WITHIN,
-            #[cfg(feature = "clusters")]
-            Self::Kind(_) => chainbreak_kind::READY_WITHIN,
-            #[cfg(feature = "clusters")]
-            Self::Cluster(_) => Duration::from_secs(5 * 60),
-        }
-    }
-
-    /// What a worker may take to end a run that it was told to end, its cluster included.
-    pub(crate) fn grace(&self) -> Duration {
-        match self {
-            Self::Lab => Duration::from_secs(15),
-            #[cfg(feature = "clusters")]
-            Self::Kind(_) | Self::Cluster(_) => Duration::from_secs(150),
-        }
     }
 }

@@ -8,7 +8,6 @@ use std::{
     process::ExitCode,
 };
 
-use chainbreak_lab::Lab;
 use chainbreak_model::{
     Diagnostics,
     case::Capabilities,
@@ -70,7 +69,7 @@ pub(crate) async fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
 
 /// `chainbreak plan`.
 pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
-    let capabilities = BackendChoice::of(selection).survey(&Lab::default()).await;
+    let capabilities = BackendChoice::of(selection).survey().await;
     let planned = planned(selection, &capabilities, Absent::Left).await?;
     for plan in &planned {
         crate::say(&match plan {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
+use chainbreak_engine::backend::Ground;
 use chainbreak_model::{
     agents::AgentChoice,
     case::AgentSource,
@@ -37,12 +38,11 @@ pub(crate) async fn of(
     }
     let backend = BackendChoice::of(selection);
     let mut choice = Choice {
-        #[cfg(feature = "clusters")]
         undisturbed: backend
             .undisturbed()
             .map_err(|error| invalid(error.to_string()))?,
-        backend: backend.name().to_owned(),
-        real_clusters: backend != BackendChoice::Lab,
+        backend: backend.factory().name().to_owned(),
+        real_clusters: backend.factory().ground() == Ground::Real,
         matrix: matrix(&selection.matrix)?,
         agents: agents(&selection.agents)?,
         exclude: excludes(&selection.exclude)?,

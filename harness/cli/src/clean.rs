@@ -1,10 +1,7 @@
-//! `chainbreak clean`: sets back what a killed run has changed on the machine; deletes real clusters that no run uses (`clean/clusters.rs`); ends worlds
-//! whose run is gone, and kept ones that the command line names; removes
-//! what runs left unfinished on disk; names all of it. A kept world that nobody named is only told of:
+//! `chainbreak clean`: sets back what a killed run has changed on the machine; ends worlds whose run is gone, and kept ones that the
+//! command line names; has backends remove what no run uses of their clusters; removes what runs left
+//! unfinished on disk; names all of it. A kept world that nobody named is only told of:
 //! somebody may be looking into it. Worlds whose run goes on, and reports, are not touched.
-
-#[cfg(feature = "clusters")]
-mod clusters;
 
 use std::{
     fs, io,
@@ -14,6 +11,7 @@ use std::{
 };
 
 use anyhow::Context;
+use chainbreak_engine::backend::BackendFactory;
 use chainbreak_lab::{
     machine,
     registry::{Left, left},
@@ -25,7 +23,7 @@ use nix::{
 };
 use tokio::time::{interval, timeout};
 
-use crate::{args, cases};
+use crate::{args, cases, registry};
 
 /// What a run may take to end in order, reports included.
 const GRACE: Duration = Duration::from_secs(15);
@@ -53,10 +51,7 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
         };
         crate::say(&said)?;
     }
-    #[cfg(feature = "clusters")]
-    {
-        found |= clusters::clear(args).await?;
-    }
+    found |= of_backends(args).await?;
     for link in unfinished(&args.out)? {
         found = true;
         fs::remove_file(&link).with_context(|| format!("could not remove {}", link.display()))?;
@@ -66,6 +61,23 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
         crate::say("nothing is left behind: a world ends with its run, whatever ends the run\n")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What killed runs left of clusters, and in them. Whether there was anything.
+async fn of_backends(args: &args::Clean) -> anyhow::Result<bool> {
+    let mut found = false;
+    let mut said = Ok(());
+    for cleaning in registry::all().filter_map(BackendFactory::cleaning) {
+        // What is to be removed is, also when nobody reads of it any more.
+        let mut say = |text: String| {
+            if said.is_ok() {
+                said = crate::say(&format!("{text}\n"));
+            }
+        };
+        found |= cleaning.clean(&args.of_backends.0, &mut say).await?;
+    }
+    said?;
+    Ok(found)
 }
 
 fn told(worker: i32, run: i32) -> String {

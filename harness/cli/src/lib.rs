@@ -19,6 +19,7 @@ mod mutate;
 mod parity;
 mod provide;
 mod record;
+mod registry;
 mod reports;
 mod run;
 mod supervise;
@@ -50,16 +51,11 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse_from(args::settings::spread(std::env::args_os()));
     let ended = match cli.verb {
         // Before any thread exists: a world is made by a process that is alone.
-        #[cfg(feature = "clusters")]
         Verb::Worker { outside: true, .. } => {
             trace();
             worker::outside()
         }
-        Verb::Worker {
-            #[cfg(feature = "clusters")]
-                outside: _,
-            show,
-        } => {
+        Verb::Worker { show, .. } => {
             trace();
             worker::main(&show)
         }

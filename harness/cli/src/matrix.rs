@@ -1,20 +1,14 @@
 //! `chainbreak matrix`: the jobs of a CI that share the cells of a matrix.
 
-#[cfg(feature = "clusters")]
-mod clusters;
+mod backends;
 
 use std::process::ExitCode;
 
-use chainbreak_lab::Lab;
 use chainbreak_model::plan::{Planned, Shard};
-use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    args::{
-        self, Players,
-        selection::{BackendName, Selection},
-    },
+    args::{self, Players, selection::Selection},
     backend_choice::BackendChoice,
     cases,
     images::Absent,
@@ -89,7 +83,7 @@ async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<J
         matrix: combination.to_vec(),
         ..args.selection.clone()
     };
-    let capabilities = BackendChoice::of(&selection).survey(&Lab::default()).await;
+    let capabilities = BackendChoice::of(&selection).survey().await;
     let planned = cases::planned(&selection, &capabilities, Absent::Left).await?;
     let runs = |planned: &[Planned]| {
         let runs = planned.iter().filter(|it| matches!(it, Planned::Run(_)));
@@ -157,16 +151,7 @@ fn passed_on(selection: &Selection) -> String {
         words.push("--agents real".to_owned());
     }
     words.extend(all("--exclude", &selection.exclude));
-    if selection.backend != BackendName::Lab {
-        words.extend(
-            selection
-                .backend
-                .to_possible_value()
-                .map(|it| format!("--backend {}", it.get_name())),
-        );
-    }
-    #[cfg(feature = "clusters")]
-    words.extend(clusters::passed_on(selection));
+    words.extend(backends::passed_on(selection));
     if selection.seed != 0 {
         words.push(format!("--seed {}", selection.seed));
     }

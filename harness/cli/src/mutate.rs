@@ -4,7 +4,6 @@
 
 use std::{collections::BTreeSet, process::ExitCode};
 
-use chainbreak_lab::Lab;
 use chainbreak_model::{
     case::{Case, Expect},
     event::{Event, EventKind},
@@ -52,10 +51,9 @@ enum Outcome {
 /// Runs, and says what survived.
 pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     let backend = BackendChoice::of(&args.selection);
-    let capabilities = backend.demanded(backend.survey(&Lab::default()).await);
+    let capabilities = backend.demanded(backend.survey().await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let planned = crate::provide::provide(planned).await?;
-    #[cfg(feature = "clusters")]
     let planned = backend.rewrite_namespaces(planned).await;
     let subjects = subjects(planned);
     if subjects.is_empty() {
@@ -63,12 +61,16 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     }
     let options = RunOptions {
         keep: false,
-        ready_within: args.ready_within.unwrap_or_else(|| backend.ready_within()),
+        ready_within: args
+            .ready_within
+            .unwrap_or_else(|| backend.factory().ready_within()),
         backend: &backend,
     };
     // Nobody stops it but a signal, with which every world ends.
     let (_stop, stopped) = watch::channel(false);
-    let jobs = args.jobs.map_or_else(|| backend.jobs(), usize::from);
+    let jobs = args
+        .jobs
+        .map_or_else(|| backend.factory().jobs(), usize::from);
     let count = subjects.len();
     let mut worst = Outcome::Well;
     let mut bad = 0;

@@ -2,24 +2,21 @@
 
 use std::process::ExitCode;
 
-use chainbreak_lab::{Lab, machine};
+use chainbreak_lab::machine;
 use chainbreak_model::plan::{Planned, Skipped};
 use chainbreak_report::{
     Ended, Run,
     parity::{Side, compare, exit_code, render},
     summary::summaries,
 };
-use clap::ValueEnum;
 
 use crate::{
-    args::{
-        self, Format,
-        selection::{BackendName, Selection},
-    },
+    args::{self, Format, selection::Selection},
     backend_choice::BackendChoice,
     cases::{self, invalid},
     images::Absent,
     record::Recorded,
+    registry::Registered,
     reports, run,
 };
 
@@ -41,14 +38,11 @@ pub(crate) async fn parity(args: args::Parity) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs what both backends can run on one after the other, and compares.
-async fn backends(args: &args::Parity, backends: [BackendName; 2]) -> anyhow::Result<ExitCode> {
+async fn backends(args: &args::Parity, backends: [Registered; 2]) -> anyhow::Result<ExitCode> {
     for text in machine::undo_left()? {
         crate::note(&format!("of a run that was killed: {text}"));
     }
-    let names = backends.map(|it| {
-        let value = it.to_possible_value();
-        value.map_or_else(String::new, |it| it.get_name().to_owned())
-    });
+    let names = backends.map(String::from);
     let [one, other] = backends.map(|it| on(args, it));
     let plans = [plan(&one.selection).await?, plan(&other.selection).await?];
     let shared = [
@@ -76,7 +70,7 @@ async fn backends(args: &args::Parity, backends: [BackendName; 2]) -> anyhow::Re
 }
 
 /// What `run` would be given for one of the backends.
-fn on(args: &args::Parity, backend: BackendName) -> args::Run {
+fn on(args: &args::Parity, backend: Registered) -> args::Run {
     args::Run {
         selection: Selection {
             backend,
@@ -94,7 +88,7 @@ fn on(args: &args::Parity, backend: BackendName) -> args::Run {
 
 async fn plan(selection: &Selection) -> anyhow::Result<Vec<Planned>> {
     let backend = BackendChoice::of(selection);
-    let capabilities = backend.demanded(backend.survey(&Lab::default()).await);
+    let capabilities = backend.demanded(backend.survey().await);
     cases::planned(selection, &capabilities, Absent::Pulled).await
 }
 

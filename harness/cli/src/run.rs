@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use chainbreak_lab::{Lab, machine};
+use chainbreak_lab::machine;
 use chainbreak_model::{
     case::{Capabilities, Case},
     plan::{Missing, Planned},
@@ -41,11 +41,8 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     for text in machine::undo_left()? {
         crate::note(&format!("of a run that was killed: {text}"));
     }
-    let lab = Lab {
-        host_changes: args.allow_host_changes,
-    };
-    let backend = BackendChoice::of(&args.selection);
-    let capabilities = backend.demanded(backend.survey(&lab).await);
+    let backend = BackendChoice::of(&args.selection).with_host_changes(args.allow_host_changes);
+    let capabilities = backend.demanded(backend.survey().await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     let recorded = perform(&args, &backend, planned).await?;
@@ -72,7 +69,6 @@ pub(crate) async fn perform(
     planned: Vec<Planned>,
 ) -> anyhow::Result<Recorded> {
     let planned = provide::provide(planned).await?;
-    #[cfg(feature = "clusters")]
     let planned = backend.rewrite_namespaces(planned).await;
     let folder = folder(&args.out)?;
     let header = Header {
@@ -87,7 +83,9 @@ pub(crate) async fn perform(
     let (stop, stopped) = watch::channel(false);
     let interrupted = tokio::spawn(interrupted(stop, record.failed()));
     let live = Live::new(silent);
-    let jobs = args.jobs.map_or_else(|| backend.jobs(), usize::from);
+    let jobs = args
+        .jobs
+        .map_or_else(|| backend.factory().jobs(), usize::from);
     let cases = spread(record.cases(), |(_, case)| case.scenario.clone());
     let last = cases.len().saturating_sub(1);
     // One that changes what all worlds share is alone on the machine.
@@ -98,7 +96,9 @@ pub(crate) async fn perform(
         let running = futures::stream::iter(&cases).map(|(index, case)| {
             let options = RunOptions {
                 keep: args.keep && *index == last,
-                ready_within: args.ready_within.unwrap_or_else(|| backend.ready_within()),
+                ready_within: args
+                    .ready_within
+                    .unwrap_or_else(|| backend.factory().ready_within()),
                 backend,
             };
             one(*index, case, options, &live, &record, stopped.clone())

@@ -3,15 +3,14 @@
 use std::{path::Path, process::ExitStatus, time::Duration};
 
 use chainbreak_engine::{
+    backend::Ground,
     log::CaseClock,
     run::{Artifact, stopped},
     timeline,
 };
-#[cfg(feature = "clusters")]
-use chainbreak_lab::worker::spawn_other;
 use chainbreak_lab::{
     machine::{Changed, Machine},
-    worker::spawn_worker,
+    worker::{spawn_other, spawn_worker},
 };
 use chainbreak_model::{
     case::Case,
@@ -140,12 +139,10 @@ async fn work(
     stop: watch::Receiver<bool>,
     parent: &mut Parent<'_, '_>,
 ) -> anyhow::Result<()> {
-    let mut worker = match options.backend {
-        BackendChoice::Lab => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
-        #[cfg(feature = "clusters")]
-        BackendChoice::Kind(_) | BackendChoice::Cluster(_) => {
-            spawn_other(Path::new(SELF), &["--outside"])?
-        }
+    let factory = options.backend.factory();
+    let mut worker = match factory.ground() {
+        Ground::World => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
+        Ground::Real => spawn_other(Path::new(SELF), &["--outside"])?,
     };
     let order = Order {
         backend: options.backend.clone(),
@@ -155,7 +152,7 @@ async fn work(
     };
     worker.order(&serde_json::to_string(&order)?).await?;
     let mut deadline =
-        Instant::now() + options.ready_within + length(case) + BESIDE + options.backend.grace();
+        Instant::now() + options.ready_within + length(case) + BESIDE + factory.grace();
     let mut stopping = false;
     let mut destroyed = false;
     loop {
@@ -173,7 +170,7 @@ async fn work(
             }
             () = stopped(stop.clone()), if !stopping => {
                 stopping = true;
-                deadline = Instant::now() + options.backend.grace();
+                deadline = Instant::now() + factory.grace();
                 worker.order(STOP).await?;
             }
             () = sleep_until(deadline) => {

@@ -1,18 +1,17 @@
 //! The process of one case: a world, the engine in it, and the history as JSON lines on standard
 //! output.
 
-#[cfg(feature = "clusters")]
 mod outside;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use chainbreak_engine::{
-    cluster::Backend,
+    backend::{Backend, Ground},
     log::{CaseClock, EventLog},
     run::{After, Artifact},
 };
-use chainbreak_lab::{Lab, worker::Lifeline};
+use chainbreak_lab::worker::Lifeline;
 use chainbreak_model::{
     case::Case,
     event::{Event, EventKind, Phase},
@@ -25,7 +24,6 @@ use tokio::{
 };
 
 use crate::backend_choice::BackendChoice;
-#[cfg(feature = "clusters")]
 pub(crate) use outside::outside;
 
 /// What a worker is told first.
@@ -86,12 +84,20 @@ async fn in_world(lifeline: Lifeline) -> anyhow::Result<()> {
     let order: Order = serde_json::from_str(&lifeline.first).context("could not read the order")?;
     let (stop, stopped) = watch::channel(false);
     let listening = tokio::spawn(listen(lifeline.lines, stop));
-    work(&Lab::default(), &order, stopped).await?;
+    work(&order, stopped).await?;
     listening.abort();
     Ok(())
 }
 
-async fn work(
+/// Runs the case, and takes down what its backend still has, whatever became of it.
+async fn work(order: &Order, stopped: watch::Receiver<bool>) -> anyhow::Result<()> {
+    let backend = order.backend.open();
+    let worked = run(backend.as_ref(), order, stopped).await;
+    backend.finish().await.context("left behind")?;
+    worked
+}
+
+async fn run(
     backend: &dyn Backend,
     order: &Order,
     stopped: watch::Receiver<bool>,
@@ -103,7 +109,8 @@ async fn work(
     } else {
         After::Destroy
     };
-    let writing = tokio::spawn(write(clock, events, order.backend.clone(), keep));
+    let ground = order.backend.factory().ground();
+    let writing = tokio::spawn(write(clock, events, ground, keep));
     let (case, within) = (&order.case, order.ready_within);
     let artifacts = chainbreak_engine::run::run(backend, case, &log, within, stopped, keep).await;
     let mut out = writing.await??;
@@ -126,14 +133,14 @@ async fn listen(mut orders: mpsc::UnboundedReceiver<String>, stop: watch::Sender
 async fn write(
     clock: CaseClock,
     mut events: mpsc::UnboundedReceiver<Event>,
-    backend: BackendChoice,
+    ground: Ground,
     after: After,
 ) -> anyhow::Result<BufWriter<Stdout>> {
     let mut out = BufWriter::new(tokio::io::stdout());
     line(&mut out, &Line::Began(clock)).await?;
     while let Some(event) = events.recv().await {
         let last = event.what == EventKind::Phase(Phase::Destroyed);
-        let world = backend == BackendChoice::Lab;
+        let world = ground == Ground::World;
         if world && after == After::Keep && event.what == EventKind::Phase(Phase::Judged) {
             chainbreak_lab::registry::mark()?;
         }

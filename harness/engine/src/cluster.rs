@@ -8,29 +8,15 @@ use std::{fmt, io, net::IpAddr, process::ExitStatus, time::Duration};
 
 use async_trait::async_trait;
 use chainbreak_model::{
-    case::{self, Capabilities, Case},
+    case,
     names::{AgentName, NodeName},
 };
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use crate::{log::EventLog, logbook::AgentLog};
+use crate::logbook::AgentLog;
 
 pub use capability::{AgentControl, Killing, LateLogs, Recording};
 pub(crate) use capability::{agent_control, exec_as};
-
-/// What raises clusters.
-#[async_trait]
-pub trait Backend: Send + Sync {
-    /// `lab`, `kind`.
-    fn name(&self) -> &'static str;
-
-    /// What can run here, and for what cannot, the reason a person acts on.
-    async fn survey(&self) -> Capabilities;
-
-    /// Raises what the case asks for: nodes up, API answering, FelixConfiguration applied, agents
-    /// started. Manifests and waiting are the engine's.
-    async fn raise(&self, case: &Case, log: &EventLog) -> Result<Box<dyn Cluster>, RaiseError>;
-}
 
 /// A raised cluster.
 #[async_trait]
@@ -179,16 +165,6 @@ impl Process {
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
-}
-
-/// The cluster could not be raised.
-#[derive(Debug, thiserror::Error)]
-#[error("could not raise the cluster: {what}: {source}")]
-pub struct RaiseError {
-    /// What was being done.
-    pub what: String,
-    /// Why it failed.
-    pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 /// A command could not be started.

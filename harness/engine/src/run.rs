@@ -16,8 +16,9 @@ use futures::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    backend::Backend,
     census::Census,
-    cluster::{Backend, Cluster, Command, Place, nodes},
+    cluster::{Cluster, Command, Place, nodes},
     faults::Faults,
     follow,
     infra_error::InfraError,
@@ -84,7 +85,7 @@ async fn raise(
     log: &EventLog,
     within: Duration,
 ) -> Result<Arc<dyn Cluster>, InfraError> {
-    match tokio::time::timeout(within, backend.raise(case, log)).await {
+    match tokio::time::timeout(within, backend.raise(case, log, within)).await {
         Ok(raised) => raised
             .map(Arc::from)
             .map_err(|error| InfraError::new(error.what, error.source)),

@@ -12,10 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_engine::{
-    cluster::{
-        AgentDied, Backend, Cluster, Command, ExecError, Leftovers, Place, Process, RaiseError,
-        Recording,
-    },
+    backend::{Backend, BackendError, RaiseError},
+    cluster::{AgentDied, Cluster, Command, ExecError, Leftovers, Place, Process, Recording},
     gate::Gate,
     log::EventLog,
     logbook::{AgentLog, LogItem},
@@ -58,15 +56,16 @@ struct FakeCluster {
 
 #[async_trait]
 impl Backend for Fake {
-    fn name(&self) -> &'static str {
-        "fake"
-    }
-
     async fn survey(&self) -> Capabilities {
         Capabilities::default()
     }
 
-    async fn raise(&self, _: &Case, _: &EventLog) -> Result<Box<dyn Cluster>, RaiseError> {
+    async fn raise(
+        &self,
+        _: &Case,
+        _: &EventLog,
+        _: Duration,
+    ) -> Result<Box<dyn Cluster>, RaiseError> {
         if self.script == Script::CannotRaise {
             let what = "make a namespace".to_owned();
             return Err(RaiseError {
@@ -81,6 +80,10 @@ impl Backend for Fake {
             script: self.script,
             destroyed: Arc::clone(&self.destroyed),
         }))
+    }
+
+    async fn finish(&self) -> Result<(), BackendError> {
+        Ok(())
     }
 }
 

@@ -7,24 +7,18 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_engine::{
-    cluster::{Backend, Cluster, RaiseError},
+    backend::{Backend, BackendError, RaiseError},
+    cluster::Cluster,
     log::EventLog,
 };
 use chainbreak_model::case::{Capabilities, Case};
 
-use crate::{
-    error::KindError, journal::Journal, owned_cluster::OwnedCluster, raise::Raising, spec::Options,
-    survey,
-};
-
-/// What a cluster may take to be ready: images may have to be pulled.
-pub const READY_WITHIN: Duration = Duration::from_secs(15 * 60);
+use crate::{journal::Journal, owned_cluster::OwnedCluster, raise::Raising, spec::Options, survey};
 
 /// Real clusters, made by kind.
 #[derive(Debug)]
 pub struct Kind {
     options: Options,
-    ready_within: Duration,
     journal: Journal,
     held: Mutex<Option<Arc<OwnedCluster>>>,
 }
@@ -34,52 +28,29 @@ impl Kind {
     pub fn new(options: Options) -> Self {
         Self {
             options,
-            ready_within: READY_WITHIN,
             journal: Journal::of_user(),
             held: Mutex::new(None),
-        }
-    }
-
-    /// The same with another deadline for a cluster to be ready, which who calls `raise` keeps.
-    #[must_use]
-    pub fn ready_within(self, ready_within: Duration) -> Self {
-        Self {
-            ready_within,
-            ..self
-        }
-    }
-
-    /// Deletes what was begun and never handed over: a cluster whose raising failed, was too slow, or was interrupted.
-    /// To be called when a case is over, whatever became of it.
-    pub async fn finish(&self) -> Result<(), KindError> {
-        let held = self
-            .held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        match held {
-            Some(owned) => owned.delete().await,
-            None => Ok(()),
         }
     }
 }
 
 #[async_trait]
 impl Backend for Kind {
-    fn name(&self) -> &'static str {
-        "kind"
-    }
-
     async fn survey(&self) -> Capabilities {
         survey::survey(&self.options).await
     }
 
-    async fn raise(&self, case: &Case, log: &EventLog) -> Result<Box<dyn Cluster>, RaiseError> {
+    async fn raise(
+        &self,
+        case: &Case,
+        log: &EventLog,
+        within: Duration,
+    ) -> Result<Box<dyn Cluster>, RaiseError> {
         let raising = Raising {
             case,
             log,
             options: &self.options,
-            ready_within: self.ready_within,
+            ready_within: within,
             journal: &self.journal,
             held: &self.held,
         };
@@ -96,6 +67,18 @@ impl Backend for Kind {
                 what: "raise a cluster with kind".to_owned(),
                 source: Box::new(error),
             }),
+        }
+    }
+
+    async fn finish(&self) -> Result<(), BackendError> {
+        let held = self
+            .held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match held {
+            Some(owned) => Ok(owned.delete().await?),
+            None => Ok(()),
         }
     }
 }

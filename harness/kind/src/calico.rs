@@ -10,7 +10,7 @@ mod tests;
 
 use std::{path::Path, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -28,7 +28,7 @@ pub(crate) use operator::operator_can;
 const FETCH: Duration = Duration::from_secs(60);
 
 /// How Calico gets into a cluster.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// By `manifests/calico.yaml`.

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
+use chainbreak_engine::backend::BackendError;
+
 use crate::{name::ClusterName, versions::Version};
 
 /// The world failed. Never says anything about the product under test. One line, and below it what the
@@ -187,6 +189,12 @@ impl KindError {
             path,
             source,
         }
+    }
+}
+
+impl From<KindError> for BackendError {
+    fn from(error: KindError) -> Self {
+        Self(Box::new(error))
     }
 }
 

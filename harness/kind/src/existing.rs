@@ -4,6 +4,7 @@
 //! What would concern others is refused when cases are planned, unless the person names the cluster; what a case then
 //! changes is noted in the cluster before it is changed, and set back by [`run_namespace`].
 
+mod factory;
 mod pods;
 mod preflight;
 mod rewrite;
@@ -17,7 +18,8 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_engine::{
-    cluster::{Backend, Cluster, RaiseError},
+    backend::{Backend, BackendError, RaiseError, Shared},
+    cluster::Cluster,
     log::EventLog,
     logbook::Logbook,
 };
@@ -31,7 +33,6 @@ use kube::{
     Client,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::{
@@ -39,25 +40,21 @@ use crate::{
     error::{KindError, causes},
     felix::Models,
     felix_config,
-    hash::short,
     hosts::Hosts,
-    iptables_backend,
-    name::PREFIX,
-    pods as places, program,
+    iptables_backend, pods as places, program,
     raise::connect,
     signal, survey,
     versions::{Version, Versions},
 };
 
+pub use factory::ClusterFactory;
 pub(crate) use run_namespace::RunNamespace;
-pub use run_namespace::{Leftover, leftovers, remove};
 
 /// What the API may take to say its version.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// Which cluster, and what a person allows there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Existing {
     /// How it is reached.
     pub kubeconfig: PathBuf,
@@ -83,45 +80,6 @@ pub(crate) struct Target {
 }
 
 impl Existing {
-    /// That cluster, for a run whose namespaces nobody else's are called like.
-    pub fn new(kubeconfig: PathBuf, context: Option<String>) -> Self {
-        let now = Timestamp::now().as_nanosecond();
-        let one = format!("{} {} {now}", run_namespace::machine(), std::process::id());
-        Self {
-            kubeconfig,
-            context,
-            node_image: None,
-            allow_disruption: None,
-            run: format!("{PREFIX}{}", short(&one)),
-        }
-    }
-
-    /// The cluster's name, where it is not to be disturbed. An error is a kubeconfig that cannot be used, or a leave for another
-    /// cluster than that.
-    pub fn undisturbed(&self) -> Result<Option<String>, KindError> {
-        let name = self.target()?.name;
-        match &self.allow_disruption {
-            None => Ok(Some(name)),
-            Some(allowed) if *allowed == name => Ok(None),
-            Some(allowed) => Err(KindError::Unable(format!(
-                "--allow-disruption {allowed}: the cluster of the kubeconfig's context is {name}"
-            ))),
-        }
-    }
-
-    /// The cases as they are in this cluster: in namespaces of their own, on nodes by Kubernetes' names. Where the cluster cannot be
-    /// asked they stay as they are, and cannot be raised.
-    pub async fn rewrite_namespaces(&self, cases: Vec<Case>) -> Vec<Case> {
-        let asked = async {
-            let client = self.target()?.client().await?;
-            pods::fit(&client).await
-        };
-        let Ok(nodes) = asked.await else { return cases };
-        let names: Vec<String> = nodes.into_iter().map(|node| node.registered).collect();
-        let rewritten = |case: &Case| rewrite::rewrite(case, &self.run, &names);
-        cases.iter().map(rewritten).collect()
-    }
-
     fn target(&self) -> Result<Target, KindError> {
         let unusable = |why: String| KindError::Kubeconfig {
             path: self.kubeconfig.clone(),
@@ -171,6 +129,32 @@ impl Existing {
     }
 }
 
+#[async_trait]
+impl Shared for Existing {
+    fn undisturbed(&self) -> Result<Option<String>, BackendError> {
+        let name = self.target()?.name;
+        match &self.allow_disruption {
+            None => Ok(Some(name)),
+            Some(allowed) if *allowed == name => Ok(None),
+            Some(allowed) => Err(BackendError::from(KindError::Unable(format!(
+                "--allow-disruption {allowed}: the cluster of the kubeconfig's context is {name}"
+            )))),
+        }
+    }
+
+    /// On nodes by Kubernetes' names, too. Where the cluster cannot be asked the cases stay as they are, and cannot be raised.
+    async fn rewrite_namespaces(&self, cases: Vec<Case>) -> Vec<Case> {
+        let asked = async {
+            let client = self.target()?.client().await?;
+            pods::fit(&client).await
+        };
+        let Ok(nodes) = asked.await else { return cases };
+        let names: Vec<String> = nodes.into_iter().map(|node| node.registered).collect();
+        let rewritten = |case: &Case| rewrite::rewrite(case, &self.run, &names);
+        cases.iter().map(rewritten).collect()
+    }
+}
+
 impl Target {
     async fn client(&self) -> Result<Client, KindError> {
         let options = KubeConfigOptions {
@@ -212,14 +196,6 @@ impl InExisting {
         Self {
             options,
             held: Mutex::new(None),
-        }
-    }
-
-    /// Removes what was begun and never handed over.
-    pub async fn finish(&self) -> Result<(), KindError> {
-        match self.hold(None) {
-            Some(run_namespace) => run_namespace.end().await,
-            None => Ok(()),
         }
     }
 
@@ -302,10 +278,6 @@ fn sets_felix(case: &Case) -> bool {
 
 #[async_trait]
 impl Backend for InExisting {
-    fn name(&self) -> &'static str {
-        "cluster"
-    }
-
     async fn survey(&self) -> Capabilities {
         let here = async {
             survey::kubectl().await?;
@@ -316,7 +288,12 @@ impl Backend for InExisting {
         survey::of("cluster", here.await.map(|version| vec![version]))
     }
 
-    async fn raise(&self, case: &Case, log: &EventLog) -> Result<Box<dyn Cluster>, RaiseError> {
+    async fn raise(
+        &self,
+        case: &Case,
+        log: &EventLog,
+        _: Duration,
+    ) -> Result<Box<dyn Cluster>, RaiseError> {
         match Box::pin(self.up(case, log)).await {
             Ok(raised) => {
                 // From here on it is ended by whoever has it.
@@ -328,5 +305,16 @@ impl Backend for InExisting {
                 source: Box::new(error),
             }),
         }
+    }
+
+    async fn finish(&self) -> Result<(), BackendError> {
+        match self.hold(None) {
+            Some(run_namespace) => Ok(run_namespace.end().await?),
+            None => Ok(()),
+        }
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        Some(&self.options)
     }
 }

@@ -11,6 +11,7 @@ mod cluster;
 mod config;
 mod crds;
 mod docker;
+mod factory;
 mod felix;
 mod felix_config;
 mod hash;
@@ -41,8 +42,9 @@ pub mod existing;
 pub mod journal;
 pub mod versions;
 
-pub use backend::{Kind, READY_WITHIN};
+pub use backend::Kind;
 pub use calico::Way;
 pub use check::{Checked, Pinned};
+pub use factory::KindFactory;
 pub use name::ClusterName;
 pub use spec::Options;

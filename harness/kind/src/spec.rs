@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use chainbreak_model::case::{
     AgentSource, Case, ClusterSpec, IpFamily, IptablesVariant, PodOwner, ProxyMode,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
     calico::{Way, operator_can},
@@ -17,8 +17,7 @@ use crate::{
 };
 
 /// What a person chose beside the case.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Clusters are kept for cases, and runs, that need the same one.
     pub reuse: bool,

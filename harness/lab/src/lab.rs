@@ -12,9 +12,10 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_apiserver::Server;
 use chainbreak_engine::{
+    backend::{Backend, BackendError, RaiseError},
     cluster::{
-        AgentControl, Backend, Cluster, Command, ExecError, Killing, Leftovers, Place, Process,
-        RaiseError, Recording, Signal, SignalError,
+        AgentControl, Cluster, Command, ExecError, Killing, Leftovers, Place, Process, Recording,
+        Signal, SignalError,
     },
     first_sync::FirstSync,
     gate::Gate,
@@ -67,16 +68,17 @@ pub struct Lab {
 
 #[async_trait]
 impl Backend for Lab {
-    fn name(&self) -> &'static str {
-        "lab"
-    }
-
     async fn survey(&self) -> Capabilities {
         survey::survey(self.host_changes).await
     }
 
     /// Raises a world in this process, which has to be a worker.
-    async fn raise(&self, case: &Case, log: &EventLog) -> Result<Box<dyn Cluster>, RaiseError> {
+    async fn raise(
+        &self,
+        case: &Case,
+        log: &EventLog,
+        _: Duration,
+    ) -> Result<Box<dyn Cluster>, RaiseError> {
         let raised = Raised::new(case, log).await;
         raised
             .map(|raised| Box::new(raised) as Box<dyn Cluster>)
@@ -84,6 +86,11 @@ impl Backend for Lab {
                 what: "raise the lab's world".to_owned(),
                 source: Box::new(error),
             })
+    }
+
+    /// The kernel takes a world along with its worker.
+    async fn finish(&self) -> Result<(), BackendError> {
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ mod agents;
 mod api;
 mod cni;
 mod controllers;
+mod factory;
 mod facts;
 pub mod families;
 mod hosts;
@@ -32,4 +33,5 @@ pub mod worker;
 pub mod world;
 
 pub use agents::identity::{Identity, identify};
+pub use factory::LabFactory;
 pub use lab::Lab;

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use chainbreak_model::plan::Shard;
-use clap::{Args, ValueEnum};
+#[cfg(feature = "clusters")]
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, builder::ValueParser};
 
-use super::Players;
+use super::{Players, given::OfBackends};
+use crate::registry::{self, Registered};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Paths {
@@ -48,95 +51,29 @@ pub(crate) struct Selection {
     pub(crate) seed: u64,
     /// What raises the clusters
     #[cfg_attr(
-        feature = "clusters",
-        arg(long, value_enum, default_value_t = BackendName::Lab)
-    )]
-    #[cfg_attr(
         not(feature = "clusters"),
-        doc = "(only `lab`: real clusters take what this program was built without: make build)",
-        arg(long, value_parser = backend, default_value = "lab")
+        doc = "(only `lab`: real clusters take what this program was built without: make build)"
     )]
-    pub(crate) backend: BackendName,
-    #[cfg(feature = "clusters")]
+    #[arg(long, value_parser = backend(), default_value = "lab")]
+    pub(crate) backend: Registered,
     #[command(flatten)]
-    pub(crate) kind: Kind,
-    #[cfg(feature = "clusters")]
-    #[command(flatten)]
-    pub(crate) cluster: Cluster,
+    pub(crate) of_backends: OfBackends,
 }
 
-/// Options of the backend cluster.
+/// The backend of that name.
 #[cfg(feature = "clusters")]
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of --backend cluster")]
-pub(crate) struct Cluster {
-    /// How the cluster is reached
-    #[arg(long, value_name = "FILE", required_if_eq("backend", "cluster"))]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// Which context of the kubeconfig [default: its current one]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) context: Option<String>,
-    /// What the pods on the nodes run, instead of the pinned image: it needs a shell and nsenter
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) node_image: Option<String>,
-    /// Let cases change what concerns all of the cluster: its name, as the kubeconfig has it
-    #[arg(long, value_name = "CLUSTER")]
-    pub(crate) allow_disruption: Option<String>,
-}
-
-/// Options of the backend kind.
-#[cfg(feature = "clusters")]
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of --backend kind")]
-pub(crate) struct Kind {
-    /// Keep clusters for cases, and runs, that need the same one; `chainbreak clean` deletes them
-    #[arg(long)]
-    pub(crate) reuse: bool,
-    /// Load pods' images into the nodes, as far as Docker has them or can pull them
-    #[arg(long)]
-    pub(crate) preload: bool,
-    /// The node image, instead of the pinned one for the version
-    #[arg(long = "kind-image", value_name = "IMAGE")]
-    pub(crate) image: Option<String>,
-    /// What answers on hosts outside of the cluster, instead of the pinned nginx
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) nginx_image: Option<String>,
-    /// How Calico is installed
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) calico_install: CalicoInstall,
-    /// Calico's manifest, or its operator's, instead of the pinned one for the version
-    #[arg(long, value_name = "FILE")]
-    pub(crate) calico_manifest: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackendName {
-    /// Network namespaces on this machine's kernel
-    Lab,
-    /// Real clusters in Docker containers, made by kind
-    #[cfg(feature = "clusters")]
-    Kind,
-    /// A cluster that is there: namespaces in it, and a privileged pod on each node
-    #[cfg(feature = "clusters")]
-    Cluster,
+pub(super) fn backend() -> ValueParser {
+    let names = registry::all().map(|it| PossibleValue::new(it.name()).help(it.about()));
+    let known = |name: String| registry::named(&name).expect("it is one of the possible values");
+    PossibleValuesParser::new(names).map(known).into()
 }
 
 /// The backend of that name, in a program that has but one.
 #[cfg(not(feature = "clusters"))]
-pub(super) fn backend(name: &str) -> Result<BackendName, String> {
-    match name {
-        "lab" => Ok(BackendName::Lab),
-        "kind" | "cluster" => Err(crate::without_features::CLUSTERS.to_owned()),
-        _ => Err("there is lab".to_owned()),
-    }
-}
-
-#[cfg(feature = "clusters")]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CalicoInstall {
-    /// By its manifests/calico.yaml
-    #[default]
-    Manifest,
-    /// By the tigera operator
-    Operator,
+pub(super) fn backend() -> ValueParser {
+    ValueParser::new(|name: &str| match (registry::named(name), name) {
+        (Some(backend), _) => Ok(backend),
+        (None, "kind" | "cluster") => Err(crate::without_features::CLUSTERS),
+        (None, _) => Err("there is lab"),
+    })
 }

@@ -3,14 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use chainbreak_kind::{Kind, existing::InExisting};
+use chainbreak_engine::backend::Ground;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     sync::watch,
 };
 
 use super::{Order, STOP, runtime, work};
-use crate::backend_choice::BackendChoice;
 
 /// Runs a case whose cluster is elsewhere, as the first line of standard input orders.
 pub(crate) fn outside() -> anyhow::Result<ExitCode> {
@@ -30,21 +29,9 @@ pub(crate) fn outside() -> anyhow::Result<ExitCode> {
             {}
             stop.send_replace(true);
         });
-        match &order.backend {
-            BackendChoice::Lab => anyhow::bail!("the lab's worlds are not elsewhere"),
-            BackendChoice::Kind(options) => {
-                let kind = Kind::new(options.clone()).ready_within(order.ready_within);
-                let worked = work(&kind, &order, stopped).await;
-                kind.finish().await.context("left behind")?;
-                worked?;
-            }
-            BackendChoice::Cluster(existing) => {
-                let cluster = InExisting::new(existing.clone());
-                let worked = work(&cluster, &order, stopped).await;
-                cluster.finish().await.context("left behind")?;
-                worked?;
-            }
-        }
+        let ground = order.backend.factory().ground();
+        anyhow::ensure!(ground == Ground::Real, "the lab's worlds are not elsewhere");
+        work(&order, stopped).await?;
         listening.abort();
         anyhow::Ok(())
     })?;

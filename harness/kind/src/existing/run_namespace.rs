@@ -106,15 +106,15 @@ pub(super) fn machine() -> String {
 
 /// A run's namespaces that are still there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leftover {
+pub(super) struct Leftover {
     /// The run's own namespace.
-    pub run: String,
+    pub(super) run: String,
     /// Whether the run goes on; `None` when that cannot be known: it is of another machine.
-    pub alive: Option<bool>,
+    pub(super) alive: Option<bool>,
 }
 
 /// What runs have in that cluster.
-pub async fn leftovers(existing: &Existing) -> Result<Vec<Leftover>, KindError> {
+pub(super) async fn leftovers(existing: &Existing) -> Result<Vec<Leftover>, KindError> {
     let target = existing.target()?;
     let client = target.client().await?;
     target.version(&client).await?;
@@ -145,7 +145,7 @@ pub async fn leftovers(existing: &Existing) -> Result<Vec<Leftover>, KindError> 
 }
 
 /// Sets back and removes what a run has left.
-pub async fn remove(existing: &Existing, leftover: &Leftover) -> Result<(), KindError> {
+pub(super) async fn remove(existing: &Existing, leftover: &Leftover) -> Result<(), KindError> {
     let client = existing.target()?.client().await?;
     undo(&client, &leftover.run).await
 }

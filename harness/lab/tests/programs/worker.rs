@@ -10,8 +10,10 @@ use std::{
 };
 
 use chainbreak_engine::{
-    cluster::{Backend, Cluster, Command, Place},
+    backend::Backend,
+    cluster::{Cluster, Command, Place},
     log::EventLog,
+    run::READY_WITHIN,
 };
 use chainbreak_lab::{
     Lab,
@@ -147,7 +149,8 @@ fn serve(life: Lifeline) -> Result<(), String> {
 async fn answer(mut life: Lifeline) -> Result<(), String> {
     let case: Case = serde_json::from_str(&life.first).map_err(text)?;
     let (log, mut events) = EventLog::new();
-    let cluster = Lab::default().raise(&case, &log).await.map_err(text)?;
+    let raised = Lab::default().raise(&case, &log, READY_WITHIN).await;
+    let cluster = raised.map_err(text)?;
     say(&json!({ "raised": true }));
     while let Some(line) = life.lines.recv().await {
         let ask = serde_json::from_str(&line).map_err(text)?;
