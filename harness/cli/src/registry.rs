@@ -4,7 +4,7 @@ use std::fmt;
 
 use chainbreak_engine::backend::BackendFactory;
 #[cfg(feature = "clusters")]
-use chainbreak_kind::{KindFactory, existing::ClusterFactory};
+use chainbreak_kind::{existing::ClusterFactory, made::KindFactory};
 use chainbreak_lab::LabFactory;
 use serde::{Deserialize, Serialize};
 

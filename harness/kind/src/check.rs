@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    calico::{self, Way},
     error::KindError,
+    made::calico::{self, Way},
     tool::Tool,
     versions::{Digest, Versions},
 };

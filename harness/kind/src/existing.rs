@@ -36,19 +36,17 @@ use kube::{
 use tokio::time::timeout;
 
 use crate::{
-    cluster::{End, Raised},
     error::{KindError, causes},
-    felix::Models,
-    felix_config,
-    hosts::Hosts,
-    iptables_backend, pods as places, program,
-    raise::connect,
-    signal, survey,
+    made::hosts::Hosts,
+    shared::{
+        cluster::Raised, connect::connect, felix::Models, felix_config, iptables_backend,
+        pods as places, program, signal, survey,
+    },
     versions::{Version, Versions},
 };
 
 pub use factory::ClusterFactory;
-pub(crate) use run_namespace::RunNamespace;
+use run_namespace::RunNamespace;
 
 /// What the API may take to say its version.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -251,7 +249,7 @@ impl InExisting {
             models: Models::default(),
             felix: case.cluster.source(AgentName::Felix).cloned(),
             namespaces: Some(namespaces),
-            end: End::Existing(run_namespace),
+            end: run_namespace,
             tasks: Mutex::default(),
             client,
             nodes,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::{calico::Way, error::KindError};
+use crate::{error::KindError, made::calico::Way};
 
 /// What this program was built with.
 const PINNED: &str = include_str!("../../../clusters/versions.yaml");

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     error::KindError,
-    nodes::{self, Node, Nodes},
+    shared::nodes::{self, Node, Nodes},
     wait,
 };
 

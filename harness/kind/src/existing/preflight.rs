@@ -8,7 +8,11 @@ use chainbreak_model::{
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
 use kube::{Api, Client};
 
-use crate::{error::KindError, iptables_backend, logs::DaemonPod, nodes::Nodes, versions::Version};
+use crate::{
+    error::KindError,
+    shared::{iptables_backend, logs::DaemonPod, nodes::Nodes},
+    versions::Version,
+};
 
 /// As far as the API tells.
 pub(super) async fn settings(

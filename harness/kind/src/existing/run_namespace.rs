@@ -3,6 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
+use async_trait::async_trait;
 use chainbreak_model::case::Case;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
@@ -14,7 +15,13 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{error::KindError, existing::Existing, felix_config, signal, wait};
+use crate::{
+    error::KindError,
+    existing::Existing,
+    made::hosts::Hosts,
+    shared::{cluster::End, felix_config, signal},
+    wait,
+};
 
 /// The label of every namespace of ours; the value is the run's own, which has the annotations.
 pub(super) const RUN: &str = "chainbreak.dev/run";
@@ -91,6 +98,18 @@ impl RunNamespace {
     /// Sets back and removes everything.
     pub(crate) async fn end(&self) -> Result<(), KindError> {
         undo(&self.client.0, &self.run).await
+    }
+}
+
+#[async_trait]
+impl End for RunNamespace {
+    fn before_upgrade(&self) -> Result<(), KindError> {
+        let why = "an existing cluster is upgraded by whoever has it";
+        Err(KindError::Unable(why.to_owned()))
+    }
+
+    async fn after_case(&self, _: &Client, _: &Hosts) -> Vec<KindError> {
+        self.end().await.err().into_iter().collect()
     }
 }
 

@@ -1,0 +1,68 @@
+//! What is done to have Calico in a cluster, in order, and what is waited for.
+
+use std::time::Duration;
+
+use chainbreak_model::names::AgentName;
+use kube::Client;
+use serde_json::Value;
+
+use super::{
+    Order, Way,
+    apply::{apply, definitions},
+    operator, patch,
+};
+use crate::{
+    error::KindError,
+    shared::{felix_config, logs::DaemonPod, signal::rolled_out},
+};
+
+/// What is installed, and where.
+pub(crate) struct Install<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) order: Order<'a>,
+    /// What each thing that is waited for may take. Images may have to be pulled.
+    pub(crate) within: Duration,
+}
+
+impl Install<'_> {
+    /// Applies the manifest, made fit for the case, and waits until calico-node is ready on every node.
+    pub(crate) async fn apply(&self, manifest: &[Value]) -> Result<(), KindError> {
+        match self.order.way {
+            Way::Manifest => self.by_manifest(manifest).await,
+            Way::Operator => operator::install(self, manifest).await,
+        }
+    }
+
+    async fn by_manifest(&self, manifest: &[Value]) -> Result<(), KindError> {
+        let others = definitions(self.client, manifest.to_vec()).await?;
+        self.configure().await?;
+        if let Some(endpoint) = patch::services_endpoint(self.order.spec, "kube-system") {
+            apply(self.client, &endpoint).await?;
+        }
+        for mut object in others {
+            patch::fit(&mut object, &self.order)?;
+            apply(self.client, &object).await?;
+        }
+        let set = DaemonPod::by_manifest(AgentName::Felix);
+        rolled_out(self.client, set, self.within).await
+    }
+
+    /// What Felix is to find when it starts.
+    pub(super) async fn configure(&self) -> Result<(), KindError> {
+        felix_config::set(self.client, &patch::felix(&self.order)).await?;
+        for pool in &self.order.pools {
+            apply(self.client, pool).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The `IPPool`s among a case's objects, as Calico's manifests define them.
+pub(crate) fn pools(objects: &[Value]) -> Vec<Value> {
+    let pools = objects.iter().filter(|it| it["kind"] == "IPPool").cloned();
+    let kept = pools.map(|mut pool| {
+        pool["apiVersion"] = "crd.projectcalico.org/v1".into();
+        pool
+    });
+    kept.collect()
+}

@@ -1,0 +1,196 @@
+//! Calico by its operator: the operator's manifest, then an Installation, by which the operator makes calico-node and tells by
+//! `TigeraStatus`es how far that has come.
+
+use chainbreak_model::{
+    case::{AgentFault, Case, Fault, IpFamily, Step},
+    names::AgentName,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Install, Order,
+    apply::{apply, definitions, deployed},
+    is, patch,
+};
+use crate::{
+    error::KindError,
+    made::{config, crds, spec::Network},
+    shared::{logs::DaemonPod, signal::rolled_out},
+    wait,
+};
+
+/// The operator's Deployment, and its namespace.
+pub(super) const NAME: &str = "tigera-operator";
+/// The definitions without which nothing can be asked for. From v3.30 on the operator makes them.
+const DEFINED: [&str; 4] = [
+    "felixconfigurations.crd.projectcalico.org",
+    "ippools.crd.projectcalico.org",
+    "installations.operator.tigera.io",
+    "tigerastatuses.operator.tigera.io",
+];
+
+/// Applies the operator and what it is asked for, and waits until calico-node is ready on every node.
+pub(super) async fn install(install: &Install<'_>, manifest: &[Value]) -> Result<(), KindError> {
+    let (client, within) = (install.client, install.within);
+    let order = &install.order;
+    let others = definitions(client, manifest.to_vec()).await?;
+    for object in others {
+        apply(client, &object).await?;
+        if is(&object, "Namespace", NAME)
+            && let Some(endpoint) = patch::services_endpoint(order.spec, NAME)
+        {
+            apply(client, &endpoint).await?;
+        }
+    }
+    deployed(client, NAME, NAME, within).await?;
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    for name in DEFINED {
+        crds::established(&api, name).await?;
+    }
+    install.configure().await?;
+    apply(client, &installation(order)).await?;
+    available(install).await?;
+    rolled_out(client, DaemonPod::by_operator(), within).await
+}
+
+/// Whether the operator can make Calico for that case.
+pub(crate) fn operator_can(case: &Case, network: Network) -> Result<(), KindError> {
+    if network != Network::Calico {
+        let why = "Calico's operator knows no other CNI of kind's: calico: { pods: calico }, or --calico-install manifest";
+        return Err(KindError::Unable(why.to_owned()));
+    }
+    undoes(case).map_or(Ok(()), |why| Err(KindError::Unable(why.to_owned())))
+}
+
+/// What of a case the operator would undo: the fields by which agents are stopped and dataplanes chosen are its own.
+fn undoes(case: &Case) -> Option<&'static str> {
+    let undone = |step: &Step| match step {
+        Step::Fault { fault, .. } => match fault {
+            Fault::Agent { agent, what, .. } => {
+                *agent == AgentName::Felix && *what == AgentFault::Stop
+            }
+            Fault::Switch { .. } => true,
+            _ => false,
+        },
+        _ => false,
+    };
+    case.timeline.iter().any(undone).then_some(
+        "Calico's operator would undo what the case does to calico-node: --calico-install manifest",
+    )
+}
+
+/// The Installation `default`.
+fn installation(order: &Order<'_>) -> Value {
+    let dataplane = if patch::bpf(order.felix) {
+        "BPF"
+    } else if order.felix.get(patch::NFTABLES).and_then(Value::as_str) == Some("Enabled") {
+        "Nftables"
+    } else {
+        "Iptables"
+    };
+    let annotations = json!({ patch::FELIX: patch::generation(order) });
+    let mut template = json!({ "metadata": { "annotations": annotations } });
+    if dataplane == "BPF" {
+        let limits = json!({ "limits": { "memory": patch::BPF_MEMORY } });
+        let containers = json!([{ "name": "calico-node", "resources": limits }]);
+        template["spec"] = json!({ "containers": containers });
+    }
+    json!({
+        "apiVersion": "operator.tigera.io/v1",
+        "kind": "Installation",
+        "metadata": { "name": "default" },
+        "spec": {
+            "variant": "Calico",
+            // Of what these would add, no case speaks.
+            "flexVolumePath": "None",
+            "kubeletVolumePluginPath": "None",
+            "controlPlaneReplicas": 1,
+            "calicoNetwork": {
+                "linuxDataplane": dataplane,
+                "bgp": "Enabled",
+                "ipPools": pools(order),
+            },
+            "calicoNodeDaemonSet": { "spec": { "template": template } },
+        },
+    })
+}
+
+/// As by the manifest: nothing is encapsulated. A case's own pools are not the operator's.
+fn pools(order: &Order<'_>) -> Vec<Value> {
+    if !order.pools.is_empty() {
+        return Vec::new();
+    }
+    let pool = |family: &IpFamily| {
+        let (name, cidr) = match family {
+            IpFamily::V4 => ("default-ipv4-ippool", config::PODS.0),
+            IpFamily::V6 => ("default-ipv6-ippool", config::PODS.1),
+        };
+        let nat = match family {
+            IpFamily::V4 => "Enabled",
+            IpFamily::V6 => "Disabled",
+        };
+        json!({ "name": name, "cidr": cidr, "encapsulation": "None", "natOutgoing": nat, "nodeSelector": "all()" })
+    };
+    order.spec.ip_families.iter().map(pool).collect()
+}
+
+/// Waits until the operator says that all it was asked for is there, and nothing older than this Installation.
+async fn available(install: &Install<'_>) -> Result<(), KindError> {
+    let statuses = of_tigera(install.client, "TigeraStatus", "tigerastatuses");
+    let installations = of_tigera(install.client, "Installation", "installations");
+    let look = || async {
+        let asked = installations.get("default").await;
+        let asked = asked.map_err(|error| error.to_string())?;
+        let listed = statuses.list(&ListParams::default()).await;
+        let listed = listed.map_err(|error| error.to_string())?.items;
+        if !listed.iter().any(|status| status.name_any() == "calico") {
+            return Err("the operator has said nothing of calico yet".to_owned());
+        }
+        let generation = asked.metadata.generation.unwrap_or_default();
+        let missing = listed.iter().find_map(|status| missing(status, generation));
+        missing.map_or(Ok(()), Err)
+    };
+    let evidence = || async {
+        let operators = DaemonPod::by_operator();
+        let mut text = operators.evidence(install.client).await;
+        text += &chainbreak_engine::evidence::of_labelled(install.client, NAME, NAME).await;
+        text
+    };
+    let what = "the operator says that Calico is available";
+    wait::until(what, install.within, look, evidence).await
+}
+
+/// What a status lacks to be Available; of calico's own, for that generation of the Installation.
+fn missing(status: &DynamicObject, generation: i64) -> Option<String> {
+    let name = status.name_any();
+    let conditions = status.data["status"]["conditions"].as_array();
+    let of = |kind: &str| {
+        let mut all = conditions.into_iter().flatten();
+        all.find(|it| it["type"] == kind)
+    };
+    let newest = |it: &Value| {
+        let seen = it["observedGeneration"].as_i64().unwrap_or(generation);
+        name != "calico" || seen >= generation
+    };
+    if of("Available").is_some_and(|it| it["status"] == "True" && newest(it)) {
+        return None;
+    }
+    let told = ["Degraded", "Progressing"].map(|kind| of(kind).filter(|it| it["status"] == "True"));
+    let told = told.into_iter().flatten().next();
+    let why = told.and_then(|it| it["message"].as_str());
+    Some(format!(
+        "{name} is not available: {}",
+        why.unwrap_or("it does not say why")
+    ))
+}
+
+fn of_tigera(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("operator.tigera.io", "v1", kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+    Api::all_with(client.clone(), &resource)
+}

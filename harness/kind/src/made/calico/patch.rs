@@ -1,0 +1,285 @@
+//! Calico's manifest, made fit for a case: pure.
+
+use chainbreak_model::case::{Dataplane, IpFamily, IptablesVariant};
+use serde_json::{Map, Value, json};
+
+use super::{Order, Way, is};
+use crate::{
+    error::KindError,
+    hash::short,
+    made::{
+        config,
+        spec::{Network, Spec},
+    },
+};
+
+/// Init containers that make Calico the owner of pods' interfaces.
+const CNI: [&str; 2] = ["upgrade-ipam", "install-cni"];
+/// What kindnet calls the host's ends of pods' interfaces begins so.
+const VETH: &str = "veth";
+/// The annotation of pods by which they are new ones.
+pub(super) const FELIX: &str = "chainbreak.dev/felix";
+/// Fields of FelixConfiguration that choose the dataplane.
+const BPF: &str = Dataplane::FIELD;
+pub(super) const NFTABLES: &str = "nftablesMode";
+/// What calico-node may use in eBPF mode: its maps are charged to its pod, and with the operator's usual 512Mi it is killed
+/// (projectcalico/calico, hack/test/kind/infra/values-bpf.yaml).
+pub(super) const BPF_MEMORY: &str = "1Gi";
+/// The API server's port in its node.
+const API_PORT: &str = "6443";
+
+/// Makes an object of the manifest fit for the case.
+pub(super) fn fit(object: &mut Value, order: &Order<'_>) -> Result<(), KindError> {
+    if is(object, "DaemonSet", "calico-node") {
+        node(object, order);
+    }
+    let has_v6 = order.spec.ip_families.contains(&IpFamily::V6);
+    if is(object, "ConfigMap", "calico-config") && has_v6 {
+        assign(object, &order.spec.ip_families)?;
+    }
+    Ok(())
+}
+
+/// Of the `DaemonSet` calico-node: settings of the case; and where Calico does not own the pods, nothing of its CNI and of BIRD.
+fn node(set: &mut Value, order: &Order<'_>) {
+    let spec = order.spec;
+    let template = &mut set["spec"]["template"];
+    template["metadata"]["annotations"][FELIX] = generation(order).into();
+    let pods = &mut template["spec"];
+    let owns = spec.network == Network::Calico;
+    let init = pods.get_mut("initContainers");
+    if !owns && let Some(init) = init.and_then(Value::as_array_mut) {
+        init.retain(|container| !CNI.iter().any(|name| container["name"] == *name));
+    }
+    let containers = pods["containers"].as_array_mut().into_iter().flatten();
+    for container in containers.filter(|it| it["name"] == "calico-node") {
+        for (name, value) in settings(order, owns) {
+            set_env(container, name, &value);
+        }
+        if bpf(order.felix) {
+            container["resources"]["limits"]["memory"] = BPF_MEMORY.into();
+        }
+        if !owns {
+            without_bird(container);
+        }
+    }
+}
+
+/// New pods whenever FelixConfiguration is another one: an annotation of theirs.
+pub(super) fn generation(order: &Order<'_>) -> String {
+    let text = serde_json::to_string(order.felix).expect("a JSON object has string keys");
+    short(&text)
+}
+
+/// FelixConfiguration with what the cluster is to be, unless the case says it itself. The operator chooses the dataplane by its own field.
+pub(super) fn felix(order: &Order<'_>) -> Map<String, Value> {
+    let mut felix = order.felix.clone();
+    let backend = match order.spec.iptables {
+        IptablesVariant::Legacy => "Legacy",
+        IptablesVariant::Nft => "NFT",
+    };
+    let backend = || backend.into();
+    felix
+        .entry("iptablesBackend".to_owned())
+        .or_insert_with(backend);
+    if order.way == Way::Operator {
+        felix.retain(|field, _| ![BPF, NFTABLES].contains(&field.as_str()));
+    }
+    felix
+}
+
+/// Whether Felix begins with eBPF.
+pub(super) fn bpf(felix: &Map<String, Value>) -> bool {
+    felix.get(BPF).and_then(Value::as_bool) == Some(true)
+}
+
+fn settings(order: &Order<'_>, owns: bool) -> Vec<(&'static str, String)> {
+    let families = &order.spec.ip_families;
+    let (v4, v6) = (IpFamily::V4, IpFamily::V6);
+    let mut settings = Vec::new();
+    let mut set = |name, value: &str| settings.push((name, value.to_owned()));
+    if families.contains(&v6) {
+        set("FELIX_IPV6SUPPORT", "true");
+    }
+    if !owns {
+        set("CALICO_NETWORKING_BACKEND", "none");
+        set("FELIX_INTERFACEPREFIX", VETH);
+        return settings;
+    }
+    if families.contains(&v6) {
+        set("IP6", "autodetect");
+        set("CALICO_IPV6POOL_CIDR", config::PODS.1);
+    }
+    if !families.contains(&v4) {
+        set("IP", "none");
+        // BIRD's is an IPv4 address otherwise.
+        set("CALICO_ROUTER_ID", "hash");
+    }
+    if order.pools.is_empty() {
+        // All nodes are on one network: BIRD's routes reach every pod, in eBPF mode too, which knows no IPIP.
+        set("CALICO_IPV4POOL_IPIP", "Never");
+        set("CALICO_IPV4POOL_CIDR", config::PODS.0);
+    } else {
+        set("NO_DEFAULT_POOLS", "true");
+    }
+    settings
+}
+
+/// Has Calico's IPAM give pods an address of each family. The plugin's configuration is a template, not yet JSON.
+fn assign(map: &mut Value, families: &[IpFamily]) -> Result<(), KindError> {
+    const IPAM: &str = "\"type\": \"calico-ipam\"";
+    let config = map["data"]["cni_network_config"].as_str();
+    let config = config.filter(|config| config.contains(IPAM));
+    let config = config.ok_or_else(|| KindError::Manifest {
+        origin: "Calico's ConfigMap calico-config".to_owned(),
+        why: format!("cni_network_config has no {IPAM}, where it would be told of IPv6"),
+    })?;
+    let v4 = families.contains(&IpFamily::V4);
+    let told = format!("{IPAM}, \"assign_ipv4\": \"{v4}\", \"assign_ipv6\": \"true\"");
+    map["data"]["cni_network_config"] = config.replacen(IPAM, &told, 1).into();
+    Ok(())
+}
+
+fn set_env(container: &mut Value, name: &str, value: &str) {
+    if !container["env"].is_array() {
+        container["env"] = json!([]);
+    }
+    let env = container["env"].as_array_mut().expect("it is one now");
+    env.retain(|variable| variable["name"] != name);
+    env.push(json!({ "name": name, "value": value }));
+}
+
+/// Its probes no longer ask for BIRD, which does not run.
+fn without_bird(container: &mut Value) {
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let command = container.pointer_mut(&format!("/{probe}/exec/command"));
+        if let Some(command) = command.and_then(Value::as_array_mut) {
+            command.retain(|word| word.as_str().is_none_or(|word| !word.starts_with("-bird")));
+        }
+    }
+    if let Some(life) = container.get_mut("lifecycle") {
+        // It tells BIRD to shut down gracefully.
+        *life = json!({});
+    }
+}
+
+/// Where nobody serves the Service `kubernetes`: how Calico's pods, or its operator's, reach the API instead.
+pub(super) fn services_endpoint(spec: &Spec, namespace: &str) -> Option<Value> {
+    spec.proxy.is_none().then(|| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": { "namespace": namespace, "name": "kubernetes-services-endpoint" },
+            "data": {
+                "KUBERNETES_SERVICE_HOST": spec.name().container(1),
+                "KUBERNETES_SERVICE_PORT": API_PORT,
+            },
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_model::case::PodOwner;
+
+    use super::*;
+    use crate::made::spec::tests::{spec, with_calico};
+
+    fn order<'a>(spec: &'a Spec, felix: &'a Map<String, Value>) -> Order<'a> {
+        Order {
+            spec,
+            way: Way::Manifest,
+            felix,
+            pools: Vec::new(),
+        }
+    }
+
+    /// As in Calico's manifest, cut to what matters.
+    fn set() -> Value {
+        let containers = json!([{
+            "name": "calico-node",
+            "env": [
+                { "name": "CALICO_NETWORKING_BACKEND", "valueFrom": { "configMapKeyRef": { "name": "calico-config" } } },
+                { "name": "CALICO_IPV4POOL_IPIP", "value": "Always" },
+            ],
+            "livenessProbe": { "exec": { "command": ["/bin/calico-node", "-felix-live", "-bird-live"] } },
+            "lifecycle": { "preStop": { "exec": { "command": ["/bin/calico-node", "-shutdown"] } } },
+        }]);
+        let init = json!([{ "name": "upgrade-ipam" }, { "name": "install-cni" }, { "name": "mount-bpffs" }]);
+        json!({ "spec": { "template": {
+            "metadata": { "labels": { "k8s-app": "calico-node" } },
+            "spec": { "initContainers": init, "containers": containers },
+        } } })
+    }
+
+    fn patched(pods: PodOwner) -> Value {
+        let mut set = set();
+        let (spec, felix) = (spec(&with_calico(pods)).unwrap(), Map::new());
+        node(&mut set, &order(&spec, &felix));
+        set["spec"]["template"].take()
+    }
+
+    #[test]
+    fn where_calico_owns_the_pods_it_keeps_its_cni_and_routes_without_encapsulation() {
+        insta::assert_snapshot!(serde_yaml::to_string(&patched(PodOwner::Calico)).unwrap());
+    }
+
+    #[test]
+    fn where_another_cni_owns_the_pods_nothing_of_calicos_own_is_left() {
+        insta::assert_snapshot!(serde_yaml::to_string(&patched(PodOwner::ThirdParty)).unwrap());
+    }
+
+    #[test]
+    fn felix_writes_through_the_clusters_iptables_backend_unless_the_case_says_another() {
+        let mut cluster = with_calico(PodOwner::Calico);
+        cluster.iptables = IptablesVariant::Legacy;
+        let spec = spec(&cluster).unwrap();
+        let of = |said: Value| {
+            let said = said.as_object().unwrap().clone();
+            Value::Object(felix(&order(&spec, &said)))
+        };
+        assert_eq!(of(json!({})), json!({ "iptablesBackend": "Legacy" }));
+        let nft = json!({ "iptablesBackend": "NFT" });
+        assert_eq!(of(nft.clone()), nft);
+    }
+
+    #[test]
+    fn with_ipv6_calico_gives_pods_an_address_of_each_family() {
+        let config = json!({
+            "kind": "ConfigMap",
+            "metadata": { "name": "calico-config" },
+            "data": { "cni_network_config": "{ \"mtu\": __CNI_MTU__, \"ipam\": { \"type\": \"calico-ipam\" } }" },
+        });
+        let told = |families: &[IpFamily]| {
+            let mut cluster = with_calico(PodOwner::Calico);
+            cluster.ip_families = families.to_vec();
+            let (spec, felix) = (spec(&cluster).unwrap(), Map::new());
+            let order = order(&spec, &felix);
+            let mut config = config.clone();
+            fit(&mut config, &order).unwrap();
+            let config = config["data"]["cni_network_config"].take();
+            (config.as_str().unwrap().to_owned(), settings(&order, true))
+        };
+        let (config, _) = told(&[IpFamily::V4]);
+        assert!(!config.contains("assign"), "{config}");
+        let (config, dual) = told(&[IpFamily::V6, IpFamily::V4]);
+        let both =
+            "\"type\": \"calico-ipam\", \"assign_ipv4\": \"true\", \"assign_ipv6\": \"true\" }";
+        assert!(config.contains(both), "{config}");
+        assert!(dual.contains(&("FELIX_IPV6SUPPORT", "true".to_owned())));
+        assert!(dual.contains(&("CALICO_IPV6POOL_CIDR", "fd00:10:20::/56".to_owned())));
+        let (config, alone) = told(&[IpFamily::V6]);
+        assert!(config.contains("\"assign_ipv4\": \"false\""), "{config}");
+        assert!(alone.contains(&("IP", "none".to_owned())), "{alone:?}");
+    }
+
+    #[test]
+    fn a_template_that_cannot_be_told_of_ipv6_is_refused() {
+        let mut map = json!({ "data": { "cni_network_config": "{}" } });
+        let said = assign(&mut map, &[IpFamily::V6]).unwrap_err().to_string();
+        assert!(
+            said.contains("calico-config: cni_network_config has no"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! Calico by its manifest: what has to be in it, and what goes into the cluster in which order.
+
+use std::collections::BTreeMap;
+
+use chainbreak_model::case::{IpFamily, PodOwner};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+};
+use serde_json::{Value, json};
+
+use super::cluster::{BY_MANIFEST, Fate, custom, endpoint, installed, installed_from, node_set};
+use crate::{
+    made::{
+        calico::{Way, apply, check, documents, pools},
+        spec::tests::{spec, with_calico},
+    },
+    served,
+    shared::felix_config,
+    versions::Digest,
+};
+
+/// What calico-node is told by its environment.
+fn env(set: &Value) -> BTreeMap<String, String> {
+    let container = &set["spec"]["template"]["spec"]["containers"][0];
+    let variables = container["env"].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or("(from elsewhere)").to_owned();
+    variables
+        .map(|it| (text(&it["name"]), text(&it["value"])))
+        .collect()
+}
+
+fn revision<K: ResourceExt>(object: &K) -> u64 {
+    let revision = object.resource_version();
+    revision.expect("it has one").parse().expect("a number")
+}
+
+async fn has_all(client: &Client, way: Way, manifest: &str) {
+    for object in documents(way, manifest, "x").expect("it is Calico's") {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+        let found =
+            crate::made::leftovers::resource(client, &text(&object["apiVersion"]), &kind).await;
+        let (resource, _) = found.expect("it answers").expect("it serves the kind");
+        let all = Api::<DynamicObject>::all_with(client.clone(), &resource);
+        let all = all.list(&ListParams::default()).await.expect("it answers");
+        assert!(all.iter().any(|it| it.name_any() == name), "{kind} {name}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a folder with Calico's own manifests: CHAINBREAK_CALICO_MANIFESTS"]
+async fn calicos_own_manifests_go_in_whole() {
+    let folder = std::env::var("CHAINBREAK_CALICO_MANIFESTS").expect("it names the folder");
+    let mut cluster = with_calico(PodOwner::Calico);
+    cluster.ip_families = vec![IpFamily::V4, IpFamily::V6];
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let way = match documents(Way::Manifest, &text, "it") {
+            Ok(_) => Way::Manifest,
+            Err(_) => Way::Operator,
+        };
+        // From v3.30 on the operator makes these itself.
+        if way == Way::Operator && !text.contains("name: installations.operator.tigera.io") {
+            continue;
+        }
+        let client = served::api();
+        let done = installed_from(&client, &cluster, way, &text, Fate::Ready, Vec::new()).await;
+        done.unwrap();
+        has_all(&client, way, &text).await;
+        seen += 1;
+    }
+    assert_ne!(seen, 0);
+}
+
+#[tokio::test]
+async fn the_manifests_objects_are_applied_definitions_first_and_felixs_configuration_before_felix()
+{
+    let client = served::api();
+    let mut cluster = with_calico(PodOwner::Calico);
+    cluster.felix.insert("bpfEnabled".to_owned(), false.into());
+    let done = installed(&client, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
+    done.unwrap();
+    has_all(&client, Way::Manifest, BY_MANIFEST).await;
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let definitions = definitions.list(&ListParams::default()).await.unwrap();
+    let last = definitions.iter().map(revision).max().unwrap();
+    let felix = custom(&client, "crd.projectcalico.org", "FelixConfiguration");
+    let felix = felix.get("default").await.unwrap();
+    let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(
+        client.clone(),
+        "kube-system",
+    );
+    let account = accounts.get("calico-node").await.unwrap();
+    assert!(last < revision(&felix) && revision(&felix) < revision(&account));
+    let wanted = json!({ "bpfEnabled": false, "iptablesBackend": "NFT" });
+    assert_eq!(felix.data["spec"], wanted);
+    let set = node_set(&client, "kube-system").await;
+    assert_eq!(set["status"]["numberReady"], 2, "it was waited for");
+    assert_eq!(env(&set)["CALICO_IPV4POOL_IPIP"], "Never");
+    let container = &set["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(
+        container["resources"],
+        json!({ "requests": { "cpu": "250m" } })
+    );
+    assert_eq!(
+        endpoint(&client, "kube-system").await,
+        None,
+        "kube-proxy serves it"
+    );
+}
+
+#[tokio::test]
+async fn in_ebpf_mode_calico_has_its_memory_and_without_kube_proxy_the_way_to_the_api() {
+    let mut cluster = with_calico(PodOwner::Calico);
+    cluster.felix.insert("bpfEnabled".to_owned(), true.into());
+    let left = served::api();
+    let done = installed(&left, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
+    done.unwrap();
+    let set = node_set(&left, "kube-system").await;
+    let limits = &set["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(*limits, json!({ "memory": "1Gi" }));
+    assert_eq!(
+        endpoint(&left, "kube-system").await,
+        None,
+        "kube-proxy was left"
+    );
+    cluster.kube_proxy = None;
+    let removed = served::api();
+    let done = installed(&removed, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
+    done.unwrap();
+    let endpoint = endpoint(&removed, "kube-system").await.unwrap();
+    let host = format!("{}-control-plane", spec(&cluster).unwrap().name());
+    assert_eq!(endpoint["KUBERNETES_SERVICE_HOST"], host);
+    assert_eq!(endpoint["KUBERNETES_SERVICE_PORT"], "6443");
+}
+
+#[tokio::test]
+async fn another_felix_configuration_in_the_same_cluster_means_new_pods_and_nothing_of_the_old_one()
+{
+    let client = served::api();
+    let mut cluster = with_calico(PodOwner::ThirdParty);
+    let mut generations = Vec::new();
+    for (field, value) in [
+        ("bpfEnabled", json!(true)),
+        ("iptablesRefreshInterval", json!("2s")),
+    ] {
+        cluster.felix = [(field.to_owned(), value)].into_iter().collect();
+        let done = installed(&client, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
+        done.unwrap();
+        let set = node_set(&client, "kube-system").await;
+        generations.push(set["metadata"]["generation"].clone());
+        let containers = &set["spec"]["template"]["spec"]["containers"];
+        let bpf = field == "bpfEnabled";
+        assert_eq!(
+            containers[0]["resources"]["limits"]["memory"].is_string(),
+            bpf
+        );
+    }
+    assert_ne!(generations[0], generations[1]);
+    let felix = felix_config::get(&client).await.unwrap();
+    let wanted = json!({ "iptablesRefreshInterval": "2s", "iptablesBackend": "NFT" });
+    assert_eq!(Value::Object(felix), wanted);
+}
+
+#[tokio::test]
+async fn a_cases_own_pools_are_there_before_calico_and_instead_of_its_own() {
+    let client = served::api();
+    let cluster = with_calico(PodOwner::Calico);
+    let pool = json!({
+        "apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": { "name": "overlay" },
+        "spec": { "cidr": "10.30.0.0/16", "vxlanMode": "Always" },
+    });
+    let pools = pools(&[json!({ "kind": "Pod" }), pool]);
+    let done = installed(&client, &cluster, Way::Manifest, Fate::Ready, pools).await;
+    done.unwrap();
+    let pools = custom(&client, "crd.projectcalico.org", "IPPool");
+    let pool = pools.get("overlay").await.unwrap();
+    let set = node_set(&client, "kube-system").await;
+    let created = |value: &Value| value["metadata"]["creationTimestamp"].clone();
+    assert!(created(&set).as_str() >= created(&serde_json::to_value(&pool).unwrap()).as_str());
+    let env = env(&set);
+    assert_eq!(env["NO_DEFAULT_POOLS"], "true");
+    assert!(!env.contains_key("CALICO_IPV4POOL_CIDR"));
+}
+
+#[tokio::test]
+async fn a_kind_that_this_kubernetes_lacks_is_named() {
+    let object =
+        json!({ "apiVersion": "policy/v9", "kind": "Budget", "metadata": { "name": "b" } });
+    let said = apply::apply(&served::api(), &object).await.unwrap_err();
+    let wanted = "could not apply Calico's Budget b: this Kubernetes has no policy/v9 Budget";
+    assert_eq!(said.to_string(), wanted);
+}
+
+#[test]
+fn a_manifest_is_all_its_documents_and_has_to_be_calicos() {
+    const NODE: &str = "kind: DaemonSet\nmetadata: { name: calico-node }\n";
+    let text = format!("---\n# nothing\n---\nkind: ConfigMap\n---\n{NODE}");
+    assert_eq!(documents(Way::Manifest, &text, "x").unwrap().len(), 2);
+    let said = |way, text: &str| documents(way, text, "some.yaml").unwrap_err().to_string();
+    let other = said(Way::Manifest, "kind: ConfigMap\n");
+    assert!(
+        other.contains("some.yaml: it has no DaemonSet calico-node"),
+        "{other}"
+    );
+    let other = said(Way::Operator, NODE);
+    assert!(
+        other.contains("is it Calico's manifests/tigera-operator.yaml?"),
+        "{other}"
+    );
+    let broken = said(Way::Manifest, "kind: [\n");
+    assert!(
+        broken.contains("some.yaml") && broken.contains("line"),
+        "{broken}"
+    );
+}
+
+#[test]
+fn a_manifest_that_is_not_the_pinned_one_is_refused_with_both_checksums() {
+    // `printf '' | sha256sum`
+    let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    check("", &Digest::Known(empty.to_owned()), "u").unwrap();
+    check("more", &Digest::Unknown, "u").unwrap();
+    let said = check("more", &Digest::Known(empty.to_owned()), "u")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.contains(empty) && said.matches("sha256:").count() == 2,
+        "{said}"
+    );
+}

@@ -1,0 +1,38 @@
+//! A cluster of ours after its case: deleted, or kept for the next one.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kube::Client;
+use serde_json::Value;
+
+use super::{hosts::Hosts, leftovers, owned_cluster::OwnedCluster};
+use crate::{error::KindError, shared::cluster::End};
+
+/// See the module.
+pub(super) struct EndOfCase {
+    pub(super) owned: Arc<OwnedCluster>,
+    /// The case's objects, which go from a cluster that is kept.
+    pub(super) manifests: Vec<Value>,
+}
+
+#[async_trait]
+impl End for EndOfCase {
+    fn before_upgrade(&self) -> Result<(), KindError> {
+        // It is no longer what the next case that asks for it would get.
+        self.owned.keep_no_longer();
+        Ok(())
+    }
+
+    async fn after_case(&self, client: &Client, hosts: &Hosts) -> Vec<KindError> {
+        let mut errors = Vec::new();
+        let gone = if self.owned.is_kept() {
+            errors.extend(hosts.forget_routes().await.err());
+            leftovers::remove(client, &self.manifests).await
+        } else {
+            self.owned.delete().await
+        };
+        errors.extend(gone.err());
+        errors
+    }
+}

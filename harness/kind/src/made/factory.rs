@@ -1,0 +1,166 @@
+//! Clusters that kind makes, as a program offers them.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chainbreak_engine::backend::{
+    Backend, BackendError, BackendFactory, BackendOption, Cleaning, Finding, Given, Ground, Takes,
+    Wanted, succeeds,
+};
+
+use crate::made::{backend::Kind, calico::Way, clean, journal::Journal, spec::Options};
+
+const REUSE: &str = "reuse";
+const PRELOAD: &str = "preload";
+const IMAGE: &str = "kind-image";
+const NGINX_IMAGE: &str = "nginx-image";
+const CALICO_INSTALL: &str = "calico-install";
+const CALICO_MANIFEST: &str = "calico-manifest";
+/// The word of [`CALICO_INSTALL`] for [`Way::Operator`].
+const OPERATOR: &str = "operator";
+
+const OPTIONS: [BackendOption; 6] = [
+    option(
+        REUSE,
+        Takes::Nothing,
+        "Keep clusters for cases, and runs, that need the same one; `chainbreak clean` deletes them",
+    ),
+    option(
+        PRELOAD,
+        Takes::Nothing,
+        "Load pods' images into the nodes, as far as Docker has them or can pull them",
+    ),
+    option(
+        IMAGE,
+        Takes::Text("IMAGE"),
+        "The node image, instead of the pinned one for the version",
+    ),
+    option(
+        NGINX_IMAGE,
+        Takes::Text("IMAGE"),
+        "What answers on hosts outside of the cluster, instead of the pinned nginx",
+    ),
+    option(
+        CALICO_INSTALL,
+        Takes::OneOf(
+            "CALICO_INSTALL",
+            &[
+                ("manifest", "By its manifests/calico.yaml"),
+                (OPERATOR, "By the tigera operator"),
+            ],
+        ),
+        "How Calico is installed",
+    ),
+    option(
+        CALICO_MANIFEST,
+        Takes::Path("FILE"),
+        "Calico's manifest, or its operator's, instead of the pinned one for the version",
+    ),
+];
+
+const fn option(name: &'static str, takes: Takes, help: &'static str) -> BackendOption {
+    BackendOption {
+        name,
+        takes,
+        wanted: Wanted::Freely,
+        help,
+    }
+}
+
+/// The backend `kind`.
+#[derive(Debug)]
+pub struct KindFactory;
+
+#[async_trait]
+impl BackendFactory for KindFactory {
+    fn name(&self) -> &'static str {
+        "kind"
+    }
+
+    fn about(&self) -> &'static str {
+        "Real clusters in Docker containers, made by kind"
+    }
+
+    fn options(&self) -> (&'static str, &'static [BackendOption]) {
+        ("Options of --backend kind", &OPTIONS)
+    }
+
+    fn ground(&self) -> Ground {
+        Ground::Real
+    }
+
+    /// A cluster takes all of a machine.
+    fn jobs(&self) -> usize {
+        1
+    }
+
+    /// Images may have to be pulled.
+    fn ready_within(&self) -> Duration {
+        Duration::from_secs(15 * 60)
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_secs(150)
+    }
+
+    fn settle(&self, given: Given) -> Given {
+        given
+    }
+
+    fn open(&self, given: &Given) -> Box<dyn Backend> {
+        let text = |name| given.get(name).map(str::to_owned);
+        Box::new(Kind::new(Options {
+            reuse: given.is_on(REUSE),
+            preload: given.is_on(PRELOAD),
+            image: text(IMAGE),
+            nginx_image: text(NGINX_IMAGE),
+            calico_install: if given.get(CALICO_INSTALL) == Some(OPERATOR) {
+                Way::Operator
+            } else {
+                Way::Manifest
+            },
+            calico_manifest: given.get(CALICO_MANIFEST).map(Into::into),
+        }))
+    }
+
+    async fn doctor(&self) -> Vec<Finding> {
+        let docker = succeeds(&["docker", "info"]).map_err(|why| {
+            format!("no Docker engine answers ({why})\nsudo apt-get install docker.io")
+        });
+        let kind = succeeds(&["kind", "version"])
+            .map_err(|why| format!("{why}\nsee https://kind.sigs.k8s.io/docs/user/quick-start"));
+        let findings = [("docker", docker), ("kind", kind)].map(|(name, found)| Finding {
+            name: name.to_owned(),
+            found,
+        });
+        findings.into()
+    }
+
+    fn cleaning(&self) -> Option<&dyn Cleaning> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Cleaning for KindFactory {
+    fn options(&self) -> &'static [BackendOption] {
+        &[]
+    }
+
+    async fn clean(
+        &self,
+        _: &Given,
+        say: &mut (dyn FnMut(String) + Send),
+    ) -> Result<bool, BackendError> {
+        let journal = Journal::of_user();
+        let left = clean::left(&journal).await?;
+        for cluster in &left {
+            let beside = clean::remove(&journal, cluster).await?;
+            say(format!("deleted the cluster {cluster}, which no run uses"));
+            for container in beside {
+                say(format!("removed {container}, which stood beside it"));
+            }
+        }
+        Ok(!left.is_empty())
+    }
+}

@@ -1,0 +1,291 @@
+//! Hosts outside of the cluster: containers on its Docker network, made and removed with the case by testcontainers. A
+//! container beside the cluster has labels by which a killed run's are found ([`crate::made::clean`]).
+
+mod container;
+mod wiring;
+
+use std::{
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use chainbreak_engine::cluster::Place;
+use chainbreak_model::case::{ClusterSpec, HostSpec, IpFamily};
+use container::Whose;
+use futures::future::{join_all, try_join_all};
+use indexmap::IndexMap;
+use ipnet::IpNet;
+use kube::Client;
+use testcontainers::{ContainerAsync, GenericImage};
+use wiring::{Neighbours, PROTOCOL};
+
+use crate::{
+    error::KindError,
+    made::{
+        docker,
+        raise::Raising,
+        spec::{Network, Spec},
+    },
+    name::ClusterName,
+    shared::{
+        nodes::Nodes,
+        program::{self, PROGRAM},
+    },
+    tool::Tool,
+    versions::Versions,
+    wait,
+};
+
+/// What a command in a container may take.
+const SHORT: Duration = Duration::from_secs(30);
+/// nginx answers within some milliseconds.
+const ANSWERS: Duration = Duration::from_secs(20);
+/// Reads a batch of `ip`. A host passes nothing on, and goes by the scenario's routes: not by what a node would rather have it do.
+const WIRE: &str = "for it in ip_forward conf/all/accept_redirects conf/eth0/accept_redirects; do \
+    echo 0 > /proc/sys/net/ipv4/$it || exit; done; \
+    if [ -d /proc/sys/net/ipv6/conf/eth0 ]; then \
+    echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_redirects || exit; fi; \
+    exec ip -batch -";
+
+type Container = ContainerAsync<GenericImage>;
+
+/// All hosts of a case.
+#[derive(Default)]
+pub(crate) struct Hosts {
+    all: IndexMap<String, Host>,
+    containers: Mutex<Vec<Container>>,
+    /// Where routes to them are.
+    nodes: Vec<Vec<String>>,
+    families: Vec<IpFamily>,
+}
+
+/// One of them.
+struct Host {
+    /// By which it is meant, one of each family.
+    addresses: Vec<IpAddr>,
+    /// What puts a command there.
+    entry: Vec<String>,
+}
+
+/// Of what hosts are made.
+struct Images {
+    /// The nodes'.
+    node: String,
+    nginx: String,
+}
+
+impl Raising<'_> {
+    /// What the case has outside of the cluster.
+    pub(crate) async fn hosts(
+        &self,
+        client: &Client,
+        nodes: &Nodes,
+        spec: &Spec,
+        pins: &Versions,
+    ) -> Result<Hosts, KindError> {
+        let cluster = &self.case.cluster;
+        let pinned = || pins.host_nginx.name();
+        let images = Images {
+            node: spec.image.name.clone(),
+            nginx: self.options.nginx_image.clone().unwrap_or_else(pinned),
+        };
+        let names: Vec<&str> = cluster.hosts.keys().map(String::as_str).collect();
+        if !names.is_empty() {
+            self.say(format!(
+                "raising outside of the cluster: {}",
+                names.join(", ")
+            ));
+        }
+        if cluster.hosts.values().any(|host| host.nginx.is_some()) {
+            docker::have(&images.nginx).await?;
+        }
+        let pods = match spec.network {
+            Network::Image | Network::Kindnet => nodes.pods(client).await?,
+            // Its addresses are of blocks that it gives to nodes as they need them.
+            Network::Calico => Vec::new(),
+        };
+        let hosts = Hosts::raise(cluster, &spec.name(), nodes, &images, pods).await?;
+        for (name, host) in &cluster.hosts {
+            let nginx = host.nginx.map(|_| format!(" with {}", images.nginx));
+            let value = format!("a container{}", nginx.unwrap_or_default());
+            self.fact(format!("host {name}"), value);
+        }
+        Ok(hosts)
+    }
+}
+
+impl Hosts {
+    /// Makes the hosts of a case beside its cluster, whose nodes' `pods` have these networks, n1's first. They answer when this
+    /// returns, and everybody has routes to them.
+    async fn raise(
+        cluster: &ClusterSpec,
+        name: &ClusterName,
+        nodes: &Nodes,
+        images: &Images,
+        pods: Vec<Vec<IpNet>>,
+    ) -> Result<Self, KindError> {
+        let mut raised = Self {
+            nodes: nodes.0.iter().map(|node| node.entry.clone()).collect(),
+            families: cluster.ip_families.clone(),
+            ..Self::default()
+        };
+        raised.forget_routes().await?;
+        if cluster.hosts.is_empty() {
+            return Ok(raised);
+        }
+        wiring::check(cluster, &pods)?;
+        let mut neighbours = Neighbours {
+            pods,
+            ..Neighbours::default()
+        };
+        let network = network_of(name, nodes, &mut neighbours).await?;
+        for host in cluster.hosts.keys() {
+            let whose = Whose {
+                cluster: name,
+                host,
+            };
+            let request = whose.pause(&images.node, &network);
+            raised.keep(container::start(request).await?);
+            let own = addresses(&name.beside("host", host), &network).await?;
+            neighbours.hosts.insert(host.clone(), own);
+        }
+        let hosts = neighbours.hosts.iter().map(|(host, own)| {
+            let raised = Host {
+                addresses: wiring::main_addresses(cluster, host, own),
+                entry: docker::entry(&name.beside("host", host)),
+            };
+            (host.clone(), raised)
+        });
+        raised.all = hosts.collect();
+        raised.wire(cluster, &neighbours).await?;
+        for (host, spec) in &cluster.hosts {
+            raised.serve(name, host, spec, images).await?;
+        }
+        Ok(raised)
+    }
+
+    /// The program, addresses and routes of all hosts, and routes of all nodes.
+    async fn wire(&self, cluster: &ClusterSpec, neighbours: &Neighbours) -> Result<(), KindError> {
+        let own = program::own()?;
+        let hosts = self.all.iter().map(async |(name, host)| {
+            program::put(&Place::Host(name.clone()), &host.entry, PROGRAM, &own).await?;
+            let batch = neighbours.of_host(cluster, name);
+            told(&host.entry, &["sh", "-c", WIRE], batch).await
+        });
+        try_join_all(hosts).await?;
+        let batch = neighbours.of_node(cluster);
+        for node in self.nodes.iter().filter(|_| !batch.is_empty()) {
+            told(node, &["ip", "-batch", "-"], batch.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// nginx of a host that has one, which accepts connections when this returns.
+    async fn serve(
+        &self,
+        cluster: &ClusterName,
+        host: &str,
+        spec: &HostSpec,
+        images: &Images,
+    ) -> Result<(), KindError> {
+        let (Some(port), Some(entry)) = (spec.nginx, self.entry(host)) else {
+            return Ok(());
+        };
+        let has_v6 = self.families.contains(&IpFamily::V6);
+        let request = Whose { cluster, host }.nginx(&images.nginx, port, has_v6);
+        self.keep(container::start(request).await?);
+        let listeners = ["ss", "-Hltn", &format!("sport = :{port}")].map(str::to_owned);
+        let argv: Vec<String> = entry.iter().cloned().chain(listeners).collect();
+        let look = || async {
+            match Tool::new(SHORT, argv.clone()).output().await {
+                Ok(listeners) if listeners.trim().is_empty() => Err("nobody listens".to_owned()),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        let container = cluster.beside("nginx", host);
+        let evidence = || async { docker::said(&container).await };
+        let what = format!("nginx on host/{host} listens at {port}");
+        wait::until(&what, ANSWERS, look, evidence).await
+    }
+
+    /// Each host's name and the addresses by which it is meant.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (Place, IpAddr)> {
+        self.all.iter().flat_map(|(name, host)| {
+            let place = Place::Host(name.clone());
+            host.addresses.iter().map(move |it| (place.clone(), *it))
+        })
+    }
+
+    /// What puts a command on that host.
+    pub(crate) fn entry(&self, name: &str) -> Option<&[String]> {
+        self.all.get(name).map(|host| host.entry.as_slice())
+    }
+
+    /// Removes all of them. Every error.
+    pub(crate) async fn end(&self) -> Vec<KindError> {
+        let containers = std::mem::take(&mut *self.lock());
+        let removed = containers.into_iter().map(Container::rm);
+        let removed = join_all(removed).await.into_iter();
+        let doing = "remove a container beside the cluster";
+        let refused = removed.filter_map(|it| it.map_err(KindError::container(doing)).err());
+        refused.collect()
+    }
+
+    /// Takes routes of ours from the nodes of a cluster that is kept: this case's, or what a killed run left.
+    pub(crate) async fn forget_routes(&self) -> Result<(), KindError> {
+        for node in &self.nodes {
+            for family in &self.families {
+                let family = match family {
+                    IpFamily::V4 => "-4",
+                    IpFamily::V6 => "-6",
+                };
+                let argv = ["ip", family, "route", "flush", "proto", PROTOCOL];
+                told(node, &argv, String::new()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self, container: Container) {
+        self.lock().push(container);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Container>> {
+        self.containers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The network that the nodes are on, and what they are called and reached by there.
+async fn network_of(
+    cluster: &ClusterName,
+    nodes: &Nodes,
+    neighbours: &mut Neighbours,
+) -> Result<String, KindError> {
+    let first = cluster.container(1);
+    let network = docker::networks(&first).await?.into_keys().next();
+    let lost = || KindError::Unable(format!("{first} is on no network"));
+    let network = network.ok_or_else(lost)?;
+    for (node, number) in nodes.0.iter().zip(1..) {
+        let own = addresses(&cluster.container(number), &network).await?;
+        neighbours.nodes.insert(node.name.to_string(), own);
+    }
+    Ok(network)
+}
+
+async fn addresses(container: &str, network: &str) -> Result<Vec<IpAddr>, KindError> {
+    let mut networks = docker::networks(container).await?;
+    let lost = || KindError::Unable(format!("{container} is not on the network {network}"));
+    networks.remove(network).ok_or_else(lost)
+}
+
+/// Runs a command there to its end, with something to read.
+async fn told(entry: &[String], argv: &[&str], input: String) -> Result<(), KindError> {
+    let argv = argv.iter().map(|&word| word.to_owned());
+    let argv = entry.iter().cloned().chain(argv);
+    let told = Tool::new(SHORT, argv).reading(input).output().await;
+    told.map(drop)
+}

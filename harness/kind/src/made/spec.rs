@@ -1,0 +1,308 @@
+//! What a cluster is made of, as far as it is settled when it is made: cases with the same [`Spec`] can use
+//! the same cluster, one after the other.
+
+use std::{path::PathBuf, time::Duration};
+
+use chainbreak_model::case::{
+    AgentSource, Case, ClusterSpec, IpFamily, IptablesVariant, PodOwner, ProxyMode,
+};
+use serde::Serialize;
+
+use crate::{
+    error::KindError,
+    hash::short,
+    made::calico::{Way, operator_can},
+    name::ClusterName,
+    versions::{Version, Versions},
+};
+
+/// What a person chose beside the case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Clusters are kept for cases, and runs, that need the same one.
+    pub reuse: bool,
+    /// Images that nodes lack and Docker has, or can pull, are loaded into the nodes before pods want them.
+    pub preload: bool,
+    /// The node image, instead of the pinned one.
+    pub image: Option<String>,
+    /// What answers on hosts outside of the cluster, instead of the pinned nginx.
+    pub nginx_image: Option<String>,
+    /// How Calico is installed.
+    pub calico_install: Way,
+    /// Calico's manifest, or its operator's, instead of the pinned one.
+    pub calico_manifest: Option<PathBuf>,
+}
+
+/// The node image of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Image {
+    pub(crate) name: String,
+    /// Its Kubernetes.
+    pub(crate) version: Version,
+    /// It gives its pods their network by itself (label `chainbreak.cni=own`).
+    pub(crate) has_network: bool,
+}
+
+/// Who gives pods their interfaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Network {
+    /// The node image does by itself.
+    Image,
+    /// kind's own CNI.
+    Kindnet,
+    /// Calico.
+    Calico,
+}
+
+/// kube-proxy as kubeadm configures it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Proxy {
+    /// `iptables` or `nftables`.
+    pub(crate) mode: &'static str,
+    pub(crate) min_sync_period: Duration,
+    /// Further settings, as `KubeProxyConfiguration` has them.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub(crate) config: serde_json::Map<String, serde_json::Value>,
+    pub(crate) sync_period: Duration,
+}
+
+/// Who plays Felix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Felix {
+    /// Our model, a process on each node.
+    Model,
+    /// Calico of that version, as scenarios write it.
+    Calico(String),
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Spec {
+    pub(crate) image: Image,
+    pub(crate) nodes: u16,
+    pub(crate) ip_families: Vec<IpFamily>,
+    /// Which iptables kube-proxy is to write through.
+    pub(crate) iptables: IptablesVariant,
+    pub(crate) proxy: Option<Proxy>,
+    pub(crate) network: Network,
+    pub(crate) felix: Option<Felix>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calico_install: Option<Way>,
+    calico_manifest: Option<PathBuf>,
+}
+
+impl Spec {
+    /// What the case's cluster is made of, of that node image. An error is what no real cluster can be: the plan
+    /// knows most of it before.
+    pub(crate) fn of(case: &Case, image: Image, options: &Options) -> Result<Self, KindError> {
+        let cluster = &case.cluster;
+        let felix = felix(cluster)?;
+        let network = network(cluster, &image, felix.as_ref())?;
+        let real = matches!(felix, Some(Felix::Calico(_)));
+        let calico_install = real.then_some(options.calico_install);
+        if calico_install == Some(Way::Operator) {
+            operator_can(case, network)?;
+        }
+        Ok(Self {
+            nodes: cluster.nodes,
+            ip_families: cluster.ip_families.clone(),
+            iptables: cluster.iptables,
+            proxy: proxy(cluster)?,
+            network,
+            calico_install,
+            calico_manifest: options.calico_manifest.clone().filter(|_| real),
+            felix,
+            image,
+        })
+    }
+
+    /// The name of every cluster that is made of this.
+    pub(crate) fn name(&self) -> ClusterName {
+        let text = serde_json::to_string(self).expect("a spec has string keys only");
+        ClusterName::of_hash(&short(&text))
+    }
+}
+
+/// The pinned image for the case; a chosen one is looked at by [`crate::made::images`].
+pub(crate) fn pinned(cluster: &ClusterSpec, pins: &Versions) -> Result<Image, KindError> {
+    let found = match cluster.kubernetes_version() {
+        Some(wanted) => pins.node_image(wanted),
+        None => pins.kubernetes.first(),
+    };
+    let found = found.ok_or_else(|| {
+        let wanted = cluster.kubernetes_version().unwrap_or("any");
+        KindError::Unable(format!(
+            "no node image of Kubernetes {wanted} is pinned: `chainbreak versions` lists all"
+        ))
+    })?;
+    Ok(Image {
+        name: found.name(),
+        version: found.version,
+        has_network: false,
+    })
+}
+
+fn proxy(cluster: &ClusterSpec) -> Result<Option<Proxy>, KindError> {
+    let Some(spec) = &cluster.kube_proxy else {
+        return Ok(None);
+    };
+    if spec.source != AgentSource::Cluster {
+        let why = "kube-proxy of a real cluster is the cluster's own: leave its source out";
+        return Err(KindError::Unable(why.to_owned()));
+    }
+    Ok(Some(Proxy {
+        mode: match spec.mode {
+            ProxyMode::Iptables => "iptables",
+            ProxyMode::Nftables => "nftables",
+        },
+        min_sync_period: spec.min_sync_period,
+        sync_period: spec.sync_period,
+        config: spec.config.clone(),
+    }))
+}
+
+fn felix(cluster: &ClusterSpec) -> Result<Option<Felix>, KindError> {
+    let Some(spec) = &cluster.calico else {
+        return Ok(None);
+    };
+    match (&spec.source, spec.pods) {
+        (AgentSource::Cluster, _) => Ok(Some(Felix::Calico(spec.version.clone()))),
+        (AgentSource::Model, PodOwner::ThirdParty) => Ok(Some(Felix::Model)),
+        (AgentSource::Model, PodOwner::Calico) => Err(KindError::Unable(
+            "Felix's model on a real cluster knows no pods' interfaces: calico: { pods: third-party }"
+                .to_owned(),
+        )),
+        (AgentSource::Path(path), _) => Err(KindError::Unable(format!(
+            "{} cannot play Felix on a real cluster: it is the cluster's own, or felix=model",
+            path.display()
+        ))),
+        (AgentSource::Build | AgentSource::Image(_), _) => Err(KindError::Unable(
+            "Felix of a real cluster is the cluster's own, or felix=model".to_owned(),
+        )),
+    }
+}
+
+fn network(
+    cluster: &ClusterSpec,
+    image: &Image,
+    felix: Option<&Felix>,
+) -> Result<Network, KindError> {
+    let owner = cluster.calico.as_ref().map(|spec| spec.pods);
+    match (owner, felix) {
+        (Some(PodOwner::Calico), Some(Felix::Calico(_))) if image.has_network => {
+            Err(KindError::Unable(format!(
+                "pods of {} have their network from the image, Calico cannot own it",
+                image.name
+            )))
+        }
+        (Some(PodOwner::Calico), Some(Felix::Calico(_))) => Ok(Network::Calico),
+        _ if image.has_network => Ok(Network::Image),
+        _ => Ok(Network::Kindnet),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use chainbreak_model::case::{CalicoSpec, KubeProxySpec};
+
+    use super::*;
+
+    pub(crate) fn image() -> Image {
+        Image {
+            name: "kindest/node:v1.32.8".to_owned(),
+            version: Version([1, 32, 8]),
+            has_network: false,
+        }
+    }
+
+    pub(crate) fn cluster() -> ClusterSpec {
+        let mut cluster = ClusterSpec::new(2, IptablesVariant::Nft);
+        cluster.kube_proxy = Some(KubeProxySpec {
+            mode: ProxyMode::Iptables,
+            iptables: IptablesVariant::Nft,
+            version: "1.32".to_owned(),
+            source: AgentSource::Cluster,
+            min_sync_period: Duration::from_secs(1),
+            sync_period: Duration::from_secs(30),
+            full_sync_period: KubeProxySpec::hour(),
+            config: serde_json::Map::new(),
+        });
+        cluster
+    }
+
+    pub(crate) fn with_calico(pods: PodOwner) -> ClusterSpec {
+        ClusterSpec {
+            calico: Some(CalicoSpec {
+                version: "v3.28.1".to_owned(),
+                source: AgentSource::Cluster,
+                pods,
+            }),
+            ..cluster()
+        }
+    }
+
+    pub(crate) fn spec(cluster: &ClusterSpec) -> Result<Spec, KindError> {
+        let felix = felix(cluster)?;
+        Ok(Spec {
+            nodes: cluster.nodes,
+            ip_families: cluster.ip_families.clone(),
+            iptables: cluster.iptables,
+            proxy: proxy(cluster)?,
+            network: network(cluster, &image(), felix.as_ref())?,
+            felix,
+            image: image(),
+            calico_install: None,
+            calico_manifest: None,
+        })
+    }
+
+    #[test]
+    fn clusters_share_a_name_exactly_when_they_are_made_of_the_same() {
+        let name = |change: fn(&mut ClusterSpec)| {
+            let mut cluster = cluster();
+            change(&mut cluster);
+            spec(&cluster).unwrap().name()
+        };
+        let as_it_is = name(|_| ());
+        // FelixConfiguration is patched live.
+        let felix = |it: &mut ClusterSpec| {
+            it.felix.insert("bpfEnabled".to_owned(), true.into());
+        };
+        assert_eq!(name(felix), as_it_is);
+        let others: [fn(&mut ClusterSpec); 4] = [
+            |it| it.nodes = 3,
+            |it| it.ip_families = vec![IpFamily::V6],
+            |it| it.kube_proxy = None,
+            |it| it.iptables = IptablesVariant::Legacy,
+        ];
+        for (index, other) in others.into_iter().enumerate() {
+            assert_ne!(name(other), as_it_is, "change {index}");
+        }
+    }
+
+    #[test]
+    fn what_no_real_cluster_can_be_is_said() {
+        let mut cluster = cluster();
+        let calico = |source, pods| {
+            Some(CalicoSpec {
+                version: "v3.28.1".to_owned(),
+                source,
+                pods,
+            })
+        };
+        cluster.calico = calico(AgentSource::Model, PodOwner::Calico);
+        let said = spec(&cluster).unwrap_err().to_string();
+        assert!(said.contains("knows no pods' interfaces"), "{said}");
+        cluster.calico = calico(AgentSource::Path("/felix".into()), PodOwner::ThirdParty);
+        let said = spec(&cluster).unwrap_err().to_string();
+        assert!(said.contains("/felix cannot play Felix"), "{said}");
+        cluster.calico = calico(AgentSource::Model, PodOwner::ThirdParty);
+        let made = spec(&cluster).unwrap();
+        assert_eq!(made.network, Network::Kindnet);
+        assert_eq!(made.felix, Some(Felix::Model));
+        cluster.calico = calico(AgentSource::Cluster, PodOwner::Calico);
+        assert_eq!(spec(&cluster).unwrap().network, Network::Calico);
+    }
+}

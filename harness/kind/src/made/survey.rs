@@ -1,0 +1,52 @@
+//! What of the clusters that kind makes this machine can run, found out by asking.
+
+use chainbreak_model::case::Capabilities;
+
+use super::{calico, docker, images, spec::Options};
+use crate::{
+    error::KindError,
+    shared::survey::{HOSTS, SHORT, of},
+    tool::Tool,
+    versions::{Version, Versions},
+};
+
+/// Every capability that cases may need.
+pub(crate) async fn survey(options: &Options) -> Capabilities {
+    let mut found = of("kind", here(options).await);
+    // They are containers as its nodes are.
+    let kind = found.0.get("kind").cloned();
+    found.0.extend(kind.map(|kind| (HOSTS.to_owned(), kind)));
+    found
+}
+
+/// The Kubernetes versions that can be run: the chosen image's, or all that are pinned.
+async fn here(options: &Options) -> Result<Vec<Version>, KindError> {
+    let pins = Versions::pinned()?;
+    kind(&pins).await?;
+    docker::docker(["info", "--format", "{{.ServerVersion}}"]).await?;
+    if let Some(manifest) = &options.calico_manifest {
+        calico::is_readable(manifest)?;
+    }
+    match &options.image {
+        Some(image) => {
+            docker::have(image).await?;
+            Ok(vec![images::chosen(image).await?.version])
+        }
+        None => Ok(pins.versions()),
+    }
+}
+
+/// What the kind that is here says of itself, if it is new enough.
+pub(crate) async fn kind(pins: &Versions) -> Result<String, KindError> {
+    let said = Tool::new(SHORT, ["kind", "version"]).output().await?;
+    let said = said.trim();
+    // `kind v0.27.0 go1.23.6 linux/amd64`, or `kind version 0.27.0` with `-q`.
+    let version = said.split_whitespace().find_map(Version::parse);
+    let wanted = pins.kind.at_least;
+    if version.is_some_and(|version| version >= wanted) {
+        Ok(said.to_owned())
+    } else {
+        let found = version.map_or_else(|| said.to_owned(), |version| version.to_string());
+        Err(KindError::OldKind { found, wanted })
+    }
+}

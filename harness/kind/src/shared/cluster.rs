@@ -1,0 +1,267 @@
+//! A raised cluster behind the engine's seam.
+
+use std::{
+    net::IpAddr,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use chainbreak_engine::{
+    cluster::{
+        AgentControl, Cluster, Command, ExecError, LateLogs, Leftovers, Place, Process, Signal,
+        SignalError,
+    },
+    first_sync::FirstSync,
+    logbook::{AgentLog, Logbook},
+};
+use chainbreak_model::{
+    case::{AgentSource, Case},
+    names::{AgentName, NodeName},
+};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use kube::Client;
+use tokio::task::JoinSet;
+
+use crate::{
+    error::KindError,
+    made::hosts::Hosts,
+    shared::{
+        felix::Models,
+        logs,
+        nodes::Nodes,
+        pods::{Network, Pods},
+        program::PROGRAM,
+        restart, signal,
+        survey::CALICO_STAYS,
+    },
+};
+
+/// A look is a process in a container, started through Docker or the API.
+const SEES_WITHIN: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(crate) struct Raised {
+    pub(crate) client: Client,
+    pub(crate) nodes: Nodes,
+    pub(crate) pods: Pods,
+    /// Outside of the cluster.
+    pub(crate) hosts: Hosts,
+    pub(crate) logbook: Logbook,
+    pub(crate) models: Models,
+    /// Who plays Felix.
+    pub(crate) felix: Option<AgentSource>,
+    /// The case's own ones, where there are others.
+    pub(crate) namespaces: Option<Vec<String>>,
+    pub(crate) end: Arc<dyn End>,
+    /// Logs and models: they end before the cluster does.
+    pub(crate) tasks: Mutex<JoinSet<()>>,
+}
+
+/// What becomes of a cluster when a case is over, as whoever made it has it.
+#[async_trait]
+pub(crate) trait End: Send + Sync {
+    /// An agent is to be of another version. An error is why it cannot be.
+    fn before_upgrade(&self) -> Result<(), KindError>;
+
+    /// The case is over, and its hosts are gone. Every error.
+    async fn after_case(&self, client: &Client, hosts: &Hosts) -> Vec<KindError>;
+}
+
+impl Raised {
+    /// Begins to write down what the cluster's own agents log from then on.
+    pub(crate) fn following(&self, case: &Case, since: Timestamp) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let own = |agent: &AgentName| case.cluster.source(*agent) == Some(&AgentSource::Cluster);
+        for agent in AgentName::ALL.into_iter().filter(own) {
+            for node in &self.nodes.0 {
+                let writer = self.logbook.writer(agent, &node.name);
+                let (client, node) = (self.client.clone(), node.registered.clone());
+                tasks.spawn(logs::follow(client, agent, node, since, writer));
+            }
+        }
+        tasks
+    }
+
+    /// Where this program is in a place, and what gives a command the place's network.
+    async fn entering(&self, at: &Place) -> Result<(String, Vec<String>), KindError> {
+        let network = match at {
+            Place::Node(name) => {
+                let name = name.as_str();
+                let nodes = &self.nodes;
+                let node = nodes.named(name).or_else(|| nodes.registered_as(name));
+                let lost = || KindError::Unable(format!("there is no node {name}"));
+                let node = node.ok_or_else(lost)?.clone();
+                Network { node, pid: None }
+            }
+            Place::Pod { namespace, name } => {
+                let pods = &self.pods;
+                pods.find(&self.client, &self.nodes, namespace, name)
+                    .await?
+            }
+            Place::Host(name) => {
+                let lost = || KindError::Unable(format!("there is no host {name}"));
+                let entry = self.hosts.entry(name).ok_or_else(lost)?;
+                return Ok((PROGRAM.to_owned(), entry.to_vec()));
+            }
+        };
+        let mut argv = network.node.entry.clone();
+        if let Some(pid) = network.pid {
+            argv.extend(["nsenter", "--net", "--target"].map(str::to_owned));
+            argv.extend([pid.to_string(), "--".to_owned()]);
+        }
+        Ok((network.node.program, argv))
+    }
+
+    async fn restart_agent(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: Option<&str>,
+    ) -> Result<(), KindError> {
+        let modelled = agent == AgentName::Felix && self.felix == Some(AgentSource::Model);
+        if modelled {
+            let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
+            self.models.restart_with(node, version).await?;
+            return first_sync
+                .seen()
+                .await
+                .map_err(|error| KindError::Unable(error.to_string()));
+        }
+        let release = match (agent, version) {
+            (_, None) => None,
+            (AgentName::KubeProxy, Some(version)) => Some(restart::release(version)?),
+            (AgentName::Felix, Some(_)) => {
+                return Err(KindError::Unable(CALICO_STAYS.to_owned()));
+            }
+        };
+        if release.is_some() {
+            self.end.before_upgrade()?;
+        }
+        let lost = || KindError::Unable(format!("there is no node {node}"));
+        let node = self.nodes.named(node.as_str()).ok_or_else(lost)?;
+        restart::restart_with(&self.client, agent, &node.registered, release).await
+    }
+
+    async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {
+        let (program, entering) = self.entering(at).await.map_err(std::io::Error::other)?;
+        let argv = match command {
+            Command::Argv(argv) => argv.clone(),
+            Command::Probe => vec![program, "probe".to_owned()],
+        };
+        let mut words = entering.into_iter().chain(argv);
+        let program = words.next().ok_or(std::io::ErrorKind::InvalidInput)?;
+        let mut child = tokio::process::Command::new(program)
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(Process {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            child,
+        })
+    }
+}
+
+#[async_trait]
+impl Cluster for Raised {
+    fn api(&self) -> Client {
+        self.client.clone()
+    }
+
+    fn places(&self) -> Vec<(Place, IpAddr)> {
+        let nodes = self.nodes.0.iter();
+        let nodes = nodes.map(|node| (Place::Node(node.name.clone()), node.address));
+        nodes.chain(self.hosts.places()).collect()
+    }
+
+    async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError> {
+        self.spawn(at, command).await.map_err(|source| ExecError {
+            place: at.to_string(),
+            command: match command {
+                Command::Argv(argv) => argv.join(" "),
+                Command::Probe => "the probe".to_owned(),
+            },
+            source,
+        })
+    }
+
+    fn sees_within(&self) -> Duration {
+        SEES_WITHIN
+    }
+
+    fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
+        self.logbook.read(agent, node)
+    }
+
+    fn namespaces(&self) -> Option<Vec<String>> {
+        self.namespaces.clone()
+    }
+
+    fn account(&self, node: &NodeName) -> String {
+        self.logbook.last_words(node)
+    }
+
+    fn agent_control(&self) -> Option<&dyn AgentControl> {
+        Some(self)
+    }
+
+    fn late_logs(&self) -> Option<&dyn LateLogs> {
+        Some(self)
+    }
+
+    async fn destroy(&self) -> Result<(), Leftovers> {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        { tasks }.shutdown().await;
+        let mut errors = self.hosts.end().await;
+        errors.extend(self.end.after_case(&self.client, &self.hosts).await);
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Leftovers(errors.iter().map(ToString::to_string).collect()))
+    }
+}
+
+#[async_trait]
+impl AgentControl for Raised {
+    async fn signal(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        signal: Signal,
+    ) -> Result<(), SignalError> {
+        let done = if agent == AgentName::Felix && self.felix == Some(AgentSource::Model) {
+            self.models.signal(node, signal).await
+        } else {
+            signal::signal(&self.client, &self.nodes, agent, node, signal).await
+        };
+        done.map_err(|error| SignalError(error.to_string()))
+    }
+
+    async fn restart_with(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: Option<&str>,
+    ) -> Result<(), SignalError> {
+        let restarted = self.restart_agent(agent, node, version).await;
+        restarted.map_err(|error| SignalError(error.to_string()))
+    }
+}
+
+impl LateLogs for Raised {
+    fn log_read(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        until: Instant,
+    ) -> BoxFuture<'static, ()> {
+        self.logbook.read_past(agent, node, until)
+    }
+}

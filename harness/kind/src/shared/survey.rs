@@ -1,0 +1,78 @@
+//! What of real clusters this machine can run, found out by asking, and for what it cannot, the reason.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use chainbreak_model::case::Capabilities;
+
+use crate::{
+    error::KindError,
+    tool::Tool,
+    versions::{Version, Versions},
+};
+
+/// What a program may take to say its version.
+pub(crate) const SHORT: Duration = Duration::from_secs(20);
+/// What every node image and every scenario's pods bring along.
+const BROUGHT: [&str; 9] = [
+    "conntrack",
+    "ip",
+    "ip6tables-legacy",
+    "ip6tables-nft",
+    "ipset",
+    "iptables-legacy",
+    "iptables-nft",
+    "nft",
+    "nginx",
+];
+/// What Calico's real eBPF dataplane does and no model can.
+const REAL: [&str; 1] = ["bpf-service-nat"];
+
+/// Why `calico-upgrade` is not there.
+pub(crate) const CALICO_STAYS: &str =
+    "Calico is not upgraded on kind yet: it takes its whole manifest, not an image alone";
+
+/// What no real cluster has for now, and why.
+const LACKING: [(&str, &str); 4] = [
+    ("calico-upgrade", CALICO_STAYS),
+    (
+        "further-interfaces",
+        "pods of a real cluster have one interface: it takes Multus to attach another",
+    ),
+    (
+        "load-balancers",
+        "nobody gives Services of type LoadBalancer an address on a real cluster",
+    ),
+    (
+        "underlay-addresses",
+        "which addresses nodes and hosts have is Docker's to say: routes lead via node/NAME or host/NAME",
+    ),
+];
+/// Hosts beside the cluster.
+pub(crate) const HOSTS: &str = "off-cluster-hosts";
+
+/// The capabilities of a backend that has these versions of Kubernetes, or none for that reason.
+pub(crate) fn of(backend: &str, here: Result<Vec<Version>, KindError>) -> Capabilities {
+    let mut found = BTreeMap::new();
+    let reason = here.as_ref().map(|_| ()).map_err(ToString::to_string);
+    let always = [backend].into_iter().chain(BROUGHT).chain(REAL);
+    found.extend(always.map(|name| (name.to_owned(), reason.clone())));
+    let lacking = LACKING.map(|(name, why)| (name.to_owned(), Err(why.to_owned())));
+    found.extend(lacking);
+    let nowhere = "it is not known which network the nodes are on: the backend kind has hosts";
+    found.insert(HOSTS.to_owned(), Err(nowhere.to_owned()));
+    let versions = here.or_else(|_error| Versions::pinned().map(|pins| pins.versions()));
+    let versions = versions.into_iter().flatten();
+    found.extend(versions.map(|version| (kubernetes(version), reason.clone())));
+    Capabilities(found)
+}
+
+/// Whether there is a kubectl.
+pub(crate) async fn kubectl() -> Result<(), KindError> {
+    let version = Tool::new(SHORT, ["kubectl", "version", "--client"]);
+    version.output().await.map(drop)
+}
+
+/// The capability to run that Kubernetes.
+pub(crate) fn kubernetes(version: Version) -> String {
+    format!("kubernetes-{}", version.minor())
+}
