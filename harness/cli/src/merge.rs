@@ -88,7 +88,7 @@ impl<'a> Whole<'a> {
 
     /// Adds a case of the part that is in that file, with its events and what was kept for it.
     fn case(&mut self, id: &str, recorded: &Recorded, part: &Path) -> anyhow::Result<()> {
-        self.line(Line::Planned(Box::new(recorded.case.clone())))?;
+        self.line(Line::Planned(Box::new((*recorded.case).clone())))?;
         self.history(id, &recorded.history)?;
         if let Some(verdict) = recorded.verdict.clone() {
             let case = id.to_owned();

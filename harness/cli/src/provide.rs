@@ -1,6 +1,9 @@
 //! What planned cases want of real agents is made or pulled before the first of them runs, each release once: then every source is a path.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use chainbreak_model::{
     case::{AgentSource, Case, Fault, KubeProxySpec, Step},
@@ -93,23 +96,24 @@ async fn unpack(case: &mut Case, agent: AgentName, images: &mut Images) -> anyho
 
 /// The versions of kube-proxy that are to be built for a case, the one that it begins with first.
 fn wanted(case: &Case) -> Vec<String> {
-    let Some(spec) = &case.cluster.kube_proxy else {
-        return Vec::new();
-    };
-    if spec.source != AgentSource::Build {
+    let builds = |spec: &KubeProxySpec| spec.source == AgentSource::Build;
+    if !case.cluster.kube_proxy.as_ref().is_some_and(builds) {
         return Vec::new();
     }
+    versions(case, AgentName::KubeProxy)
+}
+
+/// The versions of an agent in a case: what it begins with, and what it is upgraded to.
+fn versions(case: &Case, agent: AgentName) -> Vec<String> {
     let later = case.timeline.iter().filter_map(|step| match step {
         Step::Fault {
             fault: Fault::Upgrade { to, .. },
             ..
-        } => to.get(&AgentName::KubeProxy),
+        } => to.get(&agent).cloned(),
         _ => None,
     });
-    std::iter::once(&spec.version)
-        .chain(later)
-        .cloned()
-        .collect()
+    let first = case.cluster.version(agent).map(str::to_owned);
+    first.into_iter().chain(later).collect()
 }
 
 fn give(case: &mut Case, mut releases: BTreeMap<String, (Release, PathBuf)>) {
@@ -127,37 +131,63 @@ fn give(case: &mut Case, mut releases: BTreeMap<String, (Release, PathBuf)>) {
     }
 }
 
-/// What is said of agents that models play where real ones were asked for.
+/// What is said of agents that models play where real ones were asked for, and what would bring those. Of an upgrade one of two
+/// versions may be what is missing.
 pub(crate) fn standing_in(planned: &[Planned]) -> anyhow::Result<Vec<String>> {
-    let mut models = BTreeMap::<(AgentName, String), usize>::new();
+    let mut models = BTreeMap::<(AgentName, String), (usize, BTreeSet<String>)>::new();
     for plan in planned {
         let Planned::Run(case) = plan else { continue };
         for agent in AgentName::ALL {
             if case.cluster.source(agent) == Some(&AgentSource::Model)
                 && let Some(version) = case.cluster.version(agent)
             {
-                *models.entry((agent, version.to_owned())).or_default() += 1;
+                let (cases, needed) = models.entry((agent, version.to_owned())).or_default();
+                *cases += 1;
+                needed.extend(versions(case, agent));
             }
         }
     }
-    let pins = pins()?;
-    let line = |((agent, version), cases): ((AgentName, String), usize)| {
+    let mut lines = Vec::new();
+    for ((agent, version), (cases, needed)) in models {
         let noun = if cases == 1 { "case" } else { "cases" };
-        let hint = match agent {
-            AgentName::KubeProxy => pins
-                .meant(&version)
-                .ok()
-                .filter(|it| it.can_be_built())
-                .map(|release| format!(" (chainbreak agents build kube-proxy {release})")),
-            #[cfg(feature = "images")]
-            AgentName::Felix => images::of_version(agent, &version)
-                .ok()
-                .map(|(image, _)| format!(" (chainbreak agents pull {image})")),
-            #[cfg(not(feature = "images"))]
-            AgentName::Felix => None,
+        let hints = match agent {
+            AgentName::KubeProxy => to_build(&needed)?,
+            AgentName::Felix => to_pull(agent, &needed),
         };
-        let hint = hint.unwrap_or_default();
-        format!("{agent} {version}: its model stands in, in {cases} {noun}{hint}")
-    };
-    Ok(models.into_iter().map(line).collect())
+        let hints: String = hints.iter().map(|hint| format!(" ({hint})")).collect();
+        lines.push(format!(
+            "{agent} {version}: its model stands in, in {cases} {noun}{hints}"
+        ));
+    }
+    Ok(lines)
+}
+
+/// The commands that build the releases of kube-proxy that are not at hand.
+fn to_build(needed: &BTreeSet<String>) -> anyhow::Result<BTreeSet<String>> {
+    let (pins, cache) = (pins()?, Cache::of_environment()?);
+    let builder = Builder::new(&cache);
+    let mut commands = BTreeSet::new();
+    for version in needed {
+        let Ok(release) = pins.meant(version) else {
+            continue;
+        };
+        if release.can_be_built() && builder.at_hand(release)?.is_none() {
+            commands.insert(format!("chainbreak agents build kube-proxy {release}"));
+        }
+    }
+    Ok(commands)
+}
+
+#[cfg(feature = "images")]
+fn to_pull(agent: AgentName, needed: &BTreeSet<String>) -> BTreeSet<String> {
+    let images = needed.iter();
+    let images = images.filter_map(|version| images::of_version(agent, version).ok());
+    images
+        .map(|(image, _)| format!("chainbreak agents pull {image}"))
+        .collect()
+}
+
+#[cfg(not(feature = "images"))]
+fn to_pull(_agent: AgentName, _needed: &BTreeSet<String>) -> BTreeSet<String> {
+    BTreeSet::new()
 }

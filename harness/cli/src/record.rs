@@ -3,10 +3,13 @@
 
 mod case_history;
 mod disk;
+#[cfg(test)]
+mod tests;
 
 use std::{
     cell::RefCell,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use chainbreak_engine::run::Artifact;
@@ -79,9 +82,12 @@ impl Record {
     }
 
     /// The planned cases with their numbers, in the order of the plan.
-    pub(crate) fn cases(&self) -> Vec<(usize, Case)> {
+    pub(crate) fn cases(&self) -> Vec<(usize, Arc<Case>)> {
         let run = self.run.borrow();
-        let cases = run.cases.values().map(|recorded| recorded.case.clone());
+        let cases = run
+            .cases
+            .values()
+            .map(|recorded| Arc::clone(&recorded.case));
         cases.enumerate().collect()
     }
 

@@ -122,11 +122,11 @@ pub(crate) fn unwritten(recorded: &Recorded) -> Option<ExitCode> {
     let why = recorded.unwritten.as_ref()?;
     let cases = recorded.run.cases.iter();
     let judged = cases.filter_map(|(id, case)| Some((id, case.verdict.as_ref()?)));
-    let lines: String = judged
-        .map(|(id, verdict)| format!("{id}: {}\n", verdict.case))
-        .collect();
-    // What could not be told either is in the complaint.
-    drop(crate::tell(&lines));
+    let lines = judged.map(|(id, verdict)| format!("{id}: {}", verdict.case));
+    for line in lines {
+        // Whoever has closed standard output has the complaint.
+        drop(crate::tell(&(line + "\n")));
+    }
     crate::complain(&format!(
         "{why}: the run was ended, and has no reports; above are the verdicts so far"
     ));

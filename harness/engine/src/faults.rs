@@ -5,6 +5,7 @@
 //! is trouble, and the others are undone all the same; those that hang do so for a minute at most, all together.
 
 mod agent;
+mod commands;
 mod conntrack;
 mod craft;
 mod link;
@@ -22,12 +23,11 @@ use chainbreak_model::{
 };
 use tokio::time::{Instant, sleep_until, timeout};
 
-use self::undo::Undo;
+use self::{commands::command, undo::Undo};
 use crate::{
-    cluster::{Cluster, Command, ExecError, Place, Process, exec_as, nodes},
+    cluster::{Cluster, nodes},
     infra_error::InfraError,
     log::EventLog,
-    output::{ended, output},
 };
 
 /// How long a fault may take to be there, or a third party's commands to end.
@@ -61,6 +61,8 @@ struct Held {
     undo: Vec<Undo>,
     /// `None` until everything ends.
     ends: Option<Instant>,
+    /// The step of the timeline that injected it and is not over.
+    step: Option<usize>,
 }
 
 impl Faults {
@@ -105,6 +107,14 @@ impl Faults {
         })?;
         held.ends = duration.map(|duration| Instant::now() + duration);
         Ok(())
+    }
+
+    /// What was injected last is that step of the timeline, which is over when it is undone; at once, where nothing is to be.
+    pub(crate) fn belongs_to(&mut self, step: usize) {
+        match self.held.last_mut() {
+            Some(held) if !held.undo.is_empty() => held.step = Some(step),
+            _ => self.log.append(EventKind::StepEnded { step }),
+        }
     }
 
     /// Waits until then and undoes meanwhile what is over, in time. When that was: undoing takes the time that it needs.
@@ -159,7 +169,9 @@ impl Faults {
                 }
             });
         }
-        self.held.remove(index);
+        if let Some(step) = self.held.remove(index).step {
+            self.log.append(EventKind::StepEnded { step });
+        }
     }
 }
 
@@ -225,46 +237,6 @@ impl Injection<'_> {
     fn nodes(&self, node: Option<&NodeName>) -> Vec<NodeName> {
         node.map_or_else(|| nodes(self.cluster), |node| vec![node.clone()])
     }
-
-    /// Runs a command that changes no rules and returns its standard output.
-    async fn run(&self, at: &Place, argv: &[&str]) -> Result<String, InfraError> {
-        output(self.cluster, at, &command(argv)).await
-    }
-
-    /// The same with a standard input.
-    async fn feed(&self, at: &Place, argv: &[&str], input: &str) -> Result<String, InfraError> {
-        let started = self.cluster.exec(at, &command(argv)).await;
-        finish(at, argv, started, input).await
-    }
-
-    /// Runs somebody's command, recorded as theirs.
-    async fn run_as(
-        &self,
-        who: &str,
-        at: &Place,
-        argv: &[&str],
-        input: &str,
-    ) -> Result<String, InfraError> {
-        let started = exec_as(self.cluster, who, at, &command(argv)).await;
-        finish(at, argv, started, input).await
-    }
-}
-
-/// Feeds a command that was started and waits for its end.
-async fn finish(
-    at: &Place,
-    argv: &[&str],
-    started: Result<Process, ExecError>,
-    input: &str,
-) -> Result<String, InfraError> {
-    let doing = || format!("run {} in {at}", argv.join(" "));
-    let process = started.map_err(|error| InfraError::new(doing(), error))?;
-    let output = ended(process, input).await;
-    output.map_err(|why| InfraError::new(doing(), why))
-}
-
-fn command(argv: &[&str]) -> Command {
-    Command::Argv(argv.iter().map(|&word| word.to_owned()).collect())
 }
 
 #[cfg(test)]

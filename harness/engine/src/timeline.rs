@@ -32,7 +32,8 @@ pub(crate) async fn play(
     log: &EventLog,
 ) -> Result<(), InfraError> {
     let mut due = Instant::now();
-    for step in steps {
+    for (number, step) in steps.iter().enumerate() {
+        log.append(EventKind::StepBegan { step: number });
         match step {
             Step::Settle(duration) => due += *duration,
             Step::Mark(name) => log.barrier(EventKind::Mark { name: name.clone() }).await,
@@ -59,10 +60,14 @@ pub(crate) async fn play(
             Step::Delete(object) => delete(client, object, log).await?,
             Step::Fault { fault, duration } => {
                 faults.inject(fault, *duration).await?;
+                faults.belongs_to(number);
                 due = due.max(Instant::now());
             }
         }
         due = faults.until(due).await;
+        if !matches!(step, Step::Fault { .. }) {
+            log.append(EventKind::StepEnded { step: number });
+        }
     }
     faults.outlast().await;
     Ok(())
@@ -251,6 +256,28 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(begin.elapsed(), Duration::from_secs(1 + 5 + 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_history_says_when_each_step_begins_and_ends_and_a_fault_ends_when_it_is_undone() {
+        let (_fake, cluster) = Fake::default().cluster();
+        let (log, mut events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let pause = |seconds| agent(AgentName::KubeProxy, AgentFault::Pause, seconds);
+        let stop = agent(AgentName::Felix, AgentFault::Stop, None);
+        let steps = [pause(Some(2)), stop, settle(1), settle(3)];
+        play(&cluster.api(), &mut faults, &steps, &log)
+            .await
+            .unwrap();
+        faults.heal_all().await;
+        let events = std::iter::from_fn(|| events.try_recv().ok());
+        let edge = |event: chainbreak_model::event::Event| match event.what {
+            EventKind::StepBegan { step } => Some(format!("+{step}")),
+            EventKind::StepEnded { step } => Some(format!("-{step}")),
+            _ => None,
+        };
+        let edges: Vec<String> = events.filter_map(edge).collect();
+        assert_eq!(edges.join(" "), "+0 +1 +2 -2 +3 -0 -3 -1");
     }
 
     #[tokio::test(start_paused = true)]

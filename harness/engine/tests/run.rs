@@ -166,7 +166,7 @@ fn case() -> Case {
         incident: Vec::new(),
         file: "scenario.yaml".into(),
         cluster: ClusterSpec::new(1, IptablesVariant::Legacy),
-        manifests: Vec::new(),
+        manifests: Arc::default(),
         traffic: Default::default(),
         timeline: Vec::new(),
         promises: Default::default(),

@@ -13,7 +13,7 @@ mod step;
 mod traffic;
 mod versions;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,8 @@ pub struct Case {
     /// What to raise.
     pub cluster: ClusterSpec,
     /// Kubernetes objects to apply, in order, namespaces added in front where they are missing.
-    pub manifests: Vec<serde_json::Value>,
+    /// The cases of a scenario share them.
+    pub manifests: Arc<Vec<serde_json::Value>>,
     /// Traffic, by name.
     pub traffic: IndexMap<TrafficName, Traffic>,
     /// What happens, one step after the other.

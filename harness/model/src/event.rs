@@ -34,7 +34,17 @@ pub enum EventKind {
         /// What is so.
         value: String,
     },
-    /// A step of the timeline began or did something: "scale test/nginx to 3".
+    /// A step of the timeline begins. Older histories do not say so.
+    StepBegan {
+        /// Its number in the case's timeline, from 0.
+        step: usize,
+    },
+    /// It is over: a fault is undone, time has passed, objects are written. One that failed has no end.
+    StepEnded {
+        /// Its number.
+        step: usize,
+    },
+    /// A step of the timeline, or the world, did something: "scale test/nginx to 3".
     Step {
         /// What was done.
         text: String,

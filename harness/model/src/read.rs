@@ -261,7 +261,7 @@ impl Reader<'_> {
         let promises = fields.need("promises", |node| promises::read(gathered, node, &known));
         Some(Run {
             cluster: cluster?,
-            manifests: manifests.objects(),
+            manifests: manifests.objects().into(),
             traffic: traffic?,
             timeline: timeline?,
             promises: promises?,

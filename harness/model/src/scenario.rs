@@ -1,6 +1,6 @@
 //! A scenario that was read and found without mistake: each variant complete, ready to be planned.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use indexmap::IndexMap;
 
@@ -59,7 +59,8 @@ pub struct Run {
     /// What to raise.
     pub cluster: ClusterSpec,
     /// Kubernetes objects to apply, in order, namespaces added in front where they are missing.
-    pub manifests: Vec<serde_json::Value>,
+    /// The cases of a scenario share them.
+    pub manifests: Arc<Vec<serde_json::Value>>,
     /// Traffic, by name.
     pub traffic: IndexMap<TrafficName, Traffic>,
     /// What happens, one step after the other.

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     fs::File,
     io::{BufRead, BufReader},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use chainbreak_model::event::Event;
@@ -32,7 +32,7 @@ impl History {
     pub fn events(&self) -> Result<Cow<'_, [Event]>, ReportError> {
         match self {
             Self::Here(events) => Ok(Cow::Borrowed(events)),
-            Self::In(path) => read(path.clone()).map(Cow::Owned),
+            Self::In(path) => read(path).map(Cow::Owned),
         }
     }
 
@@ -48,16 +48,16 @@ impl History {
     }
 }
 
-fn read(path: PathBuf) -> Result<Vec<Event>, ReportError> {
-    let file = File::open(&path).map_err(|source| ReportError::History {
-        path: path.clone(),
+fn read(path: &Path) -> Result<Vec<Event>, ReportError> {
+    let file = File::open(path).map_err(|source| ReportError::History {
+        path: path.to_owned(),
         source,
     })?;
     let mut events = Vec::new();
     for line in Lines::of(BufReader::new(file)) {
         let (number, line) = line?;
         let event = serde_json::from_slice(&line).map_err(|error| ReportError::Event {
-            path: path.clone(),
+            path: path.to_owned(),
             line: number,
             why: error.to_string(),
         })?;

@@ -3,6 +3,7 @@
 use std::{
     io::BufRead,
     path::{Component, Path},
+    sync::Arc,
 };
 
 use chainbreak_model::{case::Case, verdict::Verdict};
@@ -31,7 +32,7 @@ pub struct Run {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     /// The plan.
-    pub case: Case,
+    pub case: Arc<Case>,
     /// What happened.
     pub history: History,
     /// What was judged when the case ended; older runs do not say.
@@ -74,9 +75,14 @@ impl Run {
     /// with it.
     pub fn add(&mut self, line: Line, folder: &Path) -> Result<(), String> {
         match line {
-            Line::Planned(case) => {
+            Line::Planned(mut case) => {
+                // What the cases of a scenario have in common is in memory once.
+                let before = self.cases.last().map(|(_, before)| &before.case.manifests);
+                if let Some(same) = before.filter(|before| **before == case.manifests) {
+                    case.manifests = Arc::clone(same);
+                }
                 let recorded = Recorded {
-                    case: *case,
+                    case: Arc::from(case),
                     history: History::default(),
                     verdict: None,
                     artifacts: Vec::new(),

@@ -84,6 +84,7 @@ pub struct Summary {
 
 impl Summary {
     /// Without what only a file tells of a case that came out as expected.
+    #[must_use]
     pub fn brief(mut self) -> Self {
         if self.outcome == Outcome::AsExpected {
             self.story = Vec::new();

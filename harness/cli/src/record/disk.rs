@@ -97,10 +97,10 @@ fn write_all(
         }
         let written = files.write(job);
         // A reader, and a run that is killed, have everything that happened until shortly before.
-        let flushed = written.and_then(|()| match jobs.is_empty() {
-            true => files.flush(),
-            false => Ok(()),
-        });
+        let flushed = match written {
+            Ok(()) if jobs.is_empty() => files.flush(),
+            written => written,
+        };
         if let Err(error) = flushed {
             failing.send_replace(Some(format!("{error:#}")));
         }

@@ -3,6 +3,8 @@
 
 mod objects;
 
+use std::sync::Arc;
+
 use chainbreak_model::case::{Case, Step};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ pub(super) fn rewrite(case: &Case, run: &str, nodes: &[String]) -> Case {
         Step::Apply(objects) => Some(objects),
         _ => None,
     });
-    for list in applied.chain([&mut case.manifests]) {
+    for list in applied.chain([Arc::make_mut(&mut case.manifests)]) {
         // Ours are there before anything else is.
         list.retain(|object| !namespaces.takes(object));
         for object in list {
@@ -41,7 +43,7 @@ pub(super) fn rewrite(case: &Case, run: &str, nodes: &[String]) -> Case {
             object.name = namespaces.name(&object.name);
         }
     }
-    case.manifests.splice(0..0, namespaces.objects());
+    Arc::make_mut(&mut case.manifests).splice(0..0, namespaces.objects());
     case
 }
 
@@ -180,7 +182,7 @@ mod tests {
         case.cluster.nodes = 1;
         let pod = json!({ "containers": [] });
         let set = json!({ "kind": "DaemonSet", "metadata": { "name": "set" }, "spec": { "template": { "spec": pod } } });
-        case.manifests.push(set);
+        Arc::make_mut(&mut case.manifests).push(set);
         let rewritten = rewrite(&case, "chainbreak-0f", &["a".to_owned(), "b".to_owned()]);
         let kept = |kind: &str| {
             let object = rewritten.manifests.iter().find(|it| it["kind"] == kind);

@@ -83,7 +83,8 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
             "kind": "Pod",
             "metadata": { "name": "client" },
             "spec": { "nodeName": "n2" }
-        })],
+        })]
+        .into(),
         traffic: IndexMap::from([("shop".into(), traffic)]),
         timeline: vec![Step::Settle(Duration::from_secs(1))],
         promises: IndexMap::from([

@@ -1,0 +1,133 @@
+//! How much memory a run takes. It is measured in a process of its own: other tests take some, too.
+
+use std::{fs, path::Path, process::Command};
+
+use chainbreak_model::{
+    case::{Capabilities, Case},
+    event::{Event, EventKind, Phase},
+    load, plan,
+    plan::{Choice, Planned, Skipped},
+    scenario_files,
+};
+use chainbreak_report::{Ended, FORMAT, Header};
+use jiff::Timestamp;
+
+use super::Record;
+use crate::{live::Live, reports};
+
+/// Four times the shipped catalogue.
+const CASES: usize = 2_000;
+/// What a case of the catalogue has at least.
+const EVENTS: usize = 100;
+/// How many run side by side.
+const JOBS: usize = 14;
+
+#[test]
+fn a_run_of_two_thousand_cases_takes_less_than_64_mebibytes() {
+    let name = "record::tests::two_thousand_cases";
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let said = String::from_utf8(ran.stdout).unwrap();
+    let peak = said
+        .lines()
+        .find_map(|line| line.strip_prefix("peak KiB: "));
+    let peak: u64 = peak.expect("it was measured").parse().unwrap();
+    assert!(peak < 64 * 1024, "{peak} KiB");
+}
+
+#[tokio::test]
+#[ignore = "its test runs it in a process of its own"]
+async fn two_thousand_cases() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = Header {
+        format: FORMAT,
+        tool: "chainbreak".to_owned(),
+        seed: 0,
+        started: Timestamp::UNIX_EPOCH,
+        host: indexmap::IndexMap::new(),
+    };
+    let record = Record::begin(folder.path(), header, planned(), false)
+        .await
+        .unwrap();
+    let live = Live::Silent;
+    let cases = record.cases();
+    for jobs in cases.chunks(JOBS) {
+        let mut running = Vec::new();
+        for (number, case) in jobs {
+            running.push(record.case(*number, case, &live).await.unwrap());
+        }
+        for mut case in running {
+            for number in 0..EVENTS {
+                case.history.event(&event(number)).await.unwrap();
+            }
+            case.end(Vec::new()).await.unwrap();
+        }
+    }
+    let recorded = record.end(Ended::Complete).await.unwrap();
+    assert_eq!(recorded.unwritten, None);
+    let summaries = reports::write(&recorded.run, folder.path(), false).unwrap();
+    assert_eq!(summaries.len(), CASES);
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak = peak.unwrap().trim().trim_end_matches(" kB");
+    println!("\npeak KiB: {peak}");
+}
+
+/// The shipped catalogue, again and again.
+fn planned() -> Vec<Planned> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let files = scenario_files(&folder).unwrap();
+    let scenarios: Vec<_> = files.iter().map(|file| load(file).unwrap()).collect();
+    let plans = |able: &Capabilities| {
+        let plans = scenarios
+            .iter()
+            .map(|it| plan(it, &Choice::default(), able));
+        plans.flatten().collect::<Vec<Planned>>()
+    };
+    // Everything that anything needs is there.
+    let needed = plans(&Capabilities::default())
+        .into_iter()
+        .filter_map(skipped)
+        .flat_map(|skipped| skipped.missing)
+        .map(|missing| (missing.capability, Ok(())));
+    let able = Capabilities(needed.collect());
+    let cases: Vec<Case> = plans(&able)
+        .into_iter()
+        .filter_map(|planned| match planned {
+            Planned::Run(case) => Some(*case),
+            Planned::Skip(_) => None,
+        })
+        .collect();
+    let numbered = cases.iter().cycle().take(CASES).enumerate();
+    let renamed = numbered.map(|(number, case)| {
+        let mut case = case.clone();
+        case.scenario = format!("{}-{number}", case.scenario).as_str().into();
+        Planned::Run(Box::new(case))
+    });
+    renamed.collect()
+}
+
+fn skipped(planned: Planned) -> Option<Skipped> {
+    match planned {
+        Planned::Skip(skipped) => Some(skipped),
+        Planned::Run(_) => None,
+    }
+}
+
+fn event(number: usize) -> Event {
+    let what = match number {
+        0 => EventKind::Phase(Phase::Raising),
+        1 => EventKind::Phase(Phase::Ready),
+        2 => EventKind::Phase(Phase::Judging),
+        97 => EventKind::Phase(Phase::Judged),
+        98 => EventKind::Phase(Phase::Destroyed),
+        _ => EventKind::Step {
+            text: format!("something happened for the {number}th time, and is told in some words"),
+        },
+    };
+    let at_us = 10_000 * number as u64;
+    Event { at_us, what }
+}
