@@ -154,10 +154,10 @@ pub(crate) fn standing_in(planned: &[Planned]) -> anyhow::Result<Vec<String>> {
             AgentName::KubeProxy => to_build(&needed)?,
             AgentName::Felix => to_pull(agent, &needed),
         };
-        let hints: String = hints.iter().map(|hint| format!(" ({hint})")).collect();
-        lines.push(format!(
-            "{agent} {version}: its model stands in, in {cases} {noun}{hints}"
-        ));
+        let stands_in = format!("{agent} {version}: its model stands in, in {cases} {noun}");
+        let hints = hints.iter().map(|hint| format!("({hint})"));
+        let line: Vec<String> = std::iter::once(stands_in).chain(hints).collect();
+        lines.push(line.join(" "));
     }
     Ok(lines)
 }

@@ -1,5 +1,6 @@
 //! The event log of a running case: anything appends, the sink gets events in order of arrival.
 
+mod barrier;
 mod clock;
 mod write;
 
@@ -9,78 +10,18 @@ use std::{
 };
 
 use chainbreak_model::event::{Event, EventKind, Phase, WatchTarget, Watched};
-use tokio::{
-    sync::{broadcast, mpsc},
-    time::timeout,
-};
+use tokio::sync::{broadcast, mpsc};
 
+pub use barrier::Barrier;
+pub(crate) use barrier::LOOKED_WITHIN;
 pub use clock::CaseClock;
 pub use write::Write;
 
 /// How many writes an observer may lag behind before it is told only that there were some.
 const BACKLOG: usize = 256;
 
-/// How long a barrier waits for observers, and an observer for its look: a look takes some milliseconds. What nobody has looked at by then
-/// was not watched.
-pub(crate) const LOOKED_WITHIN: Duration = Duration::from_secs(2);
-
 /// Looks of observers that took longer than this all together are taken once more: half of the lab's bound.
 const OLD: Duration = Duration::from_millis(100);
-
-/// A point of the run before which every observer looks and every log is read, and the history's answer from each.
-#[derive(Debug, Clone)]
-pub struct Barrier {
-    at: Instant,
-    answers: mpsc::UnboundedSender<Option<Watched>>,
-}
-
-impl Barrier {
-    /// What was there, or was written, before that is to be seen before this is answered.
-    pub fn at(&self) -> Instant {
-        self.at
-    }
-
-    /// The observer has looked, and has watched so far; `None` when it has not. Whether it was in time: a barrier that has gone by
-    /// was passed without that look.
-    pub fn answer(self, watched: Option<Watched>) -> bool {
-        self.answers.send(watched).is_ok()
-    }
-
-    /// Returns when it has gone by.
-    pub async fn gone_by(&self) {
-        self.answers.closed().await;
-    }
-}
-
-/// What observers answered to a barrier.
-struct Answers {
-    /// What those that answered have watched.
-    watched: Vec<Option<Watched>>,
-    /// How many were asked.
-    asked: usize,
-}
-
-impl Answers {
-    fn all_answered(&self) -> bool {
-        self.watched.len() >= self.asked
-    }
-}
-
-/// Asks observers, and waits for their answers as long as they have.
-async fn ask(observers: &broadcast::Sender<Barrier>, at: Instant) -> Answers {
-    let (answers, mut answered) = mpsc::unbounded_channel();
-    // Without observers there is nothing to wait for.
-    let asked = observers.send(Barrier { at, answers }).unwrap_or_default();
-    let mut watched = Vec::new();
-    let all = async {
-        while let Some(answer) = answered.recv().await {
-            watched.push(answer);
-        }
-    };
-    // What is missing when the time is over is counted by whoever asks.
-    drop(timeout(LOOKED_WITHIN, all).await);
-    Answers { watched, asked }
-}
 
 /// Appends events to a case's history. Cheap to clone; never blocks.
 #[derive(Debug, Clone)]
@@ -165,13 +106,13 @@ impl EventLog {
     /// read before this returns. Who does not look or read in time has watched nothing.
     pub async fn barrier(&self, what: EventKind) {
         let begun = tokio::time::Instant::now();
-        let mut looked = ask(&self.inner.barriers, Instant::now()).await;
+        let mut looked = barrier::ask(&self.inner.barriers, Instant::now()).await;
         // On a busy machine the first look is old when the last one is over.
         if looked.all_answered() && begun.elapsed() > OLD {
-            looked = ask(&self.inner.barriers, Instant::now()).await;
+            looked = barrier::ask(&self.inner.barriers, Instant::now()).await;
         }
         let moment = Instant::now();
-        let read = ask(&self.inner.moments, moment).await;
+        let read = barrier::ask(&self.inner.moments, moment).await;
         let at_us = self.at(moment);
         let observers = looked.asked + read.asked;
         let answered = looked.watched.len() + read.watched.len();

@@ -1,6 +1,8 @@
 //! Changes to a case that must change its verdict. One that does not says that the scenario proves
 //! nothing: its incident happens without the fault, or nobody looks at what a promise says.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 
 use crate::{
@@ -69,7 +71,7 @@ fn on_ground(case: &Case, ground: &Case) -> Case {
     traffic.extend(ground.traffic.clone());
     Case {
         cluster: ground.cluster.clone(),
-        manifests: ground.manifests.clone(),
+        manifests: Arc::clone(&ground.manifests),
         timeline: ground.timeline.clone(),
         traffic,
         ..case.clone()
