@@ -38,8 +38,8 @@ pub(crate) fn merge(args: &args::Merge) -> anyhow::Result<ExitCode> {
     }
     let whole = whole.run;
     run::latest(&args.out, &folder);
-    let summaries = reports::write(&whole, &folder, true)?;
-    Ok(ExitCode::from(exit_code(&summaries)))
+    let overview = reports::write(&whole, &folder, true)?;
+    Ok(ExitCode::from(exit_code(overview.cases())))
 }
 
 /// A case is in one part only.

@@ -20,6 +20,7 @@ use chainbreak_model::{
     verdict::{CaseVerdict, Verdict},
 };
 use chainbreak_report::{Ended, Header, Line, Run, Skipped};
+use indexmap::IndexMap;
 use tokio::sync::watch;
 
 pub(crate) use self::case_history::{CaseHistory, Room};
@@ -143,10 +144,15 @@ impl Record {
     }
 
     async fn line(&self, line: Line) -> anyhow::Result<()> {
-        for job in self.twice(serde_json::to_string(&line)?) {
+        self.write(&line).await?;
+        self.add(line)
+    }
+
+    async fn write(&self, line: &Line) -> anyhow::Result<()> {
+        for job in self.twice(serde_json::to_string(line)?) {
             self.disk.write(job).await;
         }
-        self.add(line)
+        Ok(())
     }
 
     fn add(&self, line: Line) -> anyhow::Result<()> {
@@ -196,8 +202,18 @@ impl CaseRecord<'_> {
 
 impl Record {
     async fn judged(&self, case: String, verdict: Verdict) -> anyhow::Result<()> {
-        let verdict = Box::new(verdict);
-        self.line(Line::Judged { case, verdict }).await
+        // Reports judge again: of a run of thousands, what each case came to is enough here.
+        let brief = Verdict {
+            promises: IndexMap::new(),
+            trouble: Vec::new(),
+            ..verdict
+        };
+        let judged = |verdict| Line::Judged {
+            case: case.clone(),
+            verdict: Box::new(verdict),
+        };
+        self.write(&judged(verdict)).await?;
+        self.add(judged(brief))
     }
 
     /// Keeps a file for a case that did not come out as expected.

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufReader, IsTerminal, Seek, Write},
+    io::{BufRead, BufReader, IsTerminal, Seek, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,8 +13,8 @@ use chainbreak_model::event::{Event, EventKind};
 use chainbreak_report::{
     Run, WholeFile, exit_code,
     junit::{self, Junit},
-    summary::{self, Summary},
-    term::{self, Colour, Terminal},
+    summary,
+    term::{self, Colour, Overview, Terminal},
 };
 
 use crate::{args, cases};
@@ -23,8 +23,8 @@ use crate::{args, cases};
 const WIDTH: usize = 140;
 
 /// Writes every report into the run's folder and, if asked, the human one to standard output. One case is in memory at a
-/// time; what comes back of a case that went as expected has no story.
-pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Vec<Summary>> {
+/// time: what comes back of each is short.
+pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Overview> {
     let paths = ["run.jsonl", "junit.xml", "report.txt"].map(|name| folder.join(name));
     let [_, junit, story] = &paths;
     let plain = Terminal {
@@ -34,27 +34,38 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Vec
     let (mut suites, mut junit) = (Junit::of(run), WholeFile::begin(junit)?);
     junit.append(junit::HEAD.as_bytes())?;
     // The table stands above the stories, and is known after the last one.
-    let mut stories = tempfile::tempfile_in(folder)?;
-    let mut summaries = Vec::new();
+    let (mut stories, mut details) = (
+        tempfile::tempfile_in(folder)?,
+        tempfile::tempfile_in(folder)?,
+    );
+    let mut overview = Overview::default();
     for summary in summary::each(run) {
         let summary = summary?;
         junit.append(suites.case(&summary)?.as_bytes())?;
         let told = term::case_story(&summary, plain).unwrap_or_default();
         stories.write_all(told.as_bytes())?;
-        summaries.push(summary.brief());
+        if print && let Some(detail) = term::detail(&summary, terminal()) {
+            write!(details, "\n{detail}")?;
+        }
+        overview.add(summary);
     }
     junit.append(suites.end()?.as_bytes())?;
     junit.finish()?;
     let mut story = WholeFile::begin(story)?;
-    story.append(term::overview(&summaries, plain).as_bytes())?;
+    story.append(overview.above(plain).as_bytes())?;
     stories.rewind()?;
     story.append_file(&mut stories)?;
     story.finish()?;
     if print {
         let paths = paths.map(|path| path.display().to_string());
-        crate::tell(&term::render(&summaries, &paths, terminal()))?;
+        crate::tell(&overview.above(terminal()))?;
+        details.rewind()?;
+        for line in BufReader::new(details).lines() {
+            crate::tell(&(line? + "\n"))?;
+        }
+        crate::tell(&format!("\n{}", overview.below(&paths, terminal())))?;
     }
-    Ok(summaries)
+    Ok(overview)
 }
 
 /// A run read back, and its file: that of a folder is its `run.jsonl`.
@@ -84,8 +95,8 @@ pub(crate) fn folder(file: &Path) -> &Path {
 /// `chainbreak report`.
 pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
     let (run, file) = read(&args.run)?;
-    let summaries = write(&run, folder(&file), true)?;
-    Ok(ExitCode::from(exit_code(&summaries)))
+    let overview = write(&run, folder(&file), true)?;
+    Ok(ExitCode::from(exit_code(overview.cases())))
 }
 
 /// Colours in a terminal, unless `NO_COLOR` says no; never in a pipe.

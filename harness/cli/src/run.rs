@@ -50,11 +50,11 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     let Recorded { run, folder, .. } = recorded;
-    let summaries = reports::write(&run, &folder, args.format == Format::Human)?;
+    let overview = reports::write(&run, &folder, args.format == Format::Human)?;
     if let Some(unmet) = &unmet {
         crate::complain(unmet);
     }
-    let code = exit_code(&summaries);
+    let code = exit_code(overview.cases());
     Ok(ExitCode::from(if unmet.is_some() && code != INTERRUPTED {
         10
     } else {

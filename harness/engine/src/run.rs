@@ -154,7 +154,7 @@ async fn exercise(
         let apply = manifests::apply(&api, &case.manifests);
         Box::pin(ready::wait(cluster.as_ref(), case, log, deadline, apply)).await?;
         let mut flows = Vec::new();
-        for (name, traffic) in &case.traffic {
+        for (name, traffic) in case.traffic.iter() {
             flows.push(Flow::start(cluster.as_ref(), name, traffic, log).await?);
         }
         observe::addresses(cluster.as_ref(), case, log).await?;

@@ -9,6 +9,7 @@ mod fault;
 mod named;
 mod network;
 mod promise;
+mod shared;
 mod step;
 mod traffic;
 mod versions;
@@ -29,6 +30,7 @@ pub use promise::{
     Claim, Counter, ElementQuery, Limits, Presence, Promise, RuleChain, RuleQuery, SourceAddress,
     Window,
 };
+pub use shared::Shared;
 pub use step::{ObjectRef, Step};
 pub use traffic::{Destination, Origin, Traffic};
 pub use versions::Versions;
@@ -46,22 +48,22 @@ pub struct Case {
     /// The matrix cell, e.g. `iptables` → `nft`; empty without a matrix.
     pub cell: IndexMap<String, String>,
     /// What the scenario says of itself.
-    pub about: String,
+    pub about: Arc<String>,
     /// References such as `projectcalico/calico#10538`.
-    pub incident: Vec<String>,
+    pub incident: Arc<Vec<String>>,
     /// The scenario file.
-    pub file: PathBuf,
+    pub file: Arc<PathBuf>,
     /// What to raise.
     pub cluster: ClusterSpec,
     /// Kubernetes objects to apply, in order, namespaces added in front where they are missing.
-    /// The cases of a scenario share them.
+    /// As all that is an `Arc` here: the cases of a run share it ([`Shared`]).
     pub manifests: Arc<Vec<serde_json::Value>>,
     /// Traffic, by name.
-    pub traffic: IndexMap<TrafficName, Traffic>,
+    pub traffic: Arc<IndexMap<TrafficName, Traffic>>,
     /// What happens, one step after the other.
-    pub timeline: Vec<Step>,
+    pub timeline: Arc<Vec<Step>>,
     /// What is judged.
-    pub promises: IndexMap<PromiseName, Promise>,
+    pub promises: Arc<IndexMap<PromiseName, Promise>>,
     /// What is expected of the promises.
     pub expect: Expect,
     /// Seed of everything random.
@@ -81,7 +83,7 @@ impl Case {
     /// How long its timeline takes at least, without what the steps' own work takes.
     pub fn lasts(&self) -> Duration {
         let (mut now, mut end) = (Duration::ZERO, Duration::ZERO);
-        for step in &self.timeline {
+        for step in self.timeline.iter() {
             match step {
                 Step::Settle(time) | Step::Churn { duration: time, .. } => now += *time,
                 Step::Fault { duration, .. } => end = end.max(now + duration.unwrap_or_default()),

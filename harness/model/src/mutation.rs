@@ -30,7 +30,7 @@ pub fn without_faults(case: &Case) -> Vec<Mutant> {
     faults
         .map(|(index, step)| {
             let mut case = case.clone();
-            case.timeline.remove(index);
+            Arc::make_mut(&mut case.timeline).remove(index);
             let step = serde_json::to_string(step).unwrap_or_else(|_| format!("{step:?}"));
             Mutant {
                 what: format!("without step {}, {step}", index + 1),
@@ -67,13 +67,13 @@ pub fn on_healthy_ground(case: &Case, others: &[Case]) -> Vec<Mutant> {
 
 /// Traffic that only the case has is kept: a promise may be about it.
 fn on_ground(case: &Case, ground: &Case) -> Case {
-    let mut traffic = case.traffic.clone();
-    traffic.extend(ground.traffic.clone());
+    let mut traffic = (*case.traffic).clone();
+    traffic.extend((*ground.traffic).clone());
     Case {
         cluster: ground.cluster.clone(),
         manifests: Arc::clone(&ground.manifests),
-        timeline: ground.timeline.clone(),
-        traffic,
+        timeline: Arc::clone(&ground.timeline),
+        traffic: Arc::new(traffic),
         ..case.clone()
     }
 }

@@ -161,6 +161,9 @@ fn head(summary: &Summary) -> String {
     for (name, value) in &summary.facts {
         lines.push_str(&property(name, value));
     }
+    if let Some(before) = &summary.judged_before {
+        lines.push_str(&property("judged-before", &before.to_string()));
+    }
     for request in &summary.unknown {
         lines.push_str(&property("unknown-request", request));
     }

@@ -3,7 +3,7 @@
 //! - [`Recorder`] writes `run.jsonl` as the run goes on, [`Run::read`] reads it back.
 //! - [`attribution`] says who did it, [`timeline`] tells the story.
 //! - [`drops`] ranks the rules in which packets ended.
-//! - [`summary`] puts both beside the verdict, [`head`] what stands around them; [`term`] and [`junit`]
+//! - [`summary`] puts both beside the verdict, `head` what stands around them; [`term`] and [`junit`]
 //!   (later: HTML) only lay that out.
 //! - [`parity`] compares two runs.
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
@@ -16,7 +16,7 @@ mod exit;
 mod explain;
 mod file;
 pub mod gaps;
-pub mod head;
+mod head;
 mod history;
 pub mod junit;
 mod log_finding;

@@ -6,7 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use chainbreak_model::{case::Case, verdict::Verdict};
+use chainbreak_model::{
+    case::{Case, Shared},
+    verdict::Verdict,
+};
 use indexmap::IndexMap;
 
 use crate::{
@@ -26,6 +29,8 @@ pub struct Run {
     pub skipped: Vec<Skipped>,
     /// How it ended; `None` when it was killed, or is not over.
     pub ended: Option<Ended>,
+    /// What its cases have in common.
+    shared: Shared,
 }
 
 /// A case and its history.
@@ -49,6 +54,7 @@ impl Run {
             cases: IndexMap::new(),
             skipped: Vec::new(),
             ended: None,
+            shared: Shared::default(),
         }
     }
 
@@ -76,11 +82,7 @@ impl Run {
     pub fn add(&mut self, line: Line, folder: &Path) -> Result<(), String> {
         match line {
             Line::Planned(mut case) => {
-                // What the cases of a scenario have in common is in memory once.
-                let before = self.cases.last().map(|(_, before)| &before.case.manifests);
-                if let Some(same) = before.filter(|before| **before == case.manifests) {
-                    case.manifests = Arc::clone(same);
-                }
+                self.shared.take(&mut case);
                 let recorded = Recorded {
                     case: Arc::from(case),
                     history: History::default(),

@@ -52,6 +52,8 @@ pub struct Summary {
     pub id: String,
     /// What it came to.
     pub outcome: Outcome,
+    /// What it was judged when it ran, where a program of another release judged otherwise.
+    pub judged_before: Option<CaseVerdict>,
     /// The first line: what, where, when, because of whom; why it is inconclusive or skipped; and for an
     /// incident that reproduced as expected, what broke. Nothing for a healthy case.
     pub headline: Option<String>,
@@ -83,14 +85,20 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Without what only a file tells of a case that came out as expected.
-    #[must_use]
-    pub fn brief(mut self) -> Self {
-        if self.outcome == Outcome::AsExpected {
-            self.story = Vec::new();
-            self.drops = Vec::new();
+    /// What the table of verdicts has of it, and why it was skipped: a run of thousands of cases keeps no more.
+    pub(crate) fn brief(self) -> Self {
+        let skipped = self.outcome == Outcome::Skipped;
+        Self {
+            headline: self.headline.filter(|_| skipped),
+            evidence: Vec::new(),
+            promises: Vec::new(),
+            facts: Vec::new(),
+            unknown: Vec::new(),
+            drops: Vec::new(),
+            story: Vec::new(),
+            artifacts: Vec::new(),
+            ..self
         }
-        self
     }
 }
 
@@ -177,6 +185,11 @@ fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -
     Summary {
         id: id.to_owned(),
         outcome,
+        judged_before: recorded
+            .verdict
+            .as_ref()
+            .map(|before| before.case)
+            .filter(|before| *before != verdict.case),
         headline: headline(outcome, &promises, first.or(stopped)),
         evidence: trouble.collect(),
         expected: expected(&case.expect),
@@ -220,6 +233,7 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
     Summary {
         id: id.to_owned(),
         outcome: Outcome::Skipped,
+        judged_before: None,
         headline: Some(one_line(reason)),
         evidence: Vec::new(),
         expected: String::new(),

@@ -4,7 +4,8 @@
 use indexmap::IndexMap;
 
 use crate::{
-    drops, head,
+    drops,
+    head::Head,
     summary::{Outcome, PromiseSummary, State, Summary},
     text::{count, cut, cut_within, length, percent, wrap},
 };
@@ -31,32 +32,45 @@ pub enum Colour {
     Off,
 }
 
-/// Everything that is printed at the end of a run. `reports` are the paths of the files written.
-pub fn render(summaries: &[Summary], reports: &[String], terminal: Terminal) -> String {
-    let mut parts = vec![head(summaries, terminal) + &table(summaries, terminal)];
-    let ran = |summary: &&Summary| summary.outcome != Outcome::Skipped;
-    let told = summaries.iter().filter(ran);
-    parts.extend(told.filter_map(|summary| detail(summary, terminal)));
-    parts.extend(skipped(summaries, terminal));
-    let unknown = head::unknown(summaries).into_iter();
-    parts.extend(
-        unknown
-            .map(|line| wrap(&line, terminal.width) + "\n")
-            .reduce(|a, b| a + &b),
-    );
-    parts.push(closing(summaries, reports));
-    parts.join("\n")
+/// What is printed at the end of a run above and below what is said of single cases ([`detail`]), gathered case by case.
+#[derive(Debug, Default)]
+pub struct Overview {
+    cases: Vec<Summary>,
+    head: Head,
 }
 
-/// Who played the agents, above everything else.
-fn head(summaries: &[Summary], terminal: Terminal) -> String {
-    let played = head::played(summaries).into_iter();
-    let lines = played.map(|line| wrap(&line, terminal.width) + "\n");
-    let lines: String = lines.collect();
-    if lines.is_empty() {
-        lines
-    } else {
-        lines + "\n"
+impl Overview {
+    /// The next case.
+    pub fn add(&mut self, summary: Summary) {
+        self.head.add(&summary);
+        self.cases.push(summary.brief());
+    }
+
+    /// What each case came to, in short.
+    pub fn cases(&self) -> &[Summary] {
+        &self.cases
+    }
+
+    /// Who played the agents, and the table of verdicts.
+    pub fn above(&self, terminal: Terminal) -> String {
+        let played = self.head.played().into_iter();
+        let lines = played.map(|line| wrap(&line, terminal.width) + "\n");
+        let lines: String = lines.collect();
+        let blank = if lines.is_empty() { "" } else { "\n" };
+        lines + blank + &table(&self.cases, terminal)
+    }
+
+    /// Cases that did not run, how many came to what, and the paths of the files written.
+    pub fn below(&self, reports: &[String], terminal: Terminal) -> String {
+        let mut parts = skipped(&self.cases, terminal);
+        let unknown = self.head.unknown().into_iter();
+        parts.extend(
+            unknown
+                .map(|line| wrap(&line, terminal.width) + "\n")
+                .reduce(|a, b| a + &b),
+        );
+        parts.push(closing(&self.cases, reports));
+        parts.join("\n")
     }
 }
 
@@ -200,12 +214,17 @@ pub(crate) fn mark(outcome: Outcome) -> char {
 /// incident that reproduced, everything of a case that is not as expected.
 pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
     let Summary { id, outcome, .. } = summary;
-    let headline = summary.headline.as_deref().unwrap_or("no promise says why");
+    let otherwise = judged_otherwise(summary);
+    let headline = match (&summary.headline, outcome) {
+        (Some(headline), _) => headline,
+        (None, Outcome::AsExpected) => outcome.words(),
+        (None, _) => "no promise says why",
+    };
     let first = wrap(&format!("{} {headline}", mark(*outcome)), terminal.width);
     let mut lines = Vec::new();
     match outcome {
         Outcome::AsExpected => {
-            summary.headline.as_ref()?;
+            summary.headline.as_ref().or(otherwise.as_ref())?;
             lines.push(format!("  {id}, as expected: {}", summary.got));
         }
         Outcome::Skipped => return None,
@@ -230,9 +249,18 @@ pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
             );
         }
     }
+    lines.extend(otherwise.map(|text| format!("    {text}")));
     let first = paint(&first, Some(*outcome), terminal.colour);
     let lines = lines.iter().map(|line| wrap(line, terminal.width) + "\n");
     Some(std::iter::once(first + "\n").chain(lines).collect())
+}
+
+/// That the verdict is not what it was when the case ran.
+pub(crate) fn judged_otherwise(summary: &Summary) -> Option<String> {
+    let before = summary.judged_before?;
+    Some(format!(
+        "when it ran it was judged {before}: its history is the same, what judges it is not"
+    ))
 }
 
 fn told(promise: &PromiseSummary, headline: &str) -> Vec<String> {
@@ -287,11 +315,6 @@ pub fn story(summary: &Summary) -> Vec<String> {
     let head = "    what happened (seconds since the case began):".to_owned();
     let lines = summary.story.iter().map(|line| format!("    {line}"));
     std::iter::once(head).chain(lines).collect()
-}
-
-/// What stands above the cases' stories.
-pub fn overview(summaries: &[Summary], terminal: Terminal) -> String {
-    head(summaries, terminal) + &table(summaries, terminal)
 }
 
 /// The story of a case, also of one that went as expected: for a file. None of one that did not run.

@@ -17,7 +17,8 @@ pub(super) fn rewrite(case: &Case, run: &str, nodes: &[String]) -> Case {
     let mut case = case.clone();
     let mut namespaces = Namespaces::of(run);
     let count = usize::from(case.cluster.nodes).min(nodes.len());
-    let applied = case.timeline.iter_mut().filter_map(|step| match step {
+    let timeline = Arc::make_mut(&mut case.timeline);
+    let applied = timeline.iter_mut().filter_map(|step| match step {
         Step::Apply(objects) => Some(objects),
         _ => None,
     });
@@ -30,9 +31,9 @@ pub(super) fn rewrite(case: &Case, run: &str, nodes: &[String]) -> Case {
             keep(object, &nodes[..count]);
         }
     }
-    rename_all(&mut case.traffic, &mut namespaces);
-    rename_all(&mut case.promises, &mut namespaces);
-    for step in &mut case.timeline {
+    rename_all(Arc::make_mut(&mut case.traffic), &mut namespaces);
+    rename_all(Arc::make_mut(&mut case.promises), &mut namespaces);
+    for step in timeline {
         // Objects are rewritten already, and a FelixConfiguration names no namespace.
         if !matches!(step, Step::Apply(_) | Step::Felix(_)) {
             rename_all(step, &mut namespaces);
@@ -244,7 +245,7 @@ mod tests {
         let namespace =
             json!({ "api-version": "v1", "kind": "Namespace", "namespace": null, "name": "test" });
         let delete = serde_json::from_value(json!({ "delete": namespace })).unwrap();
-        case.timeline.push(delete);
+        Arc::make_mut(&mut case.timeline).push(delete);
         let rewritten = rewrite(&case, "chainbreak-0f", &["a".to_owned()]);
         let Some(Step::Delete(object)) = rewritten.timeline.last() else {
             panic!("{:?}", rewritten.timeline)

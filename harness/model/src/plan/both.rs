@@ -1,6 +1,8 @@
 //! In a cell with both families, what a scenario says of its default family holds of each: the second
 //! one has traffic, promises and expectations of its own, named `NAME.ipv6`, which no scenario can name.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use serde_json::Value;
 
@@ -29,15 +31,16 @@ pub(super) fn both(case: &mut Case) {
         traffic: Vec::new(),
         promises: Vec::new(),
     };
-    case.traffic = second.traffic(std::mem::take(&mut case.traffic), first, &case.manifests);
-    case.promises = second.promises(std::mem::take(&mut case.promises));
-    let timeline = std::mem::take(&mut case.timeline).into_iter();
-    case.timeline = timeline
-        .flat_map(|step| {
-            let other = second.step(&step);
-            [step].into_iter().chain(other)
-        })
-        .collect();
+    let traffic = std::mem::take(Arc::make_mut(&mut case.traffic));
+    case.traffic = Arc::new(second.traffic(traffic, first, &case.manifests));
+    let promises = std::mem::take(Arc::make_mut(&mut case.promises));
+    case.promises = Arc::new(second.promises(promises));
+    let timeline = std::mem::take(Arc::make_mut(&mut case.timeline));
+    let timeline = timeline.into_iter().flat_map(|step| {
+        let other = second.step(&step);
+        [step].into_iter().chain(other)
+    });
+    case.timeline = Arc::new(timeline.collect());
     if let Expect::Broken(broken) = &mut case.expect {
         let doubled = broken.iter().filter(|name| second.promises.contains(name));
         let others: Vec<PromiseName> = doubled.map(|it| second.name(it.as_str()).into()).collect();

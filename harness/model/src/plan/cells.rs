@@ -1,11 +1,13 @@
 //! The cases of a scenario: every variant in every cell of the matrix that is one of its own.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 
 use super::{Choice, both::both, follow::follow};
 use crate::{
     agents,
-    case::{Case, ClusterSpec, Fault, ProxyMode, Step},
+    case::{Case, ClusterSpec, Fault, ProxyMode, Shared, Step},
     matrix::{DUAL, MatrixKey},
     names::{AgentName, VariantName},
     scenario::{Run, Scenario, Variant},
@@ -39,7 +41,7 @@ pub(super) fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> IndexMap<Str
     });
     let cells: Vec<Cell> = cells.collect();
     let chosen = |name: &VariantName| choice.variants.is_empty() || choice.variants.contains(name);
-    let mut cases = IndexMap::<String, Possible<'_>>::new();
+    let (mut cases, mut shared) = (IndexMap::<String, Possible<'_>>::new(), Shared::default());
     for (name, variant) in scenario.variants.iter().filter(|(name, _)| chosen(name)) {
         for cell in &cells {
             let mut case = case(scenario, choice, name, variant, cell.clone());
@@ -47,6 +49,7 @@ pub(super) fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> IndexMap<Str
             if taken.is_some_and(|taken| taken.case != case) {
                 tell_apart(&mut case, cell);
             }
+            shared.take(&mut case);
             let id = case.id();
             let wanted = |filter: &String| id.contains(filter.as_str());
             if !choice.filters.is_empty() && !choice.filters.iter().any(wanted) {
@@ -152,14 +155,14 @@ fn case(
             .into_iter()
             .map(|(key, value)| (key.to_string(), value))
             .collect(),
-        about: scenario.about.clone(),
-        incident: scenario.incident.clone(),
-        file: scenario.file.clone(),
+        about: Arc::new(scenario.about.clone()),
+        incident: Arc::new(scenario.incident.clone()),
+        file: Arc::new(scenario.file.clone()),
         cluster,
         manifests,
-        traffic,
-        timeline,
-        promises,
+        traffic: Arc::new(traffic),
+        timeline: Arc::new(timeline),
+        promises: Arc::new(promises),
         expect: variant.expect.clone(),
         seed: choice.seed.or(scenario.seed).unwrap_or_default(),
     };

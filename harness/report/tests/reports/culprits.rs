@@ -1,5 +1,7 @@
 //! Who is blamed, and that nobody is blamed by guess.
 
+use std::sync::Arc;
+
 use chainbreak_model::{
     case::{Expect, Origin},
     event::{Dropped, DropsSeen, Event, EventKind, Phase},
@@ -27,8 +29,10 @@ fn losing(extra: Vec<Event>) -> Vec<Event> {
 
 fn answers(events: Vec<Event>, from: Option<Origin>) -> Summary {
     let mut case = case("v", Expect::Healthy);
-    case.promises.retain(|name, _| name.as_str() == "answers");
-    if let (Some(from), Some(traffic)) = (from, case.traffic.values_mut().next()) {
+    Arc::make_mut(&mut case.promises).retain(|name, _| name.as_str() == "answers");
+    if let (Some(from), Some(traffic)) =
+        (from, Arc::make_mut(&mut case.traffic).values_mut().next())
+    {
         traffic.from = from;
     }
     summaries(&run(vec![(case, events)])).remove(0)

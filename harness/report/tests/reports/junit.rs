@@ -4,6 +4,7 @@ use std::{
     io::{ErrorKind, Write},
     path::Path,
     process::{Command, Stdio},
+    sync::Arc,
 };
 
 use crate::history::{ROUNDS, all_broken, case, junit, run};
@@ -13,6 +14,7 @@ use chainbreak_model::{
     names::AgentName,
 };
 use chainbreak_report::{Ended, Line, Run, Skipped};
+use indexmap::IndexMap;
 
 fn ended(mut run: Run) -> Run {
     run.add(Line::Ended(Ended::Complete), Path::new(""))
@@ -121,11 +123,11 @@ fn what_is_promised_of_an_upgrade_stands_in_suites_that_are_named_for_it() {
         node: None,
     };
     let duration = None;
-    upgraded.timeline = vec![
+    upgraded.timeline = Arc::new(vec![
         Step::Mark("new".into()),
         Step::Fault { fault, duration },
         Step::Mark("new.over".into()),
-    ];
+    ]);
     let answers = upgraded.promises[0].clone();
     let at = |from: &str, until: Option<&str>| Promise {
         window: Window {
@@ -134,13 +136,14 @@ fn what_is_promised_of_an_upgrade_stands_in_suites_that_are_named_for_it() {
         },
         ..answers.clone()
     };
-    upgraded.promises = [
+    let mut promises: IndexMap<_, _> = [
         ("meanwhile".into(), at("new", Some("new.over"))),
         ("after".into(), at("new.over", None)),
         ("from-then-on".into(), at("new", None)),
     ]
     .into();
-    upgraded.promises[2].window.until = Some("later".into());
+    promises[2].window.until = Some("later".into());
+    upgraded.promises = Arc::new(promises);
     let mut events = crate::history::history(&ROUNDS[..1]);
     for (at_us, name) in [
         (1_100_000, "new"),

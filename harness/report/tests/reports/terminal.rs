@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use crate::history::{ROUNDS, all_broken, case, run, stories, summaries};
+use crate::history::{ROUNDS, all_broken, case, junit, printed, run, stories, summaries};
 use chainbreak_model::{
     case::Expect,
     event::{Event, EventKind},
+    judge,
+    verdict::{CaseVerdict, Verdict},
 };
 use chainbreak_report::{
     Ended, Line, Skipped,
@@ -49,7 +51,7 @@ const PLAIN: Terminal = Terminal {
 #[test]
 fn the_end_of_a_run_says_what_where_when_and_because_of_whom() {
     let reports = ["reports/out/latest/junit.xml".to_owned()];
-    insta::assert_snapshot!(term::render(&shown(), &reports, PLAIN));
+    insta::assert_snapshot!(printed(&shown(), &reports, PLAIN));
 }
 
 #[test]
@@ -82,16 +84,43 @@ fn the_stories_tell_cases_that_went_as_expected_too() {
 }
 
 #[test]
+fn a_verdict_that_is_not_what_it_was_when_the_case_ran_is_told() {
+    let healthy = case("cleanup-disabled", Expect::Healthy);
+    let (id, history) = (healthy.id(), crate::history::history(&[]));
+    let mut verdict = judge(&healthy, history.iter());
+    let told_of = |verdict: &Verdict| {
+        let mut run = run(vec![(healthy.clone(), history.clone())]);
+        let judged = Line::Judged {
+            case: id.clone(),
+            verdict: Box::new(verdict.clone()),
+        };
+        run.add(judged, Path::new("")).unwrap();
+        (printed(&summaries(&run), &[], PLAIN), junit(&run))
+    };
+    let (printed, junit) = told_of(&verdict);
+    assert!(!printed.contains("when it ran"), "{printed}");
+    assert!(!junit.contains("judged-before"), "{junit}");
+    verdict.case = CaseVerdict::NotAsExpected;
+    let (printed, junit) = told_of(&verdict);
+    let line = "    when it ran it was judged not as expected: its history is the same, what judges it is not\n";
+    assert!(printed.contains(line), "{printed}");
+    assert!(
+        junit.contains("[[PROPERTY|judged-before=not as expected]]"),
+        "{junit}"
+    );
+}
+
+#[test]
 fn no_escape_goes_where_colour_was_not_asked_for_and_no_line_is_wider_than_told() {
     let narrow = Terminal {
         width: 60,
         colour: Colour::Off,
     };
-    let text = term::render(&shown(), &[], narrow);
+    let text = printed(&shown(), &[], narrow);
     assert!(!text.contains('\u{1b}'));
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
     assert_eq!(widest, 60);
-    let coloured = term::render(
+    let coloured = printed(
         &shown(),
         &[],
         Terminal {
@@ -151,7 +180,7 @@ fn with_real_agents() -> Vec<Summary> {
 
 #[test]
 fn who_played_the_agents_stands_above_the_table_and_unknown_requests_below() {
-    insta::assert_snapshot!(term::render(&with_real_agents(), &[], PLAIN));
+    insta::assert_snapshot!(printed(&with_real_agents(), &[], PLAIN));
 }
 
 #[test]

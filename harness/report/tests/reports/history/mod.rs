@@ -1,7 +1,9 @@
 //! A history of the incident as two nodes write it, made of what the agents really send: Felix's cleanup of
 //! kube-proxy's chains, kube-proxy's partial sync that fails on it, its full sync that heals.
 
-use std::{path::Path, time::Duration};
+mod rendered;
+
+use std::{path::Path, sync::Arc, time::Duration};
 
 use chainbreak_model::{
     case::{
@@ -13,12 +15,10 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 use chainbreak_probe::wire::{Connections, Outcome, Protocol, Sample};
-use chainbreak_report::{
-    Header, Line, Run, junit,
-    summary::{self, Summary},
-    term::{Terminal, case_story, overview},
-};
+use chainbreak_report::{Header, Line, Run};
 use indexmap::IndexMap;
+
+pub(crate) use rendered::{junit, printed, stories, summaries};
 
 pub(crate) const SVC: &str = "KUBE-SVC-IU46S4VZFN77LK6S";
 pub(crate) const SEP: &str = "KUBE-SEP-XAAQ4E3V5J6GEKUJ";
@@ -75,9 +75,9 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
         scenario: "calico-bpf-cleanup-fights-kube-proxy".into(),
         variant: variant.into(),
         cell: IndexMap::from([("iptables".to_owned(), "legacy".to_owned())]),
-        about: "Felix deletes kube-proxy's chains.".to_owned(),
-        incident: vec!["projectcalico/calico#10538".to_owned()],
-        file: "scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml".into(),
+        about: Arc::new("Felix deletes kube-proxy's chains.".to_owned()),
+        incident: Arc::new(vec!["projectcalico/calico#10538".to_owned()]),
+        file: Arc::new("scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml".into()),
         cluster: cluster(),
         manifests: vec![serde_json::json!({
             "kind": "Pod",
@@ -85,13 +85,13 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
             "spec": { "nodeName": "n2" }
         })]
         .into(),
-        traffic: IndexMap::from([("shop".into(), traffic)]),
-        timeline: vec![Step::Settle(Duration::from_secs(1))],
-        promises: IndexMap::from([
+        traffic: Arc::new([("shop".into(), traffic)].into()),
+        timeline: Arc::new(vec![Step::Settle(Duration::from_secs(1))]),
+        promises: Arc::new(IndexMap::from([
             ("answers".into(), all_along(available)),
             ("no-restore-errors".into(), all_along(no_log)),
             ("jump-stays".into(), all_along(has_rule)),
-        ]),
+        ])),
         expect,
         seed: 7,
     }
@@ -370,24 +370,4 @@ pub(crate) fn run(cases: Vec<(Case, Vec<Event>)>) -> Run {
         }
     }
     run
-}
-
-/// All summaries of a run.
-pub(crate) fn summaries(run: &Run) -> Vec<Summary> {
-    summary::summaries(run).unwrap()
-}
-
-/// The JUnit report of a run.
-pub(crate) fn junit(run: &Run) -> String {
-    let mut report = junit::Junit::of(run);
-    let summaries = summaries(run);
-    let cases = summaries.iter().map(|it| report.case(it).unwrap());
-    let cases: String = cases.collect();
-    junit::HEAD.to_owned() + &cases + &report.end().unwrap()
-}
-
-/// The story of a run as its file has it.
-pub(crate) fn stories(summaries: &[Summary], terminal: Terminal) -> String {
-    let told = summaries.iter().filter_map(|it| case_story(it, terminal));
-    overview(summaries, terminal) + &told.collect::<String>()
 }
