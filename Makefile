@@ -56,7 +56,7 @@ record: test-program ## what a real kube-proxy does in random worlds, for `make 
 	CHAINBREAK_REAL_KUBE_PROXY=$$real CHAINBREAK_REAL_VERSION=$(KUBE_PROXY) \
 	$(CARGO) test --workspace --test differential -- --ignored --exact record::a_real_kube_proxy_is_recorded --nocapture
 
-# About ten minutes the first time, and about one and a half later.
+# The first cluster takes about five minutes the first time, and under one later; the tests, most of which make their own, half an hour on two cores.
 test-kind: packages ## what needs a kind cluster: one of Kubernetes v1.20.2, made from Debian's packages first
 	@.ci/offline-kind/up >/dev/null
 	@.ci/offline-kind/smoke
