@@ -28,6 +28,7 @@ use chainbreak_model::{
     event::EventKind,
     names::AgentName,
 };
+use indexmap::IndexMap;
 use jiff::Timestamp;
 use kube::{
     Client,
@@ -37,7 +38,6 @@ use tokio::time::timeout;
 
 use crate::{
     error::{KindError, causes},
-    made::hosts::Hosts,
     shared::{
         cluster::Raised, connect::connect, felix::Models, felix_config, iptables_backend,
         pods as places, program, signal, survey,
@@ -244,7 +244,7 @@ impl InExisting {
         }
         let raised = Raised {
             pods: places::Pods::default(),
-            hosts: Hosts::default(),
+            hosts: IndexMap::new(),
             logbook: Logbook::default(),
             models: Models::default(),
             felix: case.cluster.source(AgentName::Felix).cloned(),

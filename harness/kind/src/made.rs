@@ -6,6 +6,7 @@
 mod backend;
 mod end;
 mod factory;
+mod iptables_backend;
 mod owned_cluster;
 mod survey;
 
