@@ -19,7 +19,7 @@ use crate::made::{
 
 /// Real clusters, made by kind.
 #[derive(Debug)]
-pub struct Kind {
+pub(super) struct Kind {
     options: Options,
     journal: Journal,
     held: Mutex<Option<Arc<OwnedCluster>>>,
@@ -27,7 +27,7 @@ pub struct Kind {
 
 impl Kind {
     /// With what a person chose.
-    pub fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options) -> Self {
         Self {
             options,
             journal: Journal::of_user(),
