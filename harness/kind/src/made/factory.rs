@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chainbreak_engine::backend::{
     Backend, BackendError, BackendFactory, BackendOption, Cleaning, Finding, Given, Ground, Takes,
-    Wanted, succeeds,
+    Wanted, kind_findings,
 };
 
 use crate::made::{backend::Kind, calico::Way, clean, journal::Journal, spec::Options};
@@ -124,16 +124,7 @@ impl BackendFactory for KindFactory {
     }
 
     async fn doctor(&self) -> Vec<Finding> {
-        let docker = succeeds(&["docker", "info"]).map_err(|why| {
-            format!("no Docker engine answers ({why})\nsudo apt-get install docker.io")
-        });
-        let kind = succeeds(&["kind", "version"])
-            .map_err(|why| format!("{why}\nsee https://kind.sigs.k8s.io/docs/user/quick-start"));
-        let findings = [("docker", docker), ("kind", kind)].map(|(name, found)| Finding {
-            name: name.to_owned(),
-            found,
-        });
-        findings.into()
+        kind_findings().into()
     }
 
     fn cleaning(&self) -> Option<&dyn Cleaning> {
