@@ -13,7 +13,6 @@ use chainbreak_engine::{
         AgentControl, Cluster, Command, ExecError, LateLogs, Leftovers, Place, Process, Signal,
         SignalError,
     },
-    first_sync::FirstSync,
     logbook::{AgentLog, Logbook},
 };
 use chainbreak_model::{
@@ -132,12 +131,8 @@ impl Raised {
     ) -> Result<(), KindError> {
         let modelled = agent == AgentName::Felix && self.felix == Some(AgentSource::Model);
         if modelled {
-            let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
-            self.models.restart_with(node, version).await?;
-            return first_sync
-                .seen()
-                .await
-                .map_err(|error| KindError::Unable(error.to_string()));
+            let log = self.logbook.read(agent, node);
+            return self.models.restart_with(node, version, log).await;
         }
         let release = match (agent, version) {
             (_, None) => None,
