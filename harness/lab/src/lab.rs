@@ -213,13 +213,7 @@ impl Raised {
         let spawned = place.spawn(&argv, |command| {
             command.envs(path.map(|path| ("PATH", path)));
         });
-        let mut child = spawned.await.map_err(failed)?;
-        Ok(Process {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            child,
-        })
+        spawned.await.map(Process::from).map_err(failed)
     }
 }
 

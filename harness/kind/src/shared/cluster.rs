@@ -2,7 +2,6 @@
 
 use std::{
     net::IpAddr,
-    process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -157,19 +156,7 @@ impl Raised {
         };
         let mut words = entering.into_iter().chain(argv);
         let program = words.next().ok_or(std::io::ErrorKind::InvalidInput)?;
-        let mut child = tokio::process::Command::new(program)
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        Ok(Process {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            child,
-        })
+        Process::spawn(tokio::process::Command::new(program).args(words))
     }
 }
 
