@@ -1,7 +1,7 @@
 //! Clusters that kind makes, and deletes or keeps for who needs the same one.
 //!
-//! [`backend::Kind`] finds or makes the cluster that a case needs; what is [pinned](crate::versions) decides which. A cluster of ours is known by
-//! its name, its [`journal`] entry and a label; no other is ever touched. [`clean`] finds what a killed run left.
+//! [`backend::KindBackend`] finds or makes the cluster that a case needs; what is [pinned](crate::versions) decides which. A cluster of ours is
+//! known by its name, its [`journal`] entry and a label; no other is ever touched. [`clean`] finds what a killed run left.
 
 mod backend;
 mod clean;

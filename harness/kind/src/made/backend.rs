@@ -19,13 +19,13 @@ use crate::made::{
 
 /// Real clusters, made by kind.
 #[derive(Debug)]
-pub(super) struct Kind {
+pub(super) struct KindBackend {
     options: Options,
     journal: Journal,
     held: Mutex<Option<Arc<OwnedCluster>>>,
 }
 
-impl Kind {
+impl KindBackend {
     /// With what a person chose.
     pub(super) fn new(options: Options) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Kind {
 }
 
 #[async_trait]
-impl Backend for Kind {
+impl Backend for KindBackend {
     async fn survey(&self) -> Capabilities {
         survey::survey(&self.options).await
     }

@@ -8,7 +8,7 @@ use chainbreak_engine::backend::{
     Wanted, kind_findings,
 };
 
-use crate::made::{backend::Kind, calico::Way, clean, journal::Journal, spec::Options};
+use crate::made::{backend::KindBackend, calico::Way, clean, journal::Journal, spec::Options};
 
 const REUSE: &str = "reuse";
 const PRELOAD: &str = "preload";
@@ -109,7 +109,7 @@ impl BackendFactory for KindFactory {
 
     fn open(&self, given: &Given) -> Box<dyn Backend> {
         let text = |name| given.get(name).map(str::to_owned);
-        Box::new(Kind::new(Options {
+        Box::new(KindBackend::new(Options {
             reuse: given.is_on(REUSE),
             preload: given.is_on(PRELOAD),
             image: text(IMAGE),
