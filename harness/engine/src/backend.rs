@@ -123,7 +123,7 @@ pub struct Finding {
 }
 
 /// Whether a command can be run here and succeeds.
-pub fn succeeds(argv: &[&str]) -> Result<(), String> {
+fn succeeds(argv: &[&str]) -> Result<(), String> {
     let mut command = Command::new(argv[0]);
     command
         .args(&argv[1..])
@@ -135,6 +135,18 @@ pub fn succeeds(argv: &[&str]) -> Result<(), String> {
         Ok(status) => Err(format!("`{}` failed: {status}", argv.join(" "))),
         Err(error) => Err(format!("`{}` could not be started: {error}", argv[0])),
     }
+}
+
+/// What this machine has of what the backend `kind` needs. It is asked for also where the program was built without that backend.
+pub fn kind_findings() -> [Finding; 2] {
+    let docker = succeeds(&["docker", "info"])
+        .map_err(|why| format!("no Docker engine answers ({why})\nsudo apt-get install docker.io"));
+    let kind = succeeds(&["kind", "version"])
+        .map_err(|why| format!("{why}\nsee https://kind.sigs.k8s.io/docs/user/quick-start"));
+    [("docker", docker), ("kind", kind)].map(|(name, found)| Finding {
+        name: name.to_owned(),
+        found,
+    })
 }
 
 /// The cluster could not be raised.

@@ -4,7 +4,12 @@
 
 mod capability;
 
-use std::{fmt, io, net::IpAddr, process::ExitStatus, time::Duration};
+use std::{
+    fmt, io,
+    net::IpAddr,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use chainbreak_model::{
@@ -155,7 +160,25 @@ pub struct Process {
     pub child: tokio::process::Child,
 }
 
+impl From<tokio::process::Child> for Process {
+    fn from(mut child: tokio::process::Child) -> Self {
+        Self {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            child,
+        }
+    }
+}
+
 impl Process {
+    /// Starts a command of this machine.
+    pub fn spawn(command: &mut tokio::process::Command) -> io::Result<Self> {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let command = command.stderr(Stdio::piped()).kill_on_drop(true);
+        command.spawn().map(Self::from)
+    }
+
     /// What [`Killing::kill`] knows it by; `None` once its end was waited for.
     pub fn id(&self) -> Option<u32> {
         self.child.id()

@@ -3,7 +3,6 @@
 use std::{
     net::IpAddr,
     path::Path,
-    process::Stdio,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -127,20 +126,8 @@ impl Cluster for Fake {
             Commands::Shell(script, late) => (script, *late),
         };
         tokio::time::sleep_until(tokio::time::Instant::now() + late).await;
-        let mut child = tokio::process::Command::new("sh")
-            .args(["-c", script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(failed)?;
-        Ok(Process {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            child,
-        })
+        let mut shell = tokio::process::Command::new("sh");
+        Process::spawn(shell.args(["-c", script])).map_err(failed)
     }
 
     fn sees_within(&self) -> Duration {

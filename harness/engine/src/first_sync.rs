@@ -1,11 +1,16 @@
 //! When an agent has begun its work in one of its lives, by what it logs: only then it has taken in what it was started for.
 
-use chainbreak_model::names::AgentName;
+use std::time::Instant;
+
+use chainbreak_model::names::{AgentName, NodeName};
 use futures::{FutureExt, StreamExt};
 use regex::Regex;
 use tokio::task::unconstrained;
 
-use crate::{cluster::SignalError, logbook::AgentLog};
+use crate::{
+    cluster::{Cluster, SignalError},
+    logbook::AgentLog,
+};
 
 /// An agent's log from now on, in which its first sync is to be seen.
 pub struct FirstSync {
@@ -29,6 +34,14 @@ impl FirstSync {
         Self { agent, log }
     }
 
+    /// In what an agent writes from now on. Where entries come late, what was written before is waited for: it is of another life.
+    pub(crate) async fn from_now(cluster: &dyn Cluster, agent: AgentName, node: &NodeName) -> Self {
+        if let Some(logs) = cluster.late_logs() {
+            logs.log_read(agent, node, Instant::now()).await;
+        }
+        Self::skip_existing(agent, cluster.agent_logs(agent, node))
+    }
+
     /// Returns when the agent has begun. Nobody but the caller sets a deadline.
     pub async fn seen(mut self) -> Result<(), SignalError> {
         let words = Regex::new(self.agent.kind().first_sync).expect("the pattern is valid");
@@ -45,7 +58,7 @@ impl FirstSync {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logbook::Logbook;
+    use crate::{fake::Fake, logbook::Logbook};
 
     #[tokio::test]
     async fn a_long_life_before_is_passed_over_whole() {
@@ -60,6 +73,23 @@ mod tests {
         let mut seen = FirstSync::skip_existing(AgentName::KubeProxy, log)
             .seen()
             .boxed();
+        assert!((&mut seen).now_or_never().is_none());
+        writer.write(said.to_owned());
+        seen.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_the_life_before_said_is_passed_over_although_it_comes_late() {
+        let (fake, cluster) = Fake::default().cluster();
+        let (agent, node) = (AgentName::Felix, NodeName::from("n1"));
+        let writer = fake.logbook.writer(agent, &node);
+        let said = "felix/int_dataplane.go 2042: Completed first update to dataplane. secs=1.1";
+        writer.read_until(Instant::now());
+        let mut from_now = FirstSync::from_now(cluster.as_ref(), agent, &node).boxed();
+        assert!((&mut from_now).now_or_never().is_none());
+        writer.write(said.to_owned());
+        writer.read_until(Instant::now());
+        let mut seen = from_now.await.seen().boxed();
         assert!((&mut seen).now_or_never().is_none());
         writer.write(said.to_owned());
         seen.await.unwrap();

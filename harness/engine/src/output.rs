@@ -133,28 +133,14 @@ async fn read(from: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>) -> io::Re
 
 #[cfg(test)]
 mod tests {
-    use std::process::Stdio;
-
     use super::*;
 
     /// Nothing here takes a tenth of it on an idle machine.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     async fn shell(script: &str) -> Result<String, String> {
-        let mut child = tokio::process::Command::new("sh")
-            .args(["-c", script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let process = Process {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            child,
-        };
+        let mut shell = tokio::process::Command::new("sh");
+        let process = Process::spawn(shell.args(["-c", script])).unwrap();
         timeout(PATIENCE, ended(process, "fed\n")).await.unwrap()
     }
 

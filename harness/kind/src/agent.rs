@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The verb of the program.
-pub const VERB: &str = "agent";
+pub(crate) const VERB: &str = "agent";
 
 /// The first line that it reads. It ends with its standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]

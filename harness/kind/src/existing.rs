@@ -28,6 +28,7 @@ use chainbreak_model::{
     event::EventKind,
     names::AgentName,
 };
+use indexmap::IndexMap;
 use jiff::Timestamp;
 use kube::{
     Client,
@@ -37,7 +38,6 @@ use tokio::time::timeout;
 
 use crate::{
     error::{KindError, causes},
-    made::hosts::Hosts,
     shared::{
         cluster::Raised, connect::connect, felix::Models, felix_config, iptables_backend,
         pods as places, program, signal, survey,
@@ -53,17 +53,17 @@ const ANSWER: Duration = Duration::from_secs(20);
 
 /// Which cluster, and what a person allows there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Existing {
+pub(crate) struct Existing {
     /// How it is reached.
-    pub kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     /// Of the kubeconfig; its current one without.
-    pub context: Option<String>,
+    pub(crate) context: Option<String>,
     /// What the pods on its nodes run; the pinned one without.
-    pub node_image: Option<String>,
+    pub(crate) node_image: Option<String>,
     /// The cluster of which everything may be changed, by the kubeconfig's name of it.
-    pub allow_disruption: Option<String>,
+    pub(crate) allow_disruption: Option<String>,
     /// What all of ours there is called, different for each run.
-    pub run: String,
+    pub(crate) run: String,
 }
 
 /// What a kubeconfig says of a cluster.
@@ -183,14 +183,14 @@ impl Target {
 
 /// The backend.
 #[derive(Debug)]
-pub struct InExisting {
+struct InExisting {
     options: Existing,
     held: Mutex<Option<Arc<RunNamespace>>>,
 }
 
 impl InExisting {
     /// With what a person chose.
-    pub fn new(options: Existing) -> Self {
+    fn new(options: Existing) -> Self {
         Self {
             options,
             held: Mutex::new(None),
@@ -244,7 +244,7 @@ impl InExisting {
         }
         let raised = Raised {
             pods: places::Pods::default(),
-            hosts: Hosts::default(),
+            hosts: IndexMap::new(),
             logbook: Logbook::default(),
             models: Models::default(),
             felix: case.cluster.source(AgentName::Felix).cloned(),

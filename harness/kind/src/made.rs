@@ -1,11 +1,14 @@
 //! Clusters that kind makes, and deletes or keeps for who needs the same one.
 //!
-//! [`Kind`] finds or makes the cluster that a case needs; what is [pinned](crate::versions) decides which. A cluster of ours is known by
-//! its name, its [`journal`] entry and a label; no other is ever touched. [`clean`] finds what a killed run left.
+//! [`backend::KindBackend`] finds or makes the cluster that a case needs; what is [pinned](crate::versions) decides which. A cluster of ours is
+//! known by its name, its [`journal`] entry and a label; no other is ever touched. [`clean`] finds what a killed run left.
 
 mod backend;
+mod clean;
 mod end;
 mod factory;
+mod iptables_backend;
+mod journal;
 mod owned_cluster;
 mod survey;
 
@@ -19,10 +22,4 @@ pub(crate) mod leftovers;
 pub(crate) mod raise;
 pub(crate) mod spec;
 
-pub mod clean;
-pub mod journal;
-
-pub use backend::Kind;
-pub use calico::Way;
 pub use factory::KindFactory;
-pub use spec::Options;

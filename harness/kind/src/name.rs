@@ -20,7 +20,7 @@ impl ClusterName {
     }
 
     /// As kind writes it.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 

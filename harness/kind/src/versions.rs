@@ -51,7 +51,7 @@ pub struct PinnedImage {
 
 impl PinnedImage {
     /// The name to pull it by.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match &self.digest {
             Digest::Known(digest) => format!("{}@{digest}", self.image),
             Digest::Unknown => self.image.clone(),
@@ -73,7 +73,7 @@ pub struct NodeImage {
 
 impl NodeImage {
     /// The name to pull it by.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match &self.digest {
             Digest::Known(digest) => format!("{NODE_IMAGES}:{}@{digest}", self.version),
             Digest::Unknown => format!("{NODE_IMAGES}:{}", self.version),
@@ -99,7 +99,7 @@ pub struct CalicoRelease {
 
 impl CalicoRelease {
     /// The images of the manifest.
-    pub fn images(&self) -> [String; 3] {
+    pub(crate) fn images(&self) -> [String; 3] {
         ["cni", "node", "kube-controllers"]
             .map(|name| format!("{}/{name}:{}", self.registry, self.version))
     }
@@ -111,7 +111,7 @@ impl CalicoRelease {
     }
 
     /// Where the manifest is.
-    pub fn url(&self, way: Way) -> String {
+    pub(crate) fn url(&self, way: Way) -> String {
         format!(
             "https://raw.githubusercontent.com/projectcalico/calico/{}/{}",
             self.version,
@@ -120,7 +120,7 @@ impl CalicoRelease {
     }
 
     /// The manifest's checksum.
-    pub fn digest(&self, way: Way) -> &Digest {
+    pub(crate) fn digest(&self, way: Way) -> &Digest {
         match way {
             Way::Manifest => &self.manifest,
             Way::Operator => &self.operator,
@@ -134,7 +134,7 @@ pub struct Version(pub [u16; 3]);
 
 impl Version {
     /// Reads `v1.32.8`, with or without its `v`, whatever follows the numbers (`-alpha`, `+k3s1`).
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let end = text.find(['-', '+', ' ']).unwrap_or(text.len());
         let mut parts = text.get(..end)?.split('.').map(str::parse);
@@ -144,14 +144,14 @@ impl Version {
     }
 
     /// Whether it is what a scenario writes: `1.32` means every patch version of it.
-    pub fn is(self, written: &str) -> bool {
+    pub(crate) fn is(self, written: &str) -> bool {
         let written = written.strip_prefix('v').unwrap_or(written);
         let numbers: Option<Vec<u16>> = written.split('.').map(|part| part.parse().ok()).collect();
         numbers.is_some_and(|numbers| numbers.len() >= 2 && self.0.starts_with(&numbers))
     }
 
     /// `1.32`.
-    pub fn minor(self) -> String {
+    pub(crate) fn minor(self) -> String {
         let Self([major, minor, _]) = self;
         format!("{major}.{minor}")
     }
@@ -225,12 +225,12 @@ impl Versions {
     }
 
     /// The newest node image of that version, as scenarios write it.
-    pub fn node_image(&self, written: &str) -> Option<&NodeImage> {
+    pub(crate) fn node_image(&self, written: &str) -> Option<&NodeImage> {
         self.kubernetes.iter().find(|it| it.version.is(written))
     }
 
     /// The newest Calico of that version, as scenarios write it.
-    pub fn calico(&self, written: &str) -> Option<&CalicoRelease> {
+    pub(crate) fn calico(&self, written: &str) -> Option<&CalicoRelease> {
         self.calico.iter().find(|it| it.version.is(written))
     }
 }

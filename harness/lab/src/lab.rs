@@ -213,13 +213,7 @@ impl Raised {
         let spawned = place.spawn(&argv, |command| {
             command.envs(path.map(|path| ("PATH", path)));
         });
-        let mut child = spawned.await.map_err(failed)?;
-        Ok(Process {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            child,
-        })
+        spawned.await.map(Process::from).map_err(failed)
     }
 }
 
@@ -362,13 +356,14 @@ impl AgentControl for Raised {
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), SignalError> {
-        let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
         self.signal(agent, node, Signal::Stop).await?;
         if let Some(version) = version {
             self.upgrade(agent, node, version)
                 .await
                 .map_err(|error| SignalError(error.to_string()))?;
         }
+        // kube-proxy says the same of each sync: what the old life said up to its end is passed over.
+        let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
         self.signal(agent, node, Signal::Run).await?;
         first_sync.seen().await
     }

@@ -26,6 +26,7 @@ pub use cluster::{
 pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Dataplane, Entries, Family, Fault, RuleBackend, Run, TableRef};
 pub use network::{CniSpec, HostSpec, PoolSpec, RandomizeSnat, Route, Via, Vxlan};
+pub(crate) use promise::OfFamily;
 pub use promise::{
     Claim, Counter, ElementQuery, Limits, Presence, Promise, RuleChain, RuleQuery, SourceAddress,
     Window,

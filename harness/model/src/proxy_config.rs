@@ -3,7 +3,7 @@
 
 /// What a field is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum SettingKind {
     /// `true` or `false`.
     Truth,
     /// A whole number within bounds.
@@ -23,18 +23,18 @@ pub(crate) enum Kind {
 }
 
 /// A field: its name, what stands there, and what it means.
-pub(crate) type Setting = (&'static str, Kind, &'static str);
+pub(crate) type Setting = (&'static str, SettingKind, &'static str);
 
 /// All fields, by name.
 pub(crate) const FIELDS: &[Setting] = &[
     (
         "clusterCIDR",
-        Kind::Networks,
+        SettingKind::Networks,
         "Whose addresses are pods', one network a family; \"\" for none. All pods' when not given.",
     ),
     (
         "detectLocalMode",
-        Kind::Word(&[
+        SettingKind::Word(&[
             "ClusterCIDR",
             "NodeCIDR",
             "BridgeInterface",
@@ -44,15 +44,15 @@ pub(crate) const FIELDS: &[Setting] = &[
     ),
     (
         "detectLocal",
-        Kind::Part(&[
+        SettingKind::Part(&[
             (
                 "bridgeInterface",
-                Kind::Text,
+                SettingKind::Text,
                 "The bridge that pods are on.",
             ),
             (
                 "interfaceNamePrefix",
-                Kind::Text,
+                SettingKind::Text,
                 "What the names of pods' interfaces begin with.",
             ),
         ]),
@@ -60,25 +60,25 @@ pub(crate) const FIELDS: &[Setting] = &[
     ),
     (
         "nodePortAddresses",
-        Kind::NetworkList,
+        SettingKind::NetworkList,
         "At which of a node's addresses node ports are: networks, or primary.",
     ),
     (
         "iptables",
-        Kind::Part(&[
+        SettingKind::Part(&[
             (
                 "masqueradeAll",
-                Kind::Truth,
+                SettingKind::Truth,
                 "Masquerade whatever goes to a service.",
             ),
             (
                 "masqueradeBit",
-                Kind::Whole(0, 31),
+                SettingKind::Whole(0, 31),
                 "The bit of the mark of what is to be masqueraded.",
             ),
             (
                 "localhostNodePorts",
-                Kind::Truth,
+                SettingKind::Truth,
                 "Node ports at loopback addresses, too.",
             ),
         ]),
@@ -86,49 +86,49 @@ pub(crate) const FIELDS: &[Setting] = &[
     ),
     (
         "nftables",
-        Kind::Part(&[(
+        SettingKind::Part(&[(
             "masqueradeAll",
-            Kind::Truth,
+            SettingKind::Truth,
             "Masquerade whatever goes to a service.",
         )]),
         "Of nftables mode.",
     ),
     (
         "conntrack",
-        Kind::Part(&[
+        SettingKind::Part(&[
             (
                 "maxPerCore",
-                Kind::Whole(0, 1 << 30),
+                SettingKind::Whole(0, 1 << 30),
                 "nf_conntrack_max for each processor; the lab's nodes cannot set it.",
             ),
             (
                 "min",
-                Kind::Whole(0, 1 << 30),
+                SettingKind::Whole(0, 1 << 30),
                 "The least nf_conntrack_max; the lab's nodes cannot set it.",
             ),
             (
                 "tcpBeLiberal",
-                Kind::Truth,
+                SettingKind::Truth,
                 "nf_conntrack_tcp_be_liberal: what is out of its window is not INVALID.",
             ),
             (
                 "tcpEstablishedTimeout",
-                Kind::Time,
+                SettingKind::Time,
                 "How long an idle connection is remembered.",
             ),
             (
                 "tcpCloseWaitTimeout",
-                Kind::Time,
+                SettingKind::Time,
                 "How long one in CLOSE_WAIT is remembered.",
             ),
             (
                 "udpTimeout",
-                Kind::Time,
+                SettingKind::Time,
                 "How long a question without an answer is remembered.",
             ),
             (
                 "udpStreamTimeout",
-                Kind::Time,
+                SettingKind::Time,
                 "How long UDP that was answered is remembered.",
             ),
         ]),

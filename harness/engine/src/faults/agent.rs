@@ -123,11 +123,11 @@ impl Injection<'_> {
         if is.get(BPF).and_then(Value::as_bool).unwrap_or(false) == wanted {
             return Ok(());
         }
-        let lives = self.nodes(None).into_iter().map(|node| {
-            let log = self.cluster.agent_logs(AgentName::Felix, &node);
-            (node, FirstSync::skip_existing(AgentName::Felix, log))
-        });
-        let lives: Vec<(NodeName, FirstSync)> = lives.collect();
+        let mut lives = Vec::new();
+        for node in self.nodes(None) {
+            let first_sync = FirstSync::from_now(self.cluster, AgentName::Felix, &node).await;
+            lives.push((node, first_sync));
+        }
         let spec = [(BPF.to_owned(), Value::Bool(wanted))]
             .into_iter()
             .collect();

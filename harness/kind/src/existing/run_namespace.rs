@@ -18,7 +18,6 @@ use serde_json::{Map, Value, json};
 use crate::{
     error::KindError,
     existing::Existing,
-    made::hosts::Hosts,
     shared::{cluster::End, felix_config, signal},
     wait,
 };
@@ -108,7 +107,7 @@ impl End for RunNamespace {
         Err(KindError::Unable(why.to_owned()))
     }
 
-    async fn after_case(&self, _: &Client, _: &Hosts) -> Vec<KindError> {
+    async fn after_case(&self, _: &Client) -> Vec<KindError> {
         self.end().await.err().into_iter().collect()
     }
 }

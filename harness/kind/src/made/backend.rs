@@ -19,15 +19,15 @@ use crate::made::{
 
 /// Real clusters, made by kind.
 #[derive(Debug)]
-pub struct Kind {
+pub(super) struct KindBackend {
     options: Options,
     journal: Journal,
     held: Mutex<Option<Arc<OwnedCluster>>>,
 }
 
-impl Kind {
+impl KindBackend {
     /// With what a person chose.
-    pub fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options) -> Self {
         Self {
             options,
             journal: Journal::of_user(),
@@ -37,7 +37,7 @@ impl Kind {
 }
 
 #[async_trait]
-impl Backend for Kind {
+impl Backend for KindBackend {
     async fn survey(&self) -> Capabilities {
         survey::survey(&self.options).await
     }

@@ -30,7 +30,7 @@ const FETCH: Duration = Duration::from_secs(60);
 /// How Calico gets into a cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub(crate) enum Way {
     /// By `manifests/calico.yaml`.
     #[default]
     Manifest,

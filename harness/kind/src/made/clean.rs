@@ -10,7 +10,7 @@ use crate::{
 
 /// Clusters of ours that nobody uses, by name: those of the journal, and those that Docker has with our mark. Where the journal has
 /// none, a Docker that does not answer has none either: most machines have no use for one.
-pub async fn left(journal: &Journal) -> Result<Vec<ClusterName>, KindError> {
+pub(super) async fn left(journal: &Journal) -> Result<Vec<ClusterName>, KindError> {
     let mut left: BTreeSet<ClusterName> = journal.unused()?.into_iter().collect();
     let standing = match docker::clusters().await {
         Ok(standing) => standing,
@@ -40,7 +40,10 @@ async fn is_ours(name: &ClusterName) -> Result<bool, KindError> {
 }
 
 /// Deletes one of them, and tells which containers stood beside it; it is an error if somebody uses it meanwhile.
-pub async fn remove(journal: &Journal, name: &ClusterName) -> Result<Vec<String>, KindError> {
+pub(super) async fn remove(
+    journal: &Journal,
+    name: &ClusterName,
+) -> Result<Vec<String>, KindError> {
     let used = journal.begin(name)?;
     let beside = docker::beside(name).await?;
     owned_cluster::delete(name).await?;

@@ -12,6 +12,7 @@ use crate::{error::KindError, shared::cluster::End};
 /// See the module.
 pub(super) struct EndOfCase {
     pub(super) owned: Arc<OwnedCluster>,
+    pub(super) hosts: Hosts,
     /// The case's objects, which go from a cluster that is kept.
     pub(super) manifests: Vec<Value>,
 }
@@ -24,10 +25,10 @@ impl End for EndOfCase {
         Ok(())
     }
 
-    async fn after_case(&self, client: &Client, hosts: &Hosts) -> Vec<KindError> {
-        let mut errors = Vec::new();
+    async fn after_case(&self, client: &Client) -> Vec<KindError> {
+        let mut errors = self.hosts.end().await;
         let gone = if self.owned.is_kept() {
-            errors.extend(hosts.forget_routes().await.err());
+            errors.extend(self.hosts.forget_routes().await.err());
             leftovers::remove(client, &self.manifests).await
         } else {
             self.owned.delete().await

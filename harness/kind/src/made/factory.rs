@@ -5,10 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chainbreak_engine::backend::{
     Backend, BackendError, BackendFactory, BackendOption, Cleaning, Finding, Given, Ground, Takes,
-    Wanted, succeeds,
+    Wanted, kind_findings,
 };
 
-use crate::made::{backend::Kind, calico::Way, clean, journal::Journal, spec::Options};
+use crate::made::{backend::KindBackend, calico::Way, clean, journal::Journal, spec::Options};
 
 const REUSE: &str = "reuse";
 const PRELOAD: &str = "preload";
@@ -109,7 +109,7 @@ impl BackendFactory for KindFactory {
 
     fn open(&self, given: &Given) -> Box<dyn Backend> {
         let text = |name| given.get(name).map(str::to_owned);
-        Box::new(Kind::new(Options {
+        Box::new(KindBackend::new(Options {
             reuse: given.is_on(REUSE),
             preload: given.is_on(PRELOAD),
             image: text(IMAGE),
@@ -124,16 +124,7 @@ impl BackendFactory for KindFactory {
     }
 
     async fn doctor(&self) -> Vec<Finding> {
-        let docker = succeeds(&["docker", "info"]).map_err(|why| {
-            format!("no Docker engine answers ({why})\nsudo apt-get install docker.io")
-        });
-        let kind = succeeds(&["kind", "version"])
-            .map_err(|why| format!("{why}\nsee https://kind.sigs.k8s.io/docs/user/quick-start"));
-        let findings = [("docker", docker), ("kind", kind)].map(|(name, found)| Finding {
-            name: name.to_owned(),
-            found,
-        });
-        findings.into()
+        kind_findings().into()
     }
 
     fn cleaning(&self) -> Option<&dyn Cleaning> {

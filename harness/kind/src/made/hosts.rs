@@ -29,6 +29,7 @@ use crate::{
     },
     name::ClusterName,
     shared::{
+        cluster::Host,
         nodes::Nodes,
         program::{self, PROGRAM},
     },
@@ -53,19 +54,11 @@ type Container = ContainerAsync<GenericImage>;
 /// All hosts of a case.
 #[derive(Default)]
 pub(crate) struct Hosts {
-    all: IndexMap<String, Host>,
+    pub(super) all: IndexMap<String, Host>,
     containers: Mutex<Vec<Container>>,
     /// Where routes to them are.
     nodes: Vec<Vec<String>>,
     families: Vec<IpFamily>,
-}
-
-/// One of them.
-struct Host {
-    /// By which it is meant, one of each family.
-    addresses: Vec<IpAddr>,
-    /// What puts a command there.
-    entry: Vec<String>,
 }
 
 /// Of what hosts are made.
@@ -189,14 +182,14 @@ impl Hosts {
         spec: &HostSpec,
         images: &Images,
     ) -> Result<(), KindError> {
-        let (Some(port), Some(entry)) = (spec.nginx, self.entry(host)) else {
+        let (Some(port), Some(raised)) = (spec.nginx, self.all.get(host)) else {
             return Ok(());
         };
         let has_v6 = self.families.contains(&IpFamily::V6);
         let request = Whose { cluster, host }.nginx(&images.nginx, port, has_v6);
         self.keep(container::start(request).await?);
         let listeners = ["ss", "-Hltn", &format!("sport = :{port}")].map(str::to_owned);
-        let argv: Vec<String> = entry.iter().cloned().chain(listeners).collect();
+        let argv: Vec<String> = raised.entry.iter().cloned().chain(listeners).collect();
         let look = || async {
             match Tool::new(SHORT, argv.clone()).output().await {
                 Ok(listeners) if listeners.trim().is_empty() => Err("nobody listens".to_owned()),
@@ -208,19 +201,6 @@ impl Hosts {
         let evidence = || async { docker::said(&container).await };
         let what = format!("nginx on host/{host} listens at {port}");
         wait::until(&what, ANSWERS, look, evidence).await
-    }
-
-    /// Each host's name and the addresses by which it is meant.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (Place, IpAddr)> {
-        self.all.iter().flat_map(|(name, host)| {
-            let place = Place::Host(name.clone());
-            host.addresses.iter().map(move |it| (place.clone(), *it))
-        })
-    }
-
-    /// What puts a command on that host.
-    pub(crate) fn entry(&self, name: &str) -> Option<&[String]> {
-        self.all.get(name).map(|host| host.entry.as_slice())
     }
 
     /// Removes all of them. Every error.

@@ -13,7 +13,7 @@ use crate::{error::KindError, name::ClusterName};
 
 /// Where entries are.
 #[derive(Debug, Clone)]
-pub struct Journal {
+pub(crate) struct Journal {
     folder: PathBuf,
 }
 
@@ -46,7 +46,7 @@ impl Used {
 
 impl Journal {
     /// This user's, in `$XDG_STATE_HOME/chainbreak/kind`.
-    pub fn of_user() -> Self {
+    pub(crate) fn of_user() -> Self {
         let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
         let state = state.filter(|path| path.is_absolute());
         let home = || std::env::home_dir().unwrap_or_else(|| "/".into());

@@ -24,7 +24,7 @@ use crate::{
         calico::{self, Way},
         config, crds, docker,
         end::EndOfCase,
-        images,
+        images, iptables_backend,
         journal::Journal,
         leftovers,
         owned_cluster::{self, OwnedCluster},
@@ -33,8 +33,8 @@ use crate::{
     },
     name::ClusterName,
     shared::{
-        cluster::Raised, connect::connect, felix::Models, felix_config, iptables_backend,
-        nodes::Nodes, pods::Pods, program, signal,
+        cluster::Raised, connect::connect, felix::Models, felix_config, nodes::Nodes, pods::Pods,
+        program, signal,
     },
     tool::Tool,
     versions::{CalicoRelease, Versions},
@@ -97,7 +97,9 @@ impl Raising<'_> {
         let (owned, origin) = self.find_or_make(&spec).await?;
         let client = client(&kubeconfig(&owned.name, Reach::Host).await?).await?;
         answers(&client).await?;
-        let nodes = Nodes::of_kind(&client, &owned.name, spec.nodes).await?;
+        let containers = (1..=spec.nodes).map(|number| owned.name.container(number));
+        let entries: Vec<_> = containers.map(|it| docker::entry(&it)).collect();
+        let nodes = Nodes::registered(&client, &entries).await?;
         leftovers::without_names(&client).await?;
         if self.options.preload {
             self.preload(&nodes, &spec, &manifest, &pins).await?;
@@ -108,13 +110,14 @@ impl Raising<'_> {
         self.facts(&spec);
         let raised = Raised {
             pods: Pods::default(),
-            hosts,
+            hosts: hosts.all.clone(),
             logbook: Logbook::default(),
             models: Models::default(),
             felix: self.case.cluster.source(AgentName::Felix).cloned(),
             namespaces: None,
             end: Arc::new(EndOfCase {
                 owned,
+                hosts,
                 manifests: objects(self.case),
             }),
             tasks: Mutex::default(),

@@ -18,19 +18,19 @@ use crate::{
 
 /// What a person chose beside the case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
+pub(crate) struct Options {
     /// Clusters are kept for cases, and runs, that need the same one.
-    pub reuse: bool,
+    pub(crate) reuse: bool,
     /// Images that nodes lack and Docker has, or can pull, are loaded into the nodes before pods want them.
-    pub preload: bool,
+    pub(crate) preload: bool,
     /// The node image, instead of the pinned one.
-    pub image: Option<String>,
+    pub(crate) image: Option<String>,
     /// What answers on hosts outside of the cluster, instead of the pinned nginx.
-    pub nginx_image: Option<String>,
+    pub(crate) nginx_image: Option<String>,
     /// How Calico is installed.
-    pub calico_install: Way,
+    pub(crate) calico_install: Way,
     /// Calico's manifest, or its operator's, instead of the pinned one.
-    pub calico_manifest: Option<PathBuf>,
+    pub(crate) calico_manifest: Option<PathBuf>,
 }
 
 /// The node image of a cluster.

@@ -2,7 +2,6 @@
 
 use std::{
     net::IpAddr,
-    process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -13,7 +12,6 @@ use chainbreak_engine::{
         AgentControl, Cluster, Command, ExecError, LateLogs, Leftovers, Place, Process, Signal,
         SignalError,
     },
-    first_sync::FirstSync,
     logbook::{AgentLog, Logbook},
 };
 use chainbreak_model::{
@@ -21,13 +19,13 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 use futures::future::BoxFuture;
+use indexmap::IndexMap;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::task::JoinSet;
 
 use crate::{
     error::KindError,
-    made::hosts::Hosts,
     shared::{
         felix::Models,
         logs,
@@ -47,8 +45,8 @@ pub(crate) struct Raised {
     pub(crate) client: Client,
     pub(crate) nodes: Nodes,
     pub(crate) pods: Pods,
-    /// Outside of the cluster.
-    pub(crate) hosts: Hosts,
+    /// Outside of the cluster, by name.
+    pub(crate) hosts: IndexMap<String, Host>,
     pub(crate) logbook: Logbook,
     pub(crate) models: Models,
     /// Who plays Felix.
@@ -60,14 +58,23 @@ pub(crate) struct Raised {
     pub(crate) tasks: Mutex<JoinSet<()>>,
 }
 
-/// What becomes of a cluster when a case is over, as whoever made it has it.
+/// A host outside of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// By which it is meant, one of each family.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// What puts a command there.
+    pub(crate) entry: Vec<String>,
+}
+
+/// What becomes of a cluster and its hosts when a case is over, which the backend knows that has it.
 #[async_trait]
 pub(crate) trait End: Send + Sync {
     /// An agent is to be of another version. An error is why it cannot be.
     fn before_upgrade(&self) -> Result<(), KindError>;
 
-    /// The case is over, and its hosts are gone. Every error.
-    async fn after_case(&self, client: &Client, hosts: &Hosts) -> Vec<KindError>;
+    /// The case is over. Every error.
+    async fn after_case(&self, client: &Client) -> Vec<KindError>;
 }
 
 impl Raised {
@@ -103,8 +110,8 @@ impl Raised {
             }
             Place::Host(name) => {
                 let lost = || KindError::Unable(format!("there is no host {name}"));
-                let entry = self.hosts.entry(name).ok_or_else(lost)?;
-                return Ok((PROGRAM.to_owned(), entry.to_vec()));
+                let host = self.hosts.get(name).ok_or_else(lost)?;
+                return Ok((PROGRAM.to_owned(), host.entry.clone()));
             }
         };
         let mut argv = network.node.entry.clone();
@@ -123,12 +130,8 @@ impl Raised {
     ) -> Result<(), KindError> {
         let modelled = agent == AgentName::Felix && self.felix == Some(AgentSource::Model);
         if modelled {
-            let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
-            self.models.restart_with(node, version).await?;
-            return first_sync
-                .seen()
-                .await
-                .map_err(|error| KindError::Unable(error.to_string()));
+            let log = self.logbook.read(agent, node);
+            return self.models.restart_with(node, version, log).await;
         }
         let release = match (agent, version) {
             (_, None) => None,
@@ -153,19 +156,7 @@ impl Raised {
         };
         let mut words = entering.into_iter().chain(argv);
         let program = words.next().ok_or(std::io::ErrorKind::InvalidInput)?;
-        let mut child = tokio::process::Command::new(program)
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        Ok(Process {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            child,
-        })
+        Process::spawn(tokio::process::Command::new(program).args(words))
     }
 }
 
@@ -178,7 +169,11 @@ impl Cluster for Raised {
     fn places(&self) -> Vec<(Place, IpAddr)> {
         let nodes = self.nodes.0.iter();
         let nodes = nodes.map(|node| (Place::Node(node.name.clone()), node.address));
-        nodes.chain(self.hosts.places()).collect()
+        let hosts = self.hosts.iter().flat_map(|(name, host)| {
+            let place = Place::Host(name.clone());
+            host.addresses.iter().map(move |it| (place.clone(), *it))
+        });
+        nodes.chain(hosts).collect()
     }
 
     async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError> {
@@ -219,8 +214,7 @@ impl Cluster for Raised {
     async fn destroy(&self) -> Result<(), Leftovers> {
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         { tasks }.shutdown().await;
-        let mut errors = self.hosts.end().await;
-        errors.extend(self.end.after_case(&self.client, &self.hosts).await);
+        let errors = self.end.after_case(&self.client).await;
         if errors.is_empty() {
             return Ok(());
         }

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, process::Stdio, time::Duration};
 
 use chainbreak_engine::{
     cluster::Signal,
+    first_sync::FirstSync,
     log::EventLog,
-    logbook::{Logbook, Writer},
+    logbook::{AgentLog, Logbook, Writer},
 };
 use chainbreak_model::{
     event::{Command, EventKind},
@@ -72,17 +73,22 @@ impl Models {
         tasks.spawn(model.live());
     }
 
-    /// Ends the model of a node and starts it again, from then on in that version.
+    /// Ends the model of a node and starts it again, from then on in that version. Its new life has begun its work when this returns, by what
+    /// its log has after the old one's end.
     pub(crate) async fn restart_with(
         &self,
         node: &NodeName,
         version: Option<&str>,
+        log: AgentLog,
     ) -> Result<(), KindError> {
         self.signal(node, Signal::Stop).await?;
         if let (Some(handle), Some(version)) = (self.handles.get(node), version) {
             handle.version.send_replace(version.to_owned());
         }
-        self.signal(node, Signal::Run).await
+        let first_sync = FirstSync::skip_existing(AgentName::Felix, log);
+        self.signal(node, Signal::Run).await?;
+        let seen = first_sync.seen().await;
+        seen.map_err(|error| KindError::Unable(error.to_string()))
     }
 
     /// Tells the model of a node what to be, and returns when it is so.
@@ -240,5 +246,56 @@ impl Model {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node on which the first life says at its end, and not before, that it has begun; the next ones say so when there is the file that
+    /// stands for the program. Signals are ignored: a life ends with its input.
+    const NODE: &str = r#"
+        [ "$2" = agent ] || exit 0
+        read -r order
+        echo '{"started":{"pid":1}}'
+        case $order in
+        *'"life":1,'*) cat > /dev/null ;;
+        *) until [ -e "$1" ]; do sleep 0.01; done ;;
+        esac
+        echo '{"log":{"text":"Completed first update to dataplane. secs=1.1"}}'
+        cat > /dev/null"#;
+
+    #[tokio::test]
+    async fn a_restart_waits_for_the_new_life_to_begin_whatever_the_old_one_says_at_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let may_begin = folder.path().join("may-begin");
+        let name = NodeName::from("n1");
+        let node = Node {
+            name: name.clone(),
+            registered: "n1".to_owned(),
+            address: [127, 0, 0, 1].into(),
+            entry: ["sh", "-c", NODE, "sh"].map(str::to_owned).to_vec(),
+            program: may_begin.display().to_string(),
+        };
+        let order = Order {
+            version: "v3.28.1".to_owned(),
+            node: "n1".to_owned(),
+            seed: 0,
+            life: 1,
+            ipv6: false,
+            kubeconfig: String::new(),
+        };
+        let logbook = Logbook::default();
+        let (log, _events) = EventLog::new();
+        let (mut models, mut tasks) = (Models::default(), JoinSet::new());
+        models.start(&node, order, &logbook, &log, &mut tasks);
+        models.signal(&name, Signal::Run).await.unwrap();
+        let said = logbook.read(AgentName::Felix, &name);
+        let mut restarting = Box::pin(models.restart_with(&name, None, said));
+        let early = timeout(Duration::from_secs(1), &mut restarting).await;
+        assert!(early.is_err(), "{early:?}: the new life has said nothing");
+        std::fs::write(&may_begin, "").unwrap();
+        restarting.await.unwrap();
     }
 }

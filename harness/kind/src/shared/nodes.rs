@@ -11,9 +11,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{
-    error::KindError, made::docker, name::ClusterName, shared::program::PROGRAM, tool::Tool, wait,
-};
+use crate::{error::KindError, shared::program::PROGRAM, tool::Tool, wait};
 
 /// What kubeadm keeps pods off the first node with; scenarios want pods on every node.
 const CONTROL_PLANE: [&str; 2] = [
@@ -68,27 +66,27 @@ impl Nodes {
         self.0.iter().find(|node| node.registered == name)
     }
 
-    /// Waits until the API knows all of them with an address.
-    pub(crate) async fn of_kind(
+    /// Waits until the API knows n1, n2, … with an address; a node is entered by its entry of `entries`, n1's first.
+    pub(crate) async fn registered(
         client: &Client,
-        cluster: &ClusterName,
-        count: u16,
+        entries: &[Vec<String>],
     ) -> Result<Self, KindError> {
         let look = || async {
             let listed = list(client).await?;
-            let node = |number: u16| {
+            let node = |(entry, number): (&Vec<String>, usize)| {
                 let name = format!("n{number}");
                 let found = listed.iter().find(|node| node.name_any() == name);
                 let address = found.and_then(address);
                 Ok(Node {
-                    entry: docker::entry(&cluster.container(number)),
+                    entry: entry.clone(),
                     program: PROGRAM.to_owned(),
                     address: address.ok_or_else(|| format!("{name} is not registered"))?,
                     name: name.as_str().into(),
                     registered: name,
                 })
             };
-            (1..=count).map(node).collect::<Result<Vec<_>, String>>()
+            let nodes = entries.iter().zip(1..).map(node);
+            nodes.collect::<Result<Vec<_>, String>>()
         };
         let what = "every node is registered";
         wait::until(what, READY, look, || async { String::new() })

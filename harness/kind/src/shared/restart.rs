@@ -117,6 +117,7 @@ pub(crate) fn release(written: &str) -> Result<Version, KindError> {
 #[cfg(test)]
 mod tests {
     use kube::api::PostParams;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::served;
@@ -245,6 +246,16 @@ mod tests {
         let (restarted, ()) = tokio::join!(restarting, control(client.clone(), "old"));
         restarted.unwrap();
         assert_eq!(spec(&client).await, before);
+    }
+
+    #[tokio::test]
+    async fn a_restart_is_over_when_the_new_pod_is_ready_however_long_the_old_one_still_is() {
+        let client = cluster().await;
+        let mut restarting = Box::pin(restart_with(&client, AgentName::KubeProxy, "n2", None));
+        let early = timeout(Duration::from_millis(300), &mut restarting).await;
+        assert!(early.is_err(), "{early:?}: the old pod is still there");
+        let (restarted, ()) = tokio::join!(restarting, control(client.clone(), "old"));
+        restarted.unwrap();
     }
 
     #[test]

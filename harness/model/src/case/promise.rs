@@ -13,6 +13,8 @@ use super::{
 };
 use crate::names::{AgentName, MarkName, NodeName, TrafficName};
 
+pub(crate) use subject::OfFamily;
+
 /// One health criterion over the run, or over a part of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Promise {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, ptr};
 
 use super::{Choice, Field, Given, Kind, Mapping};
 use crate::{
-    proxy_config::{self, FIELDS, Setting},
+    proxy_config::{FIELDS, Setting, SettingKind},
     read::SCENARIO,
 };
 
@@ -83,17 +83,17 @@ impl Reference {
         for (name, kind, doc) in fields {
             let name = format!("{of}{name}");
             let takes = match kind {
-                proxy_config::Kind::Part(fields) => {
+                SettingKind::Part(fields) => {
                     self.parts(&format!("{name}."), fields);
                     continue;
                 }
-                proxy_config::Kind::Truth => "`true` or `false`".to_owned(),
-                proxy_config::Kind::Whole(low, high) => format!("a number, {low} to {high}"),
-                proxy_config::Kind::Time => "a time".to_owned(),
-                proxy_config::Kind::Text => "text".to_owned(),
-                proxy_config::Kind::Networks => "networks, joined by commas".to_owned(),
-                proxy_config::Kind::NetworkList => "a list of networks".to_owned(),
-                proxy_config::Kind::Word(words) => one_of(words),
+                SettingKind::Truth => "`true` or `false`".to_owned(),
+                SettingKind::Whole(low, high) => format!("a number, {low} to {high}"),
+                SettingKind::Time => "a time".to_owned(),
+                SettingKind::Text => "text".to_owned(),
+                SettingKind::Networks => "networks, joined by commas".to_owned(),
+                SettingKind::NetworkList => "a list of networks".to_owned(),
+                SettingKind::Word(words) => one_of(words),
             };
             let _infallible = writeln!(self.text, "| `{name}` | {takes} | {doc} |");
         }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Choice, Field, Given, Kind, Mapping};
 use crate::{
     felix,
-    proxy_config::{self, Setting},
+    proxy_config::{self, Setting, SettingKind},
     read::SCENARIO,
 };
 
@@ -119,16 +119,17 @@ fn of(kind: &Kind, part: Part) -> Value {
 
 /// Fields of `KubeProxyConfiguration`.
 fn settings(fields: &[Setting]) -> Value {
-    use proxy_config::Kind;
-    let of = |kind: Kind| match kind {
-        Kind::Truth => json!({ "type": "boolean" }),
-        Kind::Whole(low, high) => json!({ "type": "integer", "minimum": low, "maximum": high }),
-        Kind::Time => json!({ "type": "string", "examples": ["30s"] }),
-        Kind::Text => json!({ "type": "string" }),
-        Kind::Networks => json!({ "type": "string", "examples": ["", "10.20.0.0/16"] }),
-        Kind::NetworkList => json!({ "type": "array", "items": { "type": "string" } }),
-        Kind::Word(words) => json!({ "enum": words }),
-        Kind::Part(fields) => settings(fields),
+    let of = |kind: SettingKind| match kind {
+        SettingKind::Truth => json!({ "type": "boolean" }),
+        SettingKind::Whole(low, high) => {
+            json!({ "type": "integer", "minimum": low, "maximum": high })
+        }
+        SettingKind::Time => json!({ "type": "string", "examples": ["30s"] }),
+        SettingKind::Text => json!({ "type": "string" }),
+        SettingKind::Networks => json!({ "type": "string", "examples": ["", "10.20.0.0/16"] }),
+        SettingKind::NetworkList => json!({ "type": "array", "items": { "type": "string" } }),
+        SettingKind::Word(words) => json!({ "enum": words }),
+        SettingKind::Part(fields) => settings(fields),
     };
     let properties = fields.iter().map(|(name, kind, doc)| {
         let schema = with(of(*kind), "description", *doc);

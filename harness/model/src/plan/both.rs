@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::follow::tables;
 use crate::{
-    case::{Case, Claim, Destination, Expect, Family, Fault, IpFamily, Promise, Step, Traffic},
+    case::{
+        Case, Claim, Destination, Expect, Family, Fault, IpFamily, OfFamily, Promise, Step, Traffic,
+    },
     names::{PromiseName, TrafficName},
 };
 
@@ -102,10 +104,9 @@ impl Second {
     /// What a claim says of the second family; nothing where it does not speak of the first.
     fn claim(&self, claim: &Claim) -> Option<Claim> {
         let mut other = claim.clone();
-        if let Some(traffic) = other.traffic_mut() {
-            self.rename(traffic)?;
-        } else {
-            self.turn(other.family_mut()?)?;
+        match other.of_family()? {
+            OfFamily::Traffic(traffic) => self.rename(traffic)?,
+            OfFamily::Tables(family) => self.turn(family)?,
         }
         Some(other)
     }

@@ -103,15 +103,16 @@ fn objects(case: &Case) -> impl Iterator<Item = &serde_json::Value> {
 /// Whether a promise is about what pods' servers say of the client and of themselves, as the lab's nginx does in headers. That of a
 /// host outside is told to by every backend, and over UDP a pod's own program answers, the same everywhere.
 fn hears_pods(case: &Case, promise: &Promise) -> bool {
-    let hears = matches!(
-        promise.claim,
-        Claim::Source { .. } | Claim::SourcePorts { .. } | Claim::Balance { .. }
-    );
-    let traffic = promise.claim.traffic().and_then(|it| case.traffic.get(it));
+    let (Claim::Source { traffic, .. }
+    | Claim::SourcePorts { traffic, .. }
+    | Claim::Balance { traffic, .. }) = &promise.claim
+    else {
+        return false;
+    };
     let told = |traffic: &Traffic| {
         matches!(traffic.to, Destination::Host(_)) || traffic.protocol == Protocol::Udp
     };
-    hears && !traffic.is_some_and(told)
+    !case.traffic.get(traffic).is_some_and(told)
 }
 
 /// Whether a host's routes lead via addresses that the lab gives.

@@ -18,7 +18,7 @@ use crate::{
     pod_network::PodNetwork,
     yaml::{self, Node, Value},
 };
-use kinds::{KINDS, Kind, ports};
+use kinds::{KINDS, ObjectKind, ports};
 
 /// The Kubernetes objects of a scenario, as far as their names could be read.
 #[derive(Debug, Default)]
@@ -334,7 +334,7 @@ fn pin(node: &Node) -> Option<Node> {
     spec.get("nodeName").cloned()
 }
 
-fn kind(gathered: &Gathered, node: &Node) -> Option<&'static Kind> {
+fn kind(gathered: &Gathered, node: &Node) -> Option<&'static ObjectKind> {
     entries(gathered, node, "a manifest")?;
     let (Some(at), Some(version)) = (node.get("kind"), node.get("apiVersion")) else {
         let message = "a manifest needs apiVersion and kind";

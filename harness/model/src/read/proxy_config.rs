@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::fields::{Fields, duration, items, note, number, text, truth, word};
 use crate::{
     diagnostic::Gathered,
-    proxy_config::{FIELDS, Kind, Setting},
+    proxy_config::{FIELDS, Setting, SettingKind},
     yaml::Node,
 };
 
@@ -42,19 +42,19 @@ fn part(
     read
 }
 
-fn value(gathered: &Gathered, node: &Node, name: &'static str, kind: Kind) -> Option<Value> {
+fn value(gathered: &Gathered, node: &Node, name: &'static str, kind: SettingKind) -> Option<Value> {
     match kind {
-        Kind::Truth => truth(gathered, node, name).map(Value::Bool),
-        Kind::Whole(low, high) => {
+        SettingKind::Truth => truth(gathered, node, name).map(Value::Bool),
+        SettingKind::Whole(low, high) => {
             number::<u64>(gathered, node, name, (low, high)).map(|number| json!(number))
         }
-        Kind::Time => {
+        SettingKind::Time => {
             let bounds = (Duration::ZERO, DAYS);
             duration(gathered, node, name, bounds)?;
             text(gathered, node, name).map(|text| json!(text))
         }
-        Kind::Text => text(gathered, node, name).map(|text| json!(text)),
-        Kind::Networks => {
+        SettingKind::Text => text(gathered, node, name).map(|text| json!(text)),
+        SettingKind::Networks => {
             let written = text(gathered, node, name)?;
             let all = written.split(',').filter(|it| !it.is_empty());
             let good = all
@@ -62,7 +62,7 @@ fn value(gathered: &Gathered, node: &Node, name: &'static str, kind: Kind) -> Op
                 .fold(true, |a, b| a & b);
             good.then(|| json!(written))
         }
-        Kind::NetworkList => {
+        SettingKind::NetworkList => {
             let mut read = Some(Vec::new());
             for item in items(gathered, node, name)? {
                 let written = text(gathered, item, name)?;
@@ -76,11 +76,11 @@ fn value(gathered: &Gathered, node: &Node, name: &'static str, kind: Kind) -> Op
             }
             read.map(Value::Array)
         }
-        Kind::Word(words) => {
+        SettingKind::Word(words) => {
             let words: Vec<(&str, &str)> = words.iter().map(|word| (*word, *word)).collect();
             word(gathered, node, name, &words).map(|word| json!(word))
         }
-        Kind::Part(fields) => part(gathered, node, name, fields).map(Value::Object),
+        SettingKind::Part(fields) => part(gathered, node, name, fields).map(Value::Object),
     }
 }
 

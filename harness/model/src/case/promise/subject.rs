@@ -3,6 +3,13 @@
 use super::{Claim, Counter, RuleChain, RuleQuery};
 use crate::{case::Family, names::TrafficName};
 
+/// What each IP family has of its own.
+pub(crate) enum OfFamily<'a> {
+    Traffic(&'a mut TrafficName),
+    /// Of which packets the rules or elements are.
+    Tables(&'a mut Family),
+}
+
 impl Claim {
     /// What it looks for by its text.
     pub(crate) fn texts(&self) -> Vec<&str> {
@@ -25,8 +32,8 @@ impl Claim {
         }
     }
 
-    /// The traffic that is looked at, where it is traffic, to be replaced.
-    pub(crate) fn traffic_mut(&mut self) -> Option<&mut TrafficName> {
+    /// What it looks at that each IP family has of its own, to be replaced.
+    pub(crate) fn of_family(&mut self) -> Option<OfFamily<'_>> {
         match self {
             Self::Available { traffic, .. }
             | Self::Source { traffic, .. }
@@ -34,52 +41,14 @@ impl Claim {
             | Self::Balance { traffic, .. }
             | Self::Resets { traffic, .. }
             | Self::Unreachable { traffic }
-            | Self::Recovers { traffic, .. } => Some(traffic),
-            Self::NoLog { .. }
-            | Self::HasLog { .. }
-            | Self::HasRule { .. }
-            | Self::HasElement { .. }
-            | Self::Counter { .. } => None,
-        }
-    }
-
-    /// Of which packets the rules or elements are that are looked at, to be replaced.
-    pub(crate) fn family_mut(&mut self) -> Option<&mut Family> {
-        match self {
+            | Self::Recovers { traffic, .. } => Some(OfFamily::Traffic(traffic)),
             Self::HasRule { rule, .. }
             | Self::Counter {
                 counter: Counter::Rule(rule),
                 ..
-            } => Some(&mut rule.family),
-            Self::HasElement { element, .. } => Some(&mut element.family),
-            Self::Available { .. }
-            | Self::NoLog { .. }
-            | Self::HasLog { .. }
-            | Self::Counter { .. }
-            | Self::Source { .. }
-            | Self::SourcePorts { .. }
-            | Self::Balance { .. }
-            | Self::Resets { .. }
-            | Self::Unreachable { .. }
-            | Self::Recovers { .. } => None,
-        }
-    }
-
-    /// The traffic that is looked at, where it is traffic.
-    pub fn traffic(&self) -> Option<&TrafficName> {
-        match self {
-            Self::Available { traffic, .. }
-            | Self::Source { traffic, .. }
-            | Self::SourcePorts { traffic, .. }
-            | Self::Balance { traffic, .. }
-            | Self::Resets { traffic, .. }
-            | Self::Unreachable { traffic }
-            | Self::Recovers { traffic, .. } => Some(traffic),
-            Self::NoLog { .. }
-            | Self::HasLog { .. }
-            | Self::HasRule { .. }
-            | Self::HasElement { .. }
-            | Self::Counter { .. } => None,
+            } => Some(OfFamily::Tables(&mut rule.family)),
+            Self::HasElement { element, .. } => Some(OfFamily::Tables(&mut element.family)),
+            Self::NoLog { .. } | Self::HasLog { .. } | Self::Counter { .. } => None,
         }
     }
 }

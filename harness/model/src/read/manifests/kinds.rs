@@ -18,7 +18,7 @@ use super::{
 use crate::{case::IpFamily, diagnostic::Gathered, yaml::Node};
 
 /// What an object of a kind is: its API versions, its scope and how it is read.
-pub(super) struct Kind {
+pub(super) struct ObjectKind {
     pub(super) name: &'static str,
     pub(super) versions: &'static [&'static str],
     pub(super) namespaced: bool,
@@ -28,68 +28,68 @@ pub(super) struct Kind {
 const CALICO: &[&str] = &["projectcalico.org/v3", "crd.projectcalico.org/v1"];
 
 /// The kinds that a cluster of ours can run.
-pub(super) const KINDS: [Kind; 11] = [
-    Kind {
+pub(super) const KINDS: [ObjectKind; 11] = [
+    ObjectKind {
         name: "Namespace",
         versions: &["v1"],
         namespaced: false,
         check: typed::<Namespace>,
     },
-    Kind {
+    ObjectKind {
         name: "Pod",
         versions: &["v1"],
         namespaced: true,
         check: pod,
     },
-    Kind {
+    ObjectKind {
         name: "Deployment",
         versions: &["apps/v1"],
         namespaced: true,
         check: deployment,
     },
-    Kind {
+    ObjectKind {
         name: "DaemonSet",
         versions: &["apps/v1"],
         namespaced: true,
         check: daemon_set,
     },
-    Kind {
+    ObjectKind {
         name: "Service",
         versions: &["v1"],
         namespaced: true,
         check: service,
     },
-    Kind {
+    ObjectKind {
         name: "EndpointSlice",
         versions: &["discovery.k8s.io/v1"],
         namespaced: true,
         check: typed::<EndpointSlice>,
     },
-    Kind {
+    ObjectKind {
         name: "ConfigMap",
         versions: &["v1"],
         namespaced: true,
         check: typed::<ConfigMap>,
     },
-    Kind {
+    ObjectKind {
         name: "Secret",
         versions: &["v1"],
         namespaced: true,
         check: typed::<Secret>,
     },
-    Kind {
+    ObjectKind {
         name: "ServiceAccount",
         versions: &["v1"],
         namespaced: true,
         check: typed::<ServiceAccount>,
     },
-    Kind {
+    ObjectKind {
         name: "FelixConfiguration",
         versions: CALICO,
         namespaced: false,
         check: felix,
     },
-    Kind {
+    ObjectKind {
         name: "IPPool",
         versions: CALICO,
         namespaced: false,

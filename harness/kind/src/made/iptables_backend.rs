@@ -1,0 +1,83 @@
+//! Which iptables kube-proxy writes through. Its image decides by what the kubelet has written before
+//! (kubernetes-sigs/iptables-wrappers), so that here the node's own iptables are chosen, the kubelet writes again, and kube-proxy is
+//! started again. What came of it is looked at, not assumed.
+
+use chainbreak_model::{case::IptablesVariant, names::AgentName};
+use kube::Client;
+
+use super::{raise::Origin, spec::Spec};
+use crate::{
+    error::KindError,
+    shared::{
+        iptables_backend::{found, own, restart, word},
+        nodes::{Node, Nodes},
+    },
+};
+
+/// The node's own iptables are the wanted ones.
+const OWN: &str = "\
+    for f in iptables ip6tables; do update-alternatives --set $f /usr/sbin/$f-$1 >/dev/null || exit 1; done";
+
+/// The kubelet's and kube-proxy's rules go from the iptables backend that is not wanted, and the kubelet starts with the other one.
+const CHOOSE: &str = "\
+    systemctl restart kubelet || exit 1; \
+    for f in iptables ip6tables; do for t in raw mangle nat filter; do \
+      $f-$2-save -t $t 2>/dev/null | grep -v -e KUBE- -e '^#' > /run/chainbreak.rules; \
+      if $f-$2-save -t $t 2>/dev/null | grep -q KUBE-; then $f-$2-restore < /run/chainbreak.rules || exit 1; fi; \
+    done; done";
+
+/// Has kube-proxy write through the wanted iptables backend on every node. In a cluster that an earlier case has used it is a new one: what it
+/// knows of the kernel, and what it has logged, is this case's.
+pub(super) async fn choose(
+    client: &Client,
+    nodes: &Nodes,
+    spec: &Spec,
+    origin: Origin,
+) -> Result<(), KindError> {
+    if origin == Origin::Found && spec.proxy.is_some() {
+        restart(client, nodes, AgentName::KubeProxy).await?;
+    }
+    if spec
+        .proxy
+        .as_ref()
+        .is_none_or(|proxy| proxy.mode != "iptables")
+    {
+        return Ok(());
+    }
+    let mut chosen = true;
+    for node in &nodes.0 {
+        if own(node).await? != spec.iptables {
+            let argv = ["sh", "-c", OWN, "sh", word(spec.iptables)];
+            node.run(&argv).await?;
+        }
+        if found(node).await? != spec.iptables {
+            set(node, spec.iptables).await?;
+            chosen = false;
+        }
+    }
+    if chosen {
+        return Ok(());
+    }
+    restart(client, nodes, AgentName::KubeProxy).await?;
+    for node in &nodes.0 {
+        let is = found(node).await?;
+        if is != spec.iptables {
+            return Err(KindError::Unable(format!(
+                "kube-proxy on {} writes through iptables-{}, whatever the node's own iptables are: {}",
+                node.name,
+                word(is),
+                spec.image.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+async fn set(node: &Node, wanted: IptablesVariant) -> Result<(), KindError> {
+    let other = match wanted {
+        IptablesVariant::Legacy => IptablesVariant::Nft,
+        IptablesVariant::Nft => IptablesVariant::Legacy,
+    };
+    let argv = ["sh", "-c", CHOOSE, "sh", word(wanted), word(other)];
+    node.run(&argv).await.map(drop)
+}
