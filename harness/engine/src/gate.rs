@@ -134,7 +134,7 @@ impl Matching {
 }
 
 /// A program's name without its folder.
-pub(crate) fn base_name(program: &str) -> &str {
+pub fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 

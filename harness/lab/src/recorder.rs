@@ -11,7 +11,10 @@ use chainbreak_agents::{
     driver::{self, Exec},
     step::{Command, Output},
 };
-use chainbreak_engine::{gate::Gate, log::EventLog};
+use chainbreak_engine::{
+    gate::{Gate, base_name},
+    log::EventLog,
+};
 use chainbreak_model::{
     event::{self, EventKind},
     names::NodeName,
@@ -20,6 +23,9 @@ use futures::{FutureExt, future::LocalBoxFuture};
 use tokio::process::Child;
 
 use crate::place::PlaceThread;
+
+/// So many bytes are kept of the connections that a `conntrack -R -` is given: a table that a step fills has 60,000 of them, 12 MB.
+const CONNECTIONS_KEPT: usize = 16 * 1024;
 
 /// Records the commands of one agent on one node: of a model, which runs them through this in the place
 /// of its thread, or of a process, whose [shims](crate::shims) tell of them.
@@ -73,14 +79,26 @@ impl Recorder {
         let event = EventKind::Command(event::Command {
             who: self.who.clone(),
             node: self.node.clone(),
+            input: kept(&ended.argv, ended.input),
             argv: ended.argv,
-            input: ended.input,
             exit: ended.exit,
             stderr: ended.stderr,
             took_us: u64::try_from(ended.took.as_micros()).unwrap_or(u64::MAX),
         });
         self.log.append_at(self.log.at(ended.end), event);
     }
+}
+
+/// What is kept of an input: rules whole, of connections the first.
+fn kept(argv: &[String], input: String) -> String {
+    let connections = argv.first().is_some_and(|it| base_name(it) == "conntrack");
+    if !connections || input.len() <= CONNECTIONS_KEPT {
+        return input;
+    }
+    let end = input[..input.floor_char_boundary(CONNECTIONS_KEPT)].rfind('\n');
+    let (first, rest) = input.split_at(end.map_or(0, |it| it + 1));
+    let (lines, bytes) = (rest.lines().count(), rest.len());
+    format!("{first}# {lines} more lines, {bytes} bytes, are left out\n")
 }
 
 impl Exec for Recorder {
@@ -166,6 +184,20 @@ mod tests {
         assert_eq!((event.who.as_str(), event.input.as_str()), ("felix", "in"));
         assert_eq!((event.exit, event.stderr.as_str()), (4, "no\n"));
         assert!(u128::from(event.took_us) <= output.took.as_micros());
+    }
+
+    #[test]
+    fn of_many_connections_the_first_are_kept_and_the_rest_is_counted() {
+        let lines = "-A -p tcp -s 10.0.0.1 -d 10.0.0.2 --sport 1024 --dport 80\n".repeat(60_000);
+        let argv = |words: &[&str]| command(words, "").argv;
+        let short = kept(&argv(&["/usr/sbin/conntrack", "-R", "-"]), lines.clone());
+        assert!(short.len() < CONNECTIONS_KEPT + 100, "{}", short.len());
+        let whole = short.lines().filter(|line| line.ends_with("--dport 80"));
+        let left = 60_000 - whole.count();
+        let said = format!("\n# {left} more lines, {} bytes, are left out\n", left * 58);
+        assert!(short.ends_with(&said), "{said}");
+        let rules = kept(&argv(&["iptables-restore"]), lines.clone());
+        assert_eq!(rules, lines);
     }
 
     #[tokio::test(flavor = "current_thread")]
