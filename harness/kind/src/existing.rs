@@ -148,7 +148,13 @@ impl Shared for Existing {
         };
         let Ok(nodes) = asked.await else { return cases };
         let names: Vec<String> = nodes.into_iter().map(|node| node.registered).collect();
-        let rewritten = |case: &Case| rewrite::rewrite(case, &self.run, &names);
+        // Thousands of cases have much in common, before and after.
+        let mut common = chainbreak_model::case::Shared::default();
+        let rewritten = |case: &Case| {
+            let mut rewritten = rewrite::rewrite(case, &self.run, &names);
+            common.take(&mut rewritten);
+            rewritten
+        };
         cases.iter().map(rewritten).collect()
     }
 }
