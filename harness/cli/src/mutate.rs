@@ -6,8 +6,6 @@ use std::{collections::BTreeSet, process::ExitCode};
 
 use chainbreak_model::{
     case::{Case, Expect},
-    event::{Event, EventKind},
-    judge,
     mutation::{Mutant, on_healthy_ground, opposites, without_faults},
     plan::Planned,
     verdict::{CaseVerdict, PromiseVerdict, Verdict},
@@ -122,8 +120,7 @@ async fn attempt(
 ) -> Vec<(Outcome, String)> {
     let case = &subject.case;
     let id = case.id();
-    let history = history(case, options, &stopped).await;
-    let mut said = as_it_is(case, &history);
+    let mut said = as_it_is(case, options, &stopped).await;
     if case.expect == Expect::Healthy {
         return said;
     }
@@ -146,9 +143,16 @@ async fn attempt(
 }
 
 /// What a case comes to as it is, and by each opposite expectation.
-fn as_it_is(case: &Case, history: &[Event]) -> Vec<(Outcome, String)> {
+async fn as_it_is(
+    case: &Case,
+    options: RunOptions<'_>,
+    stopped: &watch::Receiver<bool>,
+) -> Vec<(Outcome, String)> {
     let id = case.id();
-    let verdict = judge(case, history);
+    let opposites = opposites(case);
+    let history = CaseHistory::of(case).judged_by(opposites.iter().map(|it| &it.case));
+    let history = run(case, options, stopped, history).await;
+    let verdict = history.verdict();
     let outcome = match verdict.case {
         CaseVerdict::AsExpected => Outcome::Well,
         CaseVerdict::Inconclusive => Outcome::Inconclusive,
@@ -159,10 +163,11 @@ fn as_it_is(case: &Case, history: &[Event]) -> Vec<(Outcome, String)> {
         return vec![(outcome, format!("{found}: {}", seen(&verdict)))];
     }
     let found = (outcome, found);
-    let opposites = opposites(case).into_iter();
-    let survivors = opposites.filter(|it| judge(&it.case, history).case == CaseVerdict::AsExpected);
-    let survivors =
-        survivors.map(|it| (Outcome::Bad, format!("SURVIVED         {id} {}", it.what)));
+    let survivors = opposites
+        .iter()
+        .zip(history.other_verdicts())
+        .filter(|(_, verdict)| verdict.case == CaseVerdict::AsExpected)
+        .map(|(it, _)| (Outcome::Bad, format!("SURVIVED         {id} {}", it.what)));
     std::iter::once(found).chain(survivors).collect()
 }
 
@@ -174,7 +179,8 @@ async fn tried(
     stopped: &watch::Receiver<bool>,
     said: &mut Vec<(Outcome, String)>,
 ) -> bool {
-    let verdict = judge(case, &history(case, options, stopped).await);
+    let history = run(case, options, stopped, CaseHistory::of(case)).await;
+    let verdict = history.verdict();
     said.push(match verdict.case {
         CaseVerdict::AsExpected => (Outcome::Well, format!("no matter        {id} {what}")),
         CaseVerdict::NotAsExpected => (Outcome::Well, format!("noticed          {id} {what}")),
@@ -186,21 +192,16 @@ async fn tried(
     verdict.case == CaseVerdict::NotAsExpected
 }
 
-async fn history(
+async fn run<'a>(
     case: &Case,
     options: RunOptions<'_>,
     stopped: &watch::Receiver<bool>,
-) -> Vec<Event> {
-    let mut history = CaseHistory::default();
-    let ran = supervise::run(case, options, stopped.clone(), &mut history).await;
-    let mut events = history.events;
-    if let Err(error) = ran {
-        let text = format!("{error:#}");
-        let at_us = events.last().map_or(0, |event| event.at_us);
-        let what = EventKind::Trouble { text };
-        events.push(Event { at_us, what });
+    mut history: CaseHistory<'a>,
+) -> CaseHistory<'a> {
+    if let Err(error) = supervise::run(case, options, stopped.clone(), &mut history).await {
+        history.ended_by(&error);
     }
-    events
+    history
 }
 
 /// Why a verdict is what it is.

@@ -15,13 +15,12 @@ use std::{
 use chainbreak_engine::run::Artifact;
 use chainbreak_model::{
     case::Case,
-    judge,
     plan::Planned,
     verdict::{CaseVerdict, Verdict},
 };
 use chainbreak_report::{Ended, Header, Line, Run, Skipped};
 use indexmap::IndexMap;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::case_history::{CaseHistory, Room};
 use self::{
@@ -119,12 +118,8 @@ impl Record {
         };
         Ok(CaseRecord {
             record: self,
-            case,
             id,
-            history: CaseHistory {
-                events: Vec::new(),
-                recorded: Some(recorded),
-            },
+            history: CaseHistory::of(case).recorded(recorded),
         })
     }
 
@@ -171,7 +166,6 @@ impl Record {
 /// A case that is being recorded.
 pub(crate) struct CaseRecord<'a> {
     record: &'a Record,
-    case: &'a Case,
     id: String,
     pub(crate) history: CaseHistory<'a>,
 }
@@ -182,18 +176,23 @@ impl CaseRecord<'_> {
         let Self {
             record,
             id,
-            history: CaseHistory { events, recorded },
-            case,
+            history,
         } = self;
-        let verdict = judge(case, &events);
-        if let Some(file) = recorded {
-            record.disk.write(Job::Close(file.number)).await;
+        let verdict = history.verdict();
+        let (close, closed) = oneshot::channel();
+        if let Some(file) = history.recorded {
+            record.disk.write(Job::Close(file.number, close)).await;
             file.live.end(&verdict.case.to_string());
         }
         if verdict.case != CaseVerdict::AsExpected {
-            let logs = reports::logs(&events);
-            for artifact in artifacts.into_iter().chain(logs) {
+            for artifact in artifacts {
                 record.artifact(&id, artifact).await?;
+            }
+            // A disk that takes no more ends the run with the verdicts so far.
+            if closed.await.is_ok() {
+                for log in reports::logs(&record.folder.join(reports::events_path(&id)))? {
+                    record.artifact(&id, log).await?;
+                }
             }
         }
         record.judged(id, verdict).await

@@ -9,9 +9,9 @@ use std::{
 };
 
 use chainbreak_engine::run::Artifact;
-use chainbreak_model::event::{Event, EventKind};
+use chainbreak_model::event::EventKind;
 use chainbreak_report::{
-    Run, WholeFile, exit_code,
+    Run, WholeFile, exit_code, history,
     junit::{self, Junit},
     summary,
     term::{self, Colour, Overview, Terminal},
@@ -110,11 +110,11 @@ pub(crate) fn terminal() -> Terminal {
     }
 }
 
-/// The agents' logs of a case, a file for each agent and node.
-pub(crate) fn logs(events: &[Event]) -> Vec<Artifact> {
+/// The agents' logs in the events of a case, a file for each agent and node.
+pub(crate) fn logs(events: &Path) -> anyhow::Result<Vec<Artifact>> {
     let mut logs = BTreeMap::<String, String>::new();
-    for event in events {
-        if let EventKind::Log(entry) = &event.what {
+    for event in history::each(events)? {
+        if let EventKind::Log(entry) = event?.what {
             let log = logs
                 .entry(format!("{}-{}.log", entry.node, entry.agent))
                 .or_default();
@@ -122,9 +122,8 @@ pub(crate) fn logs(events: &[Event]) -> Vec<Artifact> {
             log.push('\n');
         }
     }
-    logs.into_iter()
-        .map(|(name, text)| Artifact { name, text })
-        .collect()
+    let logs = logs.into_iter();
+    Ok(logs.map(|(name, text)| Artifact { name, text }).collect())
 }
 
 /// A case's id as the name of a folder.

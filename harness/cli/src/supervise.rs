@@ -103,10 +103,7 @@ impl Parent<'_, '_> {
             Said::Began(clock) => self.clock = clock,
             Said::Artifact(artifact) => self.artifacts.push(artifact),
             Said::Event(event) => {
-                let event = self.history.raw(room, event).await?;
-                if let EventKind::Phase(phase) = &event.what {
-                    return Ok(Some(*phase));
-                }
+                return self.history.raw(room, event).await;
             }
         }
         Ok(None)

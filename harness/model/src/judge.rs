@@ -99,6 +99,11 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// When the latest event so far was, in µs.
+    pub fn last_us(&self) -> u64 {
+        self.last_us
+    }
+
     /// What the events so far come to.
     pub fn verdict(&self) -> Verdict {
         let window = self.from_us.map(|from_us| Span {

@@ -32,7 +32,7 @@ impl History {
     pub fn events(&self) -> Result<Cow<'_, [Event]>, ReportError> {
         match self {
             Self::Here(events) => Ok(Cow::Borrowed(events)),
-            Self::In(path) => read(path).map(Cow::Owned),
+            Self::In(path) => each(path)?.collect::<Result<_, _>>().map(Cow::Owned),
         }
     }
 
@@ -48,22 +48,24 @@ impl History {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Event>, ReportError> {
-    let file = File::open(path).map_err(|source| ReportError::History {
-        path: path.to_owned(),
-        source,
-    })?;
-    let mut events = Vec::new();
-    for line in Lines::of(BufReader::new(file)) {
-        let (number, line) = line?;
-        let event = serde_json::from_slice(&line).map_err(|error| ReportError::Event {
-            path: path.to_owned(),
+/// The events in a case's file, one after the other.
+pub fn each(
+    path: &Path,
+) -> Result<impl Iterator<Item = Result<Event, ReportError>> + use<>, ReportError> {
+    let path = path.to_owned();
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(source) => return Err(ReportError::History { path, source }),
+    };
+    let event = move |(number, line): (usize, Vec<u8>)| {
+        serde_json::from_slice(&line).map_err(|error| ReportError::Event {
+            path: path.clone(),
             line: number,
             why: error.to_string(),
-        })?;
-        events.push(event);
-    }
-    Ok(events)
+        })
+    };
+    let lines = Lines::of(BufReader::new(file));
+    Ok(lines.map(move |line| line.and_then(&event)))
 }
 
 /// The whole lines of a file with their numbers, from 1.

@@ -17,7 +17,7 @@ mod explain;
 mod file;
 pub mod gaps;
 mod head;
-mod history;
+pub mod history;
 pub mod junit;
 mod log_finding;
 mod meanwhile;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// So much may wait to be written.
 const WAITING: usize = 1024;
@@ -24,8 +24,8 @@ pub(crate) enum Job {
     Open(usize, PathBuf),
     /// An event of a case, as a line with its end.
     Event(usize, Vec<u8>),
-    /// A case has no more events.
-    Close(usize),
+    /// A case has no more events. The answer says that its file has them all.
+    Close(usize, oneshot::Sender<()>),
     /// A file of its own.
     Whole(PathBuf, String),
     /// For whoever reads standard output.
@@ -128,10 +128,13 @@ impl Files {
                 Some(file) => file.write(&line),
                 None => Ok(()),
             },
-            Job::Close(case) => match self.cases.remove(&case) {
-                Some(mut file) => file.flush(),
-                None => Ok(()),
-            },
+            Job::Close(case, closed) => {
+                if let Some(mut file) = self.cases.remove(&case) {
+                    file.flush()?;
+                }
+                // Who is not interested does not hear it.
+                closed.send(()).or(Ok(()))
+            }
             Job::Whole(path, text) => whole(&path, &text),
             Job::Tell(text) => crate::tell(&text),
         }
