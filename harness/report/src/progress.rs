@@ -108,14 +108,11 @@ fn deleted(event: &Event) -> Option<(String, String)> {
     let edit = RuleEdit::of(event)?;
     let outcome = edit.outcome();
     let who = &edit.command.who;
-    let words = outcome
-        .cuts_others(who)
-        .then(|| outcome.cut_words())
-        .flatten()?;
+    let cuts = outcome.cuts_others(who).then(|| outcome.cuts()).flatten()?;
     let tables = outcome.cut_tables().join(" and ");
     Some((
         format!("{who} deleted rules of others in {tables}"),
-        format!("{who} on {} {words}", edit.command.node),
+        format!("{who} on {} {cuts}", edit.command.node),
     ))
 }
 

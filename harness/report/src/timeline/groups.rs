@@ -86,7 +86,7 @@ fn kind(edit: &RuleEdit<'_>) -> Option<Kind> {
     match () {
         () if failed => Some(Kind::Failed),
         () if outcome.cuts_others(&edit.command.who) => Some(Kind::Cut),
-        () if outcome.words().is_some() || edit.ensures() => Some(Kind::Wrote),
+        () if outcome.deeds().is_some() || edit.ensures() => Some(Kind::Wrote),
         () => None,
     }
 }
@@ -111,9 +111,9 @@ fn told(kind: Kind, edits: &[&RuleEdit<'_>]) -> Option<String> {
         ));
     }
     let outcome = Outcome::of(edits.iter().flat_map(|edit| &edit.changes));
-    let words = match kind {
-        Kind::Cut => outcome.cut_words().or_else(|| outcome.words())?,
-        _ => outcome.words()?,
+    let deeds = match kind {
+        Kind::Cut => outcome.cuts().or_else(|| outcome.deeds())?,
+        _ => outcome.deeds()?,
     };
     let full = kind == Kind::Wrote
         && edits.iter().any(|edit| edit.ensures())
@@ -121,9 +121,9 @@ fn told(kind: Kind, edits: &[&RuleEdit<'_>]) -> Option<String> {
             .iter()
             .any(|edit| edit.program().ends_with("-restore"));
     Some(if full {
-        format!("full sync: {words}")
+        format!("full sync: {deeds}")
     } else {
-        words
+        deeds.to_string()
     })
 }
 
