@@ -15,7 +15,7 @@ use crate::{
     attribution::{self, Cause},
     edits::EditIndex,
     gaps::Gap,
-    log_finding::log_finding,
+    log_finding::LogFinding,
     meanwhile,
     text::{clean, clock, count, length, percent},
 };
@@ -225,8 +225,10 @@ impl Material<'_> {
                 evidence,
             };
         };
-        let said = log_finding(&first.text)
-            .unwrap_or_else(|| clean(first.text.lines().next().unwrap_or_default()));
+        let said = LogFinding::of(&first.text).map_or_else(
+            || clean(first.text.lines().next().unwrap_or_default()),
+            |finding| finding.to_string(),
+        );
         let cause = attribution::of_entry(self.index, first);
         let why = cause.map(|cause| {
             let before = length(first.at_us.saturating_sub(cause.at_us));

@@ -200,7 +200,7 @@ fn whole_out(run: &Run, summary: &Summary, head: &str) -> String {
     }
     if !summary.story.is_empty() {
         text.push_str("\nWhat happened (seconds since the case began):\n");
-        text.push_str(&summary.story.join("\n"));
+        text.push_str(&summary.story.lines().join("\n"));
     }
     text
 }
@@ -217,8 +217,8 @@ fn whole(summary: &Summary) -> TestCase {
     match summary.outcome {
         Outcome::Skipped => TestCase::skipped_with_cause(WHOLE, "not to be run here", &message),
         Outcome::Inconclusive => {
-            let lines = summary.evidence.iter().chain(&summary.story);
-            let lines: Vec<&str> = lines.map(String::as_str).collect();
+            let lines = summary.evidence.iter().cloned();
+            let lines: Vec<String> = lines.chain(summary.story.lines()).collect();
             TestCaseBuilder::error(WHOLE, none, "inconclusive", &message)
                 .set_trace(&cdata(&lines.join("\n")))
                 .build()
@@ -241,7 +241,7 @@ fn of_promise(summary: &Summary, promise: &PromiseSummary) -> TestCase {
         case.set_system_out(&text);
         return case;
     }
-    let story = summary.story.join("\n");
+    let story = summary.story.lines().join("\n");
     let body = format!("{message}\n{evidence}\n\nWhat happened:\n{story}\n");
     // Where the world failed, nothing is said against the product.
     let errs = promise.state == State::Unknown || summary.outcome == Outcome::Inconclusive;

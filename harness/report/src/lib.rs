@@ -20,7 +20,7 @@ pub mod gaps;
 mod head;
 mod history;
 pub mod junit;
-mod log_finding;
+pub mod log_finding;
 mod meanwhile;
 pub mod outcome;
 pub mod parity;
@@ -32,6 +32,7 @@ pub mod summary;
 pub mod term;
 pub mod text;
 pub mod timeline;
+mod words;
 
 pub use error::ReportError;
 pub use exit::exit_code;

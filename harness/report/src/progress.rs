@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::{
     edits::RuleEdit,
     explain::one_line,
-    log_finding::{gist, log_finding},
+    log_finding::LogFinding,
     text::{clock, count, cut, percent},
 };
 
@@ -49,8 +49,8 @@ impl Progress {
                 cut(&news, NEWS)
             }
             EventKind::Log(entry) => {
-                let said = log_finding(&entry.text)?;
-                kind = Some(format!("{} logs: {}", entry.agent, gist(&said)));
+                let said = LogFinding::of(&entry.text)?;
+                kind = Some(format!("{} logs: {}", entry.agent, said.gist()));
                 let news = format!("{} on {} logs: {said}", entry.agent, entry.node);
                 cut(&one_line(&news), NEWS)
             }

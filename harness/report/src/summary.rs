@@ -17,7 +17,7 @@ use crate::{
     gaps::gaps,
     head::unknown_requests,
     text::clean,
-    timeline,
+    timeline::{self, Story},
 };
 
 /// How a case is called in reports.
@@ -78,8 +78,8 @@ pub struct Summary {
     pub unknown: Vec<String>,
     /// The rules in which packets ended while it was judged, most packets first.
     pub drops: Vec<Drops>,
-    /// The story, in lines.
-    pub story: Vec<String>,
+    /// The story.
+    pub story: Story,
     /// Files kept, relative to the folder of the run.
     pub artifacts: Vec<String>,
 }
@@ -95,7 +95,7 @@ impl Summary {
             facts: Vec::new(),
             unknown: Vec::new(),
             drops: Vec::new(),
-            story: Vec::new(),
+            story: Story::default(),
             artifacts: Vec::new(),
             ..self
         }
@@ -245,7 +245,7 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         facts: Vec::new(),
         unknown: Vec::new(),
         drops: Vec::new(),
-        story: Vec::new(),
+        story: Story::default(),
         artifacts: Vec::new(),
     }
 }

@@ -313,7 +313,8 @@ pub fn story(summary: &Summary) -> Vec<String> {
         return Vec::new();
     }
     let head = "    what happened (seconds since the case began):".to_owned();
-    let lines = summary.story.iter().map(|line| format!("    {line}"));
+    let lines = summary.story.lines().into_iter();
+    let lines = lines.map(|line| format!("    {line}"));
     std::iter::once(head).chain(lines).collect()
 }
 

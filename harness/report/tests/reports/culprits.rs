@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chainbreak_model::{
     case::{Expect, Origin},
-    event::{Dropped, DropsSeen, Event, EventKind, Phase},
+    event::{Dropped, DropsSeen, Event, EventKind, LogEntry, Phase},
     names::AgentName,
     verdict::FirstEntry,
 };
@@ -208,6 +208,7 @@ fn a_silent_outage_is_told_to_its_end() {
     assert!(
         summary
             .story
+            .lines()
             .join("\n")
             .contains("no answers any more, to the end: 600 ms, 30 requests lost")
     );
@@ -296,8 +297,9 @@ fn the_story_of_seventy_nodes_and_many_rounds_fits_two_screens() {
         }
     }
     let summary = summaries(&run(vec![(case("v", Expect::Healthy), events)])).remove(0);
-    assert!(summary.story.len() < 80, "{}", summary.story.join("\n"));
-    let last = summary.story.last().unwrap();
+    let story = summary.story.lines();
+    assert!(story.len() < 80, "{}", story.join("\n"));
+    let last = story.last().unwrap();
     assert!(
         last.starts_with("69 other nodes, from 2.005 s: felix deleted"),
         "{last}"
@@ -338,8 +340,34 @@ fn a_round_that_shows_something_new_is_told_among_those_that_do_not() {
     }
     events.push(failed);
     let summary = summaries(&run(vec![(case("v", Expect::Healthy), events)])).remove(0);
-    let story = summary.story.join("\n");
+    let story = summary.story.lines().join("\n");
     let told = "iptables-legacy-restore failed (exit 1): iptables-restore: line 3 failed";
     assert!(story.contains(told), "{story}");
     assert!(story.contains("… 1 more round like this"), "{story}");
+}
+
+#[test]
+fn a_failed_restore_is_left_out_only_where_the_agent_speaks_of_the_chain_that_it_misses() {
+    let mut failed = command("n2", 1_490_000, "kube-proxy", &RESTORE, "");
+    if let EventKind::Command(command) = &mut failed.what {
+        command.exit = 2;
+        command.stderr = "iptables-restore: Chain 'logs' does not exist\n".to_owned();
+    }
+    let story = |text: &str| {
+        let entry = LogEntry {
+            agent: AgentName::KubeProxy,
+            node: "n2".into(),
+            text: text.to_owned(),
+        };
+        let logged = event(1_491_000, EventKind::Log(entry));
+        let summary = answers(losing(vec![failed.clone(), logged]), None);
+        summary.story.lines().join("\n")
+    };
+    let other = story("W1121 06:30:05.0 1 proxier.go:1] \"Retrying\"");
+    assert!(
+        other.contains("iptables-restore failed (exit 2)"),
+        "{other}"
+    );
+    let same = story("W1121 06:30:05.0 1 proxier.go:1] \"No chain\" chain=\"logs\"");
+    assert!(!same.contains("iptables-restore failed"), "{same}");
 }
