@@ -8,7 +8,10 @@ use chainbreak_model::{
 };
 use indexmap::IndexMap;
 
-use crate::{explain::one_line, summary::Summary, text::count};
+use crate::{
+    summary::Summary,
+    text::{count, one_line},
+};
 
 /// More unknown requests than these are one missing part that is asked for again and again.
 const UNKNOWN: usize = 8;

@@ -14,9 +14,8 @@ use junit_report::{
 
 use crate::{
     Ended, ReportError, Run, drops,
-    explain::one_line,
     summary::{Outcome, PromiseSummary, State, Summary},
-    text::clean,
+    text::{clean, one_line},
 };
 
 /// The name of the test case that stands for the case itself where no promise can: skipped, inconclusive,
@@ -207,12 +206,8 @@ fn whole_out(run: &Run, summary: &Summary, head: &str) -> String {
 
 /// The test case that stands for the case itself.
 fn whole(summary: &Summary) -> TestCase {
-    let message = xml(&one_line(
-        summary
-            .headline
-            .as_deref()
-            .unwrap_or("nothing was promised"),
-    ));
+    let said = summary.headline();
+    let message = xml(&one_line(said.as_deref().unwrap_or("nothing was promised")));
     let none = Duration::ZERO;
     match summary.outcome {
         Outcome::Skipped => TestCase::skipped_with_cause(WHOLE, "not to be run here", &message),
@@ -230,8 +225,8 @@ fn whole(summary: &Summary) -> TestCase {
 
 fn of_promise(summary: &Summary, promise: &PromiseSummary) -> TestCase {
     let (name, none) = (xml(&promise.name), Duration::ZERO);
-    let message = xml(&one_line(&promise.words.headline));
-    let evidence = promise.words.evidence.join("\n");
+    let message = xml(&one_line(&promise.headline()));
+    let evidence = promise.evidence().join("\n");
     if promise.as_expected {
         let mut case = TestCase::success(&name, none);
         let text = match promise.state {

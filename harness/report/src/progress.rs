@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     edits::RuleEdit,
-    explain::one_line,
     log_finding::LogFinding,
-    text::{clock, count, cut, percent},
+    text::{clock, count, cut, one_line, percent},
 };
 
 /// What is known of a running case, event by event.

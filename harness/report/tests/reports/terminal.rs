@@ -241,7 +241,7 @@ fn losses_here_and_there_are_told_by_their_number_and_not_as_an_outage() {
     }
     let summaries = summaries(&run(vec![(case("v", Expect::Healthy), events)]));
     assert_eq!(
-        summaries[0].headline.as_deref(),
+        summaries[0].headline().as_deref(),
         Some("services lost 233 of 700 requests on n2, one here, one there: 233 timed out")
     );
 }
