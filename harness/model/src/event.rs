@@ -117,6 +117,9 @@ pub enum EventKind {
     UnknownRequest {
         /// Method, path and user agent.
         text: String,
+        /// How often it came, where that is told at the end. Older histories have it in the text: `…, 3 times`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        times: Option<u64>,
     },
     /// The world failed, not the product: the case becomes inconclusive.
     Trouble {

@@ -164,7 +164,7 @@ fn head(summary: &Summary) -> String {
         lines.push_str(&property("judged-before", &before.to_string()));
     }
     for request in &summary.unknown {
-        lines.push_str(&property("unknown-request", request));
+        lines.push_str(&property("unknown-request", &request.to_string()));
     }
     for path in &summary.artifacts {
         lines.push_str(&hint("ATTACHMENT", &one_line(path)));

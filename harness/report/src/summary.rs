@@ -17,7 +17,7 @@ use crate::{
     explain::Material,
     finding::Finding,
     gaps::gaps,
-    head::unknown_requests,
+    head::{UnknownRequest, unknown_requests},
     text::{clean, one_line},
     timeline::{self, Story},
 };
@@ -79,7 +79,7 @@ pub struct Summary {
     /// What its history says about the world: agents' sources, versions, substitutions.
     pub facts: Vec<(String, String)>,
     /// What the API server was asked for and does not know.
-    pub unknown: Vec<String>,
+    pub unknown: Vec<UnknownRequest>,
     /// The rules in which packets ended while it was judged, most packets first.
     pub drops: Vec<Drops>,
     /// The story.
