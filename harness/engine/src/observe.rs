@@ -16,6 +16,7 @@ use std::{
 use chainbreak_model::{
     case::{Case, Claim, Origin, SourceAddress},
     event::{EventKind, RulesSeen},
+    names::QueryId,
 };
 use chainbreak_netfilter::Tally;
 use futures::future::join_all;
@@ -44,6 +45,9 @@ pub(crate) use watched::Watched;
 pub(crate) fn places(case: &Case) -> BTreeMap<Origin, Watched> {
     let mut places: BTreeMap<Origin, Watched> = BTreeMap::new();
     for promise in case.promises.values() {
+        let Some(id) = promise.claim.query().and_then(|it| case.query_id(it)) else {
+            continue;
+        };
         let node = match &promise.claim {
             Claim::HasRule { presence, .. } | Claim::HasElement { presence, .. } => {
                 presence.node.clone().map(Origin::Node)
@@ -54,7 +58,8 @@ pub(crate) fn places(case: &Case) -> BTreeMap<Origin, Watched> {
         let all = || case.cluster.node_names().map(Origin::Node).collect();
         let asked: Vec<Origin> = node.map_or_else(all, |place| vec![place]);
         for at in asked {
-            places.entry(at).or_default().add(&promise.claim);
+            let watched = places.entry(at).or_default();
+            watched.add(id.clone(), &promise.claim);
         }
     }
     places
@@ -203,22 +208,22 @@ fn concerns(write: &Write, at: &Origin, tables: &[&str]) -> bool {
 #[derive(Debug, Default)]
 struct Looks {
     /// What was found of each rule and element.
-    found: BTreeMap<String, usize>,
+    found: BTreeMap<QueryId, usize>,
     /// What of this was not told yet.
-    untold: Vec<(String, usize)>,
+    untold: Vec<(QueryId, usize)>,
     counters: Counters,
     told: Option<Counters>,
-    tallies: BTreeMap<String, Tally>,
+    tallies: BTreeMap<QueryId, Tally>,
     /// Tables that were there.
     tables: BTreeSet<Source>,
 }
 
-/// The values of counters, by their names.
+/// The values of counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Counters {
-    values: BTreeMap<String, u64>,
-    rewritten: BTreeMap<String, u64>,
-    unmatched: BTreeMap<String, String>,
+    values: BTreeMap<QueryId, u64>,
+    rewritten: BTreeMap<QueryId, u64>,
+    unmatched: BTreeMap<QueryId, String>,
 }
 
 impl Looks {

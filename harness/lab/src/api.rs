@@ -52,8 +52,8 @@ pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
         advertised: None,
         seed,
         on_unknown: Some(Arc::new(move |asked| {
-            let text = said(asked, &nodes);
-            log.append(EventKind::UnknownRequest { text });
+            let (text, times) = (said(asked, &nodes), None);
+            log.append(EventKind::UnknownRequest { text, times });
         })),
         ..ServerConfig::new(Arc::new(Timestamp::now))
     })
@@ -92,8 +92,8 @@ pub(crate) fn note_unknown(server: &Server, world: &World, log: &EventLog) {
     let nodes = nodes_by_address(world);
     for (asked, count) in server.unknown_requests() {
         if count > 1 {
-            let text = format!("{}, {count} times", said(&asked, &nodes));
-            log.append(EventKind::UnknownRequest { text });
+            let (text, times) = (said(&asked, &nodes), Some(count));
+            log.append(EventKind::UnknownRequest { text, times });
         }
     }
 }

@@ -9,6 +9,7 @@ mod fault;
 mod named;
 mod network;
 mod promise;
+mod query;
 mod shared;
 mod step;
 mod traffic;
@@ -31,6 +32,7 @@ pub use promise::{
     Claim, Counter, ElementQuery, Limits, Presence, Promise, RuleChain, RuleQuery, SourceAddress,
     Window,
 };
+pub use query::Query;
 pub use shared::Shared;
 pub use step::{ObjectRef, Step};
 pub use traffic::{Destination, Origin, Traffic};

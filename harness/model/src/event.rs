@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     case::Origin,
-    names::{AgentName, MarkName, NodeName, TrafficName},
+    names::{AgentName, MarkName, NodeName, QueryId, TrafficName},
 };
 
 /// One thing that happened.
@@ -74,15 +74,15 @@ pub enum EventKind {
     Counters {
         /// Where.
         at: Origin,
-        /// By [`crate::case::Counter`]'s `Display`.
-        values: BTreeMap<String, u64>,
+        /// By query.
+        values: BTreeMap<QueryId, u64>,
         /// Of packets of rules: how often a rule that had counted was seen to begin again. What it counted
         /// just before is missing.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        rewritten: BTreeMap<String, u64>,
+        rewritten: BTreeMap<QueryId, u64>,
         /// Of packets of rules: what was there instead, where no rule that counts matched.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        unmatched: BTreeMap<String, String>,
+        unmatched: BTreeMap<QueryId, String>,
     },
     /// The addresses of a place, as promises asked for them, when the timeline began.
     Addresses {
@@ -117,6 +117,9 @@ pub enum EventKind {
     UnknownRequest {
         /// Method, path and user agent.
         text: String,
+        /// How often it came, where that is told at the end. Older histories have it in the text: `…, 3 times`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        times: Option<u64>,
     },
     /// The world failed, not the product: the case becomes inconclusive.
     Trouble {
@@ -232,8 +235,8 @@ pub struct LogEntry {
 pub struct RulesSeen {
     /// Where.
     pub node: NodeName,
-    /// The asked-for rule, as [`crate::case::RuleQuery`]'s `Display` prints it.
-    pub query: String,
+    /// Which rule, chain or element was asked for.
+    pub query: QueryId,
     /// How many rules (or chains) match.
     pub count: usize,
 }

@@ -4,6 +4,7 @@
 //! were due. What was not seen is unknown, never kept: a promise is kept only on the strength of
 //! something that was watched all the time. What was seen broken stays broken, however the run ended.
 
+mod asked;
 mod balance;
 mod chi;
 mod counter;
@@ -21,7 +22,7 @@ use std::{collections::BTreeMap, fmt};
 use indexmap::IndexMap;
 
 use crate::{
-    case::{Case, Claim, Expect, Promise},
+    case::{Case, Claim, Expect, Promise, Query},
     event::{Event, EventKind, Phase},
     names::{MarkName, PromiseName},
     verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Span, Verdict},
@@ -205,10 +206,10 @@ fn watch<'a>(case: &'a Case, claim: &'a Claim) -> Box<dyn Watch + 'a> {
             Box::new(log::Seen::new(case, *agent, matches, log::Wanted::Some))
         }
         Claim::HasRule { rule, presence } => {
-            Box::new(presence::Seen::new(case, rule.to_string(), presence))
+            Box::new(presence::Seen::new(case, Query::Rule(rule), presence))
         }
         Claim::HasElement { element, presence } => {
-            Box::new(presence::Seen::new(case, element.to_string(), presence))
+            Box::new(presence::Seen::new(case, Query::Element(element), presence))
         }
         Claim::Counter {
             counter,

@@ -65,6 +65,10 @@ name!(
     /// A key of `promises:`.
     PromiseName
 );
+name!(
+    /// What a history calls a query, [`crate::case::Case::query_id`]. Older ones call it by its words.
+    QueryId
+);
 
 impl MarkName {
     /// The mark at the end of the step that is called so; the one at its beginning has the step's name. Nobody can

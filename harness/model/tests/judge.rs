@@ -73,7 +73,7 @@ fn says(ms: u64, node: &str, text: &str) -> Event {
 }
 
 fn rule(ms: u64, node: &str, count: usize) -> Event {
-    let query = "nat PREROUTING → KUBE-SERVICES".to_owned();
+    let query = "jump".into();
     at(
         ms,
         EventKind::Rules(RulesSeen {

@@ -169,6 +169,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// What [`Outcome::word`] says of an answer.
+    pub const ANSWERED: &'static str = "answered";
+
     /// Whether the request was answered.
     pub fn is_answered(&self) -> bool {
         matches!(self, Self::Answered { .. })
@@ -177,7 +180,7 @@ impl Outcome {
     /// One word for tables.
     pub fn word(&self) -> &'static str {
         match self {
-            Self::Answered { .. } => "answered",
+            Self::Answered { .. } => Self::ANSWERED,
             Self::Refused => "refused",
             Self::Reset => "reset",
             Self::TimedOut => "timed out",

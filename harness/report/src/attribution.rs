@@ -9,6 +9,7 @@ use chainbreak_model::{
     verdict::{FirstEntry, Span},
 };
 use chainbreak_netfilter::ChangeKind;
+use serde::Serialize;
 
 use crate::{
     edits::{EditIndex, Effect, Link, RuleEdit},
@@ -28,7 +29,8 @@ const STARVED_US: u64 = 100_000;
 const SEEN_LATE_US: u64 = 100_000;
 
 /// The command that removed a link.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Cause {
     /// What was removed.
     pub link: Link,
@@ -84,7 +86,8 @@ impl Cause {
 }
 
 /// The command that ended a gap.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Heal {
     /// Who ran it.
     pub who: String,

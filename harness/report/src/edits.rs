@@ -5,6 +5,7 @@ use chainbreak_model::{
     names::NodeName,
 };
 use chainbreak_netfilter::{Change, ChangeKind, committed};
+use serde::Serialize;
 
 use crate::outcome::Outcome;
 
@@ -23,7 +24,8 @@ pub struct RuleEdit<'a> {
 }
 
 /// Something that has to be there for packets to arrive.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Link {
     /// A rule of `chain` that jumps to `target`.
     Jump {

@@ -6,9 +6,11 @@ use chainbreak_model::{
     verdict::Span,
 };
 use indexmap::IndexMap;
+use serde::Serialize;
 
 /// A time in which every request was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Gap {
     /// From the first lost request to the next answered one (both when due), or to the end of the judged
     /// time.

@@ -1,14 +1,18 @@
 //! What stands around the verdicts: who played the agents, and what they asked the API in vain.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use chainbreak_model::{
     event::{Event, EventKind},
     names::AgentName,
 };
 use indexmap::IndexMap;
+use serde::Serialize;
 
-use crate::{explain::one_line, summary::Summary, text::count};
+use crate::{
+    summary::Summary,
+    text::{count, one_line},
+};
 
 /// More unknown requests than these are one missing part that is asked for again and again.
 const UNKNOWN: usize = 8;
@@ -26,7 +30,8 @@ impl Head {
         for fact in &summary.facts {
             *self.facts.entry(fact.clone()).or_default() += 1;
         }
-        self.unknown.extend(summary.unknown.iter().cloned());
+        let unknown = summary.unknown.iter();
+        self.unknown.extend(unknown.map(UnknownRequest::to_string));
     }
 
     /// Who played the agents, a line for each of them: source, version and hash as the history has them, and
@@ -71,22 +76,54 @@ impl Head {
     }
 }
 
+/// What an API server was asked for and does not know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct UnknownRequest {
+    /// The request, and who made it.
+    pub text: String,
+    /// How often it came, where that was more than once.
+    pub times: Option<u64>,
+}
+
+impl UnknownRequest {
+    fn new(text: &str, times: Option<u64>) -> Self {
+        let text = one_line(text);
+        let older = text.rsplit_once(", ").and_then(|(text, times)| {
+            let times = times.strip_suffix(" times")?.parse().ok()?;
+            Some((text.to_owned(), times))
+        });
+        match older {
+            Some((text, older)) if times.is_none() => Self {
+                text,
+                times: Some(older),
+            },
+            _ => Self { text, times },
+        }
+    }
+}
+
+impl fmt::Display for UnknownRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        self.times
+            .iter()
+            .try_for_each(|times| write!(f, ", {times} times"))
+    }
+}
+
 /// The unknown requests of a history, each once: one that came again is told of at the end, with how
 /// often.
-pub(crate) fn unknown_requests(events: &[Event]) -> Vec<String> {
-    let mut requests: Vec<String> = Vec::new();
+pub(crate) fn unknown_requests(events: &[Event]) -> Vec<UnknownRequest> {
+    let mut requests: Vec<UnknownRequest> = Vec::new();
     for event in events {
-        let EventKind::UnknownRequest { text } = &event.what else {
+        let EventKind::UnknownRequest { text, times } = &event.what else {
             continue;
         };
-        let text = one_line(text);
-        let again = |known: &&mut String| {
-            let rest = text.strip_prefix(known.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(", "))
-        };
-        match requests.iter_mut().find(again) {
-            Some(known) => *known = text,
-            None => requests.push(text),
+        let request = UnknownRequest::new(text, *times);
+        match requests.iter_mut().find(|it| it.text == request.text) {
+            Some(known) => *known = request,
+            None => requests.push(request),
         }
     }
     requests

@@ -14,9 +14,8 @@ use junit_report::{
 
 use crate::{
     Ended, ReportError, Run, drops,
-    explain::one_line,
     summary::{Outcome, PromiseSummary, State, Summary},
-    text::clean,
+    text::{clean, one_line},
 };
 
 /// The name of the test case that stands for the case itself where no promise can: skipped, inconclusive,
@@ -165,7 +164,7 @@ fn head(summary: &Summary) -> String {
         lines.push_str(&property("judged-before", &before.to_string()));
     }
     for request in &summary.unknown {
-        lines.push_str(&property("unknown-request", request));
+        lines.push_str(&property("unknown-request", &request.to_string()));
     }
     for path in &summary.artifacts {
         lines.push_str(&hint("ATTACHMENT", &one_line(path)));
@@ -200,25 +199,21 @@ fn whole_out(run: &Run, summary: &Summary, head: &str) -> String {
     }
     if !summary.story.is_empty() {
         text.push_str("\nWhat happened (seconds since the case began):\n");
-        text.push_str(&summary.story.join("\n"));
+        text.push_str(&summary.story.lines().join("\n"));
     }
     text
 }
 
 /// The test case that stands for the case itself.
 fn whole(summary: &Summary) -> TestCase {
-    let message = xml(&one_line(
-        summary
-            .headline
-            .as_deref()
-            .unwrap_or("nothing was promised"),
-    ));
+    let said = summary.headline();
+    let message = xml(&one_line(said.as_deref().unwrap_or("nothing was promised")));
     let none = Duration::ZERO;
     match summary.outcome {
         Outcome::Skipped => TestCase::skipped_with_cause(WHOLE, "not to be run here", &message),
         Outcome::Inconclusive => {
-            let lines = summary.evidence.iter().chain(&summary.story);
-            let lines: Vec<&str> = lines.map(String::as_str).collect();
+            let lines = summary.evidence.iter().cloned();
+            let lines: Vec<String> = lines.chain(summary.story.lines()).collect();
             TestCaseBuilder::error(WHOLE, none, "inconclusive", &message)
                 .set_trace(&cdata(&lines.join("\n")))
                 .build()
@@ -230,8 +225,8 @@ fn whole(summary: &Summary) -> TestCase {
 
 fn of_promise(summary: &Summary, promise: &PromiseSummary) -> TestCase {
     let (name, none) = (xml(&promise.name), Duration::ZERO);
-    let message = xml(&one_line(&promise.words.headline));
-    let evidence = promise.words.evidence.join("\n");
+    let message = xml(&one_line(&promise.headline()));
+    let evidence = promise.evidence().join("\n");
     if promise.as_expected {
         let mut case = TestCase::success(&name, none);
         let text = match promise.state {
@@ -241,7 +236,7 @@ fn of_promise(summary: &Summary, promise: &PromiseSummary) -> TestCase {
         case.set_system_out(&text);
         return case;
     }
-    let story = summary.story.join("\n");
+    let story = summary.story.lines().join("\n");
     let body = format!("{message}\n{evidence}\n\nWhat happened:\n{story}\n");
     // Where the world failed, nothing is said against the product.
     let errs = promise.state == State::Unknown || summary.outcome == Outcome::Inconclusive;

@@ -1,25 +1,27 @@
 //! Reports: pure functions of plan, history and verdict. No clock, no process.
 //!
 //! - [`Recorder`] writes `run.jsonl` as the run goes on, [`Run::read`] reads it back.
-//! - [`attribution`] says who did it, [`timeline`] tells the story.
+//! - [`attribution`] says who did it, [`finding`] has what is found of a promise, [`timeline`] the story: values.
 //! - [`drops`] ranks the rules in which packets ended.
-//! - [`summary`] puts both beside the verdict, `head` what stands around them; [`term`] and [`junit`]
-//!   (later: HTML) only lay that out.
+//! - [`summary`] puts them beside the verdict, `head` what stands around them. `words` makes lines of them, which
+//!   [`term`] and [`junit`] lay out; HTML can take the values.
 //! - [`parity`] compares two runs.
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
 pub mod attribution;
+pub mod deeds;
 pub mod drops;
 pub mod edits;
 mod error;
 mod exit;
 mod explain;
 mod file;
+pub mod finding;
 pub mod gaps;
 mod head;
 pub mod history;
 pub mod junit;
-mod log_finding;
+pub mod log_finding;
 mod meanwhile;
 pub mod outcome;
 pub mod parity;
@@ -31,6 +33,7 @@ pub mod summary;
 pub mod term;
 pub mod text;
 pub mod timeline;
+mod words;
 
 pub use error::ReportError;
 pub use exit::exit_code;

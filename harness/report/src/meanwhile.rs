@@ -11,19 +11,25 @@ use chainbreak_model::{
 };
 use chainbreak_netfilter::Site;
 use chainbreak_probe::wire::{Connections, Outcome, Protocol};
+use serde::Serialize;
 
-use crate::{explain::one_line, text::count};
+use crate::text::{count, one_line};
 
 /// The census looks every two seconds, and says with a look what came since the one before.
 const LOOK_US: u64 = 2_500_000;
 
 /// The rule in which most packets ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Dropped {
-    packets: u64,
-    node: String,
-    owner: String,
-    site: Site,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Dropped {
+    /// How many.
+    pub packets: u64,
+    /// On which node.
+    pub node: String,
+    /// Whose rule.
+    pub owner: String,
+    /// The rule.
+    pub site: Site,
 }
 
 /// Of what was told within the gap or with the first look after it.
@@ -71,10 +77,7 @@ pub(crate) fn left_behind(
         },
         _ => None,
     });
-    let backend = one_line(backends.next_back()?);
-    Some(format!(
-        "; {backend} answered last, where conntrack may lead its kept port still"
-    ))
+    backends.next_back().map(|backend| one_line(backend))
 }
 
 impl fmt::Display for Dropped {
@@ -145,8 +148,8 @@ mod tests {
             };
             left_behind(&events, (&"asks".into(), &traffic), gap)
         };
-        let told = of(Protocol::Udp, Connections::Kept).unwrap();
-        assert!(told.starts_with("; statsd-old answered last"), "{told}");
+        let last = of(Protocol::Udp, Connections::Kept);
+        assert_eq!(last.as_deref(), Some("statsd-old"));
         assert_eq!(of(Protocol::Udp, Connections::New), None);
         assert_eq!(of(Protocol::Tcp, Connections::Kept), None);
     }

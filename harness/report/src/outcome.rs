@@ -1,12 +1,12 @@
-//! In few words, what a command of a thousand lines comes to.
+//! What a command of a thousand lines comes to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_netfilter::{Change, ChangeKind, Owner};
 
 use crate::{
+    deeds::{Deed, Deeds, InTable, Named, Verb},
     edits::{BUILT_IN, Effect},
-    text::count,
 };
 
 /// What happened to a chain in the course of one command.
@@ -19,7 +19,12 @@ enum Fate {
 }
 
 /// Chains and jumps of one table.
-type Named<'a> = (Vec<&'a str>, Vec<String>);
+#[derive(Debug, Default)]
+struct Touched<'a> {
+    chains: Vec<&'a str>,
+    /// From which chain to which.
+    jumps: Vec<(&'a str, &'a str)>,
+}
 
 /// The outcome of a command: its last word on each chain, and the jumps it added to or deleted from
 /// chains that it left alone otherwise.
@@ -96,44 +101,37 @@ impl<'a> Outcome<'a> {
         self.chains.iter().any(chain) || self.jumps.iter().any(jump)
     }
 
-    /// In few words: `deleted 9 chains and 2 jumps in nat (KUBE-SERVICES, KUBE-SVC-… ×3, …)`. `None` when
-    /// nothing was changed.
-    pub fn words(&self) -> Option<String> {
+    /// All that was done. `None` when nothing was changed.
+    pub fn deeds(&self) -> Option<Deeds> {
         // A chain that a sync declares and leaves without rules is part of what it writes.
         let writes = self.chains.values().any(|&fate| fate == Fate::Written);
-        let emptied = if writes { "wrote" } else { "emptied" };
-        let fates = [
-            (Fate::Deleted, "deleted"),
-            (Fate::Emptied, emptied),
-            (Fate::Written, "wrote"),
+        let (emptied, wrote): (&[Fate], &[Fate]) = if writes {
+            (&[], &[Fate::Emptied, Fate::Written])
+        } else {
+            (&[Fate::Emptied], &[])
+        };
+        let deleted = Some(Effect::Removed);
+        let parts = [
+            self.by_table(Verb::Deleted, &[Fate::Deleted], deleted),
+            self.by_table(Verb::Emptied, emptied, None),
+            self.by_table(Verb::Wrote, wrote, None),
+            // Rules added to chains that stay: only jumps are worth a word.
+            self.by_table(Verb::Added, &[], Some(Effect::Restored)),
         ];
-        let mut parts = Vec::new();
-        for verb in ["deleted", "emptied", "wrote"] {
-            let fates: Vec<Fate> = fates
-                .iter()
-                .filter(|(_, v)| *v == verb)
-                .map(|&(fate, _)| fate)
-                .collect();
-            let jumps = (verb == "deleted").then_some(Effect::Removed);
-            parts.extend(self.by_table(verb, &fates, jumps));
+        let mut deeds: Vec<Deed> = parts.into_iter().flatten().collect();
+        if deeds.is_empty() && !self.chains.is_empty() {
+            let chains = self.chains.len();
+            deeds.push(Deed::ChangedRules { chains });
         }
-        // Rules added to chains that stay: only jumps are worth a word.
-        parts.extend(self.by_table("added", &[], Some(Effect::Restored)));
-        if parts.is_empty() && !self.chains.is_empty() {
-            parts.push(format!(
-                "changed rules of {}",
-                count(self.chains.len(), "chain")
-            ));
-        }
-        (!parts.is_empty()).then(|| parts.join("; "))
+        (!deeds.is_empty()).then_some(Deeds(deeds))
     }
 
-    /// As [`Outcome::words`], but only what was taken away.
-    pub fn cut_words(&self) -> Option<String> {
-        let deleted = self.by_table("deleted", &[Fate::Deleted], Some(Effect::Removed));
-        let emptied = self.by_table("emptied", &[Fate::Emptied], None);
-        let parts: Vec<String> = deleted.into_iter().chain(emptied).collect();
-        (!parts.is_empty()).then(|| parts.join("; "))
+    /// As [`Outcome::deeds`], but only what was taken away.
+    pub fn cuts(&self) -> Option<Deeds> {
+        let deleted = self.by_table(Verb::Deleted, &[Fate::Deleted], Some(Effect::Removed));
+        let emptied = self.by_table(Verb::Emptied, &[Fate::Emptied], None);
+        let deeds: Vec<Deed> = deleted.into_iter().chain(emptied).collect();
+        (!deeds.is_empty()).then_some(Deeds(deeds))
     }
 
     /// Tables from which something was taken away, nat first.
@@ -149,43 +147,36 @@ impl<'a> Outcome<'a> {
         tables.into_iter().map(|(_, table)| table).collect()
     }
 
-    fn by_table(&self, verb: &str, fates: &[Fate], effect: Option<Effect>) -> Option<String> {
-        let mut tables: BTreeMap<(bool, &str), Named<'_>> = BTreeMap::new();
+    fn by_table(&self, verb: Verb, fates: &[Fate], effect: Option<Effect>) -> Option<Deed> {
+        let mut tables: BTreeMap<(bool, &str), Touched<'_>> = BTreeMap::new();
         for (&(table, chain), _) in self.chains.iter().filter(|(_, fate)| fates.contains(fate)) {
-            tables.entry(order(table)).or_default().0.push(chain);
+            tables.entry(order(table)).or_default().chains.push(chain);
         }
         for &(_, table, chain, target) in self.jumps.iter().filter(|jump| Some(jump.0) == effect) {
-            tables
-                .entry(order(table))
-                .or_default()
-                .1
-                .push(format!("{chain} → {target}"));
+            let touched = tables.entry(order(table)).or_default();
+            touched.jumps.push((chain, target));
         }
         let alone = tables.len() == 1;
-        let part = |((other, table), (chains, jumps)): ((bool, &str), Named<'_>)| {
-            let counted = [(chains.len(), "chain"), (jumps.len(), "jump")];
-            let counted = counted
-                .iter()
-                .filter(|(n, _)| *n > 0)
-                .map(|(n, what)| count(*n, what));
-            let mut counted = counted.collect::<Vec<_>>().join(" and ");
+        let in_table = |((other, table), touched): ((bool, &str), Touched<'_>)| {
             // A change without a chain is one of the whole table.
-            let whole = chains.contains(&"");
-            if whole {
-                "everything".clone_into(&mut counted);
-            }
-            let names = if whole || verb == "wrote" || (other && !alone) {
-                Vec::new()
+            let whole = touched.chains.contains(&"");
+            let nameless = whole || verb == Verb::Wrote || (other && !alone);
+            let (named, more) = if nameless {
+                (Vec::new(), false)
             } else {
-                condensed(&chains, &jumps)
+                touched.named()
             };
-            if names.is_empty() {
-                return format!("{counted} in {table}");
+            InTable {
+                table: table.to_owned(),
+                whole,
+                chains: touched.chains.len(),
+                jumps: touched.jumps.len(),
+                named,
+                more,
             }
-            format!("{counted} in {table} ({})", names.join(", "))
         };
-        let parts: Vec<String> = tables.into_iter().map(part).collect();
-        (!parts.is_empty()).then(|| format!("{verb} {}", parts.join(", ")))
+        let tables: Vec<InTable> = tables.into_iter().map(in_table).collect();
+        (!tables.is_empty()).then_some(Deed::Done { verb, tables })
     }
 }
 
@@ -194,33 +185,37 @@ fn order(table: &str) -> (bool, &str) {
     (table != "nat", table)
 }
 
-/// Chains of one service or endpoint each are counted by kind, everything else is named: jumps from
-/// built-in chains first, then services; a long list ends in an ellipsis.
-fn condensed(chains: &[&str], jumps: &[String]) -> Vec<String> {
-    const NAMED: usize = 5;
-    let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for chain in chains {
-        kinds.entry(kind(chain)).or_default().push(chain);
-    }
-    let built_in = |jump: &&String| BUILT_IN.iter().position(|chain| jump.starts_with(chain));
-    let mut names: Vec<String> = jumps
-        .iter()
-        .filter(|jump| built_in(jump).is_some())
-        .cloned()
-        .collect();
-    names.sort_by_key(|jump| built_in(&jump));
-    let mut kinds: Vec<(&str, Vec<&str>)> = kinds.into_iter().collect();
-    kinds.sort_by_key(|(kind, _)| *kind != "KUBE-SVC-");
-    names.extend(kinds.into_iter().map(|(kind, chains)| match chains[..] {
-        [""] => "every chain".to_owned(),
-        [one] => one.to_owned(),
-        _ => format!("{kind}… ×{}", chains.len()),
-    }));
-    if names.len() > NAMED {
+impl Touched<'_> {
+    /// Chains of one service or endpoint each are counted by kind, everything else is named: jumps from
+    /// built-in chains first, then services. Whether that is not all comes beside it.
+    fn named(&self) -> (Vec<Named>, bool) {
+        const NAMED: usize = 5;
+        let jump = |&(chain, target): &(&str, &str)| {
+            let place = BUILT_IN.iter().position(|name| *name == chain)?;
+            let (chain, target) = (chain.to_owned(), target.to_owned());
+            Some((place, Named::Jump { chain, target }))
+        };
+        let mut jumps: Vec<(usize, Named)> = self.jumps.iter().filter_map(jump).collect();
+        jumps.sort_by_key(|(place, _)| *place);
+        let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for chain in &self.chains {
+            kinds.entry(kind(chain)).or_default().push(chain);
+        }
+        let mut kinds: Vec<(&str, Vec<&str>)> = kinds.into_iter().collect();
+        kinds.sort_by_key(|(kind, _)| *kind != "KUBE-SVC-");
+        let chains = kinds.into_iter().map(|(kind, chains)| match chains[..] {
+            [one] => Named::Chain(one.to_owned()),
+            _ => Named::Chains {
+                prefix: kind.to_owned(),
+                count: chains.len(),
+            },
+        });
+        let mut names: Vec<Named> = jumps.into_iter().map(|(_, jump)| jump).collect();
+        names.extend(chains);
+        let more = names.len() > NAMED;
         names.truncate(NAMED);
-        names.push("…".to_owned());
+        (names, more)
     }
-    names
 }
 
 /// `KUBE-SVC-` of `KUBE-SVC-IU46S4VZFN77LK6S`; any other name is its own kind.
@@ -228,5 +223,23 @@ fn kind(chain: &str) -> &str {
     match chain.rsplit_once('-') {
         Some((kind, hash)) if hash.len() == 16 => chain.get(..=kind.len()).unwrap_or(chain),
         _ => chain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_netfilter::changes;
+
+    use super::*;
+
+    #[test]
+    fn a_jump_is_named_when_it_stands_in_a_built_in_chain_and_not_in_one_that_begins_like_it() {
+        let input =
+            "*filter\n-D INPUT_direct -j KUBE-FIREWALL\n-D OUTPUT -j KUBE-FIREWALL\nCOMMIT\n";
+        let changes = changes(&["iptables-restore", "--noflush"], input).unwrap();
+        let deeds = Outcome::of(&changes).deeds().unwrap();
+        let told = "deleted 2 jumps in filter (OUTPUT → KUBE-FIREWALL)";
+        assert_eq!(deeds.to_string(), told);
+        assert_eq!(Outcome::of(&changes).cuts(), Some(deeds));
     }
 }

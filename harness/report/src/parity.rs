@@ -192,7 +192,7 @@ fn detail(names: [&str; 2], compared: &Compared<'_>, terminal: Terminal) -> Opti
 fn told(names: [&str; 2], (one, other): &Pair<'_>) -> Vec<String> {
     let named = one.or(*other).map(|it| format!("    {}", it.name));
     let line = |name, promise: Option<&PromiseSummary>| match promise {
-        Some(it) => format!("      {name}: {}, {}", state(it.state), it.words.headline),
+        Some(it) => format!("      {name}: {}, {}", state(it.state), it.headline()),
         None => format!("      {name}: there is no such promise"),
     };
     let lines = [line(names[0], *one), line(names[1], *other)];
@@ -207,7 +207,8 @@ fn why(names: [&str; 2], cases: [Option<&Summary>; 2]) -> Vec<String> {
             match case {
                 None => Some("the run does not have it".to_owned()),
                 Some(it) if matches!(it.outcome, Outcome::Inconclusive | Outcome::Skipped) => {
-                    let headline = it.headline.as_deref().unwrap_or("nobody says why");
+                    let said = it.headline();
+                    let headline = said.as_deref().unwrap_or("nobody says why");
                     Some(format!("{}, {headline}", it.outcome.words()))
                 }
                 Some(_) => None,

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     edits::RuleEdit,
-    explain::one_line,
-    log_finding::{gist, log_finding},
-    text::{clock, count, cut, percent},
+    log_finding::LogFinding,
+    text::{clock, count, cut, one_line, percent},
 };
 
 /// What is known of a running case, event by event.
@@ -49,8 +48,8 @@ impl Progress {
                 cut(&news, NEWS)
             }
             EventKind::Log(entry) => {
-                let said = log_finding(&entry.text)?;
-                kind = Some(format!("{} logs: {}", entry.agent, gist(&said)));
+                let said = LogFinding::of(&entry.text)?;
+                kind = Some(format!("{} logs: {}", entry.agent, said.gist()));
                 let news = format!("{} on {} logs: {said}", entry.agent, entry.node);
                 cut(&one_line(&news), NEWS)
             }
@@ -108,14 +107,11 @@ fn deleted(event: &Event) -> Option<(String, String)> {
     let edit = RuleEdit::of(event)?;
     let outcome = edit.outcome();
     let who = &edit.command.who;
-    let words = outcome
-        .cuts_others(who)
-        .then(|| outcome.cut_words())
-        .flatten()?;
+    let cuts = outcome.cuts_others(who).then(|| outcome.cuts()).flatten()?;
     let tables = outcome.cut_tables().join(" and ");
     Some((
         format!("{who} deleted rules of others in {tables}"),
-        format!("{who} on {} {words}", edit.command.node),
+        format!("{who} on {} {cuts}", edit.command.node),
     ))
 }
 

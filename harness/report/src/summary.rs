@@ -1,27 +1,30 @@
-//! What reports show of a case: the verdict in words beside the story. Terminal and JUnit (later: HTML)
-//! only lay this out.
+//! What reports show of a case: the verdict and what explains it beside the story, as values. Terminal and JUnit
+//! (later: HTML) only lay this out.
 
 use chainbreak_model::{
-    case::{Case, Expect},
+    case::{Case, Claim, Expect},
     event::{Event, EventKind, Phase},
     judge,
     names::PromiseName,
     verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Requests, Verdict},
 };
+use serde::Serialize;
 
 use crate::{
     Recorded, ReportError, Run,
     drops::{Drops, drops},
     edits::EditIndex,
-    explain::{Material, Words, one_line},
+    explain::Material,
+    finding::Finding,
     gaps::gaps,
-    head::unknown_requests,
-    text::clean,
-    timeline,
+    head::{UnknownRequest, unknown_requests},
+    text::{clean, one_line},
+    timeline::{self, Story},
 };
 
 /// How a case is called in reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Every promise came out as expected.
     AsExpected,
@@ -46,7 +49,8 @@ impl Outcome {
 }
 
 /// Everything that reports show of a case.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Summary {
     /// The case's id.
     pub id: String,
@@ -54,9 +58,9 @@ pub struct Summary {
     pub outcome: Outcome,
     /// What it was judged when it ran, where a program of another release judged otherwise.
     pub judged_before: Option<CaseVerdict>,
-    /// The first line: what, where, when, because of whom; why it is inconclusive or skipped; and for an
+    /// What the first line says: what, where, when, because of whom; why it is inconclusive or skipped; and for an
     /// incident that reproduced as expected, what broke. Nothing for a healthy case.
-    pub headline: Option<String>,
+    pub headline: Option<Headline>,
     /// What the first line stands on, where the world failed: the rest of what was said of it, and what else
     /// failed.
     pub evidence: Vec<String>,
@@ -75,11 +79,11 @@ pub struct Summary {
     /// What its history says about the world: agents' sources, versions, substitutions.
     pub facts: Vec<(String, String)>,
     /// What the API server was asked for and does not know.
-    pub unknown: Vec<String>,
+    pub unknown: Vec<UnknownRequest>,
     /// The rules in which packets ended while it was judged, most packets first.
     pub drops: Vec<Drops>,
-    /// The story, in lines.
-    pub story: Vec<String>,
+    /// The story.
+    pub story: Story,
     /// Files kept, relative to the folder of the run.
     pub artifacts: Vec<String>,
 }
@@ -95,32 +99,53 @@ impl Summary {
             facts: Vec::new(),
             unknown: Vec::new(),
             drops: Vec::new(),
-            story: Vec::new(),
+            story: Story::default(),
             artifacts: Vec::new(),
             ..self
         }
     }
 }
 
+/// What the first line of a case says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Headline {
+    /// What is found of one of its promises.
+    Promise(usize),
+    /// What failed in the world.
+    Trouble(String),
+    /// It was stopped or killed before its time was over.
+    Stopped {
+        /// When the last thing happened that is known of it, if it had begun.
+        last_us: Option<u64>,
+    },
+    /// Why it did not run.
+    Skipped(String),
+}
+
 /// One promise in a report.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct PromiseSummary {
     /// Its name.
     pub name: String,
     /// The step of the timeline during or after which it is judged, if it has a name.
     pub when: Option<String>,
+    /// What is promised.
+    pub claim: Option<Claim>,
     /// What it came to.
     pub state: State,
     /// What was expected.
     pub expected: Expected,
     /// Whether that is the same.
     pub as_expected: bool,
-    /// The verdict in words.
-    pub words: Words,
+    /// What is found of it.
+    pub finding: Finding,
 }
 
 /// What a promise came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum State {
     /// It held.
     Kept,
@@ -173,7 +198,8 @@ fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -
         CaseVerdict::Inconclusive => Outcome::Inconclusive,
     };
     let mut trouble = verdict.trouble.iter().flat_map(|text| lines(text));
-    let first = trouble.next().map(|line| one_line(&line));
+    let first = trouble.next();
+    let first = first.map(|line| Headline::Trouble(one_line(&line)));
     let requests =
         verdict
             .promises
@@ -208,17 +234,22 @@ fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -
 
 fn of_promises(verdict: &Verdict, material: &Material<'_>) -> Vec<PromiseSummary> {
     let promises = verdict.promises.iter();
-    let summary = |(name, judged): (&PromiseName, &Judged)| PromiseSummary {
-        name: name.to_string(),
-        when: when(material.case, name),
-        state: match judged.verdict {
-            PromiseVerdict::Kept(_) => State::Kept,
-            PromiseVerdict::Broken(_) => State::Broken,
-            PromiseVerdict::Unknown { .. } => State::Unknown,
-        },
-        expected: judged.expected,
-        as_expected: judged.is_as_expected(),
-        words: material.words(name, judged),
+    let summary = |(name, judged): (&PromiseName, &Judged)| {
+        let promise = material.case.promises.get(name);
+        let claim = promise.map(|promise| &promise.claim);
+        PromiseSummary {
+            name: name.to_string(),
+            when: when(material.case, name),
+            claim: claim.cloned(),
+            state: match judged.verdict {
+                PromiseVerdict::Kept(_) => State::Kept,
+                PromiseVerdict::Broken(_) => State::Broken,
+                PromiseVerdict::Unknown { .. } => State::Unknown,
+            },
+            expected: judged.expected,
+            as_expected: judged.is_as_expected(),
+            finding: material.finding(claim, judged),
+        }
     };
     promises.map(summary).collect()
 }
@@ -234,7 +265,7 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         id: id.to_owned(),
         outcome: Outcome::Skipped,
         judged_before: None,
-        headline: Some(one_line(reason)),
+        headline: Some(Headline::Skipped(one_line(reason))),
         evidence: Vec::new(),
         expected: String::new(),
         got: String::new(),
@@ -245,7 +276,7 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         facts: Vec::new(),
         unknown: Vec::new(),
         drops: Vec::new(),
-        story: Vec::new(),
+        story: Story::default(),
         artifacts: Vec::new(),
     }
 }
@@ -259,38 +290,27 @@ fn lines(text: &str) -> Vec<String> {
 }
 
 /// Why a case has no end: the run was stopped or killed before its time was over.
-fn stopped(events: &[Event]) -> Option<String> {
+fn stopped(events: &[Event]) -> Option<Headline> {
     let over = events
         .iter()
         .any(|event| event.what == EventKind::Phase(Phase::Judged));
-    let last = events.iter().map(|event| event.at_us).max();
-    match (over, last) {
-        (true, _) => None,
-        (false, None) => Some("interrupted: the case had not begun".to_owned()),
-        (false, Some(us)) => {
-            let at = crate::text::clock(us);
-            Some(format!(
-                "interrupted: its history ends at {at} s, before the judged time was over"
-            ))
-        }
-    }
+    let last_us = events.iter().map(|event| event.at_us).max();
+    (!over).then_some(Headline::Stopped { last_us })
 }
 
 /// What the first line says. Of several promises, the first of the scenario speaks.
 fn headline(
     outcome: Outcome,
     promises: &[PromiseSummary],
-    trouble: Option<String>,
-) -> Option<String> {
-    let first = |of: fn(&&PromiseSummary) -> bool| {
-        promises
-            .iter()
-            .find(of)
-            .map(|promise| promise.words.headline.clone())
+    failed: Option<Headline>,
+) -> Option<Headline> {
+    let first = |of: fn(&PromiseSummary) -> bool| {
+        let place = promises.iter().position(of);
+        place.map(Headline::Promise)
     };
     match outcome {
         Outcome::Inconclusive => {
-            trouble.or_else(|| first(|promise| promise.state == State::Unknown))
+            failed.or_else(|| first(|promise| promise.state == State::Unknown))
         }
         Outcome::NotAsExpected => first(|promise| !promise.as_expected),
         Outcome::AsExpected => first(|promise| promise.state == State::Broken),

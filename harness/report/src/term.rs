@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use crate::{
     drops,
     head::Head,
-    summary::{Outcome, PromiseSummary, State, Summary},
+    summary::{Headline, Outcome, PromiseSummary, State, Summary},
     text::{count, cut, cut_within, length, percent, wrap},
 };
 
@@ -77,10 +77,10 @@ impl Overview {
 /// Cases that did not run, those of one reason together.
 fn skipped(summaries: &[Summary], terminal: Terminal) -> Vec<String> {
     let mut reasons = IndexMap::<&str, Vec<&str>>::new();
-    let skipped = |summary: &&Summary| summary.outcome == Outcome::Skipped;
-    for summary in summaries.iter().filter(skipped) {
-        let reason = summary.headline.as_deref().unwrap_or("nobody says why");
-        reasons.entry(reason).or_default().push(&summary.id);
+    for summary in summaries {
+        if let Some(Headline::Skipped(reason)) = &summary.headline {
+            reasons.entry(reason).or_default().push(&summary.id);
+        }
     }
     let outcome = Outcome::Skipped;
     let part = |(reason, ids): (&str, Vec<&str>)| {
@@ -215,7 +215,8 @@ pub(crate) fn mark(outcome: Outcome) -> char {
 pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
     let Summary { id, outcome, .. } = summary;
     let otherwise = judged_otherwise(summary);
-    let headline = match (&summary.headline, outcome) {
+    let said = summary.headline();
+    let headline = match (&said, outcome) {
         (Some(headline), _) => headline,
         (None, Outcome::AsExpected) => outcome.words(),
         (None, _) => "no promise says why",
@@ -224,7 +225,7 @@ pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
     let mut lines = Vec::new();
     match outcome {
         Outcome::AsExpected => {
-            summary.headline.as_ref().or(otherwise.as_ref())?;
+            said.as_ref().or(otherwise.as_ref())?;
             lines.push(format!("  {id}, as expected: {}", summary.got));
         }
         Outcome::Skipped => return None,
@@ -279,15 +280,9 @@ fn told(promise: &PromiseSummary, headline: &str) -> Vec<String> {
     let mut lines = vec![format!("    {name}: {state}, {sign}")];
     if !promise.as_expected {
         // The headline of the case is one promise's: it is not said twice.
-        let own = Some(&promise.words.headline).filter(|own| *own != headline);
-        lines.extend(own.map(|own| format!("      {own}")));
-        lines.extend(
-            promise
-                .words
-                .evidence
-                .iter()
-                .map(|line| format!("      {line}")),
-        );
+        let own = Some(promise.headline()).filter(|own| own != headline);
+        let told = own.into_iter().chain(promise.evidence());
+        lines.extend(told.map(|line| format!("      {line}")));
     }
     lines
 }
@@ -313,7 +308,8 @@ pub fn story(summary: &Summary) -> Vec<String> {
         return Vec::new();
     }
     let head = "    what happened (seconds since the case began):".to_owned();
-    let lines = summary.story.iter().map(|line| format!("    {line}"));
+    let lines = summary.story.lines().into_iter();
+    let lines = lines.map(|line| format!("    {line}"));
     std::iter::once(head).chain(lines).collect()
 }
 
@@ -322,7 +318,7 @@ pub fn case_story(summary: &Summary, terminal: Terminal) -> Option<String> {
     if summary.story.is_empty() {
         return None;
     }
-    let headline = summary.headline.iter();
+    let headline = summary.headline().into_iter();
     let lines = std::iter::once(summary.id.clone())
         .chain(headline.map(|headline| format!("  {headline}")))
         .chain(dropped(summary))

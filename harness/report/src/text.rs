@@ -102,6 +102,11 @@ pub fn clean(text: &str) -> String {
     out
 }
 
+/// The same in one line.
+pub(crate) fn one_line(text: &str) -> String {
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
 /// What follows ESC: a control sequence (`[…m`), a string up to BEL or ESC `\`, or a short escape.

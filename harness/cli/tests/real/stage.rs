@@ -184,7 +184,7 @@ impl Seen {
     /// Requests that the API did not know.
     pub(crate) fn unknown_requests(&self) -> BTreeSet<&str> {
         let unknown = self.whats().filter_map(|what| match what {
-            EventKind::UnknownRequest { text } => Some(text.as_str()),
+            EventKind::UnknownRequest { text, .. } => Some(text.as_str()),
             _ => None,
         });
         unknown.collect()

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use chainbreak_model::{
     case::{Claim, Counter, ElementQuery, RuleBackend, RuleQuery},
+    names::QueryId,
     suggest,
 };
 use chainbreak_netfilter::{Chain, Rule, RuleCounters, Table, nft::NftTable};
@@ -22,9 +23,9 @@ const SHOWN: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     rules: Vec<Rules>,
-    elements: Vec<ElementQuery>,
+    elements: Vec<(QueryId, ElementQuery)>,
     /// Numbers by name: of conntrack and of /proc/net.
-    counters: Vec<Counter>,
+    counters: Vec<(QueryId, Counter)>,
     /// Packets of rules.
     counted: Vec<Rules>,
     sources: BTreeSet<Source>,
@@ -33,6 +34,7 @@ pub(crate) struct Watched {
 /// Rules that are asked for.
 #[derive(Debug)]
 struct Rules {
+    id: QueryId,
     query: RuleQuery,
     /// What the chain is called.
     chain: String,
@@ -41,22 +43,24 @@ struct Rules {
 }
 
 impl Watched {
-    /// Watches for what the claim speaks of as well.
-    pub(crate) fn add(&mut self, claim: &Claim) {
+    /// Watches for what the claim speaks of, too, and calls it by that id.
+    pub(crate) fn add(&mut self, id: QueryId, claim: &Claim) {
         match claim {
             Claim::HasRule { rule, .. } => {
                 self.sources.insert(Source::of_rule(rule));
-                self.rules.push(Rules::new(rule));
+                self.rules.push(Rules::new(id, rule));
             }
             Claim::HasElement { element, .. } => {
                 self.sources.insert(Source::of_element(element));
-                self.elements.push(element.clone());
+                self.elements.push((id, element.clone()));
             }
             Claim::Counter { counter, .. } => {
                 self.sources.insert(Source::of_counter(counter));
                 match counter {
-                    Counter::Rule(rule) => self.counted.push(Rules::new(rule)),
-                    Counter::Conntrack(_) | Counter::Snmp(_) => self.counters.push(counter.clone()),
+                    Counter::Rule(rule) => self.counted.push(Rules::new(id, rule)),
+                    Counter::Conntrack(_) | Counter::Snmp(_) => {
+                        self.counters.push((id, counter.clone()));
+                    }
                 }
             }
             _ => {}
@@ -75,7 +79,7 @@ impl Watched {
     }
 
     /// How many of each rule and element there are, where this source shows them.
-    pub(crate) fn found(&self, source: &Source, seen: &Seen) -> Vec<(String, usize)> {
+    pub(crate) fn found(&self, source: &Source, seen: &Seen) -> Vec<(QueryId, usize)> {
         let Seen::Table(table) = seen else {
             return Vec::new();
         };
@@ -83,34 +87,34 @@ impl Watched {
             .rules
             .iter()
             .filter(|rules| Source::of_rule(&rules.query) == *source);
-        let rules = rules.map(|rules| (rules.query.to_string(), rules.count(table.as_ref())));
+        let rules = rules.map(|rules| (rules.id.clone(), rules.count(table.as_ref())));
         let elements = self
             .elements
             .iter()
-            .filter(|query| Source::of_element(query) == *source);
-        let elements = elements.map(|query| {
+            .filter(|(_, query)| Source::of_element(query) == *source);
+        let elements = elements.map(|(id, query)| {
             let has = table
                 .as_ref()
                 .is_some_and(|t| t.has_element(&query.set, &query.element));
-            (query.to_string(), usize::from(has))
+            (id.clone(), usize::from(has))
         });
         rules.chain(elements).collect()
     }
 
     /// The numbers of this source that are asked for.
-    pub(crate) fn numbers(&self, source: &Source, seen: &Seen) -> Vec<(String, u64)> {
+    pub(crate) fn numbers(&self, source: &Source, seen: &Seen) -> Vec<(QueryId, u64)> {
         let Seen::Numbers(numbers) = seen else {
             return Vec::new();
         };
         let asked = self
             .counters
             .iter()
-            .filter(|counter| Source::of_counter(counter) == *source);
-        let number = |counter: &Counter| {
+            .filter(|(_, counter)| Source::of_counter(counter) == *source);
+        let number = |(id, counter): &(QueryId, Counter)| {
             let (Counter::Conntrack(name) | Counter::Snmp(name)) = counter else {
                 return None;
             };
-            Some((counter.to_string(), *numbers.get(name)?))
+            Some((id.clone(), *numbers.get(name)?))
         };
         asked.filter_map(number).collect()
     }
@@ -128,7 +132,7 @@ impl Watched {
             let counters = rules.packets(table.as_ref());
             let unmatched = counters.is_empty().then(|| rules.instead(table.as_ref()));
             Packets {
-                counter: Counter::Rule(rules.query.clone()).to_string(),
+                counter: rules.id.clone(),
                 counters,
                 unmatched,
             }
@@ -140,20 +144,21 @@ impl Watched {
 /// What a counter's rules counted so far.
 #[derive(Debug)]
 pub(crate) struct Packets {
-    /// The counter's name.
-    pub(crate) counter: String,
+    /// Which counter.
+    pub(crate) counter: QueryId,
     pub(crate) counters: RuleCounters,
     /// What was there instead of a rule that counts.
     pub(crate) unmatched: Option<String>,
 }
 
 impl Rules {
-    fn new(query: &RuleQuery) -> Self {
+    fn new(id: QueryId, query: &RuleQuery) -> Self {
         let regex = |text: &String| Regex::new(text).expect("the reader compiled it");
         Self {
             matches: query.matches.as_ref().map(regex),
             chain: query.chain_name().into_owned(),
             query: query.clone(),
+            id,
         }
     }
 
@@ -274,8 +279,10 @@ mod tests {
             absent: false,
             node: None,
         };
-        watched.add(&Claim::HasRule { rule, presence });
-        watched.found(&source, &seen())[0].1
+        watched.add("it".into(), &Claim::HasRule { rule, presence });
+        let found = watched.found(&source, &seen());
+        assert_eq!(found[0].0, "it".into(), "by its id");
+        found[0].1
     }
 
     #[test]
@@ -301,17 +308,20 @@ mod tests {
     fn packets(rule: RuleQuery, seen: &Seen) -> Packets {
         let mut watched = Watched::default();
         let source = Source::of_rule(&rule);
-        watched.add(&Claim::Counter {
+        let limits = Limits {
+            at_least: Some(1),
+            at_most: None,
+        };
+        let claim = Claim::Counter {
             counter: Counter::Rule(rule),
             at: None,
-            limits: Limits {
-                at_least: Some(1),
-                at_most: None,
-            },
-        });
+            limits,
+        };
+        watched.add("it".into(), &claim);
         assert_eq!(watched.found(&source, seen), []);
         let mut counted = watched.counted(&source, seen);
         assert_eq!(counted.len(), 1);
+        assert_eq!(counted[0].counter, "it".into(), "by its id");
         counted.remove(0)
     }
 

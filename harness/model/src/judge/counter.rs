@@ -3,9 +3,9 @@
 
 use indexmap::IndexMap;
 
-use super::{Watch, coverage::Coverage, unknown};
+use super::{Watch, asked::Asked, coverage::Coverage, unknown};
 use crate::{
-    case::{Case, Counter, Limits, Origin},
+    case::{Case, Counter, Limits, Origin, Query},
     event::{Event, EventKind, WatchTarget},
     verdict::{Counted, Evidence, PromiseVerdict, Span},
 };
@@ -17,7 +17,7 @@ const FIRST_LOOK_US: u64 = 100_000;
 /// One counter in the places that are asked for.
 #[derive(Debug)]
 pub(super) struct Seen {
-    counter: String,
+    asked: Asked,
     /// Whether rules count it, which may be rewritten at any time. The kernel's numbers only grow.
     of_rules: bool,
     limits: Limits,
@@ -53,7 +53,7 @@ impl Seen {
             (at, Looks { coverage, readings })
         };
         Self {
-            counter: counter.to_string(),
+            asked: Asked::new(case, Query::Counter(counter)),
             of_rules: matches!(counter, Counter::Rule(_)),
             limits,
             places: places.into_iter().map(looks).collect(),
@@ -73,20 +73,20 @@ impl Watch for Seen {
             unmatched,
         } = &event.what
             && let Some(looks) = self.places.get_mut(at)
-            && let Some(value) = values.get(&self.counter)
+            && let Some(value) = self.asked.among(values)
         {
             looks.readings.push(Reading {
                 at_us: event.at_us,
                 value: *value,
-                rewritten: rewritten.get(&self.counter).copied().unwrap_or_default(),
-                unmatched: unmatched.get(&self.counter).cloned(),
+                rewritten: self.asked.among(rewritten).copied().unwrap_or_default(),
+                unmatched: self.asked.among(unmatched).cloned(),
             });
         }
     }
 
     fn verdict(&self, window: Span) -> PromiseVerdict {
         let mut counted = Counted {
-            counter: self.counter.clone(),
+            counter: self.asked.words.clone(),
             limits: self.limits,
             places: IndexMap::new(),
             rewritten: false,
@@ -95,7 +95,7 @@ impl Watch for Seen {
             let Some((before, after)) = ends(&looks.readings, window) else {
                 return unknown(format!(
                     "{} was not read in {place} when its time began",
-                    self.counter
+                    self.asked.words
                 ));
             };
             let rose = after.value.saturating_sub(before.value);
@@ -162,7 +162,7 @@ impl Seen {
             }
         }
         let (place, text) = instead.last()?;
-        let counter = &self.counter;
+        let counter = &self.asked.words;
         Some(format!("nothing could count {counter}: in {place} {text}"))
     }
 }

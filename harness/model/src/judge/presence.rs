@@ -2,9 +2,9 @@
 
 use indexmap::IndexMap;
 
-use super::{Watch, coverage::Coverage, unknown};
+use super::{Watch, asked::Asked, coverage::Coverage, unknown};
 use crate::{
-    case::{self, Case, Origin},
+    case::{self, Case, Origin, Query},
     event::{Event, EventKind, RulesSeen, WatchTarget},
     names::NodeName,
     verdict::{Evidence, Presence, PromiseVerdict, Span},
@@ -17,7 +17,7 @@ const FIRST_LOOK_US: u64 = 100_000;
 /// One rule, chain or element on the nodes that were asked.
 #[derive(Debug)]
 pub(super) struct Seen<'a> {
-    query: String,
+    asked: Asked,
     promised: &'a case::Presence,
     nodes: IndexMap<NodeName, Looks>,
 }
@@ -31,9 +31,9 @@ struct Looks {
 }
 
 impl<'a> Seen<'a> {
-    pub(super) fn new(case: &Case, query: String, promised: &'a case::Presence) -> Self {
-        let asked = |node: &NodeName| promised.node.as_ref().is_none_or(|only| only == node);
-        let nodes = case.cluster.node_names().filter(asked);
+    pub(super) fn new(case: &Case, query: Query<'_>, promised: &'a case::Presence) -> Self {
+        let asks = |node: &NodeName| promised.node.as_ref().is_none_or(|only| only == node);
+        let nodes = case.cluster.node_names().filter(asks);
         let looks = |node: NodeName| {
             let at = Origin::Node(node.clone());
             let coverage = Coverage::of(WatchTarget::Rules { at });
@@ -41,7 +41,7 @@ impl<'a> Seen<'a> {
             (node, Looks { coverage, seen })
         };
         Self {
-            query,
+            asked: Asked::new(case, query),
             promised,
             nodes: nodes.map(looks).collect(),
         }
@@ -54,7 +54,7 @@ impl Watch for Seen<'_> {
             looks.coverage.see(event);
         }
         if let EventKind::Rules(RulesSeen { node, query, count }) = &event.what
-            && *query == self.query
+            && self.asked.is(query)
             && let Some(looks) = self.nodes.get_mut(node)
         {
             looks.seen.push((event.at_us, *count > 0));
@@ -63,7 +63,7 @@ impl Watch for Seen<'_> {
 
     fn verdict(&self, window: Span) -> PromiseVerdict {
         let mut presence = Presence {
-            rule: self.query.clone(),
+            rule: self.asked.words.clone(),
             forbidden: self.promised.absent,
             node: self.promised.node.clone(),
             wrong: IndexMap::new(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use chainbreak_probe::wire::Outcome;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,13 @@ impl Requests {
             return 0.0;
         }
         self.answered as f64 * 100.0 / self.sent as f64
+    }
+
+    /// How many ended how, of those that were not answered.
+    pub fn unanswered(&self) -> impl Iterator<Item = (&str, u64)> {
+        let outcomes = self.outcomes.iter();
+        let lost = outcomes.filter(|(word, _)| *word != Outcome::ANSWERED);
+        lost.map(|(word, n)| (word.as_str(), *n))
     }
 }
 

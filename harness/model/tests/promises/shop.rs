@@ -82,9 +82,14 @@ pub(crate) fn lost(hole: std::ops::Range<u64>) -> impl Fn(u64) -> Outcome {
 }
 
 /// A look at the counter of a promise, on both nodes.
-pub(crate) fn looks(ms: u64, counter: &str, value: u64, rewritten: u64) -> [Event; 2] {
+pub(crate) fn looks(ms: u64, value: u64, rewritten: u64) -> [Event; 2] {
+    looks_at("it", ms, value, rewritten)
+}
+
+/// The same of the counter that the history calls so.
+pub(crate) fn looks_at(counter: &str, ms: u64, value: u64, rewritten: u64) -> [Event; 2] {
     ["n1", "n2"].map(|node| {
-        let of = |n: u64| BTreeMap::from([(counter.to_owned(), n)]);
+        let of = |n: u64| BTreeMap::from([(counter.into(), n)]);
         let what = EventKind::Counters {
             at: Origin::Node(node.into()),
             values: of(value),

@@ -1,4 +1,4 @@
-//! What agents did and logged, with what belongs together in one line.
+//! What agents did and logged, with what belongs together in one entry.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,11 @@ use chainbreak_model::{
     names::NodeName,
 };
 
-use super::{Kind, TOGETHER_US, TimelineEntry};
+use super::{FailedRestore, Happening, Kind, TOGETHER_US, TimelineEntry};
 use crate::{
+    attribution,
     edits::{EditIndex, RuleEdit},
-    log_finding::{log_finding, without_program},
+    log_finding::{LogFinding, without_program},
     outcome::Outcome,
     text::clean,
 };
@@ -50,7 +51,7 @@ fn grouped<'a, T>(
     groups
 }
 
-/// What agents did to rules, a line for what belongs together.
+/// What agents did to rules, an entry for what belongs together.
 pub(super) fn edits(index: &EditIndex<'_>) -> Vec<TimelineEntry> {
     let things = index.edits().iter().filter_map(|edit| {
         let kind = kind(edit)?;
@@ -71,8 +72,7 @@ pub(super) fn edits(index: &EditIndex<'_>) -> Vec<TimelineEntry> {
             at_us,
             node: Some(node.clone()),
             who: who.to_owned(),
-            kind: group.kind,
-            text: told(group.kind, &group.members)?,
+            what: happening(group.kind, &group.members)?,
         })
     };
     grouped(things).into_iter().filter_map(entry).collect()
@@ -86,48 +86,44 @@ fn kind(edit: &RuleEdit<'_>) -> Option<Kind> {
     match () {
         () if failed => Some(Kind::Failed),
         () if outcome.cuts_others(&edit.command.who) => Some(Kind::Cut),
-        () if outcome.words().is_some() || edit.ensures() => Some(Kind::Wrote),
+        () if outcome.deeds().is_some() || edit.ensures() => Some(Kind::Wrote),
         () => None,
     }
 }
 
-fn told(kind: Kind, edits: &[&RuleEdit<'_>]) -> Option<String> {
-    if kind == Kind::Failed {
-        let first = edits.first()?;
-        // nft's first line is the program's name alone.
-        let why = first.command.stderr.lines().map(without_program);
-        let mut why =
-            why.filter(|line| !line.is_empty() && !line.starts_with("Ignoring deprecated"));
-        let why = clean(why.next().unwrap_or_default());
-        let times = if edits.len() > 1 {
-            format!(" {} times", edits.len())
-        } else {
-            String::new()
-        };
-        return Some(format!(
-            "{} failed{times} (exit {}): {why}",
-            first.program(),
-            first.command.exit
-        ));
-    }
+fn happening(kind: Kind, edits: &[&RuleEdit<'_>]) -> Option<Happening> {
     let outcome = Outcome::of(edits.iter().flat_map(|edit| &edit.changes));
-    let words = match kind {
-        Kind::Cut => outcome.cut_words().or_else(|| outcome.words())?,
-        _ => outcome.words()?,
-    };
-    let full = kind == Kind::Wrote
-        && edits.iter().any(|edit| edit.ensures())
-        && edits
-            .iter()
-            .any(|edit| edit.program().ends_with("-restore"));
-    Some(if full {
-        format!("full sync: {words}")
-    } else {
-        words
+    Some(match kind {
+        Kind::Failed => Happening::Failed(failed(edits.first()?, edits.len())),
+        Kind::Cut => Happening::Cut(outcome.cuts().or_else(|| outcome.deeds())?),
+        _ => Happening::Wrote {
+            deeds: outcome.deeds()?,
+            full_sync: is_full_sync(edits),
+        },
     })
 }
 
-/// What agents logged that is worth telling, a line for what belongs together.
+/// The first of so many restores that failed.
+fn failed(edit: &RuleEdit<'_>, times: usize) -> FailedRestore {
+    // nft's first line is the program's name alone.
+    let why = edit.command.stderr.lines().map(without_program);
+    let mut why = why.filter(|line| !line.is_empty() && !line.starts_with("Ignoring deprecated"));
+    let why = clean(why.next().unwrap_or_default());
+    FailedRestore {
+        program: edit.program().to_owned(),
+        times,
+        exit: edit.command.exit,
+        missing: attribution::missing_chain(&why).map(str::to_owned),
+        why,
+    }
+}
+
+fn is_full_sync(edits: &[&RuleEdit<'_>]) -> bool {
+    let restores = |edit: &&RuleEdit<'_>| edit.program().ends_with("-restore");
+    edits.iter().any(|edit| edit.ensures()) && edits.iter().any(restores)
+}
+
+/// What agents logged that is worth telling, an entry for what belongs together.
 pub(super) fn logs(events: &[Event]) -> Vec<TimelineEntry> {
     let mut logged: Vec<(u64, &LogEntry)> = Vec::new();
     for event in events {
@@ -137,26 +133,22 @@ pub(super) fn logs(events: &[Event]) -> Vec<TimelineEntry> {
     }
     logged.sort_by_key(|&(at_us, _)| at_us);
     let things = logged.iter().filter_map(|&(at_us, log_entry)| {
-        let text = log_finding(&log_entry.text)?;
+        let finding = LogFinding::of(&log_entry.text)?;
         Some((
             (&log_entry.node, log_entry.agent.as_str()),
             at_us,
             Kind::Log,
-            (at_us, text),
+            (at_us, finding),
         ))
     });
-    let entry = |((node, who), group): ((&NodeName, &str), Group<(u64, String)>)| {
-        let (at_us, text) = group.members.first()?;
-        let more = match group.members.len() {
-            1 => String::new(),
-            n => format!(" (and {} more)", n - 1),
-        };
+    let entry = |((node, who), group): ((&NodeName, &str), Group<(u64, LogFinding)>)| {
+        let more = group.members.len().saturating_sub(1);
+        let (at_us, finding) = group.members.into_iter().next()?;
         Some(TimelineEntry {
-            at_us: *at_us,
+            at_us,
             node: Some(node.clone()),
             who: who.to_owned(),
-            kind: Kind::Log,
-            text: format!("logs: {text}{more}"),
+            what: Happening::Logged { finding, more },
         })
     };
     grouped(things).into_iter().filter_map(entry).collect()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chainbreak_model::{
     case::{Expect, Origin},
-    event::{Dropped, DropsSeen, Event, EventKind, Phase},
+    event::{Dropped, DropsSeen, Event, EventKind, LogEntry, Phase},
     names::AgentName,
     verdict::FirstEntry,
 };
@@ -39,7 +39,7 @@ fn answers(events: Vec<Event>, from: Option<Origin>) -> Summary {
 }
 
 fn headline(extra: Vec<Event>) -> String {
-    answers(losing(extra), None).headline.unwrap()
+    answers(losing(extra), None).headline().unwrap()
 }
 
 const DEAD: &str = "services dead on n2 for 0.200 s from 1.50 s: ";
@@ -100,7 +100,7 @@ fn where_packets_ended_is_told_of_requests_that_are_lost_one_here_and_one_there(
     events.retain(|event| !matches!(event.what, EventKind::Sample { .. }));
     let due = (1_000_000..2_000_000).step_by(20_000);
     events.extend(due.map(|at_us| sample(at_us, !lost.contains(&at_us))));
-    let said = answers(events, None).headline.unwrap();
+    let said = answers(events, None).headline().unwrap();
     assert!(said.contains("lost 3 of 50 requests"), "{said}");
     let rule = "filter KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP";
     let ended = format!("; 9 packets ended meanwhile in {rule} on n1 (kube-proxy)");
@@ -136,7 +136,7 @@ fn a_cut_just_after_the_first_lost_request_was_due_is_blamed_only_where_the_gap_
     short.retain(|event| !matches!(event.what, EventKind::Sample { .. }));
     let due = (1_000_000..2_000_000).step_by(20_000);
     short.extend(due.map(|at_us| sample(at_us, !(1_500_000..1_600_000).contains(&at_us))));
-    let short = answers(short, None).headline.unwrap_or_default();
+    let short = answers(short, None).headline().unwrap_or_default();
     assert!(
         short.ends_with("no recorded command explains it"),
         "{short}"
@@ -166,12 +166,12 @@ fn traffic_that_starts_on_a_node_depends_on_output() {
         losing(vec![command("n1", 1_499_000, "felix", &RESTORE, &input)])
     };
     let node = || Some(Origin::Node("n1".into()));
-    let told = answers(delete("OUTPUT"), node()).headline.unwrap();
+    let told = answers(delete("OUTPUT"), node()).headline().unwrap();
     assert!(
         told.contains("dead on n1 ")
             && told.contains("jump OUTPUT → KUBE-SERVICES deleted by felix")
     );
-    let told = answers(delete("PREROUTING"), node()).headline.unwrap();
+    let told = answers(delete("PREROUTING"), node()).headline().unwrap();
     assert!(told.ends_with("no recorded command explains it"), "{told}");
 }
 
@@ -184,7 +184,7 @@ fn the_node_of_a_pod_that_is_not_pinned_is_the_one_where_the_cut_fits() {
         namespace: "test".to_owned(),
         name: "nginx-1".to_owned(),
     };
-    let told = answers(events, Some(from)).headline.unwrap();
+    let told = answers(events, Some(from)).headline().unwrap();
     assert!(
         told.starts_with("services dead on n1 for 0.200 s from 1.50 s: jump PREROUTING"),
         "{told}"
@@ -198,16 +198,17 @@ fn a_silent_outage_is_told_to_its_end() {
     let due = (1_000_000..2_000_000).step_by(20_000);
     events.extend(due.map(|at_us| sample(at_us, at_us < 1_400_000)));
     let summary = answers(events, None);
-    let told = summary.headline.unwrap();
+    let told = summary.headline().unwrap();
     assert!(
         told.starts_with("services dead on n2 for 0.600 s from 1.40 s: jump PREROUTING"),
         "{told}"
     );
-    let evidence = summary.promises[0].words.evidence.join("\n");
+    let evidence = summary.promises[0].evidence().join("\n");
     assert!(!evidence.contains("healed"), "{evidence}");
     assert!(
         summary
             .story
+            .lines()
             .join("\n")
             .contains("no answers any more, to the end: 600 ms, 30 requests lost")
     );
@@ -216,11 +217,7 @@ fn a_silent_outage_is_told_to_its_end() {
 #[test]
 fn only_a_sync_that_ensures_jumps_is_called_full() {
     let healed_by = |events: Vec<Event>| {
-        let evidence = answers(losing(events), None)
-            .promises
-            .remove(0)
-            .words
-            .evidence;
+        let evidence = answers(losing(events), None).promises.remove(0).evidence();
         evidence
             .join("\n")
             .split_once("; healed by ")
@@ -296,8 +293,9 @@ fn the_story_of_seventy_nodes_and_many_rounds_fits_two_screens() {
         }
     }
     let summary = summaries(&run(vec![(case("v", Expect::Healthy), events)])).remove(0);
-    assert!(summary.story.len() < 80, "{}", summary.story.join("\n"));
-    let last = summary.story.last().unwrap();
+    let story = summary.story.lines();
+    assert!(story.len() < 80, "{}", story.join("\n"));
+    let last = story.last().unwrap();
     assert!(
         last.starts_with("69 other nodes, from 2.005 s: felix deleted"),
         "{last}"
@@ -338,8 +336,34 @@ fn a_round_that_shows_something_new_is_told_among_those_that_do_not() {
     }
     events.push(failed);
     let summary = summaries(&run(vec![(case("v", Expect::Healthy), events)])).remove(0);
-    let story = summary.story.join("\n");
+    let story = summary.story.lines().join("\n");
     let told = "iptables-legacy-restore failed (exit 1): iptables-restore: line 3 failed";
     assert!(story.contains(told), "{story}");
     assert!(story.contains("… 1 more round like this"), "{story}");
+}
+
+#[test]
+fn a_failed_restore_is_left_out_only_where_the_agent_speaks_of_the_chain_that_it_misses() {
+    let mut failed = command("n2", 1_490_000, "kube-proxy", &RESTORE, "");
+    if let EventKind::Command(command) = &mut failed.what {
+        command.exit = 2;
+        command.stderr = "iptables-restore: Chain 'logs' does not exist\n".to_owned();
+    }
+    let story = |text: &str| {
+        let entry = LogEntry {
+            agent: AgentName::KubeProxy,
+            node: "n2".into(),
+            text: text.to_owned(),
+        };
+        let logged = event(1_491_000, EventKind::Log(entry));
+        let summary = answers(losing(vec![failed.clone(), logged]), None);
+        summary.story.lines().join("\n")
+    };
+    let other = story("W1121 06:30:05.0 1 proxier.go:1] \"Retrying\"");
+    assert!(
+        other.contains("iptables-restore failed (exit 2)"),
+        "{other}"
+    );
+    let same = story("W1121 06:30:05.0 1 proxier.go:1] \"No chain\" chain=\"logs\"");
+    assert!(!same.contains("iptables-restore failed"), "{same}");
 }

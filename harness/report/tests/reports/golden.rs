@@ -44,7 +44,7 @@ fn the_recorded_run_is_judged_as_it_was() {
     let outcomes: Vec<&str> = summaries.iter().map(|s| s.outcome.words()).collect();
     assert_eq!(outcomes, ["not as expected", "as expected", "skipped"]);
     assert_eq!(exit_code(&summaries), 10);
-    let headline = summaries[0].headline.as_deref().unwrap();
+    let headline = summaries[0].headline().unwrap();
     assert!(
         headline.starts_with("nat PREROUTING → KUBE-SERVICES absent on n1")
             && headline.contains("deleted by felix"),

@@ -307,8 +307,8 @@ fn trouble_is_an_error_whose_message_is_its_first_line_and_whose_body_is_the_res
     let text = "cannot use /opt/kp as kube-proxy: it is for aarch64, this machine is x86_64\nELF 64-bit\n  machine 183";
     let text = text.to_owned();
     let event = crate::history::event(0, EventKind::Trouble { text });
-    let request = "GET /apis/x/v1 by kube-proxy/v1 on n1".to_owned();
-    let unknown = crate::history::event(0, EventKind::UnknownRequest { text: request });
+    let (text, times) = ("GET /apis/x/v1 by kube-proxy/v1 on n1".to_owned(), None);
+    let unknown = crate::history::event(0, EventKind::UnknownRequest { text, times });
     let xml = junit(&ended(run(vec![(
         case("v", Expect::Healthy),
         vec![event, unknown],

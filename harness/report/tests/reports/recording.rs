@@ -3,8 +3,10 @@
 use std::{fs, path::Path};
 
 use crate::history::{ROUNDS, all_broken, case, header, run};
+use chainbreak_model::judge;
 use chainbreak_report::{
-    Ended, Line, Recorded, Recorder, ReportError, Run, Skipped, summary::summaries,
+    Ended, Line, Recorded, Recorder, ReportError, Run, Skipped,
+    summary::{Outcome, summaries},
 };
 
 fn events_of(case: &Recorded) -> usize {
@@ -151,4 +153,19 @@ fn a_run_names_no_file_outside_its_folder() {
         let expected = format!("line 3 of the run: {path} is not in the folder of the run");
         assert_eq!(error.to_string(), expected);
     }
+}
+
+/// A committed run of format 2 that calls rules and counters by their words; of format 1 `reports/golden` does.
+#[test]
+fn a_run_from_before_queries_had_ids_is_judged_as_it_was() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reports/before_query_ids");
+    let file = fs::read(folder.join("run.jsonl")).unwrap();
+    let run = Run::read(&file[..], &folder).unwrap();
+    let recorded = &run.cases[0];
+    let events = recorded.history.events().unwrap();
+    let judged = judge(&recorded.case, events.iter());
+    assert_eq!(recorded.verdict.as_deref(), Some(&judged));
+    let summary = summaries(&run).unwrap().remove(0);
+    assert_eq!(summary.outcome, Outcome::AsExpected);
+    assert_eq!(summary.judged_before, None);
 }

@@ -136,9 +136,9 @@ fn fact(name: &str, value: &str) -> Event {
     crate::history::event(0, EventKind::Fact { name, value })
 }
 
-fn unknown(text: &str) -> Event {
+fn unknown(text: &str, times: Option<u64>) -> Event {
     let text = text.to_owned();
-    crate::history::event(1, EventKind::UnknownRequest { text })
+    crate::history::event(1, EventKind::UnknownRequest { text, times })
 }
 
 /// Two cases with a real agent each, and the other agent's model in both.
@@ -157,13 +157,16 @@ fn with_real_agents() -> Vec<Summary> {
                 &format!("v{version} (real: /opt/{version}, sha256 {hash})"),
             ),
             fact("kube-proxy.iptables", "iptables v1.8.7 (legacy)"),
-            unknown("GET /apis/a/v1 by kube-proxy/v1 on n1"),
-            unknown(&format!("GET /apis/b/v1 by kube-proxy/v{version} on n1")),
+            unknown("GET /apis/a/v1 by kube-proxy/v1 on n1", None),
+            unknown(
+                &format!("GET /apis/b/v1 by kube-proxy/v{version} on n1"),
+                None,
+            ),
         ];
         let modelled = |event: &Event| matches!(event.what, EventKind::Fact { .. });
         let history = crate::history::history(&[]);
         events.extend(history.into_iter().filter(|event| !modelled(event)));
-        events.push(unknown("GET /apis/a/v1 by kube-proxy/v1 on n1, 3 times"));
+        events.push(unknown("GET /apis/a/v1 by kube-proxy/v1 on n1", Some(3)));
         (case, events)
     };
     let mut run = run(vec![of("1.20.2"), of("1.30.5")]);
@@ -181,6 +184,22 @@ fn with_real_agents() -> Vec<Summary> {
 #[test]
 fn who_played_the_agents_stands_above_the_table_and_unknown_requests_below() {
     insta::assert_snapshot!(printed(&with_real_agents(), &[], PLAIN));
+}
+
+#[test]
+fn a_request_that_came_again_is_one_however_the_history_tells_how_often() {
+    let told = |events: &[(&str, Option<u64>)]| {
+        let events = events.iter().map(|(text, times)| unknown(text, *times));
+        let of = (case("v", Expect::Healthy), events.collect());
+        let unknown = &summaries(&run(vec![of]))[0].unknown;
+        let told: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        told.join("; ")
+    };
+    let first = ("GET /a", None);
+    assert_eq!(told(&[first, ("GET /a", Some(3))]), "GET /a, 3 times");
+    assert_eq!(told(&[first, ("GET /a, 3 times", None)]), "GET /a, 3 times");
+    let other = told(&[first, ("GET /a, b", None)]);
+    assert_eq!(other, "GET /a; GET /a, b");
 }
 
 #[test]
@@ -241,7 +260,7 @@ fn losses_here_and_there_are_told_by_their_number_and_not_as_an_outage() {
     }
     let summaries = summaries(&run(vec![(case("v", Expect::Healthy), events)]));
     assert_eq!(
-        summaries[0].headline.as_deref(),
+        summaries[0].headline().as_deref(),
         Some("services lost 233 of 700 requests on n2, one here, one there: 233 timed out")
     );
 }

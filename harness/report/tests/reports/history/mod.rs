@@ -281,7 +281,7 @@ pub(crate) fn sample(at_us: u64, answered: bool) -> Event {
 }
 
 fn rules(node: &str, at_us: u64, count: usize) -> Event {
-    let query = jump().to_string();
+    let query = "jump-stays".into();
     event(
         at_us,
         EventKind::Rules(RulesSeen {

@@ -1,0 +1,119 @@
+//! What is found of a promise, as values: what was seen, who did it, what put it right. `words` says it.
+
+use chainbreak_model::{
+    case::Destination,
+    names::NodeName,
+    verdict::{Entries, Evidence, Presence, Requests, Span},
+};
+use serde::Serialize;
+
+use crate::{
+    attribution::{Cause, Heal},
+    gaps::Gap,
+    log_finding::LogFinding,
+};
+
+pub use crate::meanwhile::Dropped;
+
+/// What is found of a promise.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Finding {
+    /// It could not be judged.
+    Unknown {
+        /// Why not.
+        cause: String,
+    },
+    /// It was kept, and this is what was seen.
+    Kept(Evidence),
+    /// Requests were not answered that should be, or the other way round.
+    Lost(Box<Lost>),
+    /// An agent logged what it should not, or did not what it should.
+    Logged(Box<Logged>),
+    /// A rule, a chain or an element was not as promised.
+    Rule(Box<RuleFound>),
+    /// It was broken, and what was seen is all there is to say.
+    Broken(Evidence),
+}
+
+/// Requests that were lost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Lost {
+    /// How requests ended.
+    pub requests: Requests,
+    /// When and where they were lost; nothing where none was.
+    pub outage: Option<Outage>,
+}
+
+/// When, where and because of whom requests were lost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Outage {
+    /// Where the requests went.
+    pub to: Destination,
+    /// The node whose rules decide over them, where it is known.
+    pub node: Option<NodeName>,
+    /// The longest time without an answer.
+    pub longest: Span,
+    /// Whether that is what there is to tell; else requests were lost one here, one there.
+    pub in_one: bool,
+    /// The command that began the longest gap.
+    pub cause: Option<Cause>,
+    /// Where packets ended meanwhile, of what no command explains.
+    pub dropped: Option<Dropped>,
+    /// Who answered last before it, where conntrack may lead the client's port there still.
+    pub answered_last: Option<String>,
+    /// How many gaps there were.
+    pub gaps: usize,
+    /// How long all of them were together.
+    pub gaps_us: u64,
+    /// The longest ones, the longest first.
+    pub told: Vec<ExplainedGap>,
+}
+
+/// A gap, who cut and who healed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ExplainedGap {
+    /// When.
+    pub gap: Gap,
+    /// The command that began it.
+    pub cause: Option<Cause>,
+    /// The command that ended it.
+    pub heal: Option<Heal>,
+}
+
+/// Log entries that should not be there, or the lack of some.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Logged {
+    /// Those that match.
+    pub entries: Entries,
+    /// What the first of them finds wrong, where it is a warning or worse.
+    pub finding: Option<LogFinding>,
+    /// The command that deleted the chain that it misses.
+    pub cause: Option<Cause>,
+}
+
+/// When a rule, a chain or an element was not as promised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RuleFound {
+    /// All such times.
+    pub presence: Presence,
+    /// What began the first of them.
+    pub cause: Option<Cause>,
+    /// The first nodes, in the order of [`RuleFound::presence`], with the first times on each.
+    pub told: Vec<Vec<ExplainedTime>>,
+}
+
+/// When a rule was not as promised, and because of whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ExplainedTime {
+    /// When.
+    pub span: Span,
+    /// The command that began it.
+    pub cause: Option<Cause>,
+}

@@ -1,0 +1,190 @@
+//! The words for what was found, in lines. Terminal and JUnit only lay them out.
+
+mod requests;
+mod story;
+
+use chainbreak_model::{
+    case::Claim,
+    verdict::{Evidence, Expected, Span},
+};
+
+use crate::{
+    attribution::Cause,
+    explain::TOLD,
+    finding::{Finding, Logged, RuleFound},
+    summary::{Headline, PromiseSummary, Summary},
+    text::{clean, clock, count, length, one_line},
+};
+
+impl Summary {
+    /// The first line.
+    pub fn headline(&self) -> Option<String> {
+        Some(match self.headline.as_ref()? {
+            Headline::Promise(place) => self.promises.get(*place)?.headline(),
+            Headline::Trouble(text) | Headline::Skipped(text) => text.clone(),
+            Headline::Stopped { last_us: None } => "interrupted: the case had not begun".to_owned(),
+            Headline::Stopped { last_us: Some(us) } => {
+                let at = clock(*us);
+                format!("interrupted: its history ends at {at} s, before the judged time was over")
+            }
+        })
+    }
+}
+
+impl PromiseSummary {
+    /// One line that says what, where, when and because of whom.
+    pub fn headline(&self) -> String {
+        let name = &self.name;
+        match &self.finding {
+            Finding::Unknown { cause } => {
+                format!("{name} could not be judged: {}", one_line(cause))
+            }
+            Finding::Kept(evidence) => {
+                let missed = match self.expected {
+                    Expected::Broken => ", though the incident should break it",
+                    Expected::Kept => "",
+                };
+                format!("{name} kept{missed}: {}", one_line(&evidence.to_string()))
+            }
+            Finding::Lost(lost) => lost.headline(),
+            Finding::Logged(logged) => logged.headline(),
+            Finding::Rule(found) => found.headline(),
+            Finding::Broken(evidence) => {
+                format!("{name} broken: {}", one_line(&evidence.to_string()))
+            }
+        }
+    }
+
+    /// What that rests on, in lines.
+    pub fn evidence(&self) -> Vec<String> {
+        let claim = self.claim.as_ref();
+        match &self.finding {
+            Finding::Unknown { .. } | Finding::Kept(_) => Vec::new(),
+            Finding::Lost(lost) => lost.evidence(claim),
+            Finding::Logged(logged) => logged.evidence(claim),
+            Finding::Rule(found) => found.evidence(),
+            Finding::Broken(evidence) => parts(evidence),
+        }
+    }
+}
+
+impl Logged {
+    fn headline(&self) -> String {
+        let entries = &self.entries;
+        let Some(first) = &entries.first else {
+            return one_line(&entries.to_string());
+        };
+        let said = match &self.finding {
+            Some(finding) => finding.to_string(),
+            None => clean(first.text.lines().next().unwrap_or_default()),
+        };
+        let why = self.cause.as_ref().map(|cause| {
+            let before = length(first.at_us.saturating_sub(cause.at_us));
+            format!(": {cause} {before} before")
+        });
+        let (agent, node, at) = (entries.agent, &first.node, clock(first.at_us));
+        let times = if entries.count > 1 {
+            format!(" (first of {})", entries.count)
+        } else {
+            String::new()
+        };
+        format!(
+            "{agent} on {node} logged at {at}{times}: {}{}",
+            one_line(&said),
+            why.unwrap_or_default()
+        )
+    }
+
+    fn evidence(&self, claim: Option<&Claim>) -> Vec<String> {
+        let promised = match claim {
+            Some(Claim::NoLog { matches, .. }) => {
+                Some(format!("promised: nothing like /{matches}/"))
+            }
+            Some(Claim::HasLog { matches, .. }) => {
+                Some(format!("promised: something like /{matches}/"))
+            }
+            _ => None,
+        };
+        let mut lines = Vec::from_iter(promised);
+        let Some(first) = &self.entries.first else {
+            return lines;
+        };
+        let nodes = self.entries.nodes.iter();
+        let nodes: Vec<String> = nodes.map(|(node, n)| format!("{node}: {n}")).collect();
+        lines.push(format!("matching entries by node: {}", nodes.join(", ")));
+        lines.push("the first of them:".to_owned());
+        lines.extend(clean(&first.text).lines().map(|line| format!("  {line}")));
+        lines
+    }
+}
+
+impl RuleFound {
+    fn headline(&self) -> String {
+        let presence = &self.presence;
+        let Some((node, span)) = presence.first() else {
+            return one_line(&presence.to_string());
+        };
+        let done = match (&self.cause, presence.forbidden) {
+            (Some(cause), _) => format!(": {}", cause.done()),
+            (None, false) => ": no recorded command explains it".to_owned(),
+            (None, true) => String::new(),
+        };
+        let (rule, word) = (&presence.rule, presence.word());
+        format!("{rule} {word} on {node} for {span}{done}")
+    }
+
+    fn evidence(&self) -> Vec<String> {
+        let presence = &self.presence;
+        let word = presence.word();
+        let mut lines = Vec::new();
+        for ((node, spans), told) in presence.wrong.iter().zip(&self.told) {
+            let times = count(spans.len(), "time");
+            let total = length(spans.iter().map(|span| span.len_us()).sum());
+            lines.push(format!("{node}: {word} {times}, {total} in all"));
+            lines.extend(told.iter().map(|time| {
+                let Span { from_us, to_us } = time.span;
+                let done = |cause: &Cause| format!("; {} at {}", cause.done(), clock(cause.at_us));
+                let done = time.cause.as_ref().map(done).unwrap_or_default();
+                format!("  {} – {}{done}", clock(from_us), clock(to_us))
+            }));
+        }
+        let more = presence.wrong.len().saturating_sub(TOLD);
+        lines.extend((more > 0).then(|| format!("and {} more", count(more, "node"))));
+        lines
+    }
+}
+
+/// What evidence consists of, part by part: places of a counter, addresses that the server saw, endpoints.
+fn parts(evidence: &Evidence) -> Vec<String> {
+    match evidence {
+        Evidence::Counter(counted) => {
+            let places = counted.places.iter();
+            places.map(|(at, rose)| format!("{at}: {rose}")).collect()
+        }
+        Evidence::Sources(sources) => {
+            let seen = sources.seen.iter();
+            seen.map(|(address, n)| format!("from {address}: {}", answers(*n)))
+                .collect()
+        }
+        Evidence::Balance(spread) => {
+            let backends = spread.backends.iter();
+            backends
+                .map(|(backend, n)| format!("{}: {}", one_line(backend), answers(*n)))
+                .collect()
+        }
+        Evidence::Requests(_)
+        | Evidence::Log(_)
+        | Evidence::Rule(_)
+        | Evidence::Ports(_)
+        | Evidence::Resets(_)
+        | Evidence::Recovery(_) => Vec::new(),
+    }
+}
+
+fn answers(n: u64) -> String {
+    count(size(n), "answer")
+}
+
+fn size(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
