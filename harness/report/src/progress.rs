@@ -17,7 +17,8 @@ pub struct Progress {
     sent: usize,
     answered: usize,
     lost_in_a_row: usize,
-    latest: String,
+    /// What came after the phase began.
+    latest: Option<String>,
     now_us: u64,
     told: BTreeMap<String, usize>,
 }
@@ -55,7 +56,8 @@ impl Progress {
             }
             _ => return None,
         };
-        self.latest.clone_from(&news);
+        let is_phase = matches!(event.what, EventKind::Phase(_));
+        self.latest = (!is_phase).then(|| news.clone());
         if let Some(kind) = kind {
             let times = self.told.entry(kind).or_default();
             *times += 1;
@@ -94,9 +96,8 @@ impl Progress {
         if self.sent > 0 {
             line.extend([" · ", &percent(self.answered, self.sent), " answered"]);
         }
-        if !self.latest.is_empty() && self.latest != phase {
-            line.push_str(" · ");
-            line.push_str(&self.latest);
+        if let Some(latest) = &self.latest {
+            line.extend([" · ", latest]);
         }
         line
     }

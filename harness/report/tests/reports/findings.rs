@@ -1,4 +1,4 @@
-//! What is found is values: whoever renders it reads no words.
+//! What is found is values, and no renderer reads words.
 
 use chainbreak_model::case::Expect;
 use chainbreak_report::{

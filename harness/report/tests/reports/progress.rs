@@ -1,8 +1,9 @@
 //! The live view.
 
+use chainbreak_model::event::{EventKind, Phase};
 use chainbreak_report::Progress;
 
-use crate::history::{ROUNDS, history};
+use crate::history::{ROUNDS, event, history};
 
 #[test]
 fn those_without_a_live_view_read_every_turn_and_nothing_else() {
@@ -50,4 +51,14 @@ fn the_live_line_says_phase_time_share_and_the_latest_turn() {
         line.starts_with("judging 3.0 s · 76 % answered · kube-proxy on n1 logs: "),
         "{line}"
     );
+}
+
+#[test]
+fn a_step_that_is_called_like_its_phase_is_the_latest_turn_all_the_same() {
+    let mut progress = Progress::default();
+    progress.observe(&event(1_000_000, EventKind::Phase(Phase::Judging)));
+    assert_eq!(progress.line(), "judging 1.0 s");
+    let text = "judging".to_owned();
+    progress.observe(&event(2_000_000, EventKind::Step { text }));
+    assert_eq!(progress.line(), "judging 2.0 s · judging");
 }
