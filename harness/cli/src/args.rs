@@ -74,7 +74,7 @@ pub(crate) enum Verb {
                             Exit codes: 0 all the same · 2 usage · 10 some differ · 11 some cannot be compared · \
                             12 no case is in both")]
     Parity(Parity),
-    /// Write the reports of a run again, from its run.jsonl alone
+    /// Write the reports of a run again, from its folder
     #[command(after_help = "Example:\n  chainbreak report reports/out/latest")]
     Report(Report),
     /// Rank the rules of a run that drop or reject by the packets that ended in them

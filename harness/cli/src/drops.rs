@@ -32,7 +32,12 @@ pub(crate) fn rank(args: &args::Drops) -> anyhow::Result<ExitCode> {
         return Err(cases::invalid(format!("no case of the run has {node}")));
     }
     for (id, recorded) in &run.cases {
-        let mut drops = drops(&recorded.history.events()?);
+        let mut drops = drops(
+            &recorded
+                .history
+                .events()
+                .map_err(|why| cases::invalid(why.to_string()))?,
+        );
         if let Some(node) = &args.node {
             drops.retain(|drop| drop.node == *node);
         }

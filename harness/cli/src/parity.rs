@@ -58,8 +58,10 @@ async fn backends(args: &args::Parity, backends: [Registered; 2]) -> anyhow::Res
         if let Some(code) = run::unwritten(&recorded) {
             return Ok(code);
         }
+        if let Err(error) = reports::write(&recorded.run, &recorded.folder, false) {
+            return Ok(run::without_reports(&recorded, &format!("{error:#}")));
+        }
         let Recorded { run, folder, .. } = recorded;
-        reports::write(&run, &folder, false)?;
         crate::note(&format!("{name}: {}", folder.display()));
         if run.ended != Some(Ended::Complete) {
             return Ok(ExitCode::from(run::INTERRUPTED));
@@ -116,7 +118,7 @@ fn without(plan: &[Planned], other: &[Planned], name: &str) -> Vec<Planned> {
 }
 
 fn tell(runs: &[Run], names: &[String; 2]) -> anyhow::Result<ExitCode> {
-    let summaries = runs.iter().map(summaries).collect::<Result<Vec<_>, _>>()?;
+    let summaries: Vec<_> = runs.iter().map(summaries).collect();
     let side = |index: usize| Side {
         name: &names[index],
         summaries: &summaries[index],

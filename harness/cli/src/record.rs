@@ -105,10 +105,11 @@ impl Record {
             case: id.clone(),
             path,
         };
+        // A file is there before the run names it.
+        self.disk.write(Job::Open(number, file)).await;
         // Whoever reads standard output gets the events there.
         let text = serde_json::to_string(&line)? + "\n";
         self.disk.write(Job::Run(text.into_bytes())).await;
-        self.disk.write(Job::Open(number, file)).await;
         self.add(line)?;
         let recorded = CaseFile {
             disk: &self.disk,
@@ -121,6 +122,11 @@ impl Record {
             id,
             history: CaseHistory::of(case).recorded(recorded),
         })
+    }
+
+    /// Whether nothing more can be written.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.disk.failed().borrow().is_some()
     }
 
     /// What could not be written, as soon as that is known.
@@ -190,8 +196,14 @@ impl CaseRecord<'_> {
             }
             // A disk that takes no more ends the run with the verdicts so far.
             if closed.await.is_ok() {
-                for log in reports::logs(&record.folder.join(reports::events_path(&id)))? {
-                    record.artifact(&id, log).await?;
+                let events = record.folder.join(reports::events_path(&id));
+                match reports::logs(&events) {
+                    Ok(logs) => {
+                        for log in logs {
+                            record.artifact(&id, log).await?;
+                        }
+                    }
+                    Err(error) => crate::complain(&format!("no logs of {id} are kept: {error:#}")),
                 }
             }
         }

@@ -40,7 +40,6 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Ove
     );
     let mut overview = Overview::default();
     for summary in summary::each(run) {
-        let summary = summary?;
         junit.append(suites.case(&summary)?.as_bytes())?;
         let told = term::case_story(&summary, plain).unwrap_or_default();
         stories.write_all(told.as_bytes())?;

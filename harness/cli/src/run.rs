@@ -49,8 +49,15 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     if let Some(code) = unwritten(&recorded) {
         return Ok(code);
     }
-    let Recorded { run, folder, .. } = recorded;
-    let overview = reports::write(&run, &folder, args.format == Format::Human)?;
+    let written = reports::write(
+        &recorded.run,
+        &recorded.folder,
+        args.format == Format::Human,
+    );
+    let overview = match written {
+        Ok(overview) => overview,
+        Err(error) => return Ok(without_reports(&recorded, &format!("{error:#}"))),
+    };
     if let Some(unmet) = &unmet {
         crate::complain(unmet);
     }
@@ -92,6 +99,7 @@ pub(crate) async fn perform(
     let (alone, beside): (Vec<_>, Vec<_>) = cases
         .into_iter()
         .partition(|(_, case)| !case.cluster.host_sysctls.is_empty());
+    let mut broken = None;
     for (cases, jobs) in [(beside, jobs), (alone, 1)] {
         let running = futures::stream::iter(&cases).map(|(index, case)| {
             let options = RunOptions {
@@ -104,7 +112,7 @@ pub(crate) async fn perform(
             one(*index, case, options, &live, &record, stopped.clone())
         });
         let ended: Vec<anyhow::Result<()>> = running.buffer_unordered(jobs).collect().await;
-        ended.into_iter().collect::<anyhow::Result<()>>()?;
+        broken = broken.or(ended.into_iter().find_map(Result::err));
     }
     let ended = if *stopped.borrow() {
         Ended::Interrupted(interrupted.await.unwrap_or_else(|_| "a signal".to_owned()))
@@ -112,25 +120,31 @@ pub(crate) async fn perform(
         interrupted.abort();
         Ended::Complete
     };
+    // What is there is whole, also where something went wrong.
     let recorded = record.end(ended).await?;
     latest(&args.out, &folder);
-    Ok(recorded)
+    broken.map_or(Ok(recorded), Err)
 }
 
 /// Where a run could not be written, its verdicts so far: no report can be made of it.
 pub(crate) fn unwritten(recorded: &Recorded) -> Option<ExitCode> {
     let why = recorded.unwritten.as_ref()?;
+    Some(without_reports(
+        recorded,
+        &format!("{why}: the run was ended"),
+    ))
+}
+
+/// The verdicts so far, on standard error: whoever reads standard output may read it as the run's events.
+pub(crate) fn without_reports(recorded: &Recorded, why: &str) -> ExitCode {
     let cases = recorded.run.cases.iter();
     let judged = cases.filter_map(|(id, case)| Some((id, case.verdict.as_ref()?)));
     let lines = judged.map(|(id, verdict)| format!("{id}: {}", verdict.case));
-    for line in lines {
-        // Whoever has closed standard output has the complaint.
-        drop(crate::tell(&(line + "\n")));
-    }
+    lines.for_each(|line| crate::note(&line));
     crate::complain(&format!(
-        "{why}: the run was ended, and has no reports; above are the verdicts so far"
+        "{why}, and has no reports; above are the verdicts so far"
     ));
-    Some(ExitCode::from(INTERRUPTED))
+    ExitCode::from(INTERRUPTED)
 }
 
 /// A new folder, named for the time, so that folders sort as runs were.
@@ -177,6 +191,9 @@ async fn one(
     record: &Record,
     stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
+    if record.has_failed() {
+        return Ok(());
+    }
     let mut recorded = record.case(number, case, live).await?;
     let artifacts = supervise::run(case, options, stopped, &mut recorded.history).await?;
     recorded.end(artifacts).await

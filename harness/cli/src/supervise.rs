@@ -75,10 +75,13 @@ pub(crate) async fn run(
         let value = changed.told();
         parent.event(EventKind::Fact { name, value }).await?;
     }
-    if let Err(error) = work(case, options, stop, &mut parent).await {
+    let worked = work(case, options, stop, &mut parent).await;
+    // Before anything is written: that may have to wait for the disk.
+    let set_back = changed.map_or(Ok(Vec::new()), Changed::set_back);
+    if let Err(error) = worked {
         parent.trouble(&error).await?;
     }
-    match changed.map_or(Ok(Vec::new()), Changed::set_back) {
+    match set_back {
         Ok(said) => {
             for text in said {
                 parent.event(EventKind::Step { text }).await?;

@@ -70,7 +70,10 @@ impl Head {
         let mut lines = vec!["! the API server does not know what it was asked for:".to_owned()];
         lines.extend(texts.iter().take(UNKNOWN).map(|text| format!("  {text}")));
         if let Some(more) = texts.len().checked_sub(UNKNOWN + 1) {
-            lines.push(format!("  … and {} more in run.jsonl", more + 1));
+            lines.push(format!(
+                "  … and {} more in the cases' events.jsonl",
+                more + 1
+            ));
         }
         lines
     }

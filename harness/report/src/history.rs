@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_model::event::Event;
+use chainbreak_model::event::{Event, EventKind};
 
 use crate::ReportError;
 
@@ -36,6 +36,15 @@ impl History {
         }
     }
 
+    /// Reads them as far as they can be read; that there are more is the last of them, as trouble. Of a run with thousands of
+    /// cases one is inconclusive then, and the others have their verdicts.
+    pub(crate) fn readable(&self) -> Cow<'_, [Event]> {
+        match self {
+            Self::Here(events) => Cow::Borrowed(events),
+            Self::In(path) => Cow::Owned(readable(path)),
+        }
+    }
+
     /// Adds an event that is in `run.jsonl`. An error says that the others are elsewhere.
     pub(crate) fn push(&mut self, event: Event) -> Result<(), String> {
         match self {
@@ -46,6 +55,23 @@ impl History {
             Self::In(path) => Err(format!("its case's events are in {}", path.display())),
         }
     }
+}
+
+fn readable(path: &Path) -> Vec<Event> {
+    let mut events = Vec::new();
+    let trouble = match each(path) {
+        Ok(mut lines) => lines.find_map(|event| event.map(|event| events.push(event)).err()),
+        Err(error) => Some(error),
+    };
+    if let Some(error) = trouble {
+        let at_us = events.iter().map(|event: &Event| event.at_us).max();
+        let text = error.to_string();
+        events.push(Event {
+            at_us: at_us.unwrap_or(0),
+            what: EventKind::Trouble { text },
+        });
+    }
+    events
 }
 
 /// The events in a case's file, one after the other.

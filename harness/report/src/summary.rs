@@ -11,7 +11,7 @@ use chainbreak_model::{
 use serde::Serialize;
 
 use crate::{
-    Recorded, ReportError, Run,
+    Recorded, Run,
     drops::{Drops, drops},
     edits::EditIndex,
     explain::Material,
@@ -156,19 +156,19 @@ pub enum State {
 }
 
 /// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged again from
-/// plan and history, which is read when its summary is asked for.
-pub fn each(run: &Run) -> impl Iterator<Item = Result<Summary, ReportError>> {
+/// plan and history, which is read when its summary is asked for. A case whose history cannot be read is inconclusive.
+pub fn each(run: &Run) -> impl Iterator<Item = Summary> {
     let ran = run.cases.iter().map(|(id, recorded)| {
-        let events = recorded.history.events()?;
+        let events = recorded.history.readable();
         let verdict = judge(&recorded.case, events.iter());
-        Ok(of_case(id, recorded, &events, &verdict))
+        of_case(id, recorded, &events, &verdict)
     });
     let skipped = run.skipped.iter();
-    ran.chain(skipped.map(|skipped| Ok(of_skipped(&skipped.id, &skipped.reason))))
+    ran.chain(skipped.map(|skipped| of_skipped(&skipped.id, &skipped.reason)))
 }
 
 /// All summaries of a run, as [`each`] makes them.
-pub fn summaries(run: &Run) -> Result<Vec<Summary>, ReportError> {
+pub fn summaries(run: &Run) -> Vec<Summary> {
     each(run).collect()
 }
 

@@ -7,9 +7,8 @@ use chainbreak_model::{
     verdict::Verdict,
 };
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 
-use super::disk::{Disk, Job};
+use super::disk::{self, Disk, Job};
 use crate::live::CaseLive;
 
 /// What the events of a case come to so far. They themselves are not in memory.
@@ -32,7 +31,7 @@ pub(super) struct CaseFile<'a> {
 }
 
 /// Room for an event.
-pub(crate) struct Room<'a>(Option<mpsc::Permit<'a, Job>>);
+pub(crate) struct Room<'a>(Option<disk::Room<'a>>);
 
 impl<'a> CaseHistory<'a> {
     /// Of a case that is not recorded.

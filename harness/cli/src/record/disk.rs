@@ -6,14 +6,20 @@ use std::{
     fs::{self, File},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
 };
 
 use anyhow::Context;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-/// So much may wait to be written.
+/// So many jobs may wait to be written,
 const WAITING: usize = 1024;
+/// and so many bytes: whoever has more then waits for room.
+const WAITING_BYTES: usize = 8 * 1024 * 1024;
 
 /// Something to be written.
 #[derive(Debug)]
@@ -32,10 +38,61 @@ pub(crate) enum Job {
     Tell(String),
 }
 
+impl Job {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Run(line) | Self::Event(_, line) => line.len(),
+            Self::Whole(_, text) | Self::Tell(text) => text.len(),
+            Self::Open(..) | Self::Close(..) => 0,
+        }
+    }
+}
+
+/// The bytes that wait to be written.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    fewer: Notify,
+}
+
+impl Waiting {
+    async fn below(&self, most: usize) {
+        loop {
+            // Asked for before looking: what is said in between is heard.
+            let fewer = self.fewer.notified();
+            if self.bytes.load(Ordering::SeqCst) < most {
+                return;
+            }
+            fewer.await;
+        }
+    }
+
+    fn written(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.fewer.notify_waiters();
+    }
+}
+
+/// Room for a job.
+#[derive(Debug)]
+pub(crate) struct Room<'a> {
+    place: mpsc::Permit<'a, Job>,
+    waiting: &'a Waiting,
+}
+
+impl Room<'_> {
+    /// Takes it.
+    pub(crate) fn send(self, job: Job) {
+        self.waiting.bytes.fetch_add(job.bytes(), Ordering::SeqCst);
+        self.place.send(job);
+    }
+}
+
 /// The end of the thread where things are to be written.
 #[derive(Debug)]
 pub(crate) struct Disk {
     jobs: mpsc::Sender<Job>,
+    waiting: Arc<Waiting>,
     failed: watch::Receiver<Option<String>>,
     thread: JoinHandle<()>,
 }
@@ -45,24 +102,31 @@ impl Disk {
     pub(crate) fn begin(run: PathBuf) -> anyhow::Result<Self> {
         let file =
             File::create(&run).with_context(|| format!("could not make {}", run.display()))?;
-        let (jobs, waiting) = mpsc::channel(WAITING);
+        let (jobs, queue) = mpsc::channel(WAITING);
+        let waiting = Arc::<Waiting>::default();
         let (failing, failed) = watch::channel(None);
         let files = Files {
             run: Open::of(run, file),
             cases: BTreeMap::new(),
         };
-        let thread = thread::spawn(move || write_all(files, waiting, &failing));
+        let written = Arc::clone(&waiting);
+        let thread = thread::spawn(move || write_all(files, queue, &written, &failing));
         Ok(Self {
             jobs,
+            waiting,
             failed,
             thread,
         })
     }
 
     /// Waits until there is room for something, and takes it.
-    pub(crate) async fn room(&self) -> mpsc::Permit<'_, Job> {
-        let room = self.jobs.reserve().await;
-        room.expect("the thread reads to the end, also when it cannot write")
+    pub(crate) async fn room(&self) -> Room<'_> {
+        self.waiting.below(WAITING_BYTES).await;
+        let place = self.jobs.reserve().await;
+        Room {
+            place: place.expect("the thread reads to the end, also when it cannot write"),
+            waiting: &self.waiting,
+        }
     }
 
     /// Writes that when there is room.
@@ -85,25 +149,41 @@ impl Disk {
     }
 }
 
-/// Writes until the other end is gone. After the first failure nothing more is written.
+/// Writes until the other end is gone. After the first failure no file is written any more; standard output fails by itself.
 fn write_all(
     mut files: Files,
     mut jobs: mpsc::Receiver<Job>,
+    waiting: &Waiting,
     failing: &watch::Sender<Option<String>>,
 ) {
+    let fail = |error: anyhow::Error| {
+        failing.send_if_modified(|failed| {
+            let first = failed.is_none();
+            failed.get_or_insert_with(|| format!("{error:#}"));
+            first
+        });
+    };
+    let (mut told, mut filed) = (true, true);
     while let Some(job) = jobs.blocking_recv() {
-        if failing.borrow().is_some() {
-            continue;
-        }
-        let written = files.write(job);
-        // A reader, and a run that is killed, have everything that happened until shortly before.
-        let flushed = match written {
-            Ok(()) if jobs.is_empty() => files.flush(),
-            written => written,
+        let bytes = job.bytes();
+        let works = if matches!(job, Job::Tell(_)) {
+            &mut told
+        } else {
+            &mut filed
         };
-        if let Err(error) = flushed {
-            failing.send_replace(Some(format!("{error:#}")));
+        if *works && let Err(error) = files.write(job) {
+            *works = false;
+            fail(error);
         }
+        // A reader, and a run that is killed, have everything that happened until shortly before.
+        if filed
+            && jobs.is_empty()
+            && let Err(error) = files.flush()
+        {
+            filed = false;
+            fail(error);
+        }
+        waiting.written(bytes);
     }
 }
 
@@ -136,7 +216,7 @@ impl Files {
                 closed.send(()).or(Ok(()))
             }
             Job::Whole(path, text) => whole(&path, &text),
-            Job::Tell(text) => crate::tell(&text),
+            Job::Tell(text) => crate::tell(&text).context("could not write standard output"),
         }
     }
 
@@ -181,5 +261,46 @@ impl Open {
 
     fn said(&self, done: io::Result<()>) -> anyhow::Result<()> {
         done.with_context(|| format!("could not write {}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, time::Duration};
+
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_waits_for_a_disk_that_hangs_is_bounded_and_nothing_of_it_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let open = File::options().read(true).write(true).open(&path);
+        let mut other_end = open.unwrap();
+        let disk = Disk::begin(path).unwrap();
+        let line = vec![b'x'; 1024 * 1024];
+        let mut taken = 0;
+        while timeout(
+            Duration::from_millis(200),
+            disk.write(Job::Run(line.clone())),
+        )
+        .await
+        .is_ok()
+        {
+            taken += 1;
+        }
+        let most = WAITING_BYTES / line.len() + 1;
+        assert!((2..=most).contains(&taken), "{taken} of {most}");
+        let reader = thread::spawn(move || {
+            let mut read = vec![0; taken * 1024 * 1024];
+            other_end.read_exact(&mut read).unwrap();
+            // Before this end is gone there must be nothing more to write.
+            (read.len(), other_end)
+        });
+        assert_eq!(disk.end(), None);
+        assert_eq!(reader.join().unwrap().0, taken * line.len());
     }
 }

@@ -11,7 +11,7 @@ use chainbreak_model::{
     plan::{Choice, Planned, Skipped},
     scenario_files,
 };
-use chainbreak_report::{Ended, FORMAT, Header};
+use chainbreak_report::{Ended, FORMAT, Header, History};
 use jiff::Timestamp;
 
 use super::Record;
@@ -43,17 +43,28 @@ fn a_run_of_ten_thousand_cases_takes_less_than_64_mebibytes() {
 }
 
 #[tokio::test]
+async fn a_run_whose_disk_is_full_as_a_case_begins_can_be_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let planned = planned().into_iter().take(1).collect();
+    let record = Record::begin(folder.path(), header(), planned, false);
+    let record = record.await.unwrap();
+    let cases = record.cases();
+    let (number, case) = &cases[0];
+    // No folder can be made in the place of a file.
+    fs::write(folder.path().join(reports::folder_name(&case.id())), "").unwrap();
+    let begun = record.case(*number, case, &Live::Silent).await.unwrap();
+    begun.end(Vec::new()).await.unwrap();
+    let recorded = record.end(Ended::Complete).await.unwrap();
+    assert!(recorded.unwritten.unwrap().starts_with("could not make "));
+    let (run, _) = reports::read(folder.path()).unwrap();
+    assert_eq!(run.cases[0].history, History::default());
+}
+
+#[tokio::test]
 #[ignore = "its test runs it in a process of its own"]
 async fn ten_thousand_cases() {
     let folder = tempfile::tempdir().unwrap();
-    let header = Header {
-        format: FORMAT,
-        tool: "chainbreak".to_owned(),
-        seed: 0,
-        started: Timestamp::UNIX_EPOCH,
-        host: indexmap::IndexMap::new(),
-    };
-    let record = Record::begin(folder.path(), header, planned(), false)
+    let record = Record::begin(folder.path(), header(), planned(), false)
         .await
         .unwrap();
     let live = Live::Silent;
@@ -81,6 +92,16 @@ async fn ten_thousand_cases() {
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak = peak.unwrap().trim().trim_end_matches(" kB");
     println!("\npeak KiB: {peak}");
+}
+
+fn header() -> Header {
+    Header {
+        format: FORMAT,
+        tool: "chainbreak".to_owned(),
+        seed: 0,
+        started: Timestamp::UNIX_EPOCH,
+        host: indexmap::IndexMap::new(),
+    }
 }
 
 /// The shipped catalogue with many releases of kube-proxy.

@@ -6,7 +6,7 @@ use crate::history::{ROUNDS, all_broken, case, header, run};
 use chainbreak_model::judge;
 use chainbreak_report::{
     Ended, Line, Recorded, Recorder, ReportError, Run, Skipped,
-    summary::{Outcome, summaries},
+    summary::{Headline, Outcome, summaries},
 };
 
 fn events_of(case: &Recorded) -> usize {
@@ -129,21 +129,33 @@ fn a_case_is_judged_from_its_own_file_up_to_the_last_whole_line() {
     let read = Run::read(&apart("case/events.jsonl")[..], folder.path()).unwrap();
     let (whole, _) = recorded();
     assert_eq!(*read.cases[0].history.events().unwrap(), events);
-    let mut inline = summaries(&whole).unwrap().swap_remove(0);
+    let mut inline = summaries(&whole).swap_remove(0);
     inline.artifacts.clear();
-    assert_eq!(summaries(&read).unwrap()[0], inline);
+    assert_eq!(summaries(&read)[0], inline);
 }
 
 #[test]
-fn a_file_that_is_gone_or_broken_is_named() {
+fn a_case_whose_file_is_gone_or_broken_is_inconclusive_and_the_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let run = Run::read(&apart("events.jsonl")[..], folder.path()).unwrap();
-    let error = summaries(&run).unwrap_err().to_string();
-    assert!(error.contains("events.jsonl: No such file"), "{error}");
-    assert!(error.contains("a run is its whole folder"), "{error}");
-    fs::write(folder.path().join("events.jsonl"), "{}\n").unwrap();
-    let error = summaries(&run).unwrap_err().to_string();
-    assert!(error.contains("events.jsonl, line 1: missing"), "{error}");
+    let told = || {
+        let summary = summaries(&run).remove(0);
+        assert_eq!(summary.outcome, Outcome::Inconclusive);
+        match summary.headline {
+            Some(Headline::Trouble(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    let gone = told();
+    assert!(gone.contains("events.jsonl: No such file"), "{gone}");
+    assert!(gone.contains("a run is its whole folder"), "{gone}");
+    let event = serde_json::to_string(&crate::history::history(ROUNDS)[0]).unwrap();
+    let broken = format!("{event}\n{{}}\n");
+    fs::write(folder.path().join("events.jsonl"), broken).unwrap();
+    let broken = told();
+    assert!(broken.contains("events.jsonl, line 2: missing"), "{broken}");
+    let strict = run.cases[0].history.events().unwrap_err().to_string();
+    assert!(strict.contains("events.jsonl, line 2: missing"), "{strict}");
 }
 
 #[test]
@@ -165,7 +177,7 @@ fn a_run_from_before_queries_had_ids_is_judged_as_it_was() {
     let events = recorded.history.events().unwrap();
     let judged = judge(&recorded.case, events.iter());
     assert_eq!(recorded.verdict.as_deref(), Some(&judged));
-    let summary = summaries(&run).unwrap().remove(0);
+    let summary = summaries(&run).remove(0);
     assert_eq!(summary.outcome, Outcome::AsExpected);
     assert_eq!(summary.judged_before, None);
 }
