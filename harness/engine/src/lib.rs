@@ -22,6 +22,7 @@ mod observe;
 mod output;
 mod ready;
 pub mod run;
+pub mod supervisor;
 mod tables;
 pub mod timeline;
 mod traffic;
