@@ -10,7 +10,7 @@ pub mod evidence;
 mod fake;
 mod faults;
 mod felix_config;
-pub mod first_sync;
+mod first_sync;
 mod follow;
 pub mod gate;
 mod infra_error;
