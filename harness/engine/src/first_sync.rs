@@ -13,23 +13,15 @@ use crate::{
 };
 
 /// An agent's log from now on, in which its first sync is to be seen.
-pub struct FirstSync {
+pub(crate) struct FirstSync {
     agent: AgentName,
     log: AgentLog,
-}
-
-impl std::fmt::Debug for FirstSync {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FirstSync")
-            .field("agent", &self.agent)
-            .finish_non_exhaustive()
-    }
 }
 
 impl FirstSync {
     /// What `log` has so far is passed over, however much it is: that was another life. tokio makes a task that reads a
     /// lot wait for its turn now and then, which looks like the end of what there is.
-    pub fn skip_existing(agent: AgentName, mut log: AgentLog) -> Self {
+    pub(crate) fn skip_existing(agent: AgentName, mut log: AgentLog) -> Self {
         while let Some(Some(_earlier)) = unconstrained(log.next()).now_or_never() {}
         Self { agent, log }
     }
@@ -43,7 +35,7 @@ impl FirstSync {
     }
 
     /// Returns when the agent has begun. Nobody but the caller sets a deadline.
-    pub async fn seen(mut self) -> Result<(), SignalError> {
+    pub(crate) async fn seen(mut self) -> Result<(), SignalError> {
         let words = Regex::new(self.agent.kind().first_sync).expect("the pattern is valid");
         while let Some(item) = self.log.next().await {
             let item = item.map_err(|died| SignalError(died.to_string()))?;

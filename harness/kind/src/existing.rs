@@ -248,11 +248,12 @@ impl InExisting {
             };
             fact(&agent.to_string(), value);
         }
+        let logbook = Logbook::default();
         let raised = Raised {
             pods: places::Pods::default(),
             hosts: IndexMap::new(),
-            logbook: Logbook::default(),
-            models: Models::default(),
+            models: Models::new(logbook.clone()),
+            logbook,
             felix: case.cluster.source(AgentName::Felix).cloned(),
             namespaces: Some(namespaces),
             end: run_namespace,

@@ -1,12 +1,12 @@
 //! The agents of all nodes. Each has a thread of its own, started from its node's place: what it asks
 //! and what it runs leaves from the node. On the thread lives a [`model`], or the [`process`] of a real
-//! one, life after life ([`lives`]).
+//! one, life after life ([`Supervisor`]).
 
 mod elf;
-pub(crate) mod handle;
 pub(crate) mod identity;
 mod lives;
 mod model;
+mod pausable;
 mod process;
 mod program;
 mod proxy_config;
@@ -16,7 +16,7 @@ pub(crate) mod versions;
 
 use std::thread::{self, JoinHandle};
 
-use chainbreak_engine::{log::EventLog, logbook::Logbook};
+use chainbreak_engine::{log::EventLog, logbook::Logbook, supervisor::Supervisor};
 use chainbreak_model::{
     case::{AgentSource, Case},
     event::EventKind,
@@ -25,8 +25,7 @@ use chainbreak_model::{
 use tokio::sync::watch;
 
 use self::{
-    handle::{AgentHandle, AgentHandles, agent_handle},
-    lives::{Lives, live},
+    lives::Lives,
     real::Real,
     settings::NodeContext,
     versions::{AgentVersions, Models, NodeContexts, Others},
@@ -42,8 +41,7 @@ use crate::{
 pub(crate) struct Agents {
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
-    logbook: Logbook,
-    handles: AgentHandles,
+    supervisor: Supervisor,
     models: Models,
     /// Where real ones are that can be replaced by other releases.
     contexts: NodeContexts,
@@ -64,8 +62,7 @@ impl Agents {
         let mut agents = Self {
             stop: watch::Sender::new(false),
             threads: Vec::new(),
-            logbook: Logbook::default(),
-            handles: AgentHandles::new(),
+            supervisor: Supervisor::new(Logbook::default(), None),
             models: Models::new(),
             contexts: NodeContexts::new(),
             others: Others::new(),
@@ -142,14 +139,9 @@ impl Agents {
         Ok(context)
     }
 
-    /// The logs of all agents.
-    pub(crate) fn logbook(&self) -> &Logbook {
-        &self.logbook
-    }
-
-    /// The handles of all agents.
-    pub(crate) fn handles(&self) -> &AgentHandles {
-        &self.handles
+    /// What stops and restarts them, and has their logs.
+    pub(crate) fn supervisor(&self) -> &Supervisor {
+        &self.supervisor
     }
 
     /// What brings models to other versions.
@@ -178,7 +170,7 @@ impl Agents {
     /// Also those that stand still.
     fn tell_to_end(&self) {
         self.stop.send_replace(true);
-        self.handles.values().for_each(AgentHandle::kill);
+        self.supervisor.kill();
     }
 
     /// Starts an agent's thread. There, `settle` makes what it lives by.
@@ -188,18 +180,15 @@ impl Agents {
         node: &Node,
         settle: impl FnOnce() -> Result<Lives, LabError> + Send + 'static,
     ) -> Result<(), LabError> {
-        let name = node.name.clone();
-        let write = self.logbook.writer(agent, &name);
+        let supervision = self.supervisor.add(agent, &node.name);
         let (log, mut stop) = (self.log.clone(), self.stop.subscribe());
-        let place = format!("{agent}@{name}");
-        let (handle, control) = agent_handle();
-        self.handles.insert((agent, name.clone()), handle);
+        let place = format!("{agent}@{}", node.name);
         let started = node.place.run(move || {
             thread::Builder::new().name(place).spawn(move || {
                 let lives = async {
                     match settle() {
-                        Ok(lives) => live(agent, name, lives, (write, control), log).await,
-                        Err(error) => write.end(error.to_string()),
+                        Ok(lives) => supervision.live(lives, log).await,
+                        Err(error) => supervision.give_up(error.to_string()),
                     }
                 };
                 let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };

@@ -17,10 +17,10 @@ use chainbreak_engine::{
         AgentControl, Cluster, Command, ExecError, Killing, Leftovers, Place, Process, Recording,
         Signal, SignalError,
     },
-    first_sync::FirstSync,
     gate::Gate,
     log::EventLog,
-    logbook::{AgentLog, Logbook},
+    logbook::AgentLog,
+    supervisor::Supervisor,
 };
 use chainbreak_model::{
     case::{Capabilities, Case},
@@ -36,7 +36,7 @@ use nix::{
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
-    agents::{Agents, handle::AgentHandles, versions::AgentVersions},
+    agents::{Agents, versions::AgentVersions},
     api, cni, controllers,
     error::LabError,
     facts, hosts,
@@ -99,8 +99,7 @@ impl Backend for Lab {
 struct Raised {
     client: ClientHandle,
     world: Arc<World>,
-    logbook: Logbook,
-    handles: AgentHandles,
+    supervisor: Supervisor,
     versions: AgentVersions,
     /// Of those on whose behalf something was run on a node.
     shims: AsyncMutex<BTreeMap<(String, NodeName), Shims>>,
@@ -145,8 +144,7 @@ impl Raised {
         Ok(Self {
             client: ClientHandle(client),
             world,
-            logbook: agents.logbook().clone(),
-            handles: agents.handles().clone(),
+            supervisor: agents.supervisor().clone(),
             versions: agents.versions(case),
             shims: AsyncMutex::default(),
             running: Mutex::new(Some((agents, tasks))),
@@ -254,7 +252,7 @@ impl Cluster for Raised {
     }
 
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
-        self.logbook.read(agent, node)
+        self.supervisor.logbook().read(agent, node)
     }
 
     fn account(&self, node: &NodeName) -> String {
@@ -270,7 +268,7 @@ impl Cluster for Raised {
         };
         format!(
             "{node} asked the API for{asked}\n{}",
-            self.logbook.last_words(node)
+            self.supervisor.logbook().last_words(node)
         )
     }
 
@@ -345,9 +343,7 @@ impl AgentControl for Raised {
         node: &NodeName,
         signal: Signal,
     ) -> Result<(), SignalError> {
-        let handle = self.handles.get(&(agent, node.clone()));
-        let absent = || SignalError(format!("there is no {agent} on {node}"));
-        handle.ok_or_else(absent)?.signal(signal).await
+        self.supervisor.signal(agent, node, signal).await
     }
 
     async fn restart_with(
@@ -356,16 +352,14 @@ impl AgentControl for Raised {
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), SignalError> {
-        self.signal(agent, node, Signal::Stop).await?;
-        if let Some(version) = version {
-            self.upgrade(agent, node, version)
-                .await
-                .map_err(|error| SignalError(error.to_string()))?;
-        }
-        // kube-proxy says the same of each sync: what the old life said up to its end is passed over.
-        let first_sync = FirstSync::skip_existing(agent, self.logbook.read(agent, node));
-        self.signal(agent, node, Signal::Run).await?;
-        first_sync.seen().await
+        let upgraded = Box::pin(async {
+            let Some(version) = version else {
+                return Ok(());
+            };
+            let changed = self.upgrade(agent, node, version).await;
+            changed.map_err(|error| SignalError(error.to_string()))
+        });
+        self.supervisor.restart(agent, node, upgraded).await
     }
 }
 

@@ -35,7 +35,7 @@ pub trait AgentControl: Send + Sync {
 
     /// Ends an agent's process and starts it at once, from now on in another version if one is given. What it has
     /// written stays. The new one has begun its work when this returns, as far as the backend
-    /// can know ([`crate::first_sync`]).
+    /// can know ([`crate::supervisor`]).
     async fn restart_with(
         &self,
         agent: AgentName,

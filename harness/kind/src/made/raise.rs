@@ -108,11 +108,12 @@ impl Raising<'_> {
         self.make_fit(&client, &nodes, &spec, origin).await?;
         let hosts = self.hosts(&client, &nodes, &spec, &pins).await?;
         self.facts(&spec);
+        let logbook = Logbook::default();
         let raised = Raised {
             pods: Pods::default(),
             hosts: hosts.all.clone(),
-            logbook: Logbook::default(),
-            models: Models::default(),
+            models: Models::new(logbook.clone()),
+            logbook,
             felix: self.case.cluster.source(AgentName::Felix).cloned(),
             namespaces: None,
             end: Arc::new(EndOfCase {
@@ -291,8 +292,7 @@ impl Raising<'_> {
                         .contains(&chainbreak_model::case::IpFamily::V6),
                     kubeconfig: kubeconfig.clone(),
                 };
-                let (logbook, log) = (&raised.logbook, self.log);
-                raised.models.start(node, order, logbook, log, &mut tasks);
+                raised.models.start(node, order, self.log, &mut tasks);
             }
         }
         raised.tasks = Mutex::new(tasks);

@@ -122,17 +122,17 @@ impl Raised {
         Ok((network.node.program, argv))
     }
 
-    async fn restart_agent(
+    /// Whether a process of ours plays it, and no pod.
+    fn is_modelled(&self, agent: AgentName) -> bool {
+        agent == AgentName::Felix && self.felix == Some(AgentSource::Model)
+    }
+
+    async fn restart_pod(
         &self,
         agent: AgentName,
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), KindError> {
-        let modelled = agent == AgentName::Felix && self.felix == Some(AgentSource::Model);
-        if modelled {
-            let log = self.logbook.read(agent, node);
-            return self.models.restart_with(node, version, log).await;
-        }
         let release = match (agent, version) {
             (_, None) => None,
             (AgentName::KubeProxy, Some(version)) => Some(restart::release(version)?),
@@ -230,11 +230,10 @@ impl AgentControl for Raised {
         node: &NodeName,
         signal: Signal,
     ) -> Result<(), SignalError> {
-        let done = if agent == AgentName::Felix && self.felix == Some(AgentSource::Model) {
-            self.models.signal(node, signal).await
-        } else {
-            signal::signal(&self.client, &self.nodes, agent, node, signal).await
-        };
+        if self.is_modelled(agent) {
+            return self.models.signal(node, signal).await;
+        }
+        let done = signal::signal(&self.client, &self.nodes, agent, node, signal).await;
         done.map_err(|error| SignalError(error.to_string()))
     }
 
@@ -244,7 +243,10 @@ impl AgentControl for Raised {
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), SignalError> {
-        let restarted = self.restart_agent(agent, node, version).await;
+        if self.is_modelled(agent) {
+            return self.models.restart_with(node, version).await;
+        }
+        let restarted = self.restart_pod(agent, node, version).await;
         restarted.map_err(|error| SignalError(error.to_string()))
     }
 }

@@ -1,24 +1,24 @@
 //! Felix's model on real nodes: a process of this program in each node's container, which lives as long as its standard
 //! input is open. Its netfilter commands become events, as in the lab.
 
-use std::{collections::BTreeMap, process::Stdio, time::Duration};
+use std::{collections::BTreeMap, io, process::Stdio, time::Duration};
 
 use chainbreak_engine::{
-    cluster::Signal,
-    first_sync::FirstSync,
+    cluster::{Signal, SignalError},
     log::EventLog,
-    logbook::{AgentLog, Logbook, Writer},
+    logbook::Logbook,
+    supervisor::{Death, Kind, LifeControl, LogWriter, Supervised, Supervisor},
 };
 use chainbreak_model::{
     event::{Command, EventKind},
     names::{AgentName, NodeName},
 };
+use futures::{FutureExt, future::BoxFuture};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout},
     sync::watch,
     task::JoinSet,
-    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{
@@ -27,81 +27,66 @@ use crate::{
     shared::nodes::Node,
 };
 
-/// What stands between two lives, as with runsv in calico-node.
-const RESTART: Duration = Duration::from_secs(1);
 /// What a signal may take.
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// What Felix on a node is to be, and what it is.
-#[derive(Debug, Clone)]
-struct AgentHandle {
-    wanted: watch::Sender<Signal>,
-    is: watch::Sender<Signal>,
-    /// Of its next life.
-    version: watch::Sender<String>,
-}
-
 /// The models of all nodes. They end with the set of tasks that they were started in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Models {
-    handles: BTreeMap<NodeName, AgentHandle>,
+    supervisor: Supervisor,
+    /// Of each model's next life.
+    versions: BTreeMap<NodeName, watch::Sender<String>>,
 }
 
 impl Models {
+    /// None yet. Their logs will be there.
+    pub(crate) fn new(logbook: Logbook) -> Self {
+        Self {
+            supervisor: Supervisor::new(logbook, Some(WITHIN)),
+            versions: BTreeMap::new(),
+        }
+    }
+
     /// Starts a model on a node; `order` is that of its first life.
     pub(crate) fn start(
         &mut self,
         node: &Node,
         order: Order,
-        logbook: &Logbook,
         log: &EventLog,
         tasks: &mut JoinSet<()>,
     ) {
-        let handle = AgentHandle {
-            wanted: watch::Sender::new(Signal::Run),
-            is: watch::Sender::new(Signal::Stop),
-            version: watch::Sender::new(order.version.clone()),
-        };
+        let (next, version) = watch::channel(order.version.clone());
+        self.versions.insert(node.name.clone(), next);
         let model = Model {
             node: node.clone(),
             order,
-            writer: logbook.writer(AgentName::Felix, &node.name),
+            version,
             log: log.clone(),
-            handle: handle.clone(),
         };
-        self.handles.insert(node.name.clone(), handle);
-        tasks.spawn(model.live());
+        let supervision = self.supervisor.add(AgentName::Felix, &node.name);
+        tasks.spawn(supervision.live(model, log.clone()));
     }
 
-    /// Ends the model of a node and starts it again, from then on in that version. Its new life has begun its work when this returns, by what
-    /// its log has after the old one's end.
+    /// Ends the model of a node and starts it again, from then on in that version.
     pub(crate) async fn restart_with(
         &self,
         node: &NodeName,
         version: Option<&str>,
-        log: AgentLog,
-    ) -> Result<(), KindError> {
-        self.signal(node, Signal::Stop).await?;
-        if let (Some(handle), Some(version)) = (self.handles.get(node), version) {
-            handle.version.send_replace(version.to_owned());
-        }
-        let first_sync = FirstSync::skip_existing(AgentName::Felix, log);
-        self.signal(node, Signal::Run).await?;
-        let seen = first_sync.seen().await;
-        seen.map_err(|error| KindError::Unable(error.to_string()))
+    ) -> Result<(), SignalError> {
+        let upgraded = async {
+            if let (Some(next), Some(version)) = (self.versions.get(node), version) {
+                next.send_replace(version.to_owned());
+            }
+            Ok(())
+        };
+        let agent = AgentName::Felix;
+        self.supervisor.restart(agent, node, upgraded).await
     }
 
     /// Tells the model of a node what to be, and returns when it is so.
-    pub(crate) async fn signal(&self, node: &NodeName, signal: Signal) -> Result<(), KindError> {
-        let absent = || KindError::Unable(format!("there is no felix on {node}"));
-        let handle = self.handles.get(node).ok_or_else(absent)?;
-        handle.wanted.send_replace(signal);
-        let mut is = handle.is.subscribe();
-        let obeyed = timeout(WITHIN, is.wait_for(|is| *is == signal)).await;
-        let late = || format!("felix on {node} does not obey {signal:?} within {WITHIN:?}");
-        obeyed
-            .map(drop)
-            .map_err(|_elapsed| KindError::Unable(late()))
+    pub(crate) async fn signal(&self, node: &NodeName, signal: Signal) -> Result<(), SignalError> {
+        let agent = AgentName::Felix;
+        self.supervisor.signal(agent, node, signal).await
     }
 }
 
@@ -109,13 +94,40 @@ impl Models {
 struct Model {
     node: Node,
     order: Order,
-    writer: Writer,
+    version: watch::Receiver<String>,
     log: EventLog,
-    handle: AgentHandle,
+}
+
+impl Supervised for Model {
+    type Life = BoxFuture<'static, Option<Death>>;
+
+    fn begin(&mut self, writer: LogWriter, control: LifeControl) -> Self::Life {
+        self.order.life = writer.life();
+        self.order.version.clone_from(&self.version.borrow());
+        let (node, order, log) = (self.node.clone(), self.order.clone(), self.log.clone());
+        async move {
+            match Life::begin(node, &order, writer, log).await {
+                Ok(life) => life.follow(control).await,
+                Err(error) => Some(exited(error.to_string())),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A model is started again whatever becomes of it.
+fn exited(reason: String) -> Death {
+    Death {
+        reason,
+        kind: Kind::Planned,
+    }
 }
 
 /// One life's process.
 struct Life {
+    node: Node,
+    writer: LogWriter,
+    log: EventLog,
     child: Child,
     /// Its end is the process's.
     stdin: Option<ChildStdin>,
@@ -124,37 +136,14 @@ struct Life {
     reason: String,
 }
 
-impl Model {
-    async fn live(mut self) {
-        let mut wanted = self.handle.wanted.subscribe();
-        loop {
-            if wanted
-                .wait_for(|wanted| *wanted == Signal::Run)
-                .await
-                .is_err()
-            {
-                return;
-            }
-            self.order.version.clone_from(&self.handle.version.borrow());
-            let ended = match self.begin().await {
-                Ok(life) => self.follow(life, &mut wanted).await,
-                Err(error) => error.to_string(),
-            };
-            self.handle.is.send_replace(Signal::Stop);
-            self.order.life += 1;
-            if *wanted.borrow() != Signal::Stop {
-                let text = format!(
-                    "felix on {} exited and is started again: {ended}",
-                    self.node.name
-                );
-                self.log.append(EventKind::Step { text });
-                sleep_until(Instant::now() + RESTART).await;
-            }
-        }
-    }
-
-    async fn begin(&self) -> std::io::Result<Life> {
-        let argv = self.node.argv([&self.node.program, VERB]);
+impl Life {
+    async fn begin(
+        node: Node,
+        order: &Order,
+        writer: LogWriter,
+        log: EventLog,
+    ) -> io::Result<Self> {
+        let argv = node.argv([&node.program, VERB]);
         let mut child = tokio::process::Command::new(&argv[0])
             .args(&argv[1..])
             .stdin(Stdio::piped())
@@ -162,12 +151,15 @@ impl Model {
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
             .spawn()?;
-        let mut stdin = child.stdin.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
-        let stdout = child.stdout.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
-        let mut order = serde_json::to_string(&self.order)?;
+        let mut stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut order = serde_json::to_string(order)?;
         order.push('\n');
         stdin.write_all(order.as_bytes()).await?;
-        Ok(Life {
+        Ok(Self {
+            node,
+            writer,
+            log,
             child,
             stdin: Some(stdin),
             lines: BufReader::new(stdout).lines(),
@@ -176,38 +168,44 @@ impl Model {
         })
     }
 
-    /// Follows a life to its end and returns the reason.
-    async fn follow(&self, mut life: Life, wanted: &mut watch::Receiver<Signal>) -> String {
-        wanted.mark_unchanged();
+    /// Follows it to its end, and does what is wanted of it meanwhile.
+    async fn follow(mut self, mut control: LifeControl) -> Option<Death> {
+        let mut stopped = false;
         loop {
             tokio::select! {
-                line = life.lines.next_line() => match line {
-                    Ok(Some(line)) => self.hear(&line, &mut life),
+                line = self.lines.next_line() => match line {
+                    Ok(Some(line)) => self.hear(&line, &control),
                     Ok(None) => break,
-                    Err(error) => return error.to_string(),
+                    Err(error) => return Some(exited(error.to_string())),
                 },
-                changed = wanted.changed() => {
-                    if changed.is_err() {
-                        return "nobody wants it".to_owned();
-                    }
-                    let signal = *wanted.borrow_and_update();
-                    if let Err(error) = self.obey(signal, &mut life).await {
-                        tracing::warn!(%error, node = %self.node.name, "felix does not obey");
+                wish = control.next(), if !stopped => {
+                    stopped = wish == Signal::Stop;
+                    match self.obey(wish).await {
+                        Ok(()) if stopped => {}
+                        Ok(()) => control.is_so(wish),
+                        Err(error) => {
+                            control.refuse();
+                            tracing::warn!(%error, node = %self.node.name, "felix does not obey");
+                        }
                     }
                 }
             }
         }
-        match life.child.wait().await {
-            Ok(status) if !status.success() => format!("{status}: {}", life.reason),
-            _ => life.reason,
+        let ended = self.child.wait().await;
+        if stopped {
+            return None;
         }
+        Some(exited(match ended {
+            Ok(status) if !status.success() => format!("{status}: {}", self.reason),
+            _ => self.reason,
+        }))
     }
 
-    fn hear(&self, line: &str, life: &mut Life) {
+    fn hear(&mut self, line: &str, control: &LifeControl) {
         match serde_json::from_str(line) {
             Ok(Said::Started { pid }) => {
-                life.pid = Some(pid);
-                self.handle.is.send_replace(Signal::Run);
+                self.pid = Some(pid);
+                control.is_so(Signal::Run);
             }
             Ok(Said::Log { text }) => self.writer.write(text),
             Ok(Said::Command(ran)) => {
@@ -223,34 +221,29 @@ impl Model {
                 self.log
                     .append_at(self.log.at_monotonic(ran.monotonic_us), command);
             }
-            Ok(Said::Exits { reason }) => life.reason = reason,
-            Err(_) => line.clone_into(&mut life.reason),
+            Ok(Said::Exits { reason }) => self.reason = reason,
+            Err(_) => line.clone_into(&mut self.reason),
         }
     }
 
-    async fn obey(&self, signal: Signal, life: &mut Life) -> Result<(), KindError> {
-        let pid = life.pid.map(|pid| pid.to_string()).unwrap_or_default();
-        let kill = async |how| self.node.run(&["kill", how, &pid]).await;
-        match signal {
-            Signal::Stop => {
-                life.stdin = None;
-                kill("-KILL").await?;
-            }
-            Signal::Pause => {
-                kill("-STOP").await?;
-                self.handle.is.send_replace(Signal::Pause);
-            }
-            Signal::Run => {
-                kill("-CONT").await?;
-                self.handle.is.send_replace(Signal::Run);
-            }
+    async fn obey(&mut self, wish: Signal) -> Result<(), KindError> {
+        let how = match wish {
+            Signal::Stop => "-KILL",
+            Signal::Pause => "-STOP",
+            Signal::Run => "-CONT",
+        };
+        if wish == Signal::Stop {
+            self.stdin = None;
         }
-        Ok(())
+        let pid = self.pid.map(|pid| pid.to_string()).unwrap_or_default();
+        self.node.run(&["kill", how, &pid]).await.map(drop)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
     /// A node on which the first life says at its end, and not before, that it has begun; the next ones say so when there is the file that
@@ -286,13 +279,11 @@ mod tests {
             ipv6: false,
             kubeconfig: String::new(),
         };
-        let logbook = Logbook::default();
         let (log, _events) = EventLog::new();
-        let (mut models, mut tasks) = (Models::default(), JoinSet::new());
-        models.start(&node, order, &logbook, &log, &mut tasks);
+        let (mut models, mut tasks) = (Models::new(Logbook::default()), JoinSet::new());
+        models.start(&node, order, &log, &mut tasks);
         models.signal(&name, Signal::Run).await.unwrap();
-        let said = logbook.read(AgentName::Felix, &name);
-        let mut restarting = Box::pin(models.restart_with(&name, None, said));
+        let mut restarting = Box::pin(models.restart_with(&name, None));
         let early = timeout(Duration::from_secs(1), &mut restarting).await;
         assert!(early.is_err(), "{early:?}: the new life has said nothing");
         std::fs::write(&may_begin, "").unwrap();

@@ -7,7 +7,10 @@ use chainbreak_agents::{
     felix, kube_proxy,
     step::LogLine,
 };
-use chainbreak_engine::log::EventLog;
+use chainbreak_engine::{
+    log::EventLog,
+    supervisor::{Death, Kind},
+};
 use chainbreak_model::{
     case::{CalicoSpec, ClusterSpec, KubeProxySpec, PodOwner, ProxyMode},
     names::AgentName,
@@ -17,7 +20,8 @@ use jiff::Timestamp;
 
 use super::{
     absent,
-    lives::{Death, Kind, Life},
+    lives::Life,
+    pausable::run_pausable,
     proxy_config::{Said, own_addresses},
 };
 use crate::{
@@ -95,7 +99,7 @@ fn kube_proxy(
     Ok(Box::new(move |writer, control| {
         let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
         let (families, said, addresses) = (families.clone(), said.clone(), addresses.clone());
-        Box::pin(control.run_pausable(async move {
+        Box::pin(run_pausable(control, async move {
             if let Err(error) = said.write_sysctls(config.version.sets_more_of_conntrack()) {
                 let why = "could not set conntrack parameters from kube-proxy configuration";
                 return planned(format!("{why}: {error}"));
@@ -104,7 +108,7 @@ fn kube_proxy(
             config.tcp_be_liberal = tcp_be_liberal();
             config.node_addresses = own_addresses();
             let configs = of_families(&config, families, &said, &addresses);
-            let mut sink = |line: LogLine| (writer.write)(header::klog(&line, Timestamp::now()));
+            let mut sink = |line: LogLine| writer.write(header::klog(&line, Timestamp::now()));
             let ended = match api::client(&url) {
                 Ok(client) => driver::kube_proxy(client, configs, exec, &mut sink).await,
                 Err(error) => error.to_string(),
@@ -139,9 +143,9 @@ fn felix(
     let recorder = recorder(AgentName::Felix, world, node, log);
     Ok(Box::new(move |writer, control| {
         let (url, config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
-        Box::pin(control.run_pausable(async move {
+        Box::pin(run_pausable(control, async move {
             let mut sink =
-                |line: LogLine| (writer.write)(header::felix(&line, Timestamp::now(), writer.life));
+                |line: LogLine| writer.write(header::felix(&line, Timestamp::now(), writer.life()));
             let ended = match api::client(&url) {
                 Ok(client) => driver::felix(client, config, interface, exec, &mut sink).await,
                 Err(error) => error.to_string(),

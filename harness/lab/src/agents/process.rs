@@ -7,7 +7,7 @@ use std::{
     process::{ExitStatus, Stdio},
 };
 
-use chainbreak_engine::{cluster as engine, entries::Entries};
+use chainbreak_engine::{cluster as engine, entries::Entries, supervisor::LifeControl};
 use chainbreak_model::agent::LogFormat;
 use nix::{
     sys::signal::{Signal, kill, killpg},
@@ -15,7 +15,6 @@ use nix::{
 };
 use tokio::{net::unix::pipe::Receiver, process::Command};
 
-use super::handle::AgentControl;
 use crate::error::tolerate;
 
 /// How much is read at once.
@@ -34,14 +33,14 @@ pub(super) struct Start {
     pub(super) file: Option<(&'static str, String)>,
 }
 
-/// Runs the program in the place of the calling thread, until it exits. Dropping this kills it. In either
-/// case what it started dies with it, as far as it stayed in its process group. To pause it stops the
-/// process alone: commands that it has started go on.
+/// Runs the program in the place of the calling thread, until it exits, or is killed: `None` where it was told to end.
+/// Dropping this kills it, too. In each case what it started dies with it, as far as it stayed in its process group. To pause
+/// it stops the process alone: commands that it has started go on.
 pub(super) async fn live(
     start: &Start,
-    mut control: AgentControl,
+    mut control: LifeControl,
     mut say: impl FnMut(String),
-) -> io::Result<ExitStatus> {
+) -> io::Result<Option<ExitStatus>> {
     let (reader, writer) = io::pipe()?;
     let mut command = Command::new(&start.argv[0]);
     command
@@ -66,8 +65,9 @@ pub(super) async fn live(
             ended = child.wait() => break ended,
             wish = control.next() => {
                 let signal = match wish {
+                    engine::Signal::Stop => return Ok(None),
                     engine::Signal::Pause => Signal::SIGSTOP,
-                    engine::Signal::Run | engine::Signal::Stop => Signal::SIGCONT,
+                    engine::Signal::Run => Signal::SIGCONT,
                 };
                 if let Some(pid) = pid {
                     tolerate("pause an agent or let it go on", kill(pid, signal));
@@ -78,7 +78,7 @@ pub(super) async fn live(
     };
     drop(group);
     words.rest().into_iter().for_each(say);
-    ended
+    ended.map(Some)
 }
 
 /// How a process ended, in words: `exit status 1`, `killed by signal 9`.
@@ -177,7 +177,9 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::handle::agent_handle, *};
+    use chainbreak_engine::supervisor::agent_handle;
+
+    use super::*;
 
     fn shell(script: &str) -> Start {
         Start {
@@ -194,7 +196,7 @@ mod tests {
         let script = "echo $NAME; echo two >&2; echo ${HOME-none}; printf half; exit 3";
         let ended = live(&shell(script), agent_handle().1, |entry| said.push(entry)).await;
         assert_eq!(said, ["value", "two", "none", "half"]);
-        assert_eq!(how(ended.unwrap()), "exit status 3");
+        assert_eq!(how(ended.unwrap().unwrap()), "exit status 3");
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -202,7 +204,7 @@ mod tests {
         let mut said = Vec::new();
         let script = "sleep 1000 & echo $!; kill -9 $$";
         let ended = live(&shell(script), agent_handle().1, |entry| said.push(entry)).await;
-        assert_eq!(how(ended.unwrap()), "killed by signal 9");
+        assert_eq!(how(ended.unwrap().unwrap()), "killed by signal 9");
         let left = Pid::from_raw(said[0].parse().unwrap());
         let begin = std::time::Instant::now();
         // The orphan is somebody else's to reap: a zombie is as good as gone.

@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_engine::log::EventLog;
+use chainbreak_engine::{
+    log::EventLog,
+    supervisor::{Death, Kind},
+};
 use chainbreak_model::{
     case::{ClusterSpec, KubeProxySpec},
     event::EventKind,
@@ -17,7 +20,7 @@ use serde_json::json;
 use super::{
     absent,
     identity::{Identity, identify_here},
-    lives::{Death, Kind, Life},
+    lives::Life,
     process::{self, Start},
     program::{DIRECTORIES, Program},
     settings::{self, NodeContext},
@@ -172,7 +175,7 @@ impl Real {
             Ok(Box::new(move |writer, control| {
                 let start = start.clone();
                 Box::pin(async move {
-                    let ended = process::live(&start, control, |entry| (writer.write)(entry)).await;
+                    let ended = process::live(&start, control, |entry| writer.write(entry)).await;
                     death(agent, ended)
                 })
             }))
@@ -209,10 +212,12 @@ fn write_kubeconfig(api: SocketAddr) -> io::Result<()> {
     fs::write(KUBECONFIG, config.to_string())
 }
 
-fn death(agent: AgentName, ended: io::Result<std::process::ExitStatus>) -> Death {
+/// `None` where it was told to end.
+fn death(agent: AgentName, ended: io::Result<Option<std::process::ExitStatus>>) -> Option<Death> {
     let planned = agent.kind().restart_status;
-    match ended {
-        Ok(status) => Death {
+    let death = match ended {
+        Ok(None) => return None,
+        Ok(Some(status)) => Death {
             reason: process::how(status),
             kind: if planned.is_some() && planned == status.code() {
                 Kind::Planned
@@ -224,5 +229,6 @@ fn death(agent: AgentName, ended: io::Result<std::process::ExitStatus>) -> Death
             reason: format!("it could not be started: {error}"),
             kind: Kind::NotStarted,
         },
-    }
+    };
+    Some(death)
 }
