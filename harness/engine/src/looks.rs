@@ -4,6 +4,7 @@
 //! A reading is given only to those for whom its look began soon enough; in doubt there is a new look. One that fails, or that
 //! hangs, does so for all who wait for it; it ends when none of them waits any longer.
 
+mod shells;
 mod source;
 mod tables;
 
@@ -22,6 +23,7 @@ use crate::{
     infra_error::InfraError,
     log::EventLog,
 };
+use shells::Shells;
 pub(crate) use source::Source;
 
 /// How long a reading is kept for those who take one that is over, in microseconds.
@@ -45,7 +47,7 @@ type Looking = BoxFuture<'static, Result<Arc<Reading>, InfraError>>;
 
 /// One cluster's looks.
 pub(crate) struct Looks {
-    cluster: Arc<dyn Cluster>,
+    shells: Arc<Shells>,
     log: EventLog,
     known: Mutex<BTreeMap<Key, Known>>,
 }
@@ -63,8 +65,9 @@ struct Known {
 
 impl Looks {
     pub(crate) fn new(cluster: Arc<dyn Cluster>, log: EventLog) -> Self {
+        let stand = cluster.recording().is_none();
         Self {
-            cluster,
+            shells: Arc::new(Shells::new(cluster, stand)),
             log,
             known: Mutex::default(),
         }
@@ -120,16 +123,18 @@ impl Looks {
     }
 
     fn begin(&self, (at, source): Key, was_there: bool, began_us: u64) -> Looking {
-        let (cluster, log) = (Arc::clone(&self.cluster), self.log.clone());
+        let (shells, log) = (Arc::clone(&self.shells), self.log.clone());
         let look = async move {
-            let text = source.text(cluster.as_ref(), &at, was_there).await;
-            text.map(|text| {
-                Arc::new(Reading {
+            let argv = source.argv(was_there);
+            let doing = format!("run {argv:?} in {at}");
+            match source.shown(shells.run(&at, argv).await) {
+                Ok(text) => Ok(Arc::new(Reading {
                     began_us,
                     ended_us: log.now_us(),
                     text,
-                })
-            })
+                })),
+                Err(why) => Err(InfraError::new(doing, why)),
+            }
         };
         look.boxed()
     }

@@ -3,11 +3,6 @@
 use chainbreak_model::case::{Counter, ElementQuery, Family, RuleBackend, RuleQuery};
 
 use super::tables;
-use crate::{
-    cluster::{Cluster, Command, Place},
-    infra_error::InfraError,
-    output::{ended, output},
-};
 
 /// What one command shows.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,49 +62,36 @@ impl Source {
         }
     }
 
-    /// What the command prints, nothing where there is no such table. `was_there` when an earlier look has found one.
-    pub(super) async fn text(
-        &self,
-        cluster: &dyn Cluster,
-        at: &Place,
-        was_there: bool,
-    ) -> Result<String, InfraError> {
+    /// What shows it. `was_there` when an earlier look has found something.
+    pub(super) fn argv(&self, was_there: bool) -> Vec<String> {
         match self {
-            Self::Save { program, table } => {
-                let save = if was_there {
-                    tables::save
-                } else {
-                    tables::save_if_there
-                };
-                output(cluster, at, &Command::Argv(save(program, table))).await
-            }
+            Self::Save { program, table } if was_there => tables::save(program, table),
+            Self::Save { program, table } => tables::save_if_there(program, table),
             Self::Nft { family, table } => {
-                let list = command(["nft", "list", "table", &family.to_string(), table]);
-                let process = cluster.exec(at, &list).await;
-                let process =
-                    process.map_err(|error| InfraError::new(format!("list {table}"), error))?;
-                match ended(process, "").await {
-                    // Not to be there is an answer.
-                    Err(why) if why.contains("Error: No such file or directory") => {
-                        Ok(String::new())
-                    }
-                    listed => {
-                        listed.map_err(|why| InfraError::new(format!("list {table} of {at}"), why))
-                    }
-                }
+                words(["nft", "list", "table", &family.to_string(), table])
             }
-            Self::All(words) => output(cluster, at, &command(words.split(' '))).await,
-            Self::Conntrack => output(cluster, at, &command(["conntrack", "-S"])).await,
+            Self::All(listing) => words(listing.split(' ')),
+            Self::Conntrack => words(["conntrack", "-S"]),
             Self::Snmp => {
                 // Without IPv6 there is no snmp6.
                 let all =
                     "cat /proc/net/snmp /proc/net/netstat; cat /proc/net/snmp6 2>/dev/null || true";
-                output(cluster, at, &command(["sh", "-c", all])).await
+                words(["sh", "-c", all])
             }
+        }
+    }
+
+    /// What that printed or how it failed: nft does where there is no such table, which is an answer.
+    pub(super) fn shown(&self, ran: Result<String, String>) -> Result<String, String> {
+        match (self, ran) {
+            (Self::Nft { .. }, Err(why)) if why.contains("Error: No such file or directory") => {
+                Ok(String::new())
+            }
+            (_, ran) => ran,
         }
     }
 }
 
-fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
-    Command::Argv(words.into_iter().map(str::to_owned).collect())
+fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    words.into_iter().map(str::to_owned).collect()
 }
