@@ -2,7 +2,7 @@
 //! node, while the case was judged. A rule that is rewritten begins at nothing, so counters are read from time to time,
 //! and a sum says *at least*. Best effort: what cannot be read is said as a fact and fails no case.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chainbreak_model::{
     case::{Case, IpFamily, IptablesVariant},
@@ -14,23 +14,24 @@ use futures::future::join_all;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    cluster::{Cluster, Command, Place},
+    cluster::Place,
     infra_error::InfraError,
     log::EventLog,
-    output::output,
-    tables,
+    looks::{self, KEPT_US, Looks},
 };
 
 /// Distance of two looks.
 const LOOK: Duration = Duration::from_secs(3);
 /// How long the last look may take; a machine that is busier than that has no last look.
 const LAST: Duration = Duration::from_secs(2);
+/// Whether anything is there that only nft, or iptables-nft, lists in full.
+const TABLES: looks::Source = looks::Source::All("nft list tables");
 /// Tables of iptables-nft, which the `nft` tool lists as well.
 const SHARED: [&str; 5] = ["filter", "mangle", "nat", "raw", "security"];
 
 /// The census of a case.
-pub(crate) struct Census<'a> {
-    cluster: &'a dyn Cluster,
+pub(crate) struct Census {
+    looks: Arc<Looks>,
     nodes: Vec<Node>,
 }
 
@@ -42,24 +43,24 @@ struct Node {
 /// Something that lists rules with their counters.
 struct Source {
     front: &'static str,
-    argv: Vec<String>,
-    /// What is asked once something was there.
-    when_there: Option<Vec<String>>,
+    what: looks::Source,
+    /// A line of [`TABLES`] without which there is nothing to read; nothing once there was one.
+    only_if: Option<fn(&str) -> bool>,
     tally: Tally,
     /// Whether it lists a rule that drops; `None` before the first look.
     drops: Option<bool>,
     failed: bool,
 }
 
-impl<'a> Census<'a> {
+impl Census {
     /// A census that has not looked yet.
-    pub(crate) fn new(cluster: &'a dyn Cluster, nodes: Vec<NodeName>, case: &Case) -> Self {
+    pub(crate) fn new(looks: Arc<Looks>, nodes: Vec<NodeName>, case: &Case) -> Self {
         let node = |name| Node {
             name,
             sources: sources(case),
         };
         Self {
-            cluster,
+            looks,
             nodes: nodes.into_iter().map(node).collect(),
         }
     }
@@ -70,13 +71,17 @@ impl<'a> Census<'a> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.look(log, |source| source.drops != Some(false)).await;
+            // What an observer has just read says enough.
+            let since_us = log.now_us().saturating_sub(KEPT_US);
+            self.look(log, since_us, |source| source.drops != Some(false))
+                .await;
         }
     }
 
     /// The last look.
     pub(crate) async fn end(&mut self, log: &EventLog) {
-        let looked = tokio::time::timeout(LAST, self.look(log, |_| true)).await;
+        let last = self.look(log, log.now_us(), |_| true);
+        let looked = tokio::time::timeout(LAST, last).await;
         if looked.is_err() {
             log.append(EventKind::Fact {
                 name: "drop census".to_owned(),
@@ -85,13 +90,13 @@ impl<'a> Census<'a> {
         }
     }
 
-    async fn look(&mut self, log: &EventLog, wanted: impl Fn(&Source) -> bool) {
-        let (cluster, wanted) = (self.cluster, &wanted);
+    async fn look(&mut self, log: &EventLog, since_us: u64, wanted: impl Fn(&Source) -> bool) {
+        let (looks, wanted) = (&self.looks, &wanted);
         join_all(self.nodes.iter_mut().map(|node| async move {
             let place = Place::Node(node.name.clone());
             let sources = node.sources.iter_mut();
             for source in sources.filter(|source| !source.failed && wanted(source)) {
-                match source.read(cluster, &place).await {
+                match source.read(looks, &place, since_us).await {
                     Ok(counted) => source.tell(counted, &node.name, log),
                     Err(trouble) => source.give_up(&trouble, log),
                 }
@@ -102,69 +107,59 @@ impl<'a> Census<'a> {
 }
 
 impl Source {
-    fn new(front: &'static str, command: &str) -> Self {
-        Self::of(front, words(command))
-    }
-
-    /// A table of the node's own iptables backend. Asking iptables-nft makes none.
-    fn own(front: &'static str, variant: IptablesVariant, table: &str) -> Self {
-        let program = format!("{front}-save");
-        let save = tables::save(&program, table);
-        match variant {
-            IptablesVariant::Legacy => Self {
-                when_there: Some(save),
-                ..Self::of(front, tables::save_if_there(&program, table))
-            },
-            IptablesVariant::Nft => Self::of(front, save),
-        }
-    }
-
-    /// Tables that only the nft tool knows. To list iptables-nft's rules with it takes several times what it takes to see
-    /// that there are no others.
-    fn nft() -> Self {
-        Self {
-            when_there: Some(words("nft list ruleset")),
-            ..Self::of("nft", words("nft list tables"))
-        }
-    }
-
-    fn of(front: &'static str, argv: Vec<String>) -> Self {
+    fn new(front: &'static str, what: looks::Source) -> Self {
         Self {
             front,
-            argv,
-            when_there: None,
+            what,
+            only_if: None,
             tally: Tally::default(),
             drops: None,
             failed: false,
         }
     }
 
-    async fn read(
-        &mut self,
-        cluster: &dyn Cluster,
-        place: &Place,
-    ) -> Result<RuleCounters, InfraError> {
-        let mut text = output(cluster, place, &Command::Argv(self.argv.clone())).await?;
-        let is_there = match self.front {
-            "nft" => text.lines().any(is_of_nft),
-            _ => !text.is_empty(),
-        };
-        if let Some(argv) = self.when_there.take_if(|_| is_there) {
-            self.argv = argv;
-            if self.front == "nft" {
-                text = output(cluster, place, &Command::Argv(self.argv.clone())).await?;
-            }
-        }
-        let counted = match self.front {
-            "nft" if self.when_there.is_some() => Ok(RuleCounters::new()),
-            "nft" => tables(&text),
-            "conntrack" => Ok(conntrack::dropping(&text)),
-            _ => Ruleset::parse(&text).map(|rules| rules.dropping()),
-        };
-        counted.map_err(|error| InfraError::new(format!("read the rules of {place}"), error))
+    /// A table of the node's own iptables backend.
+    fn own(front: &'static str, program: &'static str, table: &str) -> Self {
+        let table = table.to_owned();
+        Self::new(front, looks::Source::Save { program, table })
     }
 
-    fn tell(&mut self, counted: RuleCounters, node: &NodeName, log: &EventLog) {
+    /// What these words list, where nft lists such a table: to see that there is none takes a fraction of the time.
+    fn all_if(front: &'static str, words: &'static str, there: fn(&str) -> bool) -> Self {
+        Self {
+            only_if: Some(there),
+            ..Self::new(front, looks::Source::All(words))
+        }
+    }
+
+    /// What it counts, and when that was.
+    async fn read(
+        &mut self,
+        looks: &Looks,
+        place: &Place,
+        since_us: u64,
+    ) -> Result<(u64, RuleCounters), InfraError> {
+        if let Some(there) = self.only_if {
+            // Where nft cannot tell, it is asked for and says itself what is wrong.
+            if let Ok(tables) = looks.read(place, &TABLES, since_us).await
+                && !tables.text.lines().any(there)
+            {
+                return Ok((tables.ended_us, RuleCounters::new()));
+            }
+            self.only_if = None;
+        }
+        let reading = looks.read(place, &self.what, since_us).await?;
+        let counted = match self.front {
+            "nft" => tables(&reading.text),
+            "conntrack" => Ok(conntrack::dropping(&reading.text)),
+            _ => Ruleset::parse(&reading.text).map(|rules| rules.dropping()),
+        };
+        let counted = counted
+            .map_err(|error| InfraError::new(format!("read the rules of {place}"), error))?;
+        Ok((reading.ended_us, counted))
+    }
+
+    fn tell(&mut self, (at_us, counted): (u64, RuleCounters), node: &NodeName, log: &EventLog) {
         self.drops = Some(!counted.is_empty());
         let grown = self.tally.see(counted).into_iter();
         let grown = grown.map(|(site, counters)| Dropped {
@@ -177,11 +172,12 @@ impl Source {
         });
         let grown: Vec<Dropped> = grown.collect();
         if !grown.is_empty() {
-            log.append(EventKind::Drops(DropsSeen {
+            let drops = DropsSeen {
                 node: node.clone(),
                 front: self.front.to_owned(),
                 grown,
-            }));
+            };
+            log.append_at(at_us, EventKind::Drops(drops));
         }
     }
 
@@ -197,29 +193,30 @@ impl Source {
 
 /// What lists the rules of a node: its own iptables backend, table by table, since an ordinary user's legacy does
 /// not know which there are; then the other iptables backend and nft, for what somebody else wrote there. Asked
-/// without a table, neither makes one. Last conntrack, which drops without a rule.
+/// without a table, neither makes one, and `nft list tables` tells both whether there is anything to list. Last
+/// conntrack, which drops without a rule.
 fn sources(case: &Case) -> Vec<Source> {
-    let variant = case.cluster.iptables;
-    let mut sources = vec![Source::own("iptables", variant, "filter")];
+    let mut sources = vec![Source::own("iptables", "iptables-save", "filter")];
     let drops = case
         .cluster
         .agents()
         .flat_map(|agent| agent.kind().drops_in);
-    sources.extend(drops.map(|table| Source::own("iptables", variant, table)));
+    sources.extend(drops.map(|table| Source::own("iptables", "iptables-save", table)));
     if case.cluster.ip_families.contains(&IpFamily::V6) {
-        sources.push(Source::own("ip6tables", variant, "filter"));
+        sources.push(Source::own("ip6tables", "ip6tables-save", "filter"));
     }
-    sources.push(match variant {
-        IptablesVariant::Legacy => Source::new("iptables-nft", "iptables-nft-save -c"),
-        IptablesVariant::Nft => Source::new("iptables-legacy", "iptables-legacy-save -c"),
+    sources.push(match case.cluster.iptables {
+        IptablesVariant::Legacy => {
+            Source::all_if("iptables-nft", "iptables-nft-save -c", is_of_iptables_nft)
+        }
+        IptablesVariant::Nft => Source::new(
+            "iptables-legacy",
+            looks::Source::All("iptables-legacy-save -c"),
+        ),
     });
-    sources.push(Source::nft());
-    sources.push(Source::new("conntrack", "conntrack -S"));
+    sources.push(Source::all_if("nft", "nft list ruleset", is_of_nft));
+    sources.push(Source::new("conntrack", looks::Source::Conntrack));
     sources
-}
-
-fn words(command: &str) -> Vec<String> {
-    command.split(' ').map(str::to_owned).collect()
 }
 
 /// The tables that only the nft tool knows.
@@ -233,7 +230,13 @@ fn tables(text: &str) -> Result<RuleCounters, NetfilterError> {
     Ok(counted)
 }
 
-/// Whether this line of `nft list tables`, `table ip kube-proxy`, is not one of iptables-nft's.
+/// Whether this line of `nft list tables`, `table ip filter`, is one that iptables-nft lists.
+fn is_of_iptables_nft(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    matches!(words[..], ["table", "ip", name] if SHARED.contains(&name))
+}
+
+/// Whether this line, `table ip kube-proxy`, is not one of iptables-nft's.
 fn is_of_nft(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     matches!(words[..], ["table", family, name] if !is_shared(family, name))
@@ -241,4 +244,62 @@ fn is_of_nft(line: &str) -> bool {
 
 fn is_shared(family: &str, name: &str) -> bool {
     ["ip", "ip6"].contains(&family) && SHARED.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Commands, Fake, case};
+
+    fn census(log: &EventLog) -> (Arc<Fake>, Census) {
+        let nothing = Commands::Shell("true".to_owned(), Duration::ZERO);
+        let (fake, cluster) = Fake {
+            commands: nothing,
+            ..Fake::default()
+        }
+        .cluster();
+        let case = case("{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }");
+        let looks = Arc::new(Looks::new(cluster, log.clone()));
+        (fake, Census::new(looks, vec!["n1".into()], &case))
+    }
+
+    #[tokio::test]
+    async fn nft_is_asked_once_whether_it_or_iptables_nft_has_anything_to_list() {
+        let (log, _events) = EventLog::new();
+        let (fake, mut census) = census(&log);
+        census.end(&log).await;
+        let mut asked = fake.asked();
+        asked.retain(|words| words.starts_with("nft") || words.starts_with("iptables-nft"));
+        assert_eq!(asked, ["nft list tables"]);
+    }
+
+    #[tokio::test]
+    async fn what_an_observer_has_just_read_is_not_read_again_for_the_census() {
+        let (log, _events) = EventLog::new();
+        let (fake, mut census) = census(&log);
+        let own = looks::Source::Save {
+            program: "iptables-save",
+            table: "filter".to_owned(),
+        };
+        let read = census.looks.look(&Place::Node("n1".into()), &own, 0).await;
+        let began_us = read.unwrap().began_us;
+        let is_own = |source: &Source| source.front == "iptables";
+        census.look(&log, began_us, is_own).await;
+        assert_eq!(fake.asked().len(), 1);
+        census.look(&log, log.now_us(), is_own).await;
+        assert_eq!(fake.asked().len(), 2);
+    }
+
+    #[test]
+    fn iptables_nft_lists_its_own_tables_of_ipv4_and_nft_all_others() {
+        for (line, of_iptables, of_nft) in [
+            ("table ip filter", true, false),
+            ("table ip6 filter", false, false),
+            ("table ip kube-proxy", false, true),
+            ("table inet filter", false, true),
+        ] {
+            assert_eq!(is_of_iptables_nft(line), of_iptables, "{line}");
+            assert_eq!(is_of_nft(line), of_nft, "{line}");
+        }
+    }
 }

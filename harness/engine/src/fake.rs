@@ -40,6 +40,8 @@ pub(crate) struct Fake {
     pub(crate) deaf: bool,
     pub(crate) logbook: Logbook,
     pub(crate) commands: Commands,
+    /// Which commands were to run.
+    pub(crate) asked: Mutex<Vec<String>>,
 }
 
 /// What becomes of commands.
@@ -95,6 +97,10 @@ impl Fake {
         (fake, cluster)
     }
 
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no test panicked").clone()
+    }
+
     pub(crate) fn signals(&self) -> Vec<String> {
         self.signals.lock().expect("no test panicked").clone()
     }
@@ -114,7 +120,12 @@ impl Cluster for Fake {
         ]
     }
 
-    async fn exec(&self, at: &Place, _: &Command) -> Result<Process, ExecError> {
+    async fn exec(&self, at: &Place, command: &Command) -> Result<Process, ExecError> {
+        let words = match command {
+            Command::Argv(argv) => argv.join(" "),
+            Command::Probe => "probe".to_owned(),
+        };
+        self.asked.lock().expect("no test panicked").push(words);
         let failed = |source| ExecError {
             place: at.to_string(),
             command: "anything".to_owned(),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The world failed, not the product.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("could not {doing}: {why}")]
 pub(crate) struct InfraError {
     doing: String,

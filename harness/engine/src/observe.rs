@@ -1,11 +1,12 @@
 //! Watching what promises speak of: rules, elements and counters of a place. A look before each barrier of the
 //! run (its judged time, its marks), a look at the rules after every recorded write on the node, and one
 //! from time to time for what no recorder sees. Where a look comes too late, or takes too long, the history says that nobody
-//! watched. A look costs a process or more: numbers that only grow
+//! watched. A look costs a process or more, and is shared with whoever else asks for it ([`crate::looks`]): numbers that only grow
 //! (conntrack's, those of /proc/net) are read at barriers alone.
 
 mod attention;
-mod source;
+mod findings;
+mod seen;
 mod watched;
 
 use std::{
@@ -15,11 +16,8 @@ use std::{
 
 use chainbreak_model::{
     case::{Case, Claim, Origin, SourceAddress},
-    event::{EventKind, RulesSeen},
-    names::QueryId,
+    event::EventKind,
 };
-use chainbreak_netfilter::Tally;
-use futures::future::join_all;
 use serde::Deserialize;
 use tokio::{
     sync::broadcast::{
@@ -33,12 +31,12 @@ use crate::{
     cluster::{Cluster, Command, Place},
     infra_error::InfraError,
     log::{EventLog, LOOKED_WITHIN, Write},
+    looks::Looks,
     output::output,
 };
 pub(crate) use attention::watching;
 use attention::{Attention, Written};
-use source::{Seen, Source};
-use watched::Packets;
+use findings::Findings;
 pub(crate) use watched::Watched;
 
 /// What each place is watched for. Without promises that ask for it, nobody is watched.
@@ -111,11 +109,12 @@ struct Address {
 /// Observes one place until dropped; returns only when looking fails.
 pub(crate) async fn observe(
     cluster: Arc<dyn Cluster>,
+    looks: Arc<Looks>,
     at: Origin,
     watched: Watched,
     log: EventLog,
 ) -> InfraError {
-    let mut looks = Looks::default();
+    let mut findings = Findings::default();
     let mut attention = Attention::new(&at, cluster.as_ref());
     let (mut writes, mut barriers) = (log.writes(), log.barriers());
     let mut ticks = interval(attention.period());
@@ -125,22 +124,31 @@ pub(crate) async fn observe(
     // there before, and agents that start write a table forty times.
     let mut barrier = barriers.recv().await.ok();
     written_meanwhile(&mut writes, &at, &tables);
-    let mut pending = None;
+    let mut pending: Option<Written> = None;
     loop {
-        let began_us = log.now_us();
-        let look = looks.look(cluster.as_ref(), &at, &watched, wanted);
+        let asked_us = log.now_us();
+        let causes = [
+            barrier.as_ref().map(|barrier| log.at(barrier.at())),
+            pending.map(Written::last_us),
+        ];
+        // Somebody else's look that began before does not show what came of them.
+        let since_us = causes.into_iter().flatten().max().unwrap_or(asked_us);
+        let look = findings.look(&looks, &at, &watched, wanted, since_us);
         match timeout(LOOKED_WITHIN, look).await {
-            Ok(Ok(())) => attention.looked(pending, began_us, &log),
+            Ok(Ok(began_us)) => {
+                let began_us = began_us.unwrap_or(asked_us);
+                attention.looked(pending, began_us, asked_us, &log);
+            }
             Ok(Err(trouble)) => return trouble,
-            Err(_elapsed) => attention.lost(began_us, &log),
+            Err(_elapsed) => attention.lost(asked_us, &log),
         }
-        looks.tell(&at, &log);
+        findings.tell(&at, &log);
         ticks.reset();
         // Whoever waits for this look goes on.
         if let Some(barrier) = barrier.take()
             && !barrier.answer(attention.watched())
         {
-            attention.late(began_us, &log);
+            attention.late(asked_us, &log);
         }
         wanted = Wanted::Tables;
         let first = tokio::select! {
@@ -204,105 +212,6 @@ fn concerns(write: &Write, at: &Origin, tables: &[&str]) -> bool {
     }
 }
 
-/// What the looks at one place came to so far.
-#[derive(Debug, Default)]
-struct Looks {
-    /// What was found of each rule and element.
-    found: BTreeMap<QueryId, usize>,
-    /// What of this was not told yet.
-    untold: Vec<(QueryId, usize)>,
-    counters: Counters,
-    told: Option<Counters>,
-    tallies: BTreeMap<QueryId, Tally>,
-    /// Tables that were there.
-    tables: BTreeSet<Source>,
-}
-
-/// The values of counters.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Counters {
-    values: BTreeMap<QueryId, u64>,
-    rewritten: BTreeMap<QueryId, u64>,
-    unmatched: BTreeMap<QueryId, String>,
-}
-
-impl Looks {
-    async fn look(
-        &mut self,
-        cluster: &dyn Cluster,
-        at: &Origin,
-        watched: &Watched,
-        wanted: Wanted,
-    ) -> Result<(), InfraError> {
-        // Side by side: the shorter a look, the less is missed.
-        let looks = watched.sources(wanted).map(|source| {
-            let known = self.tables.contains(source);
-            async move { (source, source.look(cluster, at, known).await) }
-        });
-        for (source, seen) in join_all(looks).await {
-            self.take(watched, source, &seen?);
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, watched: &Watched, source: &Source, seen: &Seen) {
-        if matches!(seen, Seen::Table(Some(_))) && !self.tables.contains(source) {
-            self.tables.insert(source.clone());
-        }
-        for (query, count) in watched.found(source, seen) {
-            if self.found.insert(query.clone(), count) != Some(count) {
-                self.untold.push((query, count));
-            }
-        }
-        self.counters.values.extend(watched.numbers(source, seen));
-        for Packets {
-            counter,
-            counters,
-            unmatched,
-        } in watched.counted(source, seen)
-        {
-            self.counters.unmatched.remove(&counter);
-            let unmatched = unmatched.map(|text| (counter.clone(), text));
-            self.counters.unmatched.extend(unmatched);
-            let tally = self.tallies.entry(counter.clone()).or_default();
-            tally.see(counters);
-            self.counters
-                .values
-                .insert(counter.clone(), tally.packets());
-            if tally.rewritten() > 0 {
-                self.counters.rewritten.insert(counter, tally.rewritten());
-            }
-        }
-    }
-
-    /// The rules are as old as their command is young: the time before it started would be too early for what
-    /// it found, the time after it a few milliseconds late. Late is honest: a rule is never said to be
-    /// missing before it was.
-    fn tell(&mut self, at: &Origin, log: &EventLog) {
-        if let Origin::Node(node) = at {
-            for (query, count) in self.untold.drain(..) {
-                let node = node.clone();
-                log.append(EventKind::Rules(RulesSeen { node, query, count }));
-            }
-        }
-        if self.counters != Counters::default() && self.told.as_ref() != Some(&self.counters) {
-            let Counters {
-                values,
-                rewritten,
-                unmatched,
-            } = self.counters.clone();
-            let at = at.clone();
-            log.append(EventKind::Counters {
-                at,
-                values,
-                rewritten,
-                unmatched,
-            });
-            self.told = Some(self.counters.clone());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -316,6 +225,8 @@ mod tests {
         task::yield_now,
         time::{Instant, sleep_until},
     };
+
+    use futures::future::join_all;
 
     use super::*;
     use crate::fake::{Commands, Fake, case, judged};
@@ -340,7 +251,8 @@ mod tests {
         let (log, mut events) = EventLog::new();
         log.append(watching(cluster.as_ref()));
         let (at, watched) = places(&case).pop_first().unwrap();
-        let observing = observe(cluster, at, watched, log.clone());
+        let looks = Arc::new(Looks::new(Arc::clone(&cluster), log.clone()));
+        let observing = observe(cluster, looks, at, watched, log.clone());
         let run = async {
             // It observes before anything happens.
             yield_now().await;
@@ -390,6 +302,40 @@ mod tests {
                 && cause.contains("no look between writes 1"),
             "{cause}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_hangs_is_a_gap_for_all_who_share_it() {
+        let case = case(NEVER_THERE);
+        let commands = Commands::Hang;
+        let (fake, cluster) = Fake {
+            commands,
+            ..Fake::default()
+        }
+        .cluster();
+        let (log, mut events) = EventLog::new();
+        log.append(watching(cluster.as_ref()));
+        let looks = Arc::new(Looks::new(Arc::clone(&cluster), log.clone()));
+        let observers = [0, 1].map(|_| {
+            let (at, watched) = places(&case).pop_first().unwrap();
+            let (cluster, looks) = (Arc::clone(&cluster), Arc::clone(&looks));
+            observe(cluster, looks, at, watched, log.clone())
+        });
+        let run = async {
+            yield_now().await;
+            let meanwhile = async {
+                sleep_until(Instant::now() + LOOKED_WITHIN / 2).await;
+                assert_eq!(fake.asked().len(), 1);
+            };
+            tokio::join!(log.barrier(EventKind::Phase(Phase::Judging)), meanwhile);
+            log.barrier(EventKind::Phase(Phase::Judged)).await;
+        };
+        tokio::select! {
+            troubles = join_all(observers) => panic!("{troubles:?}"),
+            () = run => {}
+        }
+        let cause = unknown(judged(&case, &mut events));
+        assert_eq!(cause, "the rules of n1 were never looked at");
     }
 
     #[tokio::test(start_paused = true)]

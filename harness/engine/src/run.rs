@@ -23,6 +23,7 @@ use crate::{
     follow,
     infra_error::InfraError,
     log::EventLog,
+    looks::Looks,
     manifests, observe,
     output::output,
     ready, timeline,
@@ -148,7 +149,8 @@ async fn exercise(
     faults: &mut Faults,
 ) -> Result<(), InfraError> {
     log.append(observe::watching(cluster.as_ref()));
-    let mut background = follow(cluster, case, log);
+    let looks = Arc::new(Looks::new(Arc::clone(cluster), log.clone()));
+    let mut background = follow(cluster, &looks, case, log);
     let foreground = async {
         let api = cluster.api();
         let apply = manifests::apply(&api, &case.manifests);
@@ -160,7 +162,7 @@ async fn exercise(
         observe::addresses(cluster.as_ref(), case, log).await?;
         log.append(EventKind::Phase(Phase::Ready));
         log.barrier(EventKind::Phase(Phase::Judging)).await;
-        let mut census = Census::new(cluster.as_ref(), nodes(cluster.as_ref()), case);
+        let mut census = Census::new(Arc::clone(&looks), nodes(cluster.as_ref()), case);
         tokio::select! {
             played = timeline::play(&api, faults, &case.timeline, log) => played?,
             () = census.watch(log) => {}
@@ -181,12 +183,14 @@ async fn exercise(
 /// What runs beside the timeline: the agents' logs and the observed places. An item is a failure.
 fn follow(
     cluster: &Arc<dyn Cluster>,
+    looks: &Arc<Looks>,
     case: &Case,
     log: &EventLog,
 ) -> FuturesUnordered<BoxFuture<'static, InfraError>> {
     let background = FuturesUnordered::new();
     for (at, watched) in observe::places(case) {
-        let observing = observe::observe(Arc::clone(cluster), at, watched, log.clone());
+        let (cluster, looks) = (Arc::clone(cluster), Arc::clone(looks));
+        let observing = observe::observe(cluster, looks, at, watched, log.clone());
         background.push(observing.boxed());
     }
     for node in nodes(cluster.as_ref()) {

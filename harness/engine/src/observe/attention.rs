@@ -79,6 +79,11 @@ impl Written {
         }
     }
 
+    /// When the last of them ended; of [`Self::UNKNOWN`] it is not known, and no look has begun since.
+    pub(super) fn last_us(self) -> u64 {
+        self.last_us
+    }
+
     /// Those, and then the others.
     pub(super) fn and(self, then: Self) -> Self {
         let between = (self.last_us, then.first_us);
@@ -131,14 +136,21 @@ impl Attention {
         }
     }
 
-    /// A look has ended just now, the first one after these writes.
-    pub(super) fn looked(&mut self, written: Option<Written>, began_us: u64, log: &EventLog) {
+    /// A look that was asked for then has ended just now, the first one after these writes. What it shows may be older by so
+    /// much as somebody else had begun it before.
+    pub(super) fn looked(
+        &mut self,
+        written: Option<Written>,
+        began_us: u64,
+        asked_us: u64,
+        log: &EventLog,
+    ) {
         let ended_us = log.now_us();
-        if let Some(gap) = self.missed(written, began_us) {
+        if let Some(gap) = self.missed(written, asked_us) {
             self.end(gap.from_us, gap.why, log);
             self.since_us.get_or_insert(gap.to_us);
         }
-        self.since_us.get_or_insert(began_us);
+        self.since_us.get_or_insert(asked_us);
         self.last = Some(Look {
             began_us,
             ended_us,
@@ -147,15 +159,15 @@ impl Attention {
     }
 
     /// A look that was to come before a barrier ended after it had gone by.
-    pub(super) fn late(&mut self, began_us: u64, log: &EventLog) {
+    pub(super) fn late(&mut self, asked_us: u64, log: &EventLog) {
         let why = format!("a look before a mark took longer than {LOOKED_WITHIN:?}");
-        self.end(began_us, why, log);
+        self.end(asked_us, why, log);
     }
 
     /// A look has not ended in time.
-    pub(super) fn lost(&mut self, began_us: u64, log: &EventLog) {
+    pub(super) fn lost(&mut self, asked_us: u64, log: &EventLog) {
         let why = format!("a look took longer than {LOOKED_WITHIN:?}");
-        self.end(began_us, why, log);
+        self.end(asked_us, why, log);
     }
 
     /// What was watched without a gap, up to the end of the last look.
@@ -168,8 +180,8 @@ impl Attention {
         })
     }
 
-    /// What neither the last look nor that one can have seen, if that lasted too long.
-    fn missed(&self, written: Option<Written>, began_us: u64) -> Option<Gap> {
+    /// What neither the last look nor one that was asked for then can have seen, if that lasted too long.
+    fn missed(&self, written: Option<Written>, asked_us: u64) -> Option<Gap> {
         let last = self.last?;
         // Where writes are recorded, only those of somebody whom nobody records come unannounced.
         let from_us = if self.records {
@@ -177,12 +189,12 @@ impl Attention {
         } else {
             last.began_us
         };
-        if began_us > from_us + self.within_us {
-            let seconds = (began_us - last.ended_us.min(began_us)) as f64 / 1e6;
+        if asked_us > from_us + self.within_us {
+            let seconds = (asked_us - last.ended_us.min(asked_us)) as f64 / 1e6;
             let why = format!("nobody looked for {seconds:.2} s");
             return Some(Gap {
                 from_us,
-                to_us: began_us,
+                to_us: asked_us,
                 why,
             });
         }
@@ -193,7 +205,7 @@ impl Attention {
             longer((before.last_us, written.first_us), written.longest)
         });
         let (from_us, to_us) = if missed == Written::UNKNOWN.longest {
-            (last.began_us, began_us)
+            (last.began_us, asked_us)
         } else {
             missed
         };
@@ -328,6 +340,20 @@ mod tests {
         };
         let watched = attention(true, last).watched().unwrap();
         assert_eq!((watched.from_us, watched.to_us), (0, 120 * MS));
+    }
+
+    #[test]
+    fn a_look_that_somebody_else_had_begun_counts_from_its_beginning() {
+        let (log, _events) = EventLog::new();
+        let last = Look {
+            began_us: 100 * MS,
+            ended_us: 120 * MS,
+            after: None,
+        };
+        let mut attention = attention(false, last);
+        attention.looked(None, 125 * MS, 140 * MS, &log);
+        assert_eq!(gap(&attention, &[], 175), None);
+        assert_eq!(gap(&attention, &[], 180), Some((125, 180)));
     }
 
     #[test]

@@ -11,10 +11,8 @@ use chainbreak_netfilter::{Chain, Rule, RuleCounters, Table, nft::NftTable};
 use indexmap::IndexMap;
 use regex::Regex;
 
-use super::{
-    Wanted,
-    source::{Seen, Source},
-};
+use super::{Wanted, seen::Seen};
+use crate::looks::Source;
 
 /// So many rules of a chain are told where none of them is the one that is looked for.
 const SHOWN: usize = 4;

@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// A look is a process in a container, started through Docker or the API.
+/// A look goes through Docker or the API, and may begin with a process in a container that these start.
 const SEES_WITHIN: Duration = Duration::from_secs(1);
 
 /// See the module.
