@@ -22,6 +22,7 @@ mod observe;
 mod output;
 mod ready;
 pub mod run;
+mod starvation;
 mod tables;
 pub mod timeline;
 mod traffic;

@@ -17,6 +17,7 @@ mod hosts;
 mod lab;
 mod neighbours;
 mod parts;
+mod scheduling;
 mod survey;
 
 pub mod addresses;
