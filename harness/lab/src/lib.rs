@@ -15,6 +15,7 @@ mod facts;
 pub mod families;
 mod hosts;
 mod lab;
+mod limits;
 mod neighbours;
 mod parts;
 mod scheduling;
