@@ -159,7 +159,7 @@ pub(crate) struct Versions {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// How many cases run side by side [default: seven for each core, real clusters one]
+    /// How many cases run side by side [default: seven for each core that this process may use, real clusters one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
     /// Where the run's folder goes
@@ -187,7 +187,7 @@ pub(crate) struct Run {
 pub(crate) struct Mutate {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// How many cases run side by side [default: seven for each core]
+    /// How many cases run side by side [default: seven for each core that this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
     /// How long a world may take until it is ready, from nothing [default: 60s, real clusters 15m]
@@ -203,7 +203,7 @@ pub(crate) struct Parity {
     /// The two backends, the first one first
     #[arg(long, value_parser = selection::backend(), value_delimiter = ',', value_name = "A,B")]
     pub(crate) backends: Vec<Registered>,
-    /// How many cases run side by side [default: seven for each core, real clusters one]
+    /// How many cases run side by side [default: seven for each core that this process may use, real clusters one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
     /// Where the runs' folders go

@@ -1,6 +1,6 @@
 //! The one narrow seam: a cluster is a Kubernetes API plus exec into the network namespaces of its
 //! nodes and pods. That is all a backend has to provide, and the only thing the engine knows. What it may lack is a
-//! capability of its own: [`Recording`], [`AgentControl`], [`Killing`], [`LateLogs`].
+//! capability of its own: [`Recording`], [`AgentControl`], [`Killing`], [`LateLogs`], [`Scheduling`].
 
 mod capability;
 
@@ -20,7 +20,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use crate::logbook::AgentLog;
 
-pub use capability::{AgentControl, Killing, LateLogs, Recording};
+pub use capability::{AgentControl, Killing, LateLogs, Recording, Scheduling};
 pub(crate) use capability::{agent_control, exec_as};
 
 /// A raised cluster.
@@ -72,6 +72,11 @@ pub trait Cluster: Send + Sync {
 
     /// `None` where entries of logs come as they are written.
     fn late_logs(&self) -> Option<&dyn LateLogs> {
+        None
+    }
+
+    /// `None` where it cannot be known how long the case's processes wait for a processor.
+    fn scheduling(&self) -> Option<&dyn Scheduling> {
         None
     }
 

@@ -26,7 +26,9 @@ use crate::{
     looks::Looks,
     manifests, observe,
     output::output,
-    ready, timeline,
+    ready,
+    starvation::Starvation,
+    timeline,
     traffic::Flow,
 };
 
@@ -163,12 +165,15 @@ async fn exercise(
         log.append(EventKind::Phase(Phase::Ready));
         log.barrier(EventKind::Phase(Phase::Judging)).await;
         let mut census = Census::new(Arc::clone(&looks), nodes(cluster.as_ref()), case);
+        let mut starvation = Starvation::new(cluster);
         tokio::select! {
             played = timeline::play(&api, faults, &case.timeline, log) => played?,
             () = census.watch(log) => {}
+            () = starvation.watch(log) => {}
         }
         census.end(log).await;
         log.barrier(EventKind::Phase(Phase::Judged)).await;
+        starvation.end(log).await;
         for flow in flows {
             flow.stop().await?;
         }

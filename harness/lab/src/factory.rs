@@ -8,10 +8,7 @@ use chainbreak_engine::{
     run::READY_WITHIN,
 };
 
-use crate::lab::Lab;
-
-/// Cases for each core: they mostly wait.
-const JOBS_PER_CORE: usize = 7;
+use crate::{lab::Lab, limits::Limits};
 
 /// The backend `lab`.
 #[derive(Debug)]
@@ -36,7 +33,9 @@ impl BackendFactory for LabFactory {
     }
 
     fn jobs(&self) -> usize {
-        available_parallelism().map_or(2, NonZero::get) * JOBS_PER_CORE
+        // Rounded up to a core where a quota grants less.
+        let cores = available_parallelism().map_or(2, NonZero::get);
+        Limits::read().jobs(cores)
     }
 
     fn ready_within(&self) -> Duration {

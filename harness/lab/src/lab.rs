@@ -15,7 +15,7 @@ use chainbreak_engine::{
     backend::{Backend, BackendError, RaiseError},
     cluster::{
         AgentControl, Cluster, Command, ExecError, Killing, Leftovers, Place, Process, Recording,
-        Signal, SignalError,
+        Scheduling, Signal, SignalError,
     },
     gate::Gate,
     log::EventLog,
@@ -43,6 +43,7 @@ use crate::{
     kubelet::{self, Kubelet},
     parts::{guarded, lasting},
     recorder::Recorder,
+    scheduling::WorldTasks,
     shims::{self, Shims},
     survey,
     worker::PATH,
@@ -282,6 +283,10 @@ impl Cluster for Raised {
 
     fn killing(&self) -> Option<&dyn Killing> {
         Some(self)
+    }
+
+    fn scheduling(&self) -> Option<&dyn Scheduling> {
+        Some(&WorldTasks)
     }
 
     /// Ends agents, pods, controllers and API. The namespaces end with the worker.

@@ -15,8 +15,10 @@ mod facts;
 pub mod families;
 mod hosts;
 mod lab;
+mod limits;
 mod neighbours;
 mod parts;
+mod scheduling;
 mod survey;
 
 pub mod addresses;

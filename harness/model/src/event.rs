@@ -113,6 +113,8 @@ pub enum EventKind {
         /// How long they had, in microseconds.
         waited_us: u64,
     },
+    /// Something of the case had work to do, and the machine no processor for it. Older histories do not say so.
+    Starved(Starved),
     /// An API request that the server did not know, with who asked.
     UnknownRequest {
         /// Method, path and user agent.
@@ -141,6 +143,20 @@ pub struct Watched {
     /// Why it was not watched after that, where it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+}
+
+/// A time in which a process or thread of the case was kept waiting for a processor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Starved {
+    /// What waited longest at once.
+    pub who: String,
+    /// From when on, in microseconds since the case began.
+    pub from_us: u64,
+    /// Until when.
+    pub to_us: u64,
+    /// How much of that time was waiting, of one after the other where several waited.
+    pub waited_us: u64,
 }
 
 /// What is watched.

@@ -2,13 +2,15 @@
 //!
 //! Judged is the time from [`Phase::Judging`] to [`Phase::Judged`], requests by the time at which they
 //! were due. What was not seen is unknown, never kept: a promise is kept only on the strength of
-//! something that was watched all the time. What was seen broken stays broken, however the run ended.
+//! something that was watched all the time. What was seen broken stays broken, however the run ended, unless the machine was
+//! too slow to tell ([`lateness`]).
 
 mod asked;
 mod balance;
 mod chi;
 mod counter;
 mod coverage;
+mod lateness;
 mod log;
 mod presence;
 mod recovers;
@@ -44,6 +46,7 @@ pub struct Judge<'a> {
     to_us: Option<u64>,
     last_us: u64,
     marks: BTreeMap<MarkName, u64>,
+    lateness: lateness::Lateness,
     trouble: Vec<String>,
 }
 
@@ -70,7 +73,7 @@ impl<'a> Judge<'a> {
         let watched = |(name, promise): (&'a PromiseName, &'a Promise)| Watched {
             name,
             promise,
-            watch: watch(case, &promise.claim),
+            watch: watch(case, promise),
         };
         Self {
             case,
@@ -79,6 +82,7 @@ impl<'a> Judge<'a> {
             to_us: None,
             last_us: 0,
             marks: BTreeMap::new(),
+            lateness: lateness::Lateness::new(case),
             trouble: Vec::new(),
         }
     }
@@ -95,6 +99,7 @@ impl<'a> Judge<'a> {
             EventKind::Trouble { text } => self.trouble.push(text.clone()),
             _ => {}
         }
+        self.lateness.see(event);
         for watched in &mut self.promises {
             watched.watch.see(event);
         }
@@ -135,6 +140,12 @@ impl<'a> Judge<'a> {
             Ok(window) => window,
             Err(cause) => return unknown(cause),
         };
+        let doubt = self
+            .lateness
+            .doubt(self.case, watched.promise, judged, window);
+        if let Some(cause) = doubt {
+            return unknown(cause);
+        }
         match watched.watch.verdict(window) {
             PromiseVerdict::Kept(_) if self.to_us.is_none() => {
                 unknown("the run ended before its timeline; until then it was kept")
@@ -184,10 +195,10 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What watches for a claim.
-fn watch<'a>(case: &'a Case, claim: &'a Claim) -> Box<dyn Watch + 'a> {
-    let samples = |traffic| samples::Samples::new(case, traffic);
-    match claim {
+/// What watches for a promise.
+fn watch<'a>(case: &'a Case, promise: &'a Promise) -> Box<dyn Watch + 'a> {
+    let samples = |traffic| samples::Samples::new(case, traffic, &promise.window);
+    match &promise.claim {
         Claim::Available {
             traffic,
             at_least,

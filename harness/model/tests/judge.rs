@@ -49,6 +49,7 @@ fn request(ms: u64, outcome: Outcome) -> Event {
     let sample = Sample {
         at_us: ms * 1000,
         took_us: 500,
+        late_us: None,
         outcome,
     };
     at(

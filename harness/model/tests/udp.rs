@@ -123,6 +123,7 @@ fn run(outcome: impl Fn(u64) -> Outcome) -> Vec<Event> {
         let sample = Sample {
             at_us: i * 50_000,
             took_us: 500,
+            late_us: None,
             outcome: outcome(i * 50),
         };
         let traffic = "asks".into();

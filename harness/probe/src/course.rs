@@ -1,6 +1,6 @@
 //! The schedule of an order's requests, and the account of them, whatever carries them.
 
-use std::os::fd::AsFd;
+use std::{collections::BTreeMap, os::fd::AsFd};
 
 use hdrhistogram::Histogram;
 
@@ -43,11 +43,10 @@ pub(crate) trait Carrier {
 pub(crate) fn send_due(carrier: &mut impl Carrier) -> Result<(), ProbeError> {
     let now = carrier.course().now();
     for _ in 0..BURST {
-        let Some(due) = carrier.course().take_due(now) else {
+        let Some(due) = carrier.course().take_due(now)? else {
             break;
         };
         carrier.begin(due);
-        carrier.course().begun(due)?;
     }
     Ok(())
 }
@@ -61,7 +60,8 @@ pub(crate) struct Course {
     start_us: u64,
     /// How many requests became due.
     sent: u64,
-    ended: u64,
+    /// How late each was begun that has not ended, by when it was due.
+    under_way: BTreeMap<u64, u64>,
     stopped: bool,
     deaf: bool,
     late: Histogram<u64>,
@@ -75,7 +75,7 @@ impl Course {
             output,
             start_us,
             sent: 0,
-            ended: 0,
+            under_way: BTreeMap::new(),
             stopped: false,
             deaf: false,
             late: Histogram::new(3).expect("three digits are allowed"),
@@ -84,7 +84,7 @@ impl Course {
 
     /// Whether nothing is left to send or to wait for.
     pub(crate) fn is_over(&self, idle: bool) -> bool {
-        self.deaf || self.stopped && self.ended == self.sent && idle
+        self.deaf || self.stopped && self.under_way.is_empty() && idle
     }
 
     /// Sends no more requests; what is under way goes on.
@@ -97,23 +97,22 @@ impl Course {
         self.reactor.unwatch_control(control)
     }
 
-    /// The due time of the next request if that has come, and then it counts as sent.
-    pub(crate) fn take_due(&mut self, now: u64) -> Option<u64> {
-        let due = self.next_due().filter(|due| *due <= now)?;
-        self.sent += 1;
-        Some(due)
-    }
-
-    /// Its first packet has left: what came too late is the machine's part.
-    pub(crate) fn begun(&mut self, due: u64) -> Result<(), ProbeError> {
+    /// The due time of the next request if that has come by `now`. It is to be begun at once: what has been too late is the machine's
+    /// part.
+    pub(crate) fn take_due(&mut self, now: u64) -> Result<Option<u64>, ProbeError> {
+        let Some(due) = self.next_due().filter(|due| *due <= now) else {
+            return Ok(None);
+        };
         let late = self.now().saturating_sub(due);
         self.late
             .record(late)
             .expect("a histogram that grows takes any value");
+        self.under_way.insert(due, late);
+        self.sent += 1;
         if self.order.count.is_some_and(|count| self.sent >= count) {
             self.stop()?;
         }
-        Ok(())
+        Ok(Some(due))
     }
 
     /// When the next request is due, unless none is.
@@ -145,10 +144,10 @@ impl Course {
     /// A request came to its end.
     pub(crate) fn end(&mut self, due: u64, outcome: Outcome) {
         let now = self.now();
-        self.ended += 1;
         let sample = Sample {
             at_us: due,
             took_us: now.saturating_sub(due),
+            late_us: self.under_way.remove(&due),
             outcome,
         };
         self.output.say(&Report::Sample(sample), now);

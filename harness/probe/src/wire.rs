@@ -111,8 +111,8 @@ pub enum Report {
     },
 }
 
-/// How long after its due time a request was begun: the probe's own timing error. It is contained in
-/// [`Sample::took_us`]; a large one says that the machine was too busy to measure.
+/// How late requests were begun ([`Sample::late_us`]): the probe's own timing error. A large one says that the machine was too
+/// busy to measure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Lateness {
@@ -132,6 +132,10 @@ pub struct Sample {
     pub at_us: u64,
     /// From due to the end, in microseconds.
     pub took_us: u64,
+    /// From due to when the probe began it, in microseconds: the machine's part of `took_us`, not the network's. A kept connection
+    /// may have been busy then, and that is the network's. Older probes did not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_us: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use chainbreak_probe::clock::monotonic_us;
+use chainbreak_probe::{clock::monotonic_us, wire::Sample};
 use world::{ANSWERS, Said, World, order};
 
 const EVERY_US: u64 = 1_000;
@@ -129,6 +129,30 @@ fn a_hole_of_50_ms_is_measured_as_50_ms() {
         }
     }
     panic!("this machine is too busy to cut a hole of 50 ms: {judged} of 90 were fit");
+}
+
+#[test]
+fn a_request_that_was_due_in_a_hole_and_sent_after_it_says_so() {
+    let world = World::new();
+    let _nginx = world.nginx();
+    let mut probe = world.probe(&order(ANSWERS, EVERY_US, None));
+    probe.until("answered");
+    probe.signal(&world, "STOP");
+    let cut = cut(&world);
+    let healed = monotonic_us();
+    probe.signal(&world, "CONT");
+    wait_until(monotonic_us() + 100_000);
+    let said = probe.stop();
+    let hole = cut.at..cut.at + cut.length;
+    let due = |sample: &Sample| said.started_us + sample.at_us;
+    let in_hole = said.samples.iter().filter(|it| hole.contains(&due(it)));
+    let in_hole: Vec<&Sample> = in_hole.collect();
+    assert!(in_hole.len() as u64 >= HOLE_US / EVERY_US - 1);
+    for sample in in_hole {
+        assert!(sample.outcome.is_answered(), "it met no hole: {sample:?}");
+        let sent = sample.late_us.map(|late| due(sample) + late);
+        assert!(sent >= Some(healed), "{sample:?}");
+    }
 }
 
 /// Whether the requests in the 20 ms before and after the hole, but for 5 ms at its edges, were all answered

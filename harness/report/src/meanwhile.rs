@@ -117,6 +117,7 @@ mod tests {
         let sample = Sample {
             at_us,
             took_us: 300,
+            late_us: None,
             outcome,
         };
         let traffic = "asks".into();

@@ -12,6 +12,7 @@ mod ground;
 mod input;
 mod interrupt;
 mod kept;
+mod late;
 mod machine;
 mod observing;
 mod output;

@@ -1,7 +1,11 @@
 //! What a backend may lack. A cluster hands out each capability that it has ([`Cluster`]), so that nobody can take a method
 //! that does nothing for one that does.
 
-use std::{io, time::Instant};
+use std::{
+    collections::BTreeMap,
+    io,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use chainbreak_model::names::{AgentName, NodeName};
@@ -59,6 +63,15 @@ pub trait LateLogs: Send + Sync {
     /// this goes on waiting.
     fn log_read(&self, agent: AgentName, node: &NodeName, until: Instant)
     -> BoxFuture<'static, ()>;
+}
+
+/// What runs of the case tells how long it has waited for a processor.
+pub trait Scheduling: Send + Sync {
+    /// How long each process and thread has waited in its life so far, by its number, as Linux counts it: when a wait is over.
+    fn waits(&self) -> BTreeMap<u32, Duration>;
+
+    /// What one of them is called.
+    fn task_name(&self, task: u32) -> String;
 }
 
 /// Runs a command on behalf of somebody, recorded as theirs where the backend records.

@@ -40,6 +40,7 @@ async fn a_probe_that_does_not_end_is_trouble_in_time() {
     let sample = Sample {
         at_us: 0,
         took_us: 1,
+        late_us: None,
         outcome: Outcome::Refused,
     };
     let reports = [Report::Started { monotonic_us: 0 }, Report::Sample(sample)];

@@ -36,7 +36,7 @@ impl Watch for Seen<'_> {
 
     /// The window begins with the mark.
     fn verdict(&self, window: Span) -> PromiseVerdict {
-        let samples = self.samples.within(window);
+        let samples = self.samples.in_time(window);
         let lost = |(_, outcome): &(u64, &Outcome)| !outcome.is_answered();
         let last_lost = samples.iter().rposition(lost);
         let well = |last: usize| samples.get(last + 1).map(|(due, _)| due - window.from_us);
@@ -51,7 +51,7 @@ impl Watch for Seen<'_> {
             lost: samples.iter().filter(|sample| lost(sample)).count() as u64,
         };
         let kept = took_us.is_some_and(|took_us| took_us <= within_us);
-        match self.samples.too_few(samples.len(), window) {
+        match self.samples.too_few(window) {
             Some(cause) if kept || samples.is_empty() => unknown(cause),
             _ if kept && window.len_us() <= within_us => {
                 unknown("the run ended before its time to recover was over")

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chainbreak_probe::wire::Outcome;
 use indexmap::IndexMap;
 
 use super::{Watch, decided, samples::Samples, unknown};
@@ -32,10 +33,8 @@ impl Watch for Seen<'_> {
     }
 
     fn verdict(&self, window: Span) -> PromiseVerdict {
-        let requests = self.requests(window);
-        let too_few = self
-            .samples
-            .too_few(usize::try_from(requests.sent).unwrap_or(usize::MAX), window);
+        let requests = self.requests(&self.samples.in_time(window), window);
+        let too_few = self.samples.too_few(window);
         let gap = requests.longest_gap.map(Span::len_us).unwrap_or_default();
         let allowed = self
             .limits
@@ -64,10 +63,9 @@ impl Watch for Unreachable<'_> {
             // That nobody answers is no gap here.
             longest_gap: None,
             gaps: 0,
-            ..self.0.requests(window)
+            ..self.0.requests(&self.0.samples.within(window), window)
         };
-        let sent = usize::try_from(requests.sent).unwrap_or(usize::MAX);
-        match self.0.samples.too_few(sent, window) {
+        match self.0.samples.too_few(window) {
             Some(cause) if requests.answered == 0 => unknown(cause),
             _ => decided(requests.answered == 0, Evidence::Requests(requests)),
         }
@@ -79,10 +77,9 @@ impl<'a> Seen<'a> {
         Self { samples, limits }
     }
 
-    fn requests(&self, window: Span) -> Requests {
-        let samples = self.samples.within(window);
+    fn requests(&self, samples: &[(u64, &Outcome)], window: Span) -> Requests {
         let mut outcomes: IndexMap<String, u64> = IndexMap::new();
-        for (_, outcome) in &samples {
+        for (_, outcome) in samples {
             *outcomes.entry(outcome.word().to_owned()).or_default() += 1;
         }
         outcomes.sort_by(|_, a, _, b| b.cmp(a));

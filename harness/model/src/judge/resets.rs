@@ -43,7 +43,7 @@ impl Watch for Seen<'_> {
             first_us: resets.first().copied(),
         };
         let too_many = self.limits.at_most.is_some_and(|most| seen.resets > most);
-        match self.samples.too_few(samples.len(), window) {
+        match self.samples.too_few(window) {
             Some(cause) if !too_many => unknown(cause),
             _ => decided(self.limits.allow(seen.resets), Evidence::Resets(seen)),
         }

@@ -1,10 +1,16 @@
 //! The requests of one traffic, as every promise about traffic looks at them.
+//!
+//! A request counts where it was due and begun within the window. One that was still under way at a mark with which the window
+//! ends counts neither way: what comes after the mark may have decided how it ended. With the judged time nothing ends but the
+//! traffic, and what is under way then counts as it ended.
+
+use std::mem;
 
 use chainbreak_probe::wire::Outcome;
 
 use super::coverage::Coverage;
 use crate::{
-    case::Case,
+    case::{Case, Window},
     event::{Event, EventKind, WatchTarget},
     names::TrafficName,
     verdict::Span,
@@ -16,18 +22,29 @@ pub(super) struct Samples<'a> {
     pub(super) traffic: &'a TrafficName,
     /// Distance of two requests, in microseconds.
     every_us: Option<u64>,
-    /// When each was due, and how it ended.
-    all: Vec<(u64, Outcome)>,
+    /// Whether the timeline goes on when the window is over.
+    goes_on: bool,
+    all: Vec<Request>,
     coverage: Coverage,
 }
 
+/// One request.
+#[derive(Debug)]
+struct Request {
+    due_us: u64,
+    begun_us: u64,
+    ended_us: u64,
+    outcome: Outcome,
+}
+
 impl<'a> Samples<'a> {
-    pub(super) fn new(case: &Case, traffic: &'a TrafficName) -> Self {
+    pub(super) fn new(case: &Case, traffic: &'a TrafficName, window: &Window) -> Self {
         let every = case.traffic.get(traffic).map(|traffic| traffic.every);
         let every_us = every.and_then(|every| u64::try_from(every.as_micros()).ok());
         Self {
             traffic,
             every_us,
+            goes_on: window.until.is_some(),
             all: Vec::new(),
             coverage: Coverage::of(WatchTarget::Requests {
                 traffic: traffic.clone(),
@@ -40,23 +57,58 @@ impl<'a> Samples<'a> {
         if let EventKind::Sample { traffic, sample } = &event.what
             && traffic == self.traffic
         {
-            self.all.push((event.at_us, sample.outcome.clone()));
+            self.all.push(Request {
+                due_us: event.at_us,
+                begun_us: event
+                    .at_us
+                    .saturating_add(sample.late_us.unwrap_or_default()),
+                ended_us: event.at_us.saturating_add(sample.took_us),
+                outcome: sample.outcome.clone(),
+            });
         }
     }
 
-    /// Those that were due within the window, in that order.
+    /// Those that count within the window, by when they were due.
     pub(super) fn within(&self, window: Span) -> Vec<(u64, &Outcome)> {
-        let due = self.all.iter().filter(|(due, _)| window.contains(*due));
-        let mut due: Vec<_> = due.map(|(due, outcome)| (*due, outcome)).collect();
-        due.sort_by_key(|(due, _)| *due);
-        due
+        told(&self.counted(window))
     }
 
-    /// Why so many requests prove nothing: requests that nobody sent were not answered either, a probe that
+    /// Of those the ones that say how it was when they were due. One that was due while requests were lost, and begun by a late probe when
+    /// they were answered again, says nothing of that time: as answered it would shorten the outage.
+    pub(super) fn in_time(&self, window: Span) -> Vec<(u64, &Outcome)> {
+        let every_us = self.every_us.unwrap_or(u64::MAX);
+        let mut lost = false;
+        let mut answered_from = 0;
+        let mut requests = self.counted(window);
+        requests.retain(|request| {
+            if !request.outcome.is_answered() {
+                lost = true;
+                return true;
+            }
+            if mem::take(&mut lost) {
+                answered_from = request.begun_us;
+            }
+            request.due_us.saturating_add(every_us) > answered_from
+        });
+        told(&requests)
+    }
+
+    fn counted(&self, window: Span) -> Vec<&Request> {
+        let is_over = |request: &Request| !self.goes_on || request.ended_us < window.to_us;
+        let counts = |request: &&Request| {
+            window.contains(request.due_us) && window.contains(request.begun_us) && is_over(request)
+        };
+        let mut counted: Vec<&Request> = self.all.iter().filter(counts).collect();
+        counted.sort_by_key(|request| request.due_us);
+        counted
+    }
+
+    /// Why the requests prove nothing: requests that nobody sent were not answered either, a probe that
     /// died early was not reset. One in a hundred and two more may be missing: the judged time need not begin
     /// and end with a due time, and the last ones may not have been sent when the traffic was stopped.
-    pub(super) fn too_few(&self, seen: usize, window: Span) -> Option<String> {
-        let seen = seen as u64;
+    pub(super) fn too_few(&self, window: Span) -> Option<String> {
+        let due = |request: &&Request| window.contains(request.due_us);
+        let seen = self.all.iter().filter(due).count() as u64;
         if seen == 0 {
             return Some(format!("no request of {} was seen", self.traffic));
         }
@@ -66,6 +118,18 @@ impl<'a> Samples<'a> {
         if seen + 2 < due - due / 100 {
             return Some(format!("{seen} requests were seen of {due} that were due"));
         }
+        if self.counted(window).is_empty() {
+            return Some(format!(
+                "no request of {} began and ended in its time",
+                self.traffic
+            ));
+        }
         self.coverage.gap(window)
     }
+}
+
+/// When each was due, and how it ended.
+fn told<'a>(requests: &[&'a Request]) -> Vec<(u64, &'a Outcome)> {
+    let requests = requests.iter();
+    requests.map(|it| (it.due_us, &it.outcome)).collect()
 }

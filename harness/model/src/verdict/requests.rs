@@ -18,7 +18,7 @@ use crate::{
 pub struct Requests {
     /// Which traffic.
     pub traffic: TrafficName,
-    /// How many were due in the judged time.
+    /// How many count: what was due in the judged time, but for what was begun too late or still under way at its mark.
     pub sent: u64,
     /// How many of them were answered.
     pub answered: u64,

@@ -2,6 +2,7 @@
 
 #[path = "../judged/mod.rs"]
 mod judged;
+mod late;
 mod queries;
 mod requests;
 mod rules;

@@ -50,6 +50,7 @@ pub(crate) fn run(outcome: impl Fn(u64) -> Outcome) -> Vec<Event> {
         let sample = Sample {
             at_us: i * 10_000,
             took_us: 500,
+            late_us: None,
             outcome: outcome(i * 10),
         };
         let traffic = "shop".into();

@@ -221,6 +221,11 @@ impl Probe {
         }
     }
 
+    /// Sends its process a signal, as `STOP`.
+    pub fn signal(&self, world: &World, signal: &str) {
+        world.sh(&format!("kill -{signal} {}", self.child.0.id()));
+    }
+
     /// Closes its standard input, and waits for its end.
     pub fn stop(mut self) -> Said {
         self.stdin = None;

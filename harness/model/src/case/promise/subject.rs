@@ -32,6 +32,24 @@ impl Claim {
         }
     }
 
+    /// The traffic that it is about.
+    pub(crate) fn traffic(&self) -> Option<&TrafficName> {
+        match self {
+            Self::Available { traffic, .. }
+            | Self::Source { traffic, .. }
+            | Self::SourcePorts { traffic, .. }
+            | Self::Balance { traffic, .. }
+            | Self::Resets { traffic, .. }
+            | Self::Unreachable { traffic }
+            | Self::Recovers { traffic, .. } => Some(traffic),
+            Self::NoLog { .. }
+            | Self::HasLog { .. }
+            | Self::HasRule { .. }
+            | Self::HasElement { .. }
+            | Self::Counter { .. } => None,
+        }
+    }
+
     /// What it looks at that each IP family has of its own, to be replaced.
     pub(crate) fn of_family(&mut self) -> Option<OfFamily<'_>> {
         match self {

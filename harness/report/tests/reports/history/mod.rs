@@ -274,6 +274,7 @@ pub(crate) fn sample(at_us: u64, answered: bool) -> Event {
             sample: Sample {
                 at_us,
                 took_us,
+                late_us: None,
                 outcome,
             },
         },

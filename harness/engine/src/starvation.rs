@@ -1,0 +1,239 @@
+//! Looks whether the machine has time for the case: whether something of it had work to do and got no processor.
+//!
+//! Linux counts what a task waited when its wait is over. So a long wait shows in one look, and began before the look that came before.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use chainbreak_model::event::{EventKind, Starved};
+use tokio::{
+    task::spawn_blocking,
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::{
+    cluster::Cluster,
+    log::{EventLog, micros},
+};
+
+/// Distance of two looks.
+const LOOK: Duration = Duration::from_millis(250);
+/// A task that waited for less than so many percent of the time between two looks has its share of a busy machine.
+const STARVES_PERCENT: u64 = 75;
+/// Shorter stretches are nothing.
+const TOLD_US: u64 = 500_000;
+
+/// What was seen of the case's tasks.
+pub(crate) struct Starvation {
+    cluster: Arc<dyn Cluster>,
+    last: Option<Look>,
+    stretch: Option<Stretch>,
+}
+
+/// A look at all tasks.
+struct Look {
+    at_us: u64,
+    /// How long each had waited in its life.
+    waits: BTreeMap<u32, Duration>,
+}
+
+/// A time in which one task or another was starved at every look.
+struct Stretch {
+    starved: Starved,
+    /// The longest wait in it.
+    longest_us: u64,
+}
+
+impl Starvation {
+    /// Has not looked yet.
+    pub(crate) fn new(cluster: &Arc<dyn Cluster>) -> Self {
+        Self {
+            cluster: Arc::clone(cluster),
+            last: None,
+            stretch: None,
+        }
+    }
+
+    /// Looks again and again, until dropped.
+    pub(crate) async fn watch(&mut self, log: &EventLog) {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.look(log).await;
+        }
+    }
+
+    /// Looks for the last time.
+    pub(crate) async fn end(mut self, log: &EventLog) {
+        self.look(log).await;
+        tell(self.stretch, log);
+    }
+
+    async fn look(&mut self, log: &EventLog) {
+        let cluster = Arc::clone(&self.cluster);
+        let looked = spawn_blocking(move || match cluster.scheduling() {
+            Some(scheduling) => scheduling.waits(),
+            None => BTreeMap::new(),
+        });
+        let look = Look {
+            // A look that panicked has seen no task.
+            waits: looked.await.unwrap_or_default(),
+            at_us: log.now_us(),
+        };
+        let starved = self.last.as_ref().and_then(|last| look.starved(last));
+        let over = match starved {
+            Some((task, waited_us)) => {
+                let who = self.name(task);
+                self.extend(who, look.at_us, waited_us);
+                None
+            }
+            None => self.stretch.take(),
+        };
+        tell(over, log);
+        self.last = Some(look);
+    }
+
+    fn name(&self, task: Option<u32>) -> String {
+        let scheduling = self.cluster.scheduling();
+        match scheduling.zip(task) {
+            Some((scheduling, task)) => scheduling.task_name(task),
+            None => "the harness".to_owned(),
+        }
+    }
+
+    /// The present stretch goes on to that wait, or one begins with it.
+    fn extend(&mut self, who: String, at_us: u64, waited_us: u64) {
+        let from_us = at_us.saturating_sub(waited_us);
+        let since_us = self.last.as_ref().map_or(from_us, |last| last.at_us);
+        let from_us = from_us.min(since_us);
+        let Some(stretch) = &mut self.stretch else {
+            let starved = Starved {
+                who,
+                from_us,
+                to_us: at_us,
+                waited_us,
+            };
+            self.stretch = Some(Stretch {
+                starved,
+                longest_us: waited_us,
+            });
+            return;
+        };
+        let starved = &mut stretch.starved;
+        starved.from_us = starved.from_us.min(from_us);
+        starved.to_us = at_us;
+        let length_us = starved.to_us - starved.from_us;
+        starved.waited_us = (starved.waited_us + waited_us).min(length_us);
+        if waited_us > stretch.longest_us {
+            starved.who = who;
+            stretch.longest_us = waited_us;
+        }
+    }
+}
+
+impl Look {
+    /// What waited longest since the last look, if that was too long a part of it: a task, or the look itself, which is then late.
+    fn starved(&self, last: &Self) -> Option<(Option<u32>, u64)> {
+        let elapsed_us = self.at_us.saturating_sub(last.at_us);
+        let since = |(task, waited): (&u32, &Duration)| {
+            let before = last.waits.get(task).copied().unwrap_or_default();
+            (micros(waited.saturating_sub(before)), Some(*task))
+        };
+        let tasks = self.waits.iter().map(since);
+        let own = (elapsed_us.saturating_sub(micros(LOOK)), None);
+        let (waited_us, task) = tasks.chain([own]).max()?;
+        let starves = waited_us > 0 && waited_us * 100 >= elapsed_us * STARVES_PERCENT;
+        starves.then_some((task, waited_us))
+    }
+}
+
+/// A stretch that is over.
+fn tell(stretch: Option<Stretch>, log: &EventLog) {
+    let starved = stretch.map(|stretch| stretch.starved);
+    if let Some(starved) = starved.filter(|starved| starved.waited_us >= TOLD_US) {
+        log.append(EventKind::Starved(starved));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    const MS: u64 = 1000;
+
+    fn look(at_ms: u64, waits_ms: &[(u32, u64)]) -> Look {
+        let waits = waits_ms.iter();
+        Look {
+            at_us: at_ms * MS,
+            waits: waits
+                .map(|(task, ms)| (*task, Duration::from_millis(*ms)))
+                .collect(),
+        }
+    }
+
+    /// What waited between two looks, in milliseconds.
+    fn starved(last: &Look, now: &Look) -> Option<(Option<u32>, u64)> {
+        now.starved(last)
+            .map(|(task, waited_us)| (task, waited_us / MS))
+    }
+
+    #[test]
+    fn a_task_that_waited_for_most_of_the_time_between_two_looks_was_starved() {
+        let last = look(1000, &[(7, 100), (8, 900)]);
+        let now = |waits: &[(u32, u64)]| starved(&last, &look(1250, waits));
+        assert_eq!(
+            now(&[(7, 280), (8, 900)]),
+            None,
+            "its share of a busy machine"
+        );
+        assert_eq!(now(&[(7, 300), (8, 900)]), Some((Some(7), 200)));
+        assert_eq!(now(&[(9, 190)]), Some((Some(9), 190)), "it began meanwhile");
+        // What was over only now began before the last look.
+        assert_eq!(now(&[(7, 3100)]), Some((Some(7), 3000)));
+    }
+
+    #[test]
+    fn a_look_that_comes_late_tells_of_the_harness_itself() {
+        let last = look(1000, &[]);
+        assert_eq!(starved(&last, &look(1260, &[])), None);
+        assert_eq!(starved(&last, &look(2500, &[])), Some((None, 1250)));
+    }
+
+    #[test]
+    fn waits_without_a_break_are_one_stretch_that_is_told_when_it_is_long() {
+        let (_, cluster) = Fake::default().cluster();
+        let mut starvation = Starvation::new(&cluster);
+        starvation.last = Some(look(1000, &[]));
+        let mut wait = |who: &str, at_ms: u64, waited_ms: u64| {
+            starvation.extend(who.to_owned(), at_ms * MS, waited_ms * MS);
+            starvation.last = Some(look(at_ms, &[]));
+        };
+        wait("kube-proxy@n1", 1250, 200);
+        wait("iptables-restore", 1500, 240);
+        wait("nginx", 1750, 190);
+        let stretch = starvation.stretch.take();
+        let (log, mut events) = EventLog::new();
+        tell(stretch, &log);
+        let EventKind::Starved(starved) = events.try_recv().unwrap().what else {
+            panic!("it tells of something else")
+        };
+        let told = Starved {
+            who: "iptables-restore".to_owned(),
+            from_us: 1000 * MS,
+            to_us: 1750 * MS,
+            waited_us: 630 * MS,
+        };
+        assert_eq!(starved, told);
+    }
+
+    #[test]
+    fn a_short_stretch_is_not_told() {
+        let (_, cluster) = Fake::default().cluster();
+        let mut starvation = Starvation::new(&cluster);
+        starvation.extend("nginx".to_owned(), 1250 * MS, 250 * MS);
+        let (log, mut events) = EventLog::new();
+        tell(starvation.stretch.take(), &log);
+        assert!(events.try_recv().is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! How long whatever runs in the calling worker's world has waited for a processor.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use chainbreak_engine::cluster::Scheduling;
+
+/// All processes and threads of the world: its `/proc` shows no others.
+pub(crate) struct WorldTasks;
+
+impl Scheduling for WorldTasks {
+    fn waits(&self) -> BTreeMap<u32, Duration> {
+        let mut waits = BTreeMap::new();
+        for process in numbers("/proc") {
+            let folder = format!("/proc/{process}/task");
+            for task in numbers(&folder) {
+                // What has ended meanwhile waits no more.
+                let stat = fs::read_to_string(format!("{folder}/{task}/schedstat"));
+                let waited = stat.ok().and_then(|stat| run_delay(&stat));
+                waits.extend(waited.map(|waited| (task, waited)));
+            }
+        }
+        waits
+    }
+
+    fn task_name(&self, task: u32) -> String {
+        let name = fs::read_to_string(format!("/proc/{task}/comm"));
+        name.map_or_else(
+            |_gone| format!("task {task}"),
+            |name| name.trim().to_owned(),
+        )
+    }
+}
+
+/// The entries of a folder that are numbers.
+fn numbers(folder: &str) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries.filter_map(number).collect()
+}
+
+/// The second figure of `schedstat`: nanoseconds on a run queue (Documentation/scheduler/sched-stats.rst).
+fn run_delay(stat: &str) -> Option<Duration> {
+    let nanoseconds = stat.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_figure_of_schedstat_is_what_a_task_waited() {
+        let waited = run_delay("4711000 1200345000 42\n");
+        assert_eq!(waited, Some(Duration::from_nanos(1_200_345_000)));
+        assert_eq!(run_delay(""), None);
+    }
+
+    #[test]
+    fn every_thread_of_this_process_is_looked_at() {
+        let own = nix::unistd::gettid().as_raw();
+        let own = u32::try_from(own).unwrap();
+        assert!(WorldTasks.waits().contains_key(&own));
+        assert!(!WorldTasks.task_name(own).is_empty());
+    }
+}
