@@ -28,7 +28,7 @@ pub(super) struct Lateness {
 
 impl Lateness {
     pub(super) fn new(case: &Case) -> Self {
-        let names = case.traffic.iter().map(|(name, _)| name.clone());
+        let names = case.traffic.keys().cloned();
         Self {
             requests: names.map(|name| (name, Vec::new())).collect(),
             starved: Vec::new(),
