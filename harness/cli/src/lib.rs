@@ -12,6 +12,7 @@ mod clean;
 mod doctor;
 mod drops;
 mod images;
+mod interrupted;
 mod live;
 mod matrix;
 mod merge;

@@ -57,15 +57,16 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     if subjects.is_empty() {
         return Err(invalid("nothing of this runs here"));
     }
+    // Nobody stops it but a signal, with which every world ends.
+    let (_stop, stopped) = watch::channel(false);
     let options = RunOptions {
         keep: false,
         ready_within: args
             .ready_within
             .unwrap_or_else(|| backend.factory().ready_within()),
         backend: &backend,
+        given_up: &stopped,
     };
-    // Nobody stops it but a signal, with which every world ends.
-    let (_stop, stopped) = watch::channel(false);
     let jobs = args
         .jobs
         .map_or_else(|| backend.factory().jobs(), usize::from);

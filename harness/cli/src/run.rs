@@ -16,16 +16,14 @@ use chainbreak_report::{Ended, FORMAT, Header, exit_code};
 use futures::StreamExt;
 use indexmap::IndexMap;
 use jiff::Timestamp;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::watch,
-};
+use tokio::sync::watch;
 
 use crate::{
     args::{self, Format},
     backend_choice::BackendChoice,
     cases,
     images::Absent,
+    interrupted::interrupted,
     live::Live,
     provide,
     record::{Record, Recorded},
@@ -88,7 +86,8 @@ pub(crate) async fn perform(
     let silent = args.format == Format::Jsonl;
     let record = Record::begin(&folder, header, planned, silent).await?;
     let (stop, stopped) = watch::channel(false);
-    let interrupted = tokio::spawn(interrupted(stop, record.failed()));
+    let (give_up, given_up) = watch::channel(false);
+    let interrupted = tokio::spawn(interrupted(stop, give_up, record.failed()));
     let live = Live::new(silent);
     let jobs = args
         .jobs
@@ -108,6 +107,7 @@ pub(crate) async fn perform(
                     .ready_within
                     .unwrap_or_else(|| backend.factory().ready_within()),
                 backend,
+                given_up: &given_up,
             };
             one(*index, case, options, &live, &record, stopped.clone())
         });
@@ -117,7 +117,6 @@ pub(crate) async fn perform(
     let ended = if *stopped.borrow() {
         Ended::Interrupted(interrupted.await.unwrap_or_else(|_| "a signal".to_owned()))
     } else {
-        interrupted.abort();
         Ended::Complete
     };
     // What is there is whole, also where something went wrong.
@@ -197,43 +196,6 @@ async fn one(
     let mut recorded = record.case(number, case, live).await?;
     let artifacts = supervise::run(case, options, stopped, &mut recorded.history).await?;
     recorded.end(artifacts).await
-}
-
-/// What asked the run to end: a signal, or a disk that takes nothing more. A second signal ends the process, and with it
-/// every world.
-async fn interrupted(
-    stop: watch::Sender<bool>,
-    mut failed: watch::Receiver<Option<String>>,
-) -> String {
-    let (Ok(mut int), Ok(mut term)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
-        return std::future::pending().await;
-    };
-    let name = tokio::select! {
-        _ = int.recv() => "SIGINT",
-        _ = term.recv() => "SIGTERM",
-        Ok(failed) = failed.wait_for(Option::is_some) => {
-            let why = failed.clone().unwrap_or_default();
-            crate::note(&format!("{why}: ending the run"));
-            stop.send_replace(true);
-            return why;
-        }
-    };
-    crate::note(&format!(
-        "{name}: ending the run, reports follow; once more to give up"
-    ));
-    stop.send_replace(true);
-    tokio::spawn(async move {
-        tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
-        #[expect(
-            clippy::exit,
-            reason = "the person gave up on an orderly end; worlds die with us"
-        )]
-        std::process::exit(130)
-    });
-    name.to_owned()
 }
 
 /// What is alike as far from each other as can be. Cases of one scenario wait and work at the same times and for the same

@@ -38,6 +38,8 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) keep: bool,
     /// How long the world may take until it is ready.
     pub(crate) ready_within: Duration,
+    /// Whether nothing is to be waited for any more.
+    pub(crate) given_up: &'a watch::Receiver<bool>,
 }
 
 /// How long a world is kept.
@@ -172,6 +174,9 @@ async fn work(
                 stopping = true;
                 deadline = Instant::now() + factory.grace();
                 worker.order(STOP).await?;
+            }
+            () = stopped(options.given_up.clone()) => {
+                anyhow::bail!("given up: the worker was killed with its world");
             }
             () = sleep_until(deadline) => {
                 anyhow::bail!("the worker did not end in time and was killed with its world");

@@ -3,7 +3,9 @@
 
 use std::fmt::Write;
 
-use k8s_openapi::api::core::v1::{ContainerState, Event, Node, NodeCondition, Pod};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateTerminated, Event, Node, NodeCondition, Pod,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, LogParams},
@@ -74,9 +76,13 @@ pub async fn of_pod(client: &Client, pod: &Pod, text: &mut String) {
             .state
             .as_ref()
             .map_or_else(|| "not started".to_owned(), said);
+        // What waits to be started once more says nothing of why it ended.
+        let last = container.last_state.as_ref();
+        let last = last.and_then(|it| it.terminated.as_ref()).map(ended);
+        let last = last.map_or_else(String::new, |last| format!(" (before that {last})"));
         add(
             text,
-            &format!("{name}, container {}: {state}", container.name),
+            &format!("{name}, container {}: {state}{last}", container.name),
         );
         let params = LogParams {
             container: Some(container.name.clone()),
@@ -132,11 +138,16 @@ fn said(state: &ContainerState) -> String {
         let message = waiting.message.as_deref().unwrap_or_default();
         return format!("waiting: {reason} {message}").trim_end().to_owned();
     }
-    if let Some(ended) = &state.terminated {
-        let reason = ended.reason.as_deref().unwrap_or_default();
-        return format!("ended: {reason}, exit status {}", ended.exit_code);
+    match &state.terminated {
+        Some(terminated) => ended(terminated),
+        None => "running, not ready".to_owned(),
     }
-    "running, not ready".to_owned()
+}
+
+/// `ended: Error, exit status 3`.
+fn ended(state: &ContainerStateTerminated) -> String {
+    let reason = state.reason.as_deref().unwrap_or_default();
+    format!("ended: {reason}, exit status {}", state.exit_code)
 }
 
 fn add(text: &mut String, line: &str) {

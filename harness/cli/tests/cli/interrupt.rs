@@ -48,6 +48,25 @@ fn a_polite_kill_ends_a_run_in_order() {
 }
 
 #[test]
+fn a_terminal_that_is_gone_ends_a_run_in_order() {
+    ends_in_order(Signal::SIGHUP);
+}
+
+#[test]
+fn ctrl_c_twice_gives_up_what_runs_and_still_ends_in_order() {
+    let ground = Ground::new();
+    let run = ground.judging("long", &["--variant", "calm"]);
+    run.signal(Signal::SIGINT);
+    run.signal(Signal::SIGTERM);
+    let (status, said, progress) = run.ends();
+    assert_eq!(status.code(), Some(11), "{said}");
+    assert!(progress.contains(": given up"), "{progress}");
+    let history = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    let last = history.lines().last().unwrap();
+    assert!(last.starts_with(r#"{"ended":{"interrupted""#), "{last}");
+}
+
+#[test]
 fn a_run_that_is_killed_leaves_no_process_and_a_history_that_can_be_rendered() {
     let ground = Ground::new();
     let run = ground.judging("long", &[]);

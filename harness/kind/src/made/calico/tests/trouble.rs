@@ -29,6 +29,7 @@ async fn crash(client: &Client) {
     let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container" } });
     let status = json!({ "status": { "phase": "Running", "containerStatuses": [{
         "name": "calico-node", "image": "calico/node:v3.28.1", "imageID": "", "ready": false, "restartCount": 3, "state": waiting,
+        "lastState": { "terminated": { "reason": "Error", "exitCode": 3 } },
     }] } });
     let (params, status) = (PatchParams::default(), Patch::Merge(status));
     let told = pods
