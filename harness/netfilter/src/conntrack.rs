@@ -18,7 +18,8 @@ pub fn statistics(listing: &str) -> BTreeMap<String, u64> {
             && name != "cpu"
             && let Ok(value) = value.parse::<u64>()
         {
-            *sums.entry(name.to_owned()).or_default() += value;
+            let sum: &mut u64 = sums.entry(name.to_owned()).or_default();
+            *sum = sum.saturating_add(value);
         }
     }
     sums
@@ -196,6 +197,12 @@ mod tests {
         let sums = statistics(listing);
         assert_eq!((sums["found"], sums["invalid"], sums["drop"]), (5, 7, 3));
         assert!(!sums.contains_key("cpu"));
+    }
+
+    #[test]
+    fn a_sum_over_cpus_that_no_number_holds_is_the_largest_one() {
+        let sums = statistics(&format!("cpu=0 drop={}\ncpu=1 drop=1\n", u64::MAX));
+        assert_eq!(sums["drop"], u64::MAX);
     }
 
     #[test]
