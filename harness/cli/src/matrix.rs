@@ -4,6 +4,7 @@ mod backends;
 
 use std::process::ExitCode;
 
+use chainbreak_engine::shell::quoted;
 use chainbreak_model::plan::{Planned, Shard};
 use serde::Serialize;
 
@@ -156,9 +157,4 @@ fn passed_on(selection: &Selection) -> String {
         words.push(format!("--seed {}", selection.seed));
     }
     words.join(" ")
-}
-
-/// As a shell reads it back.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

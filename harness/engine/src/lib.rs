@@ -23,6 +23,7 @@ mod observe;
 mod output;
 mod ready;
 pub mod run;
+pub mod shell;
 mod starvation;
 pub mod supervisor;
 pub mod timeline;

@@ -18,6 +18,7 @@ use tokio::{
 use crate::{
     cluster::{Cluster, Command, Place, Process},
     output::ended,
+    shell::quoted,
 };
 
 /// One cluster's shells.
@@ -151,11 +152,6 @@ async fn until(
         }
         text.push_str(&line);
     }
-}
-
-/// A word of a shell's command that is taken as it is.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
