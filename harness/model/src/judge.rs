@@ -73,7 +73,7 @@ impl<'a> Judge<'a> {
         let watched = |(name, promise): (&'a PromiseName, &'a Promise)| Watched {
             name,
             promise,
-            watch: watch(case, promise),
+            watch: watch(case, &promise.claim),
         };
         Self {
             case,
@@ -195,10 +195,10 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What watches for a promise.
-fn watch<'a>(case: &'a Case, promise: &'a Promise) -> Box<dyn Watch + 'a> {
+/// What watches for a claim.
+fn watch<'a>(case: &'a Case, claim: &'a Claim) -> Box<dyn Watch + 'a> {
     let samples = |traffic| samples::Samples::new(case, traffic);
-    match &promise.claim {
+    match claim {
         Claim::Available {
             traffic,
             at_least,
