@@ -55,11 +55,8 @@ async fn backends(args: &args::Parity, backends: [Registered; 2]) -> anyhow::Res
         crate::note(&format!("{name}: {count} cases that both can run"));
         let backend = BackendChoice::of(&args.selection);
         let recorded = run::perform(args, &backend, planned).await?;
-        if let Some(code) = run::unwritten(&recorded) {
+        if let Err(code) = run::reported(&recorded, false) {
             return Ok(code);
-        }
-        if let Err(error) = reports::write(&recorded.run, &recorded.folder, false) {
-            return Ok(run::without_reports(&recorded, &format!("{error:#}")));
         }
         let Recorded { run, folder, .. } = recorded;
         crate::note(&format!("{name}: {}", folder.display()));

@@ -191,20 +191,13 @@ impl CaseRecord<'_> {
             file.live.end(&verdict.case.to_string());
         }
         if verdict.case != CaseVerdict::AsExpected {
-            for artifact in artifacts {
+            let logs = match closed.await {
+                Ok(()) => record.logs(&id),
+                // A disk that takes no more ends the run with the verdicts so far.
+                Err(_unwritten) => Vec::new(),
+            };
+            for artifact in artifacts.into_iter().chain(logs) {
                 record.artifact(&id, artifact).await?;
-            }
-            // A disk that takes no more ends the run with the verdicts so far.
-            if closed.await.is_ok() {
-                let events = record.folder.join(reports::events_path(&id));
-                match reports::logs(&events) {
-                    Ok(logs) => {
-                        for log in logs {
-                            record.artifact(&id, log).await?;
-                        }
-                    }
-                    Err(error) => crate::complain(&format!("no logs of {id} are kept: {error:#}")),
-                }
             }
         }
         record.judged(id, verdict).await
@@ -225,6 +218,15 @@ impl Record {
         };
         self.write(&judged(verdict)).await?;
         self.add(judged(brief))
+    }
+
+    /// The agents' logs of a case whose file has all its events. Its verdict does not hang on them.
+    fn logs(&self, id: &str) -> Vec<Artifact> {
+        let events = self.folder.join(reports::events_path(id));
+        reports::logs(&events).unwrap_or_else(|error| {
+            crate::complain(&format!("no logs of {id} are kept: {error:#}"));
+            Vec::new()
+        })
     }
 
     /// Keeps a file for a case that did not come out as expected.

@@ -12,7 +12,7 @@ use chainbreak_model::{
     case::{Capabilities, Case},
     plan::{Missing, Planned},
 };
-use chainbreak_report::{Ended, FORMAT, Header, exit_code};
+use chainbreak_report::{Ended, FORMAT, Header, Run, exit_code, term::Overview};
 use futures::StreamExt;
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -44,17 +44,9 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     let recorded = perform(&args, &backend, planned).await?;
-    if let Some(code) = unwritten(&recorded) {
-        return Ok(code);
-    }
-    let written = reports::write(
-        &recorded.run,
-        &recorded.folder,
-        args.format == Format::Human,
-    );
-    let overview = match written {
+    let overview = match reported(&recorded, args.format == Format::Human) {
         Ok(overview) => overview,
-        Err(error) => return Ok(without_reports(&recorded, &format!("{error:#}"))),
+        Err(code) => return Ok(code),
     };
     if let Some(unmet) = &unmet {
         crate::complain(unmet);
@@ -125,24 +117,30 @@ pub(crate) async fn perform(
     broken.map_or(Ok(recorded), Err)
 }
 
-/// Where a run could not be written, its verdicts so far: no report can be made of it.
-pub(crate) fn unwritten(recorded: &Recorded) -> Option<ExitCode> {
-    let why = recorded.unwritten.as_ref()?;
-    Some(without_reports(
-        recorded,
-        &format!("{why}: the run was ended"),
-    ))
+/// Writes the reports of a run; with `print` also to standard output. Where it could not be written, or they cannot, its verdicts so far
+/// are told, and the code is what the program ends with.
+pub(crate) fn reported(recorded: &Recorded, print: bool) -> Result<Overview, ExitCode> {
+    let Recorded { run, folder, .. } = recorded;
+    let why = match &recorded.unwritten {
+        Some(why) => format!("{why}: the run was ended, and has no reports"),
+        None => match reports::write(run, folder, print) {
+            Ok(overview) => return Ok(overview),
+            Err(error) => format!(
+                "could not write the reports in {}: {error:#}",
+                folder.display()
+            ),
+        },
+    };
+    Err(without_reports(run, &why))
 }
 
 /// The verdicts so far, on standard error: whoever reads standard output may read it as the run's events.
-pub(crate) fn without_reports(recorded: &Recorded, why: &str) -> ExitCode {
-    let cases = recorded.run.cases.iter();
+fn without_reports(run: &Run, why: &str) -> ExitCode {
+    let cases = run.cases.iter();
     let judged = cases.filter_map(|(id, case)| Some((id, case.verdict.as_ref()?)));
     let lines = judged.map(|(id, verdict)| format!("{id}: {}", verdict.case));
     lines.for_each(|line| crate::note(&line));
-    crate::complain(&format!(
-        "{why}, and has no reports; above are the verdicts so far"
-    ));
+    crate::complain(&format!("{why}; above are the verdicts so far"));
     ExitCode::from(INTERRUPTED)
 }
 
