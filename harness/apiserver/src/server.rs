@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    error::Error,
     fmt, io,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     Request, Response,
-    body::{Frame, Incoming},
+    body::{self, Frame},
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, USER_AGENT},
     server::conn::http1,
     service::service_fn,
@@ -141,7 +142,7 @@ impl Server {
         }
         let service = service_fn(|request| {
             let server = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(server.noted(peer, request).await) }
+            async move { Ok::<_, Infallible>(server.respond(peer, request).await) }
         });
         let served = http1::Builder::new()
             .serve_connection(TokioIo::new(stream), service)
@@ -175,8 +176,11 @@ impl Server {
             .expect("nothing panics while the state is locked"))
     }
 
-    /// Answers a request and notes who asked.
-    async fn noted(self: Arc<Self>, peer: IpAddr, request: Request<Incoming>) -> Response<Body> {
+    /// Answers a request, whatever it came over, and notes who asked. The body of a watch ends with the watch.
+    pub async fn respond<B>(self: Arc<Self>, peer: IpAddr, request: Request<B>) -> Response<Body>
+    where
+        B: body::Body<Error: Into<Box<dyn Error + Send + Sync>>>,
+    {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let mut asked = Asked {
             peer,
@@ -214,11 +218,14 @@ impl Server {
         }
     }
 
-    async fn answer(
+    async fn answer<B>(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        request: Request<B>,
         query: Query,
-    ) -> Result<Response<Body>, ApiError> {
+    ) -> Result<Response<Body>, ApiError>
+    where
+        B: body::Body<Error: Into<Box<dyn Error + Send + Sync>>>,
+    {
         let (head, body) = request.into_parts();
         let accept = header(&head.headers, &ACCEPT);
         let method = head.method.as_str();

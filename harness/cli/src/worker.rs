@@ -2,6 +2,7 @@
 //! output.
 
 mod outside;
+mod said;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -9,7 +10,7 @@ use anyhow::Context;
 use chainbreak_engine::{
     backend::{Backend, Ground},
     log::{CaseClock, EventLog},
-    run::{After, Artifact},
+    run::After,
 };
 use chainbreak_lab::worker::Lifeline;
 use chainbreak_model::{
@@ -17,7 +18,6 @@ use chainbreak_model::{
     event::{Event, EventKind, Phase},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncWriteExt, BufWriter, Stdout},
     sync::{mpsc, watch},
@@ -25,6 +25,8 @@ use tokio::{
 
 use crate::backend_choice::BackendChoice;
 pub(crate) use outside::outside;
+use said::Line;
+pub(crate) use said::Said;
 
 /// What a worker is told first.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,26 +41,6 @@ pub(crate) struct Order {
 
 /// What a worker is told later, as a line: end the run, heal and destroy.
 pub(crate) const STOP: &str = "stop";
-
-/// What a worker says, a line each.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Line {
-    /// First: when the history began.
-    Began(CaseClock),
-    Event(Event),
-    Artifact(Artifact),
-}
-
-/// The same as it is heard: the text of an event goes on as it is.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Said<'a> {
-    Began(CaseClock),
-    #[serde(borrow)]
-    Event(&'a RawValue),
-    Artifact(Artifact),
-}
 
 /// Two threads: the engine and the API server must not wait for each other's work.
 const THREADS: usize = 2;

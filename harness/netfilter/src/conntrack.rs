@@ -18,7 +18,8 @@ pub fn statistics(listing: &str) -> BTreeMap<String, u64> {
             && name != "cpu"
             && let Ok(value) = value.parse::<u64>()
         {
-            *sums.entry(name.to_owned()).or_default() += value;
+            let sum: &mut u64 = sums.entry(name.to_owned()).or_default();
+            *sum = sum.saturating_add(value);
         }
     }
     sums
@@ -95,46 +96,31 @@ pub struct Flow {
 impl Flow {
     /// Reads one line of `conntrack -L`, with or without `-o extended`; none when it is not an entry.
     pub fn parse(line: &str) -> Option<Self> {
+        const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
         let mut words = line.split_ascii_whitespace().peekable();
-        if words
-            .next_if(|word| matches!(*word, "ipv4" | "ipv6"))
-            .is_some()
-        {
+        if words.next_if(|word| FAMILIES.contains(word)).is_some() {
             words.next();
         }
-        let protocol = words.next()?.to_owned();
+        let protocol = words.next().filter(|word| !FAMILIES.contains(word))?;
         // The protocol's number.
         words.next()?.parse::<u8>().ok()?;
         let timeout = words.next_if(|word| word.parse::<u64>().is_ok());
         let plain = |word: &&str| !word.contains('=') && !word.starts_with('[');
         let state = words.next_if(plain).map(str::to_owned);
         let rest: Vec<&str> = words.collect();
-        let values = |name: &str| -> Vec<&str> {
-            let pairs = rest.iter().filter_map(|word| word.split_once('='));
-            pairs
-                .filter(|(key, _)| *key == name)
-                .map(|(_, value)| value)
-                .collect()
-        };
-        let tuple = |direction: usize| {
-            let port = |name| values(name).get(direction)?.parse().ok();
-            Some(Tuple {
-                src: values("src").get(direction)?.parse().ok()?,
-                dst: values("dst").get(direction)?.parse().ok()?,
-                sport: port("sport"),
-                dport: port("dport"),
-            })
-        };
+        // The second address from which packets come begins the other direction.
+        let begins = |(at, word): (usize, &&str)| word.starts_with("src=").then_some(at);
+        let second = rest.iter().enumerate().filter_map(begins).nth(1)?;
+        let (original, reply) = rest.split_at(second);
         Some(Self {
-            protocol,
+            protocol: protocol.to_owned(),
             timeout: timeout.and_then(|text| text.parse().ok()),
             state,
-            original: tuple(0)?,
-            reply: tuple(1)?,
+            original: Tuple::parse(original)?,
+            reply: Tuple::parse(reply)?,
             unreplied: rest.contains(&"[UNREPLIED]"),
             assured: rest.contains(&"[ASSURED]"),
-            mark: values("mark")
-                .first()
+            mark: value(&rest, "mark")
                 .and_then(|mark| mark.parse().ok())
                 .unwrap_or(0),
         })
@@ -144,6 +130,24 @@ impl Flow {
     pub fn backend(&self) -> (IpAddr, Option<u16>) {
         (self.reply.src, self.reply.sport)
     }
+}
+
+impl Tuple {
+    fn parse(words: &[&str]) -> Option<Self> {
+        let port = |name| value(words, name)?.parse().ok();
+        Some(Self {
+            src: value(words, "src")?.parse().ok()?,
+            dst: value(words, "dst")?.parse().ok()?,
+            sport: port("sport"),
+            dport: port("dport"),
+        })
+    }
+}
+
+/// What the first word of that name says: `80` of `dport=80`.
+fn value<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
+    let mut pairs = words.iter().filter_map(|word| word.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
 /// As `conntrack -L` lists it, but for the protocol's number, which is 0.
@@ -166,8 +170,11 @@ impl fmt::Display for Flow {
 impl fmt::Display for Tuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "src={} dst={}", self.src, self.dst)?;
-        if let (Some(sport), Some(dport)) = (self.sport, self.dport) {
-            write!(f, " sport={sport} dport={dport}")?;
+        if let Some(sport) = self.sport {
+            write!(f, " sport={sport}")?;
+        }
+        if let Some(dport) = self.dport {
+            write!(f, " dport={dport}")?;
         }
         Ok(())
     }
@@ -190,6 +197,12 @@ mod tests {
         let sums = statistics(listing);
         assert_eq!((sums["found"], sums["invalid"], sums["drop"]), (5, 7, 3));
         assert!(!sums.contains_key("cpu"));
+    }
+
+    #[test]
+    fn a_sum_over_cpus_that_no_number_holds_is_the_largest_one() {
+        let sums = statistics(&format!("cpu=0 drop={}\ncpu=1 drop=1\n", u64::MAX));
+        assert_eq!(sums["drop"], u64::MAX);
     }
 
     #[test]
@@ -236,5 +249,29 @@ mod tests {
         }
         assert!(read[0].unreplied && read[0].state.is_none());
         assert_eq!(read[1].original.sport, None);
+    }
+    #[test]
+    fn a_port_belongs_to_the_direction_in_which_it_stands() {
+        let only = |original, reply| {
+            let (there, back) = ("src=10.0.0.1 dst=10.0.0.2", "src=10.0.0.2 dst=10.0.0.1");
+            format!("udp 17 29 {there}{original} {back}{reply} mark=0")
+        };
+        let of_reply = Flow::parse(&only("", " sport=53 dport=5")).unwrap();
+        assert_eq!(of_reply.original.dport, None);
+        assert_eq!(
+            (of_reply.reply.sport, of_reply.reply.dport),
+            (Some(53), Some(5))
+        );
+        let one = Flow::parse(&only(" dport=53", " sport=53")).unwrap();
+        for flow in [of_reply, one] {
+            assert_eq!(Flow::parse(&flow.to_string()), Some(flow));
+        }
+    }
+
+    #[test]
+    fn a_family_is_no_protocol() {
+        let tuples = "src=10.0.0.1 dst=10.0.0.2 src=10.0.0.2 dst=10.0.0.1";
+        assert!(Flow::parse(&format!("ipv4 2 udp 17 29 {tuples}")).is_some());
+        assert_eq!(Flow::parse(&format!("ipv4 2 ipv4 17 29 {tuples}")), None);
     }
 }

@@ -59,8 +59,8 @@ impl Table {
 
 impl Counters {
     pub(crate) fn add(&mut self, other: Self) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
+        self.packets = self.packets.saturating_add(other.packets);
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
     /// What was counted between two looks. Fewer packets than before: the rule was rewritten in between
@@ -120,7 +120,8 @@ impl Tally {
 
     /// How many packets all rules counted since the first look.
     pub fn packets(&self) -> u64 {
-        self.grown.values().map(|counters| counters.packets).sum()
+        let packets = self.grown.values().map(|counters| counters.packets);
+        packets.fold(0, u64::saturating_add)
     }
 }
 
@@ -164,6 +165,28 @@ mod tests {
             (4, 0),
             "new since the first look"
         );
+    }
+
+    #[test]
+    fn a_sum_that_no_number_holds_is_the_largest_one() {
+        let (most, rule) = (u64::MAX, "-A KUBE-FORWARD -j DROP");
+        let counted = counted(&format!("[{most}:{most}] {rule}\n[1:1] {rule}\n"));
+        let sum = Counters {
+            packets: most,
+            bytes: most,
+        };
+        assert_eq!(counted.values().collect::<Vec<_>>(), [&sum]);
+        let other = |site: &Site| Site {
+            chain: "INPUT".to_owned(),
+            ..site.clone()
+        };
+        let twice = counted
+            .iter()
+            .flat_map(|(site, n)| [(site.clone(), *n), (other(site), *n)]);
+        let mut tally = Tally::default();
+        tally.see(RuleCounters::new());
+        tally.see(twice.collect());
+        assert_eq!(tally.packets(), most);
     }
 
     #[test]

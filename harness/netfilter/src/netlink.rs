@@ -131,7 +131,7 @@ pub fn answers(heard: &[u8]) -> (Vec<Answer>, bool) {
         let flags = u16::from_ne_bytes([flags_low, flags_high]);
         interrupted |= flags & NLM_F_DUMP_INTR != 0;
         answers.push(match u16::from_ne_bytes([low, high]) {
-            NLMSG_ERROR => Answer::End(-errno(body)),
+            NLMSG_ERROR => Answer::End(errno(body)),
             NLMSG_DONE => Answer::End(0),
             CT_NEW => read_flow(body.get(NETFILTER_HEADER..).unwrap_or_default())
                 .map_or(Answer::Other, |flow| Answer::Flow(Box::new(flow))),
@@ -143,9 +143,10 @@ pub fn answers(heard: &[u8]) -> (Vec<Answer>, bool) {
     (answers, interrupted)
 }
 
+/// It is told as a negative number.
 fn errno(body: &[u8]) -> i32 {
-    body.first_chunk::<4>()
-        .map_or(0, |bytes| i32::from_ne_bytes(*bytes))
+    let told = body.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+    told.map_or(0, i32::saturating_neg)
 }
 
 fn read_flow(body: &[u8]) -> Option<Flow> {
@@ -301,6 +302,15 @@ mod tests {
         let done = request(NLMSG_DONE, NLM_F_DUMP_INTR, 0, &[]);
         assert_eq!(answers(&done), (vec![Answer::End(0)], true));
         assert_eq!(answers(&done[..7]), (vec![], false));
+    }
+
+    #[test]
+    fn an_error_of_any_number_is_an_end() {
+        for (told, number) in [(i32::MIN, i32::MAX), (i32::MAX, -i32::MAX), (0, 0)] {
+            let mut error = request(NLMSG_ERROR, 0, 0, &[]);
+            error[HEADER..].copy_from_slice(&told.to_ne_bytes());
+            assert_eq!(answers(&error).0, [Answer::End(number)]);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, path::Path};
 use super::{
     Reader,
     fields::{entries, items, note, text},
-    is_name,
+    is_name, name,
 };
 use crate::{
     case::{ClusterSpec, IpFamily, ObjectRef, PoolSpec},
@@ -294,10 +294,11 @@ impl Reader<'_> {
             return None;
         };
         let name = dns_name(gathered, name)?;
-        let namespace = metadata
-            .get("namespace")
-            .and_then(Node::text)
-            .unwrap_or("default");
+        let namespace = if kind.namespaced {
+            Some(namespace(gathered, metadata)?.to_owned())
+        } else {
+            None
+        };
         let pool = match (kind.name, node.get("spec")) {
             ("IPPool", Some(spec)) => {
                 let pool = pools::pool(gathered, name, spec);
@@ -309,7 +310,7 @@ impl Reader<'_> {
             pool,
             network: pools::pod_network(gathered, pod_metadata(node)),
             kind: kind.name,
-            namespace: kind.namespaced.then(|| namespace.to_owned()),
+            namespace,
             name: name.to_owned(),
             service: (kind.name == "Service").then(|| ports(node)),
             pin: pin(node),
@@ -360,6 +361,14 @@ fn kind(gathered: &Gathered, node: &Node) -> Option<&'static ObjectKind> {
         return None;
     }
     Some(kind)
+}
+
+/// The namespace that an object says it is in. It is made where it is not declared, so its name must do.
+fn namespace<'a>(gathered: &Gathered, metadata: &'a Node) -> Option<&'a str> {
+    match metadata.get("namespace") {
+        Some(node) if !node.is_null() => name(gathered, node, "a namespace"),
+        _ => Some("default"),
+    }
 }
 
 /// A name that Kubernetes accepts: like ours, and with dots.

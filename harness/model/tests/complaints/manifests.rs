@@ -88,6 +88,22 @@ fn manifests_that_kubernetes_would_refuse() {
     );
 }
 
+#[test]
+fn a_namespace_that_kubernetes_would_refuse_is_said_to_be_one() {
+    for wrong in ["Test", "a.b", "'-'", "''"] {
+        let said = said_of_objects("namespace: test", &format!("namespace: {wrong}"));
+        let place = "scenarios/objects.yaml:9:24: a namespace cannot be";
+        assert!(said.contains(place), "{said}");
+    }
+    for usual in ["~", "default"] {
+        let objects = OBJECTS.replace(
+            "name: client }\nspec",
+            &format!("name: client, namespace: {usual} }}\nspec"),
+        );
+        reads(GOOD.as_bytes(), &objects).unwrap_or_else(|error| panic!("{}", error.plain()));
+    }
+}
+
 /// A pod that asks for what Kubernetes has and the lab has not; the last mount alone is kept, as every
 /// container sees its node's files.
 const UNABLE: &str = "

@@ -150,7 +150,7 @@ fn priority(tokens: &[String]) -> (i32, usize) {
     let text: String = words.concat();
     let split = text.find(['+', '-']).filter(|at| *at > 0);
     let (name, offset) = text.split_at(split.unwrap_or(text.len()));
-    let base = match name {
+    let base: i32 = match name {
         "raw" => -300,
         "mangle" => -150,
         "dstnat" => -100,
@@ -160,7 +160,7 @@ fn priority(tokens: &[String]) -> (i32, usize) {
         number => number.parse().unwrap_or_default(),
     };
     (
-        base + offset.parse::<i32>().unwrap_or_default(),
+        base.saturating_add(offset.parse().unwrap_or_default()),
         words.len(),
     )
 }
@@ -169,14 +169,15 @@ fn priority(tokens: &[String]) -> (i32, usize) {
 fn seconds(text: &str) -> String {
     let (mut all, mut number, mut unit) = (0_u64, String::new(), String::new());
     let mut add = |number: &mut String, unit: &mut String| {
-        let factor = match unit.as_str() {
+        let factor: u64 = match unit.as_str() {
             "d" => 86_400,
             "h" => 3600,
             "m" => 60,
             "ms" => 0,
             _ => 1,
         };
-        all += factor * number.parse::<u64>().unwrap_or_default();
+        let seconds: u64 = number.parse().unwrap_or_default();
+        all = all.saturating_add(seconds.saturating_mul(factor));
         number.clear();
         unit.clear();
     };
@@ -261,6 +262,24 @@ mod tests {
         ];
         for (written, printed) in pairs {
             assert_eq!(normal(written), normal(printed));
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_kernel_has_are_spelled_as_the_nearest_one() {
+        for (line, spelled) in [
+            ("priority dstnat - 2147483648", "priority -2147483648"),
+            ("priority srcnat + 2147483647", "priority 2147483647"),
+            (
+                "timeout 9999999999999999999d",
+                "timeout 18446744073709551615s",
+            ),
+            (
+                "timeout 18446744073709551615s1s",
+                "timeout 18446744073709551615s",
+            ),
+        ] {
+            assert_eq!(normal(line), spelled);
         }
     }
 
