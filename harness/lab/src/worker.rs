@@ -14,9 +14,11 @@
 pub(crate) mod filesystem;
 mod fork;
 mod lifeline;
+pub(crate) mod rights;
 mod spawn;
 
 use std::{
+    fs::File,
     io,
     os::fd::{AsFd, OwnedFd},
     path::PathBuf,
@@ -24,6 +26,7 @@ use std::{
 
 use nix::{
     errno::Errno,
+    fcntl::{FcntlArg, FdFlag, fcntl},
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sched::{CloneFlags, unshare},
     sys::{
@@ -32,11 +35,12 @@ use nix::{
         signal::Signal,
         wait::{WaitStatus, waitpid},
     },
-    unistd::{Pid, getegid, geteuid, pipe},
+    unistd::{Pid, dup2_stdin, dup2_stdout, getegid, geteuid, pipe, setsid},
 };
 use serde::Serialize;
 
 pub use lifeline::Lifeline;
+pub use rights::close_inherited;
 pub(crate) use spawn::ask;
 pub use spawn::{Worker, spawn_other, spawn_worker};
 
@@ -57,6 +61,7 @@ pub(crate) const PATH: &str =
 /// occurred, whose caller says it and ends with a status of its own.
 pub fn enter(show: &[PathBuf]) -> Result<Lifeline, LabError> {
     fork::assert_single_thread();
+    keep_protocol()?;
     isolate_processes()?;
     // PID 1 learns from this pipe whether stage 1 was killed before PID 1 asked to be told.
     let (alive, stage_one) = pipe().map_err(LabError::isolate("make a pipe between the stages"))?;
@@ -68,11 +73,15 @@ pub fn enter(show: &[PathBuf]) -> Result<Lifeline, LabError> {
     }
     drop(stage_one);
     die_with_parent(&alive)?;
+    // No process of a world has a terminal, so none can type into it.
+    setsid().map_err(LabError::isolate("leave the terminal"))?;
     isolate_the_rest()?;
     filesystem::enter(show)?;
     fork::set_var("PATH", PATH);
     fork::set_var("LC_ALL", "C");
+    rights::lose_machine()?;
     if let Some(child) = fork::fork().map_err(LabError::isolate("start the worker"))? {
+        forget_protocol()?;
         exit_as(child, Reap::Everybody)
     }
     let lifeline = Lifeline::grasp()?;
@@ -91,6 +100,22 @@ fn report(found: &impl Serialize) -> ! {
     let said = serde_json::to_writer(io::stdout(), found);
     #[expect(clippy::exit, reason = "a worker that answered is done")]
     std::process::exit(i32::from(said.is_err()))
+}
+
+/// Standard input and output are what parent and worker say to each other. No program that is started gets them.
+fn keep_protocol() -> Result<(), LabError> {
+    let own = || FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC);
+    let kept = fcntl(io::stdin(), own()).and_then(|_| fcntl(io::stdout(), own()));
+    kept.map(drop)
+        .map_err(LabError::isolate("keep the parent's words to itself"))
+}
+
+/// The world's first process has no part in it.
+fn forget_protocol() -> Result<(), LabError> {
+    let nothing = File::options().read(true).write(true).open("/dev/null");
+    let nothing = nothing.map_err(LabError::isolate("open /dev/null"))?;
+    let forgotten = dup2_stdin(&nothing).and_then(|()| dup2_stdout(&nothing));
+    forgotten.map_err(LabError::isolate("let go of the parent's words"))
 }
 
 /// A new PID namespace for the children; as an ordinary user inside a new user namespace.

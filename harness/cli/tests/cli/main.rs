@@ -19,5 +19,6 @@ mod parity;
 mod pins;
 mod real_clusters;
 mod rerender;
+mod sandbox;
 mod shards;
 mod user;
