@@ -25,6 +25,7 @@ pub mod kubelet;
 pub mod machine;
 pub mod place;
 pub mod pools;
+pub mod process;
 pub mod recorder;
 pub mod registry;
 pub mod shims;

@@ -18,7 +18,11 @@ use std::{
 
 use chainbreak_engine::cluster::Place;
 
-use crate::{error::LabError, worker::PATH};
+use crate::{
+    error::LabError,
+    process::{Origin, Process},
+    worker::{PATH, TOKEN},
+};
 
 /// Where a world lists its places, as the worker sees it.
 const PLACES: &str = "/run/chainbreak/places";
@@ -45,24 +49,25 @@ pub fn mark() -> Result<(), LabError> {
 }
 
 /// A world that nobody runs anything in any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Left {
     /// Its worker.
     pub worker: i32,
     /// Its first process outside, whose death ends it.
-    pub stage_one: i32,
+    pub stage_one: Process,
     /// The run that keeps it; `None` when that is gone.
-    pub run: Option<i32>,
+    pub run: Option<Process>,
 }
 
 /// Worlds of this user (all, for root) that are kept, or whose run is gone. A world ends with its run, so
-/// the latter are those whose end is on its way, or stuck.
+/// the latter are those whose end is on its way, or stuck. What only looks like a world is none: anybody can make a
+/// namespace that has such files, and become the child of whatever takes up orphans.
 pub fn left() -> Vec<Left> {
     let left = worlds().into_iter().filter_map(|world| {
         let worker = world.worker.file_name()?.to_str()?.parse().ok()?;
-        let stage_one = parent(parent(worker)?)?;
-        let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
-        let run = parent(stage_one).filter(|&run| program(run) == program(stage_one));
+        let (stage_one, origin) = stage_one(worker)?;
+        let run = parent(stage_one.id()).and_then(|id| Process::hold(id).ok());
+        let run = run.filter(|run| run.origin().is_some_and(|it| it.is_kin(&origin)));
         (world.kept || run.is_none()).then_some(Left {
             worker,
             stage_one,
@@ -70,6 +75,16 @@ pub fn left() -> Vec<Left> {
         })
     });
     left.collect()
+}
+
+/// The first process outside of a worker's world, and what it is. Both are forks of the one program that was started as this
+/// worker: the token in its environment nobody else has.
+fn stage_one(worker: i32) -> Option<(Process, Origin)> {
+    let stage_one = Process::hold(parent(parent(worker)?)?).ok()?;
+    let origin = stage_one.origin()?;
+    origin.variable(TOKEN)?;
+    let workers = Process::hold(worker).ok()?.origin()?;
+    (origin == workers).then_some((stage_one, origin))
 }
 
 /// A path of the worker's world, seen from outside.

@@ -49,6 +49,9 @@ use crate::{agents::identity, error::LabError, survey};
 /// The verb with which the binary is started as a worker.
 pub const VERB: &str = "worker";
 
+/// The variable of a worker's environment by which its processes are known outside: no two workers have it in common.
+pub(crate) const TOKEN: &str = "CHAINBREAK_WORLD";
+
 /// Where commands are looked for in a world: the place's own front first (a node's iptables).
 pub(crate) const PATH: &str =
     "/run/chainbreak/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

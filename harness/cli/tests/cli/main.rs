@@ -9,6 +9,7 @@ mod disk;
 mod drops;
 mod faults;
 mod ground;
+mod impostor;
 mod input;
 mod interrupt;
 mod kept;

@@ -2,7 +2,8 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, Write},
+    fs::File,
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -95,19 +96,21 @@ fn plain(line: &str) -> String {
 
 /// As [`spawn_worker`], with standard error for the caller to read.
 fn spawn(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Worker, LabError> {
+    let failed = |source| LabError::Spawn {
+        program: program.to_owned(),
+        source,
+    };
     let spawned = Command::new(program)
         .arg(super::VERB)
         .args(arguments)
+        .env(super::TOKEN, token().map_err(&failed)?)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
-    let mut child = spawned.map_err(|source| LabError::Spawn {
-        program: program.to_owned(),
-        source,
-    })?;
+    let mut child = spawned.map_err(failed)?;
     let stdin = child.stdin.take().expect("standard input is piped");
     let stdout = child.stdout.take().expect("standard output is piped");
     Ok(Worker {
@@ -116,6 +119,13 @@ fn spawn(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Worker, LabE
         stdin: Some(stdin),
         words: None,
     })
+}
+
+/// What nobody guesses.
+fn token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(data_encoding::HEXLOWER.encode(&bytes))
 }
 
 /// The one line with which a worker of the running program answers an order. An error is what the worker
