@@ -15,6 +15,7 @@ use chainbreak_engine::backend::BackendFactory;
 use chainbreak_lab::{
     machine,
     registry::{Left, left},
+    remove_left_cgroups,
 };
 use nix::sys::signal::Signal;
 use tokio::time::{interval, timeout};
@@ -46,6 +47,10 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
             _ => end(world).await?,
         };
         crate::say(&said)?;
+    }
+    for group in remove_left_cgroups() {
+        found = true;
+        crate::say(&format!("removed {}\n", group.display()))?;
     }
     found |= of_backends(args).await?;
     for link in unfinished(&args.out)? {

@@ -51,13 +51,14 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse_from(args::settings::spread(std::env::args_os()));
     let ended = match cli.verb {
         // Before any thread exists: a world is made by a process that is alone.
-        Verb::Worker { outside, show } => begin_worker().and_then(|()| {
-            if outside {
-                worker::outside()
-            } else {
-                worker::main(&show)
-            }
-        }),
+        Verb::Worker { outside: true, .. } => {
+            trace();
+            worker::outside()
+        }
+        Verb::Worker { show, .. } => {
+            trace();
+            worker::main(&show)
+        }
         #[cfg(feature = "clusters")]
         Verb::Agent => agent::main(),
         Verb::Probe => return chainbreak_probe::main(),
@@ -81,13 +82,6 @@ pub fn main() -> ExitCode {
         complain(&format!("{error:#}"));
         ExitCode::from(code)
     })
-}
-
-/// What the caller of this program left open is closed before anything else happens.
-fn begin_worker() -> anyhow::Result<()> {
-    chainbreak_lab::worker::close_inherited()?;
-    trace();
-    Ok(())
 }
 
 fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {

@@ -33,6 +33,8 @@ pub mod wiring;
 pub mod worker;
 pub mod world;
 
+pub use worker::group::remove_left as remove_left_cgroups;
+
 pub use agents::identity::{Identity, identify};
 pub use factory::LabFactory;
 pub use lab::Lab;

@@ -112,12 +112,13 @@ pub fn shell(place: Option<&str>, command: &[String]) -> Result<ExitCode, LabErr
         return Ok(ExitCode::SUCCESS);
     };
     let path = path_of(place);
-    let found = worlds.iter().rev().find_map(|world| world.thread(&path));
-    let Some(tid) = found else {
+    let found = worlds.iter().rev();
+    let mut found = found.filter_map(|world| Some((world.maker(), world.thread(&path)?)));
+    let Some((maker, tid)) = found.next() else {
         let what = format!("no world has the place {place}: `chainbreak shell` lists all");
         return Err(LabError::Unable { what });
     };
-    let status = enter(tid, place, command)
+    let status = enter(maker, tid, place, command)
         .status()
         .map_err(failed("start", "nsenter"))?;
     Ok(exit_code(status))
@@ -135,6 +136,12 @@ struct World {
 impl World {
     fn places(&self) -> PathBuf {
         inside(&self.worker, PLACES)
+    }
+
+    /// Its first process outside, in the user namespace that has made it.
+    fn maker(&self) -> Option<i32> {
+        let worker = self.worker.file_name()?.to_str()?.parse().ok()?;
+        parent(parent(worker)?)
     }
 
     /// The machine's id of a place's thread.
@@ -232,18 +239,28 @@ fn walk(folder: &Path, prefix: &str, places: &mut Vec<String>) {
 
 /// `nsenter` into all namespaces of a thread: its own process starts with one thread, as entering a
 /// user namespace requires.
-fn enter(tid: i32, place: &str, command: &[String]) -> Command {
+fn enter(maker: Option<i32>, tid: i32, place: &str, command: &[String]) -> Command {
     let mut nsenter = Command::new("nsenter");
-    nsenter.arg(format!("--target={tid}"));
-    let same_user = inode("/proc/self/ns/user") == inode(&format!("/proc/{tid}/ns/user"));
-    if !same_user {
-        // The world's root is the user who made it; root outside would be nobody inside.
-        nsenter.args(["--user", "--preserve-credentials"]);
-        if let Ok(owner) = fs::metadata(format!("/proc/{tid}")) {
-            nsenter.uid(owner.uid()).gid(owner.gid());
-        }
+    // The world's root is the user who made it; root outside would be nobody inside.
+    if let Ok(owner) = fs::metadata(format!("/proc/{tid}")) {
+        nsenter.uid(owner.uid()).gid(owner.gid());
     }
-    nsenter.args(["--mount", "--net", "--uts", "--ipc", "--pid", "--"]);
+    // An ordinary user's processes are counted in the namespace in which the world was made, and the rights there end with the
+    // step into the world's own.
+    let other = |id: &i32| inode("/proc/self/ns/user") != inode(&format!("/proc/{id}/ns/user"));
+    if let Some(maker) = maker.filter(other) {
+        nsenter.args([
+            &format!("--target={maker}"),
+            "--user",
+            "--preserve-credentials",
+        ]);
+        nsenter.args([&format!("--pid=/proc/{tid}/ns/pid"), "--", "nsenter"]);
+        nsenter.arg(format!("--target={tid}"));
+    } else {
+        nsenter.args([&format!("--target={tid}"), "--pid"]);
+    }
+    nsenter.args(["--user", "--preserve-credentials"]);
+    nsenter.args(["--mount", "--net", "--uts", "--ipc", "--"]);
     if command.is_empty() {
         nsenter.arg("sh");
     }
