@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use chainbreak_lab::machine;
+use chainbreak_lab::{machine, remove_left_cgroups};
 use chainbreak_model::{
     case::{Capabilities, Case},
     plan::{Missing, Planned},
@@ -44,6 +44,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     let recorded = perform(&args, &backend, planned).await?;
+    drop(remove_left_cgroups());
     if let Some(code) = unwritten(&recorded) {
         return Ok(code);
     }

@@ -106,7 +106,11 @@ impl Parent<'_, '_> {
     async fn take(&mut self, room: Room<'_>, line: &str) -> anyhow::Result<Option<Phase>> {
         match serde_json::from_str(line)? {
             Said::Began(clock) => self.clock = clock,
-            Said::Artifact(artifact) => self.artifacts.push(artifact),
+            Said::Artifact(artifact) => {
+                let name = &artifact.name;
+                anyhow::ensure!(is_plain(name), "the worker names a file {name:?}");
+                self.artifacts.push(artifact);
+            }
             Said::Event(event) => {
                 return self.history.raw(room, event).await;
             }
@@ -124,6 +128,12 @@ impl Parent<'_, '_> {
         let text = format!("{error:#}");
         self.event(EventKind::Trouble { text }).await
     }
+}
+
+/// Whether a file of that name lies in the folder in which it is made.
+fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    name.chars().all(plain) && name.chars().any(|c| c != '.')
 }
 
 /// The machine as the case asks for it, where it asks for anything.
@@ -195,4 +205,17 @@ fn length(case: &Case) -> Duration {
 fn ended_well(status: ExitStatus, destroyed: bool) -> anyhow::Result<()> {
     anyhow::ensure!(status.success() && destroyed, "the worker died ({status})");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_plain;
+
+    #[test]
+    fn a_kept_file_lies_in_the_folder_of_its_case_whatever_it_is_called() {
+        assert!(is_plain("n1.iptables-save") && is_plain("n1-kube-proxy.log"));
+        for name in ["", ".", "..", "../x", "/etc/x", "a/b", "a\0b", "\u{1b}[2J"] {
+            assert!(!is_plain(name), "{name:?}");
+        }
+    }
 }

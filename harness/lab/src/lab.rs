@@ -209,10 +209,16 @@ impl Raised {
                 "there is no such place",
             ))
         })?;
-        let spawned = place.spawn(&argv, |command| {
-            command.envs(path.map(|path| ("PATH", path)));
-        });
-        spawned.await.map(Process::from).map_err(failed)
+        let spawned = match command {
+            Command::Probe => place.spawn_witness(&argv).await,
+            Command::Argv(_) => {
+                let with_path = |command: &mut tokio::process::Command| {
+                    command.envs(path.map(|path| ("PATH", path)));
+                };
+                place.spawn(&argv, with_path).await
+            }
+        };
+        spawned.map(Process::from).map_err(failed)
     }
 }
 

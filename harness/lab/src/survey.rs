@@ -9,7 +9,10 @@ use std::{
 
 use chainbreak_model::case::Capabilities;
 
-use crate::{machine, worker};
+use crate::{
+    machine,
+    worker::{self, group},
+};
 
 /// A survey takes a tenth of a second; a machine that takes this long cannot run the lab either.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -104,6 +107,9 @@ const TRIALS: [Trial; 9] = [
 /// Settings of the machine itself may be changed.
 const HOST_SYSCTL: &str = "host-sysctl";
 
+/// A world's tasks are bounded.
+const CGROUP: &str = "cgroup";
+
 /// The order that makes a worker survey instead of running a case.
 pub(crate) const ORDER: &str = "survey";
 
@@ -124,6 +130,7 @@ pub(crate) async fn survey(host_changes: bool) -> Capabilities {
     };
     let may = machine::may_change().and(allowed);
     found.0.insert(HOST_SYSCTL.to_owned(), may);
+    found.0.insert(CGROUP.to_owned(), group::missing());
     found
 }
 
