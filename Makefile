@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-escape test-real test-built test-program test-editor record test-kind real bench mutate packages build check static
+.PHONY: demo test test-demo test-real test-built test-program test-editor test-escape fuzz record test-kind real bench mutate packages build check static
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. In the folder of all others, where
 # `make build` and `make test` find what has the same features there; `make build` puts the whole program in its place.
@@ -72,6 +72,10 @@ test-editor: ## that editors find nothing wrong with a scenario, and its mistake
 	@command -v npm >/dev/null || { echo "npm is needed, and node: apt-get install nodejs npm" >&2; exit 2; }
 	@cd .ci/editor && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm test
 
+# Needs a C++ compiler. Two minutes for all eight and, the first time, four for compiling; with a finding it exits with 1.
+fuzz: packages ## what reads what others wrote, on inputs that a fuzzer makes up: SECONDS_EACH=600 TARGETS="scenario worker"
+	@SECONDS_EACH="$(SECONDS_EACH)" TARGETS="$(TARGETS)" CARGO="$(CARGO)" .ci/fuzz
+
 mutate: build packages ## that every scenario notices when its fault is missing or a promise comes out otherwise
 	target/debug/chainbreak mutate scenarios
 
@@ -80,6 +84,7 @@ real: ## the path of the real kube-proxy v1.20.2, made first if it is not there 
 
 check: packages ## what CI checks beside the tests
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	@.ci/lengths
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) clippy $(SMALL) --lib --bins --quiet -- -D warnings

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
-    time::sleep,
+    time::{Instant, sleep_until},
 };
 
 /// What was given up gets so long to set back what it changed, and what is on its way to the disk to get there.
@@ -36,7 +36,7 @@ pub(crate) async fn interrupted(
         let name = signals.next().await;
         crate::note(&format!("{name}: given up"));
         give_up.send_replace(true);
-        sleep(GIVEN_UP).await;
+        sleep_until(Instant::now() + GIVEN_UP).await;
         #[expect(
             clippy::exit,
             reason = "the person gave up on an orderly end; worlds die with us"

@@ -95,8 +95,14 @@ fn kept(argv: &[String], input: String) -> String {
     if !connections || input.len() <= CONNECTIONS_KEPT {
         return input;
     }
-    let end = input[..input.floor_char_boundary(CONNECTIONS_KEPT)].rfind('\n');
-    let (first, rest) = input.split_at(end.map_or(0, |it| it + 1));
+    let mut end = 0;
+    for line in input.split_inclusive('\n') {
+        if end + line.len() > CONNECTIONS_KEPT {
+            break;
+        }
+        end += line.len();
+    }
+    let (first, rest) = input.split_at(end);
     let (lines, bytes) = (rest.lines().count(), rest.len());
     format!("{first}# {lines} more lines, {bytes} bytes, are left out\n")
 }

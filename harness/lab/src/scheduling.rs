@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn the_second_figure_of_schedstat_is_what_a_task_waited() {
         let waited = run_delay("4711000 1200345000 42\n");
-        assert_eq!(waited, Some(Duration::from_nanos(1_200_345_000)));
+        assert_eq!(waited, Some(Duration::from_micros(1_200_345)));
         assert_eq!(run_delay(""), None);
     }
 
