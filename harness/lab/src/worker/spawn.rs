@@ -121,19 +121,20 @@ fn spawn(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Worker, LabE
     })
 }
 
-/// What nobody guesses.
+/// Who starts it, and what nobody guesses.
 fn token() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(data_encoding::HEXLOWER.encode(&bytes))
+    let secret = data_encoding::HEXLOWER.encode(&bytes);
+    Ok(format!("{}-{secret}", std::process::id()))
 }
 
 /// The one line with which a worker of the running program answers an order. An error is what the worker
 /// said instead, or why there is none.
-pub(crate) async fn ask(show: &[PathBuf], order: &str) -> Result<String, String> {
+pub(crate) async fn ask(options: &WorldOptions, order: &str) -> Result<String, String> {
     let text = |error: io::Error| error.to_string();
     let program = std::env::current_exe().map_err(text)?;
-    let mut worker = spawn(&program, show).map_err(|error| error.to_string())?;
+    let mut worker = spawn(&program, &options.arguments()).map_err(|error| error.to_string())?;
     // A worker that could not make its world says why and does not read.
     let ordered = worker.order(order).await;
     let answer = worker.lines.next_line().await.map_err(text)?;
