@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, Read, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -16,6 +16,7 @@ use tokio::{
     time::timeout,
 };
 
+use super::WorldOptions;
 use crate::error::LabError;
 
 /// What a worker says last is there as soon as it has ended; somebody else may hold its standard error for longer.
@@ -57,11 +58,11 @@ impl Worker {
     }
 }
 
-/// Starts `program worker SHOW…`: a worker whose world shows these absolute paths of the machine. It has
+/// Starts `program worker OPTION…`: a worker with a world. It has
 /// a process group of its own, so that a terminal's Ctrl-C reaches the parent only, which then ends its
 /// workers in order. What it writes on standard error is passed on.
-pub fn spawn_worker(program: &Path, show: &[PathBuf]) -> Result<Worker, LabError> {
-    spawn(program, show).map(passing_on)
+pub fn spawn_worker(program: &Path, options: &WorldOptions) -> Result<Worker, LabError> {
+    spawn(program, &options.arguments()).map(passing_on)
 }
 
 /// Starts `program worker ARGUMENTS…`, the same but for what these arguments make of it.
