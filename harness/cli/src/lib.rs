@@ -35,6 +35,7 @@ use std::{
     process::ExitCode,
 };
 
+use chainbreak_lab::worker::WorldOptions;
 use clap::Parser;
 
 use crate::args::{Cli, Verb};
@@ -56,9 +57,12 @@ pub fn main() -> ExitCode {
             trace();
             worker::outside()
         }
-        Verb::Worker { show, .. } => {
+        Verb::Worker {
+            allow_ebpf, show, ..
+        } => {
             trace();
-            worker::main(&show)
+            let ebpf = allow_ebpf;
+            worker::main(&WorldOptions { show, ebpf })
         }
         #[cfg(feature = "clusters")]
         Verb::Agent => agent::main(),

@@ -39,7 +39,9 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     for text in machine::undo_left()? {
         crate::note(&format!("of a run that was killed: {text}"));
     }
-    let backend = BackendChoice::of(&args.selection).with_host_changes(args.allow_host_changes);
+    let backend = BackendChoice::of(&args.selection)
+        .with_host_changes(args.allow_host_changes)
+        .with_ebpf(args.allow_ebpf);
     let capabilities = backend.demanded(backend.survey().await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;

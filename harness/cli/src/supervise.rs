@@ -10,7 +10,7 @@ use chainbreak_engine::{
 };
 use chainbreak_lab::{
     machine::{Changed, Machine},
-    worker::{spawn_other, spawn_worker},
+    worker::{WorldOptions, spawn_other, spawn_worker},
 };
 use chainbreak_model::{
     case::Case,
@@ -152,8 +152,12 @@ async fn work(
     parent: &mut Parent<'_, '_>,
 ) -> anyhow::Result<()> {
     let factory = options.backend.factory();
+    let world = WorldOptions {
+        show: case.cluster.agent_paths(),
+        ebpf: options.backend.has_ebpf(),
+    };
     let mut worker = match factory.ground() {
-        Ground::World => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
+        Ground::World => spawn_worker(Path::new(SELF), &world)?,
         Ground::Real => spawn_other(Path::new(SELF), &["--outside"])?,
     };
     let order = Order {

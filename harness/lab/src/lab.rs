@@ -65,12 +65,14 @@ const PROBE: &str = "probe";
 pub struct Lab {
     /// Whether cases may change settings of the machine that all worlds share.
     pub host_changes: bool,
+    /// Worlds may load eBPF programs.
+    pub ebpf: bool,
 }
 
 #[async_trait]
 impl Backend for Lab {
     async fn survey(&self) -> Capabilities {
-        survey::survey(self.host_changes).await
+        survey::survey(self.host_changes, self.ebpf).await
     }
 
     /// Raises a world in this process, which has to be a worker.

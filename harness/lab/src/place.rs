@@ -25,6 +25,7 @@ use tokio::{
 use crate::{
     error::LabError,
     worker::{
+        delegation,
         filesystem::{fresh_run, sys},
         rights::lose_sight_of_worker,
     },
@@ -116,7 +117,9 @@ impl PlaceThread {
         let runtime = Handle::current();
         self.run(move || {
             let _runtime = runtime.enter();
-            command.spawn()
+            command
+                .spawn()
+                .inspect(|child| delegation::adopt(child.id()))
         })
         .await
     }
@@ -188,6 +191,7 @@ fn isolate(hostname: &str, own: Own) -> Result<(), LabError> {
         sys(Path::new("/sys"))?;
         fresh_run()?;
         fs::create_dir("/run/lock").map_err(failed("make its lock directory"))?;
+        delegation::mount_for(hostname).map_err(failed("let it load eBPF programs"))?;
     }
     settings()?;
     lose_sight_of_worker()

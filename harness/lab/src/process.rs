@@ -25,8 +25,8 @@ pub struct Process {
 /// What a process has been from its start: who runs which program, with which environment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    user: u32,
-    program: (u64, u64),
+    pub(crate) user: u32,
+    pub(crate) program: (u64, u64),
     environment: Vec<u8>,
 }
 
@@ -35,11 +35,6 @@ impl Origin {
     pub(crate) fn variable(&self, name: &str) -> Option<&[u8]> {
         let mut variables = self.environment.split(|&byte| byte == 0);
         variables.find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-    }
-
-    /// Whether these are the same user's, and run the same program.
-    pub(crate) fn is_kin(&self, other: &Self) -> bool {
-        self.user == other.user && self.program == other.program
     }
 }
 
@@ -112,7 +107,7 @@ mod tests {
         let ours = ours.origin().unwrap();
         let origin = loop {
             let origin = process.origin().unwrap();
-            if !origin.is_kin(&ours) {
+            if origin.program != ours.program {
                 break origin;
             }
         };

@@ -66,8 +66,7 @@ pub fn left() -> Vec<Left> {
     let left = worlds().into_iter().filter_map(|world| {
         let worker = world.worker.file_name()?.to_str()?.parse().ok()?;
         let (stage_one, origin) = stage_one(worker)?;
-        let run = parent(stage_one.id()).and_then(|id| Process::hold(id).ok());
-        let run = run.filter(|run| run.origin().is_some_and(|it| it.is_kin(&origin)));
+        let run = run_of(&stage_one, &origin);
         (world.kept || run.is_none()).then_some(Left {
             worker,
             stage_one,
@@ -75,6 +74,19 @@ pub fn left() -> Vec<Left> {
         })
     });
     left.collect()
+}
+
+/// What has started a worker, if that lives: its parent, unless that has only taken up an orphan. Somebody else's it never is.
+fn run_of(stage_one: &Process, origin: &Origin) -> Option<Process> {
+    let run = Process::hold(parent(stage_one.id())?).ok()?;
+    let found = run.origin()?;
+    let token = origin
+        .variable(TOKEN)
+        .and_then(|it| str::from_utf8(it).ok())?;
+    let started = token.split('-').next() == Some(&run.id().to_string());
+    // Where its numbers are others, the program has to do.
+    let ours = found.user == origin.user && (started || found.program == origin.program);
+    ours.then_some(run)
 }
 
 /// The first process outside of a worker's world, and what it is. Both are forks of the one program that was started as this

@@ -11,6 +11,7 @@
 //! death ends the lifeline, stage 1's death is PID 1's, and PID 1's death is everybody's. The world's
 //! namespaces and mounts have no name outside, so that they end with its last process.
 
+pub(crate) mod delegation;
 pub(crate) mod filesystem;
 mod filter;
 mod fork;
@@ -20,7 +21,7 @@ mod own_root;
 pub(crate) mod rights;
 mod spawn;
 
-use std::{fs::File, io, path::PathBuf};
+use std::{ffi::OsStr, fs::File, io, path::PathBuf};
 
 use nix::{
     errno::Errno,
@@ -57,17 +58,47 @@ pub(crate) const TOKEN: &str = "CHAINBREAK_WORLD";
 pub(crate) const PATH: &str =
     "/run/chainbreak/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Makes this process the worker of a new world, which shows these absolute paths of the machine wherever
-/// they lie. To be called before any thread or runtime exists.
+/// What a world is beside a world.
+#[derive(Debug, Clone, Default)]
+pub struct WorldOptions {
+    /// Absolute paths of the machine that it shows wherever they lie.
+    pub show: Vec<PathBuf>,
+    /// Programs in it may load eBPF programs, if root makes it.
+    pub ebpf: bool,
+}
+
+/// Says [`WorldOptions::ebpf`] on the command line of a worker.
+const EBPF: &str = "--allow-ebpf";
+
+impl WorldOptions {
+    /// As a worker's command line says them after its verb.
+    pub fn from_arguments<S: AsRef<OsStr>>(arguments: &[S]) -> Self {
+        let paths = arguments.iter().map(AsRef::as_ref);
+        let (ebpf, show) = paths.partition::<Vec<&OsStr>, _>(|argument| *argument == EBPF);
+        Self {
+            show: show.into_iter().map(PathBuf::from).collect(),
+            ebpf: !ebpf.is_empty(),
+        }
+    }
+
+    fn arguments(&self) -> Vec<&OsStr> {
+        let ebpf = self.ebpf.then_some(OsStr::new(EBPF)).into_iter();
+        ebpf.chain(self.show.iter().map(|path| path.as_os_str()))
+            .collect()
+    }
+}
+
+/// Makes this process the worker of a new world. To be called before any thread or runtime exists.
 ///
 /// Returns in the worker only. The two processes between it and the caller's parent end with the
 /// worker's exit status (128 + n for signal n). An error is returned in the one process in which it
 /// occurred, whose caller says it and ends with a status of its own.
-pub fn enter(show: &[PathBuf]) -> Result<Lifeline, LabError> {
+pub fn enter(options: &WorldOptions) -> Result<Lifeline, LabError> {
     fork::assert_single_thread();
     close_inherited()?;
     keep_protocol()?;
     let maker = isolate_processes()?;
+    let ebpf = options.ebpf && maker == Maker::Root;
     let group = Group::make();
     let (mut stage_one, mut first) = beside()?;
     if let Some(child) =
@@ -79,6 +110,9 @@ pub fn enter(show: &[PathBuf]) -> Result<Lifeline, LabError> {
         }
         stage_one.tell()?;
         stage_one.give_ids(child)?;
+        if ebpf {
+            delegation::serve(&mut stage_one, group.is_some())?;
+        }
         let status = ended(child, Reap::Only);
         if let Some(group) = group {
             group.end();
@@ -92,19 +126,23 @@ pub fn enter(show: &[PathBuf]) -> Result<Lifeline, LabError> {
     // No process of a world has a terminal, so none can type into it.
     setsid().map_err(LabError::isolate("leave the terminal"))?;
     isolate_files()?;
-    filesystem::enter(show)?;
+    filesystem::enter(&options.show)?;
     first.become_own_root()?;
     fork::set_var("PATH", PATH);
     fork::set_var("LC_ALL", "C");
     rights::lose_machine()?;
-    filter::install()?;
+    filter::install(ebpf)?;
     if let Some(child) = fork::fork().map_err(LabError::isolate("start the worker"))? {
+        drop(first);
         forget_protocol()?;
         exit(ended(child, Reap::Everybody))
     }
     if maker == Maker::Root {
         // An ordinary user's `shell` looks into a world by the user's own rights, which end here.
         set_dumpable(false).map_err(LabError::isolate("close the worker to others"))?;
+    }
+    if ebpf {
+        delegation::offer(first);
     }
     let lifeline = Lifeline::grasp()?;
     let order = lifeline.first.trim();

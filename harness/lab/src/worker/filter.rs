@@ -13,13 +13,12 @@ use libc::{
 
 use crate::error::LabError;
 
-/// Refused whatever is asked of them.
-const REFUSED: [c_long; 9] = [
+/// Refused whatever is asked of them; bpf(2), too, where the world may load no programs.
+const REFUSED: [c_long; 8] = [
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
     libc::SYS_syslog,
-    libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_open_by_handle_at,
     libc::SYS_init_module,
@@ -41,8 +40,8 @@ const CLONE_NEWCGROUP: u32 = 0x0200_0000;
 const X32: u32 = 0x4000_0000;
 
 /// From now on they are refused to this process and all that it starts.
-pub(super) fn install() -> Result<(), LabError> {
-    let mut program = program();
+pub(super) fn install(ebpf: bool) -> Result<(), LabError> {
+    let mut program = program(ebpf);
     let length = u16::try_from(program.len()).expect("it is short");
     let filter = sock_fprog {
         len: length,
@@ -66,7 +65,7 @@ pub(super) fn install() -> Result<(), LabError> {
 }
 
 /// Each test skips what follows it when it does not hold.
-fn program() -> Vec<sock_filter> {
+fn program(ebpf: bool) -> Vec<sock_filter> {
     let number_of_call = || load(offset_of!(seccomp_data, nr));
     let mut program = vec![
         load(offset_of!(seccomp_data, arch)),
@@ -74,7 +73,8 @@ fn program() -> Vec<sock_filter> {
         refuse(),
     ];
     program.push(number_of_call());
-    for call in REFUSED {
+    let of_programs = (!ebpf).then_some(libc::SYS_bpf);
+    for call in REFUSED.into_iter().chain(of_programs) {
         program.extend([skip_unless(number(call)), refuse()]);
     }
     // Programs do without it, and use clone(2), whose flags can be seen.

@@ -80,7 +80,8 @@ pub fn remove_left() -> Vec<PathBuf> {
         let name = entry.file_name();
         let pid = name.to_str()?.strip_prefix(PREFIX)?;
         let gone = pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
-        (gone && remove(&entry.path()).is_ok()).then(|| entry.path())
+        // Whose processes are counted elsewhere may live for all that: what has some is not removed.
+        (gone && remove_tree(&entry.path()).is_ok()).then(|| entry.path())
     });
     left.collect()
 }

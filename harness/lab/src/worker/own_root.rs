@@ -6,14 +6,18 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
-    os::unix::net::UnixStream,
+    io::{self, IoSlice, IoSliceMut, Read, Write},
+    os::{
+        fd::{AsRawFd, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
     path::Path,
 };
 
 use nix::{
     errno::Errno,
     sched::{CloneFlags, unshare},
+    sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg},
     unistd::{Pid, getegid, geteuid},
 };
 
@@ -55,6 +59,7 @@ pub(super) fn isolate_processes() -> Result<Maker, LabError> {
 }
 
 /// One end of what stage 1 and the world's first process say to each other.
+#[derive(Debug)]
 pub(super) struct Beside(UnixStream);
 
 /// Both ends. Whoever waits for the other one hears of its end, too.
@@ -77,6 +82,42 @@ impl Beside {
         self.0
             .read_exact(&mut [0])
             .map_err(LabError::isolate("outlive the other stage"))
+    }
+
+    /// Asks the other one something about a descriptor; whether it agreed.
+    pub(super) fn ask(&mut self, what: u8, about: &OwnedFd) -> io::Result<bool> {
+        let descriptors = [about.as_raw_fd()];
+        let passed = [ControlMessage::ScmRights(&descriptors)];
+        let words = [what];
+        let words = [IoSlice::new(&words)];
+        sendmsg::<UnixAddr>(self.0.as_raw_fd(), &words, &passed, MsgFlags::empty(), None)?;
+        let mut answer = [0];
+        self.0.read_exact(&mut answer)?;
+        Ok(answer == GO_ON)
+    }
+
+    /// What the other one asks, and the descriptor that it is about; `None` when it is gone, or is not understood.
+    pub(super) fn receive(&mut self) -> Option<(u8, RawFd)> {
+        let mut words = [0];
+        let mut space = nix::cmsg_space!([RawFd; 1]);
+        let mut slices = [IoSliceMut::new(&mut words)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let message = recvmsg::<UnixAddr>(self.0.as_raw_fd(), &mut slices, Some(&mut space), flags);
+        let message = message.ok().filter(|message| message.bytes == 1)?;
+        let passed = message.cmsgs().ok()?.next();
+        let Some(ControlMessageOwned::ScmRights(descriptors)) = passed else {
+            return None;
+        };
+        let about = *descriptors.first()?;
+        Some((words[0], about))
+    }
+
+    /// Agrees, or not.
+    pub(super) fn say(&mut self, agreed: bool) -> Result<(), LabError> {
+        let answer = if agreed { GO_ON } else { [b'?'] };
+        self.0
+            .write_all(&answer)
+            .map_err(LabError::isolate("answer the worker"))
     }
 
     /// In stage 1: gives the ids of its own namespace to the world's first process, as soon as that asks for it. One that

@@ -14,12 +14,13 @@ use crate::error::LabError;
 
 /// To look into other processes; the worker's own, and its probes'.
 const CAP_SYS_PTRACE: libc::c_ulong = 19;
-/// Raw devices, modules, the clock and device nodes are the machine's.
-const MACHINE: [libc::c_ulong; 4] = [
+/// Raw devices, modules, the clock and device nodes are the machine's; the kernel's memory, too, which eBPF programs could read.
+const MACHINE: [libc::c_ulong; 5] = [
     16, // CAP_SYS_MODULE
     17, // CAP_SYS_RAWIO
     25, // CAP_SYS_TIME
     27, // CAP_MKNOD
+    38, // CAP_PERFMON
 ];
 
 /// Closes whatever the caller of this program left open beside the standard streams: a world must not have it.

@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, Read, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -16,6 +16,7 @@ use tokio::{
     time::timeout,
 };
 
+use super::WorldOptions;
 use crate::error::LabError;
 
 /// What a worker says last is there as soon as it has ended; somebody else may hold its standard error for longer.
@@ -57,11 +58,11 @@ impl Worker {
     }
 }
 
-/// Starts `program worker SHOW…`: a worker whose world shows these absolute paths of the machine. It has
+/// Starts `program worker OPTION…`: a worker with a world. It has
 /// a process group of its own, so that a terminal's Ctrl-C reaches the parent only, which then ends its
 /// workers in order. What it writes on standard error is passed on.
-pub fn spawn_worker(program: &Path, show: &[PathBuf]) -> Result<Worker, LabError> {
-    spawn(program, show).map(passing_on)
+pub fn spawn_worker(program: &Path, options: &WorldOptions) -> Result<Worker, LabError> {
+    spawn(program, &options.arguments()).map(passing_on)
 }
 
 /// Starts `program worker ARGUMENTS…`, the same but for what these arguments make of it.
@@ -121,19 +122,20 @@ fn spawn(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Worker, LabE
     })
 }
 
-/// What nobody guesses.
+/// Who starts it, and what nobody guesses.
 fn token() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(data_encoding::HEXLOWER.encode(&bytes))
+    let secret = data_encoding::HEXLOWER.encode(&bytes);
+    Ok(format!("{}-{secret}", std::process::id()))
 }
 
 /// The one line with which a worker of the running program answers an order. An error is what the worker
 /// said instead, or why there is none.
-pub(crate) async fn ask(show: &[PathBuf], order: &str) -> Result<String, String> {
+pub(crate) async fn ask(options: &WorldOptions, order: &str) -> Result<String, String> {
     let text = |error: io::Error| error.to_string();
     let program = std::env::current_exe().map_err(text)?;
-    let mut worker = spawn(&program, show).map_err(|error| error.to_string())?;
+    let mut worker = spawn(&program, &options.arguments()).map_err(|error| error.to_string())?;
     // A worker that could not make its world says why and does not read.
     let ordered = worker.order(order).await;
     let answer = worker.lines.next_line().await.map_err(text)?;

@@ -85,7 +85,7 @@ unshare --user --map-root-user --mount --cgroup sh -c 'mount -t cgroup2 none /mn
     unshare --user --map-root-user --mount --cgroup sh -c 'mount -t cgroup -o freezer none /mnt && ls -d /mnt/*/'
 
 ## sees which cgroup its run is in
-cut -d: -f3 /proc/self/cgroup | grep -qvx -e / -e ''
+cut -d: -f3 /proc/self/cgroup | grep -vx -e / -e /n1 -e ''
 
 ## mounts debugfs
 mount -t debugfs none /mnt

@@ -18,15 +18,21 @@ use std::{
     },
     path::Path,
     process::{Child, Command},
+    time::{Duration, Instant},
 };
 
-use nix::{sys::stat::Mode, unistd::mkfifo};
+use nix::{
+    sys::stat::Mode,
+    unistd::{geteuid, mkfifo},
+};
 use serde_json::{Value, json};
 use support::{User, World, case, open};
 use tempfile::TempDir;
 
 /// What is attempted: what all share, then a line `## WHAT` before each.
 const ATTEMPTS: &str = include_str!("attempts.sh");
+/// What programs of eBPF a world may load.
+const EBPF: &str = include_str!("ebpf.pl");
 /// The places in which it is.
 const PLACES: [&str; 2] = ["node/n1", "pod/default/a"];
 /// An attempt that takes longer has failed.
@@ -99,9 +105,8 @@ async fn attempt(world: &mut World, place: &str, outside: &Path, script: &str) -
 }
 
 /// Makes every attempt, and fails with those that got out.
-async fn nothing_gets_out(user: User) {
+async fn nothing_gets_out(mut world: World) {
     let outside = Outside::new();
-    let mut world = World::raise(user, &case(1)).await;
     world.nginx(&[("a", "n1")]).await;
     let mut escaped = Vec::new();
     for (what, script) in attempts() {
@@ -123,13 +128,56 @@ async fn nothing_gets_out(user: User) {
 #[tokio::test]
 #[ignore = "`make test-escape` runs it"]
 async fn nothing_gets_out_of_a_world_of_root() {
-    nothing_gets_out(User::Myself).await;
+    nothing_gets_out(World::raise(User::Myself, &case(1)).await).await;
 }
 
 #[tokio::test]
 #[ignore = "`make test-escape` runs it"]
 async fn nothing_gets_out_of_a_world_of_an_ordinary_user() {
-    nothing_gets_out(User::Ordinary).await;
+    nothing_gets_out(World::raise(User::Ordinary, &case(1)).await).await;
+}
+
+#[tokio::test]
+#[ignore = "`make test-escape` runs it"]
+async fn nothing_gets_out_of_a_world_that_may_load_ebpf_programs() {
+    if geteuid().is_root() {
+        nothing_gets_out(World::raise_with_ebpf(&case(1)).await).await;
+    }
+}
+
+/// The kernel's words for what it does not let a world do.
+const REFUSED: &str = "Operation not permitted";
+
+#[tokio::test]
+#[ignore = "`make test-escape` runs it"]
+async fn a_token_gives_programs_of_networks_and_of_the_nodes_cgroup_and_they_end_with_the_world() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let mut world = World::raise_with_ebpf(&case(2)).await;
+    let said = world.exec("node/n1", &["perl", "-e", EBPF, "world"]).await;
+    let given = ["token", "of tc, by the token", "of cgroups, by the token"];
+    for what in given.iter().chain(&["attached to the cgroup of the node"]) {
+        assert!(said.contains(&format!("{what}: ok\n")), "{said}");
+    }
+    let refused = said.lines().filter(|line| line.ends_with(REFUSED));
+    assert_eq!(refused.count(), said.lines().count() - 4, "{said}");
+    assert!(left().contains("cb_world"), "it is attached");
+    // Each node has its own, and sees nobody else's.
+    let groups = world.sh("node/n2", "ls -d /sys/fs/cgroup/*/ || true");
+    assert_eq!(groups.await, "");
+    world.stop().await;
+    let begin = Instant::now();
+    // The kernel takes cgroups down in the background.
+    while left().contains("cb_world") {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{}", left());
+    }
+}
+
+/// The names of the programs in the machine's kernel.
+fn left() -> String {
+    let listed = Command::new("perl").args(["-e", EBPF, "left"]).output();
+    String::from_utf8(listed.unwrap().stdout).unwrap()
 }
 
 #[test]
