@@ -9,6 +9,7 @@ pub mod agent;
 pub mod agents;
 pub mod case;
 pub mod event;
+pub mod input;
 pub mod matrix;
 pub mod mutation;
 pub mod names;

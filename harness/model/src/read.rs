@@ -26,6 +26,7 @@ use std::{
 use crate::{
     case::{ClusterSpec, IptablesVariant},
     diagnostic::{Diagnostic, Diagnostics, Gathered, Place, Source},
+    input,
     language::{Kind, Mapping, needed, optional},
     names::ScenarioName,
     scenario::{Run, Scenario},
@@ -108,7 +109,7 @@ const OBJECTS: Kind = Kind::List(&Kind::Any(&[Kind::Text, Kind::Object]));
 
 /// Reads a scenario file and the manifests that it names.
 pub fn load(file: &Path) -> Result<Scenario, Diagnostics> {
-    let open = |path: &Path| std::fs::read(path);
+    let open = |path: &Path| input::read(path, yaml::BYTES);
     match open(file) {
         Ok(bytes) => read(file, &bytes, &open),
         Err(error) => {

@@ -2,23 +2,25 @@
 
 use std::{
     borrow::Cow,
-    fs::File,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
-use chainbreak_model::event::Event;
+use chainbreak_model::{event::Event, input};
 
 use crate::ReportError;
+
+/// So long may the events of a case be, or a line of a run: they are read as a whole.
+pub const LONGEST: u64 = 256 << 20;
 
 /// The events of a case, in order of arrival.
 #[derive(Debug, Clone, PartialEq)]
 pub enum History {
     /// All of them, in memory: they were in `run.jsonl`.
     Here(Vec<Event>),
-    /// In that file, a line an event. They are read each time they are asked for: of a run with thousands of cases one
-    /// case is in memory at a time.
-    In(PathBuf),
+    /// In a folder the file of that plain path, a line an event. They are read each time they are asked for: of a run with
+    /// thousands of cases one case is in memory at a time.
+    In(PathBuf, PathBuf),
 }
 
 impl Default for History {
@@ -32,7 +34,7 @@ impl History {
     pub fn events(&self) -> Result<Cow<'_, [Event]>, ReportError> {
         match self {
             Self::Here(events) => Ok(Cow::Borrowed(events)),
-            Self::In(path) => read(path).map(Cow::Owned),
+            Self::In(folder, path) => read(folder, path).map(Cow::Owned),
         }
     }
 
@@ -43,21 +45,23 @@ impl History {
                 events.push(event);
                 Ok(())
             }
-            Self::In(path) => Err(format!("its case's events are in {}", path.display())),
+            Self::In(_, path) => Err(format!("its case's events are in {}", path.display())),
         }
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Event>, ReportError> {
-    let file = File::open(path).map_err(|source| ReportError::History {
-        path: path.to_owned(),
+fn read(folder: &Path, path: &Path) -> Result<Vec<Event>, ReportError> {
+    let opened = input::open_below(folder, path, LONGEST);
+    let path = folder.join(path);
+    let file = opened.map_err(|source| ReportError::History {
+        path: path.clone(),
         source,
     })?;
     let mut events = Vec::new();
     for line in Lines::of(BufReader::new(file)) {
         let (number, line) = line?;
         let event = serde_json::from_slice(&line).map_err(|error| ReportError::Event {
-            path: path.to_owned(),
+            path: path.clone(),
             line: number,
             why: error.to_string(),
         })?;
@@ -83,7 +87,12 @@ impl<R: BufRead> Iterator for Lines<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut line = Vec::new();
-        if let Err(source) = self.source.read_until(b'\n', &mut line) {
+        let mut bounded = self.source.by_ref().take(LONGEST);
+        if let Err(source) = bounded.read_until(b'\n', &mut line) {
+            return Some(Err(ReportError::Read { source }));
+        }
+        if line.len() as u64 == LONGEST {
+            let source = io::Error::other(format!("a line has more than {LONGEST} bytes"));
             return Some(Err(ReportError::Read { source }));
         }
         self.number += 1;

@@ -11,7 +11,7 @@ use super::{Entries, Entry, Node, Value};
 use crate::diagnostic::{Diagnostic, Gathered, Place, Source};
 
 /// The largest file that is read. The largest manifests people paste, CRDs among them, are well below.
-const BYTES: usize = 2 << 20;
+pub(crate) const BYTES: u64 = 2 << 20;
 /// Deeper than any Kubernetes object; low enough to walk a tree by recursion.
 const DEPTH: usize = 64;
 /// A file of [`BYTES`] without aliases that means something has fewer.
@@ -25,7 +25,7 @@ pub(crate) fn decode(file: &Path, bytes: &[u8], gathered: &Gathered) -> Option<A
             text: text.to_owned(),
         })
     };
-    if bytes.len() > BYTES {
+    if bytes.len() as u64 > BYTES {
         let message = format!(
             "the file has {} bytes; a scenario or manifest has at most {BYTES}",
             bytes.len()
