@@ -40,6 +40,8 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) ready_within: Duration,
 }
 
+/// So many bytes of files are kept of a case, beside its history.
+const ARTIFACTS: usize = 64 << 20;
 /// How long a world is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
@@ -101,7 +103,7 @@ impl Parent<'_, '_> {
     async fn take(&mut self, room: Room<'_>, line: &str) -> anyhow::Result<Option<Phase>> {
         match serde_json::from_str(line)? {
             Said::Began(clock) => self.clock = clock,
-            Said::Artifact(artifact) => self.artifacts.push(artifact),
+            Said::Artifact(artifact) => self.keep(artifact),
             Said::Event(event) => {
                 let event = self.history.raw(room, event).await?;
                 if let EventKind::Phase(phase) = &event.what {
@@ -110,6 +112,17 @@ impl Parent<'_, '_> {
             }
         }
         Ok(None)
+    }
+
+    /// Keeps a file, or says in its place that there is no room for it.
+    fn keep(&mut self, mut artifact: Artifact) {
+        let kept: usize = self.artifacts.iter().map(|it| it.text.len()).sum();
+        let bytes = artifact.text.len();
+        if kept + bytes > ARTIFACTS {
+            artifact.text =
+                format!("left out: {bytes} bytes, and {ARTIFACTS} of a case are kept\n");
+        }
+        self.artifacts.push(artifact);
     }
 
     /// Adds something that happens now.
@@ -190,4 +203,33 @@ fn length(case: &Case) -> Duration {
 fn ended_well(status: ExitStatus, destroyed: bool) -> anyhow::Result<()> {
     anyhow::ensure!(status.success() && destroyed, "the worker died ({status})");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_worker_keeps_is_bounded_and_what_is_left_out_is_said() {
+        let mut history = CaseHistory::default();
+        let mut parent = Parent {
+            clock: CaseClock::starting_now(),
+            history: &mut history,
+            artifacts: Vec::new(),
+        };
+        let half = "x".repeat(ARTIFACTS / 2 + 1);
+        for name in ["one", "two"] {
+            let text = half.clone();
+            parent.keep(Artifact {
+                name: name.to_owned(),
+                text,
+            });
+        }
+        let left_out = format!(
+            "left out: {} bytes, and {ARTIFACTS} of a case are kept\n",
+            half.len()
+        );
+        let kept: Vec<_> = parent.artifacts.into_iter().map(|it| it.text).collect();
+        assert!(kept == [half, left_out]);
+    }
 }
