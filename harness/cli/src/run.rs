@@ -17,7 +17,7 @@ use futures::StreamExt;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
 };
 
@@ -81,8 +81,35 @@ pub(crate) async fn perform(
     let silent = args.format == Format::Jsonl;
     let record = Record::begin(&folder, header, planned, silent).await?;
     let (stop, stopped) = watch::channel(false);
-    let interrupted = tokio::spawn(interrupted(stop, record.failed()));
+    let (give_up, mut given_up) = watch::channel(false);
+    let interrupted = tokio::spawn(interrupted(stop, give_up, record.failed()));
     let live = Live::new(silent);
+    let all = every(args, backend, &record, &live, &stopped);
+    tokio::select! {
+        ended = all => ended?,
+        // What cases had changed of the machine is set back by now: they are dropped.
+        Ok(_) = given_up.wait_for(|given_up| *given_up) => exit_at_once(),
+    }
+    drop(given_up);
+    let ended = if *stopped.borrow() {
+        Ended::Interrupted(interrupted.await.unwrap_or_else(|_| "a signal".to_owned()))
+    } else {
+        interrupted.abort();
+        Ended::Complete
+    };
+    let recorded = record.end(ended).await?;
+    latest(&args.out, &folder);
+    Ok(recorded)
+}
+
+/// Runs every case, so many side by side as the machine takes.
+async fn every(
+    args: &args::Run,
+    backend: &BackendChoice,
+    record: &Record,
+    live: &Live,
+    stopped: &watch::Receiver<bool>,
+) -> anyhow::Result<()> {
     let jobs = args
         .jobs
         .map_or_else(|| backend.factory().jobs(), usize::from);
@@ -101,20 +128,12 @@ pub(crate) async fn perform(
                     .unwrap_or_else(|| backend.factory().ready_within()),
                 backend,
             };
-            one(*index, case, options, &live, &record, stopped.clone())
+            one(*index, case, options, live, record, stopped.clone())
         });
         let ended: Vec<anyhow::Result<()>> = running.buffer_unordered(jobs).collect().await;
         ended.into_iter().collect::<anyhow::Result<()>>()?;
     }
-    let ended = if *stopped.borrow() {
-        Ended::Interrupted(interrupted.await.unwrap_or_else(|_| "a signal".to_owned()))
-    } else {
-        interrupted.abort();
-        Ended::Complete
-    };
-    let recorded = record.end(ended).await?;
-    latest(&args.out, &folder);
-    Ok(recorded)
+    Ok(())
 }
 
 /// Where a run could not be written, its verdicts so far: no report can be made of it.
@@ -186,17 +205,14 @@ async fn one(
 /// every world.
 async fn interrupted(
     stop: watch::Sender<bool>,
+    give_up: watch::Sender<bool>,
     mut failed: watch::Receiver<Option<String>>,
 ) -> String {
-    let (Ok(mut int), Ok(mut term)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
+    let Ok(mut signals) = Signals::new() else {
         return std::future::pending().await;
     };
     let name = tokio::select! {
-        _ = int.recv() => "SIGINT",
-        _ = term.recv() => "SIGTERM",
+        name = signals.next() => name,
         Ok(failed) = failed.wait_for(Option::is_some) => {
             let why = failed.clone().unwrap_or_default();
             crate::note(&format!("{why}: ending the run"));
@@ -209,14 +225,67 @@ async fn interrupted(
     ));
     stop.send_replace(true);
     tokio::spawn(async move {
-        tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
-        #[expect(
-            clippy::exit,
-            reason = "the person gave up on an orderly end; worlds die with us"
-        )]
-        std::process::exit(130)
+        signals.next().await;
+        // Without cases there is nothing to set back.
+        if give_up.send(true).is_err() {
+            exit_at_once();
+        }
     });
     name.to_owned()
+}
+
+#[expect(
+    clippy::exit,
+    reason = "the person gave up on an orderly end; worlds die with us"
+)]
+fn exit_at_once() -> ! {
+    std::process::exit(130)
+}
+
+/// The signals that end a run.
+struct Signals {
+    int: Signal,
+    term: Signal,
+    /// A terminal that was closed; `None` where `nohup` says that this ends nothing.
+    hup: Option<Signal>,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let hup = (!is_ignored(SignalKind::hangup()))
+            .then(|| signal(SignalKind::hangup()))
+            .transpose()?;
+        Ok(Self {
+            int: signal(SignalKind::interrupt())?,
+            term: signal(SignalKind::terminate())?,
+            hup,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        let Self { int, term, hup } = self;
+        let closed = async {
+            match hup {
+                Some(hup) => hup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = int.recv() => "SIGINT",
+            _ = term.recv() => "SIGTERM",
+            _ = closed => "SIGHUP",
+        }
+    }
+}
+
+/// Whether a signal was to be ignored when this process was started.
+fn is_ignored(signal: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    ignored.is_some_and(|set| set & (1 << (signal.as_raw_value() - 1)) != 0)
 }
 
 /// What is alike as far from each other as can be. Cases of one scenario wait and work at the same times and for the same

@@ -209,8 +209,8 @@ fn ended_well(status: ExitStatus, destroyed: bool) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn what_a_worker_keeps_is_bounded_and_what_is_left_out_is_said() {
+    #[test]
+    fn what_a_worker_keeps_is_bounded_and_what_is_left_out_is_said() {
         let mut history = CaseHistory::default();
         let mut parent = Parent {
             clock: CaseClock::starting_now(),

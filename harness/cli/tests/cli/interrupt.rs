@@ -48,6 +48,11 @@ fn a_polite_kill_ends_a_run_in_order() {
 }
 
 #[test]
+fn a_terminal_that_is_closed_ends_a_run_in_order() {
+    ends_in_order(Signal::SIGHUP);
+}
+
+#[test]
 fn a_run_that_is_killed_leaves_no_process_and_a_history_that_can_be_rendered() {
     let ground = Ground::new();
     let run = ground.judging("long", &[]);
