@@ -13,11 +13,34 @@ use std::{
 
 use miette::{LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
+use crate::hidden::is_hidden;
+
 /// A file that was read.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) file: PathBuf,
     pub(crate) text: String,
+    /// The text, byte by byte as long, as it can be shown to a person.
+    shown: String,
+}
+
+impl Source {
+    /// A file of the scenario's folder. What of its text would do something to a terminal is shown as question marks.
+    pub(crate) fn new(file: &Path, text: &str) -> Self {
+        let mut shown = String::with_capacity(text.len());
+        for c in text.chars() {
+            if is_hidden(c) && !['\n', '\r', '\t'].contains(&c) {
+                shown.extend(std::iter::repeat_n('?', c.len_utf8()));
+            } else {
+                shown.push(c);
+            }
+        }
+        Self {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            shown,
+        }
+    }
 }
 
 /// A stretch of a file's text, in bytes.
@@ -72,7 +95,7 @@ impl Diagnostic {
     pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
         Self {
             place,
-            message: message.into(),
+            message: harmless(&message.into()),
             hint: None,
             at: None,
         }
@@ -80,7 +103,7 @@ impl Diagnostic {
 
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(harmless(&hint.into()));
         self
     }
 
@@ -125,7 +148,7 @@ impl Diagnostic {
     /// `file:line:column: message`, the line, a caret under the mistake and the hint beside it.
     pub fn plain(&self) -> String {
         let (line, column) = self.line_and_column();
-        let Source { file, text } = &*self.place.source;
+        let Source { file, text, .. } = &*self.place.source;
         let skipped = (column - 1).saturating_sub(CONTEXT);
         let shown = text.lines().nth(line - 1).unwrap_or_default();
         let shown: String = shown
@@ -146,7 +169,7 @@ impl Diagnostic {
             .unwrap_or_default();
         format!(
             "{file}:{line}:{column}: {message}\n  {number} | {shown}\n  {gutter} | {blank}{caret}{hint}\n",
-            file = file.display(),
+            file = shown_path(file),
             message = self.message,
             shown = shown.trim_end(),
             blank = " ".repeat(indent),
@@ -154,13 +177,24 @@ impl Diagnostic {
     }
 }
 
-/// Control characters would move the cursor or ring the bell; each is one column wide here.
+/// What would do something to a terminal is one column wide here.
 fn visible(c: char) -> char {
     match c {
         '\t' => '→',
-        c if c.is_control() => '\u{fffd}',
+        c if is_hidden(c) => '\u{fffd}',
         c => c,
     }
+}
+
+/// Words in which a file's own may be; they can have several lines.
+fn harmless(words: &str) -> String {
+    let lines = words.split('\n');
+    let lines = lines.map(|line| line.chars().map(visible).collect::<String>());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn shown_path(path: &Path) -> String {
+    path.display().to_string().chars().map(visible).collect()
 }
 
 impl fmt::Display for Diagnostic {
@@ -189,9 +223,9 @@ impl SourceCode for Source {
         before: usize,
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let inner = self.text.read_span(span, before, after)?;
+        let inner = self.shown.read_span(span, before, after)?;
         Ok(Box::new(MietteSpanContents::new_named(
-            self.file.display().to_string(),
+            shown_path(&self.file),
             inner.data(),
             *inner.span(),
             inner.line(),
@@ -230,7 +264,7 @@ impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.all.len() + self.more;
         let noun = if count == 1 { "mistake" } else { "mistakes" };
-        write!(f, "{count} {noun} in {}", self.file.display())?;
+        write!(f, "{count} {noun} in {}", shown_path(&self.file))?;
         if self.more > 0 {
             write!(f, ", the first {} of them shown", self.all.len())?;
         }

@@ -22,6 +22,7 @@ pub mod version;
 mod diagnostic;
 mod felix;
 mod files;
+mod hidden;
 mod judge;
 mod language;
 mod nearest;
@@ -31,6 +32,7 @@ mod yaml;
 
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use files::{FolderError, scenario_files};
+pub use hidden::is_hidden;
 pub use judge::{Judge, judge};
 pub use language::{reference, schema};
 pub use nearest::suggest;

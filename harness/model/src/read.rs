@@ -114,10 +114,7 @@ pub fn load(file: &Path) -> Result<Scenario, Diagnostics> {
         Ok(bytes) => read(file, &bytes, &open),
         Err(error) => {
             let gathered = Gathered::default();
-            let source = Arc::new(Source {
-                file: file.to_owned(),
-                text: String::new(),
-            });
+            let source = Arc::new(Source::new(file, ""));
             let message = format!("could not read the file: {error}");
             gathered.add(Diagnostic::new(Place::whole(&source), message));
             Err(gathered

@@ -19,12 +19,7 @@ const NODES: usize = 200_000;
 
 /// Reads a file's bytes as text.
 pub(crate) fn decode(file: &Path, bytes: &[u8], gathered: &Gathered) -> Option<Arc<Source>> {
-    let source = |text: &str| {
-        Arc::new(Source {
-            file: file.to_owned(),
-            text: text.to_owned(),
-        })
-    };
+    let source = |text: &str| Arc::new(Source::new(file, text));
     if bytes.len() as u64 > BYTES {
         let message = format!(
             "the file has {} bytes; a scenario or manifest has at most {BYTES}",
