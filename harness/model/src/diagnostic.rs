@@ -13,7 +13,7 @@ use std::{
 
 use miette::{LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
-use crate::hidden::is_hidden;
+use crate::{hidden::is_hidden, input::leads_out};
 
 /// A file that was read.
 #[derive(Debug)]
@@ -22,14 +22,37 @@ pub(crate) struct Source {
     pub(crate) text: String,
     /// The text, byte by byte as long, as it can be shown to a person.
     shown: String,
+    reach: Reach,
+}
+
+/// Where a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// In the scenario's folder.
+    Inside,
+    /// Elsewhere, perhaps where who wrote the scenario may not read: no line of it is quoted.
+    Outside,
+}
+
+impl Reach {
+    /// Of a path from the scenario's folder.
+    pub(crate) fn of(folder: &Path, path: &Path) -> Self {
+        if leads_out(folder, path) {
+            Self::Outside
+        } else {
+            Self::Inside
+        }
+    }
 }
 
 impl Source {
-    /// A file of the scenario's folder. What of its text would do something to a terminal is shown as question marks.
-    pub(crate) fn new(file: &Path, text: &str) -> Self {
+    /// What of a text would do something to a terminal is shown as question marks, all of one that is not quoted as dots.
+    pub(crate) fn new(file: &Path, text: &str, reach: Reach) -> Self {
         let mut shown = String::with_capacity(text.len());
         for c in text.chars() {
-            if is_hidden(c) && !['\n', '\r', '\t'].contains(&c) {
+            if reach == Reach::Outside && c != '\n' {
+                shown.extend(std::iter::repeat_n('.', c.len_utf8()));
+            } else if is_hidden(c) && !['\n', '\r', '\t'].contains(&c) {
                 shown.extend(std::iter::repeat_n('?', c.len_utf8()));
             } else {
                 shown.push(c);
@@ -39,6 +62,7 @@ impl Source {
             file: file.to_owned(),
             text: text.to_owned(),
             shown,
+            reach,
         }
     }
 }
@@ -133,13 +157,16 @@ impl Diagnostic {
 
     /// What would be right, where that can be said.
     pub fn hint_text(&self) -> Option<String> {
-        let hint = self.hint.clone()?;
+        let outside = (self.place.source.reach == Reach::Outside).then(|| OUTSIDE.to_owned());
+        let hint = self.hint.clone().or(outside)?;
         Some(match &self.at {
             Some(place) => format!("{hint} {}", place.line_and_column().0),
             None => hint,
         })
     }
 }
+
+const OUTSIDE: &str = "the file is not in the scenario's folder, and is not quoted";
 
 /// How much of a long line is shown on either side of a mistake.
 const CONTEXT: usize = 60;
@@ -148,9 +175,18 @@ impl Diagnostic {
     /// `file:line:column: message`, the line, a caret under the mistake and the hint beside it.
     pub fn plain(&self) -> String {
         let (line, column) = self.line_and_column();
-        let Source { file, text, .. } = &*self.place.source;
+        let Source {
+            file,
+            text,
+            shown,
+            reach,
+        } = &*self.place.source;
+        let lines = match reach {
+            Reach::Inside => text,
+            Reach::Outside => shown,
+        };
         let skipped = (column - 1).saturating_sub(CONTEXT);
-        let shown = text.lines().nth(line - 1).unwrap_or_default();
+        let shown = lines.lines().nth(line - 1).unwrap_or_default();
         let shown: String = shown
             .chars()
             .skip(skipped)

@@ -50,6 +50,21 @@ pub fn is_plain(path: &Path) -> bool {
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
+/// Whether a path from a folder leads out of it, by its own words or by a link.
+pub fn leads_out(folder: &Path, path: &Path) -> bool {
+    let is_down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    let folder = match folder {
+        here if here == Path::new("") => Path::new("."),
+        folder => folder,
+    };
+    let below = match (folder.canonicalize(), folder.join(path).canonicalize()) {
+        (Ok(folder), Ok(path)) => path.starts_with(folder),
+        // Nothing is there to be read.
+        _ => true,
+    };
+    !(below && path.components().all(is_down))
+}
+
 fn bounded(file: File, most: u64) -> io::Result<Take<File>> {
     let held = file.metadata()?;
     if !held.is_file() {

@@ -1,6 +1,6 @@
 //! Scenarios that are wrong: every mistake with file, line, column and caret; never a panic.
 
-use std::fs;
+use std::{fs, os::unix::fs::symlink};
 
 use nix::{sys::stat::Mode, unistd::mkfifo};
 
@@ -185,5 +185,23 @@ fn what_is_no_regular_file_or_too_large_is_a_mistake_at_once() {
         exits(&output, 2);
         let said = text(&output.stderr);
         assert!(said.contains(words), "{args:?}: {said}");
+    }
+}
+
+/// Root may read what who wrote the scenario may not.
+#[test]
+fn no_line_of_a_file_outside_the_scenarios_folder_is_quoted() {
+    let ground = Ground::new();
+    ground.write("secret.yaml", "root:*:20228:0\n");
+    fs::create_dir(ground.path().join("in")).unwrap();
+    ground.write("in/wrong.yaml", with("[web.yaml]", "[../secret.yaml]"));
+    ground.write("in/linking.yaml", with("[web.yaml]", "[link.yaml]"));
+    symlink("../secret.yaml", ground.path().join("in/link.yaml")).unwrap();
+    for file in ["in/wrong.yaml", "in/linking.yaml", "in/link.yaml"] {
+        let output = ground.chainbreak(&["check", file]);
+        exits(&output, 2);
+        let said = text(&output.stderr);
+        assert!(!said.contains("20228"), "{said}");
+        assert!(said.contains("is not in the scenario's folder"), "{said}");
     }
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
 
 use super::{Entries, Entry, Node, Value};
-use crate::diagnostic::{Diagnostic, Gathered, Place, Source};
+use crate::diagnostic::{Diagnostic, Gathered, Place, Reach, Source};
 
 /// The largest file that is read. The largest manifests people paste, CRDs among them, are well below.
 pub(crate) const BYTES: u64 = 2 << 20;
@@ -18,8 +18,13 @@ const DEPTH: usize = 64;
 const NODES: usize = 200_000;
 
 /// Reads a file's bytes as text.
-pub(crate) fn decode(file: &Path, bytes: &[u8], gathered: &Gathered) -> Option<Arc<Source>> {
-    let source = |text: &str| Arc::new(Source::new(file, text));
+pub(crate) fn decode(
+    file: &Path,
+    bytes: &[u8],
+    reach: Reach,
+    gathered: &Gathered,
+) -> Option<Arc<Source>> {
+    let source = |text: &str| Arc::new(Source::new(file, text, reach));
     if bytes.len() as u64 > BYTES {
         let message = format!(
             "the file has {} bytes; a scenario or manifest has at most {BYTES}",
