@@ -159,8 +159,13 @@ fn is_closed(error: &anyhow::Error) -> bool {
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// A line of progress, on standard error.
+/// A line of progress, on standard error. What others wrote into it commands neither a terminal nor a CI's runner.
 fn note(text: &str) {
+    note_as_it_is(&chainbreak_report::text::shown(text));
+}
+
+/// As [`note`], of text that has colours of its own and nothing of others' that is not harmless.
+fn note_as_it_is(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 

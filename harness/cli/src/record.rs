@@ -196,8 +196,7 @@ impl CaseRecord<'_> {
             }
             // A disk that takes no more ends the run with the verdicts so far.
             if closed.await.is_ok() {
-                let events = record.folder.join(reports::events_path(&id));
-                match reports::logs(&events) {
+                match reports::logs(&record.folder, Path::new(&reports::events_path(&id))) {
                     Ok(logs) => {
                         for log in logs {
                             record.artifact(&id, log).await?;

@@ -42,6 +42,8 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) given_up: &'a watch::Receiver<bool>,
 }
 
+/// So many bytes of files are kept of a case, beside its history.
+const ARTIFACTS: usize = 64 << 20;
 /// How long a world is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
@@ -109,7 +111,7 @@ impl Parent<'_, '_> {
             Said::Artifact(artifact) => {
                 let name = &artifact.name;
                 anyhow::ensure!(is_plain(name), "the worker names a file {name:?}");
-                self.artifacts.push(artifact);
+                keep(&mut self.artifacts, artifact);
             }
             Said::Event(event) => {
                 return self.history.raw(room, event).await;
@@ -134,6 +136,17 @@ impl Parent<'_, '_> {
 fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     name.chars().all(plain) && name.chars().any(|c| c != '.')
+}
+
+/// Keeps a file of the worker, or says that it does not.
+fn keep(artifacts: &mut Vec<Artifact>, mut artifact: Artifact) {
+    let kept: usize = artifacts.iter().map(|it| it.text.len()).sum();
+    let bytes = artifact.text.len();
+    if kept + bytes > ARTIFACTS {
+        artifact.text =
+            format!("left out: {bytes} bytes, and {ARTIFACTS} of a case are kept\n");
+    }
+    artifacts.push(artifact);
 }
 
 /// The machine as the case asks for it, where it asks for anything.
@@ -213,7 +226,7 @@ fn ended_well(status: ExitStatus, destroyed: bool) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_plain;
+    use super::*;
 
     #[test]
     fn a_kept_file_lies_in_the_folder_of_its_case_whatever_it_is_called() {
@@ -221,5 +234,22 @@ mod tests {
         for name in ["", ".", "..", "../x", "/etc/x", "a/b", "a\0b", "\u{1b}[2J"] {
             assert!(!is_plain(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn what_a_worker_keeps_is_bounded_and_what_is_left_out_is_said() {
+        let mut kept = Vec::new();
+        let half = "x".repeat(ARTIFACTS / 2 + 1);
+        for name in ["one", "two"] {
+            let text = half.clone();
+            let name = name.to_owned();
+            keep(&mut kept, Artifact { name, text });
+        }
+        let left_out = format!(
+            "left out: {} bytes, and {ARTIFACTS} of a case are kept\n",
+            half.len()
+        );
+        let kept: Vec<_> = kept.into_iter().map(|it| it.text).collect();
+        assert!(kept == [half, left_out]);
     }
 }
