@@ -143,8 +143,7 @@ fn keep(artifacts: &mut Vec<Artifact>, mut artifact: Artifact) {
     let kept: usize = artifacts.iter().map(|it| it.text.len()).sum();
     let bytes = artifact.text.len();
     if kept + bytes > ARTIFACTS {
-        artifact.text =
-            format!("left out: {bytes} bytes, and {ARTIFACTS} of a case are kept\n");
+        artifact.text = format!("left out: {bytes} bytes, and {ARTIFACTS} of a case are kept\n");
     }
     artifacts.push(artifact);
 }

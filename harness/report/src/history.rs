@@ -37,7 +37,9 @@ impl History {
     pub fn events(&self) -> Result<Cow<'_, [Event]>, ReportError> {
         match self {
             Self::Here(events) => Ok(Cow::Borrowed(events)),
-            Self::In(folder, path) => each(folder, path)?.collect::<Result<_, _>>().map(Cow::Owned),
+            Self::In(folder, path) => each(folder, path)?
+                .collect::<Result<_, _>>()
+                .map(Cow::Owned),
         }
     }
 
