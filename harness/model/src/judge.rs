@@ -197,7 +197,7 @@ impl<'a> Judge<'a> {
 
 /// What watches for a promise.
 fn watch<'a>(case: &'a Case, promise: &'a Promise) -> Box<dyn Watch + 'a> {
-    let samples = |traffic| samples::Samples::new(case, traffic, &promise.window);
+    let samples = |traffic| samples::Samples::new(case, traffic);
     match &promise.claim {
         Claim::Available {
             traffic,

@@ -1,8 +1,6 @@
 //! The requests of one traffic, as every promise about traffic looks at them.
 //!
-//! A request counts where it was due and begun within the window. One that was still under way at a mark with which the window
-//! ends counts neither way: what comes after the mark may have decided how it ended. With the judged time nothing ends but the
-//! traffic, and what is under way then counts as it ended.
+//! A request counts where it was due and begun within the window, as it ended, also after it.
 
 use std::mem;
 
@@ -10,7 +8,7 @@ use chainbreak_probe::wire::Outcome;
 
 use super::coverage::Coverage;
 use crate::{
-    case::{Case, Window},
+    case::Case,
     event::{Event, EventKind, WatchTarget},
     names::TrafficName,
     verdict::Span,
@@ -22,8 +20,6 @@ pub(super) struct Samples<'a> {
     pub(super) traffic: &'a TrafficName,
     /// Distance of two requests, in microseconds.
     every_us: Option<u64>,
-    /// Whether the timeline goes on when the window is over.
-    goes_on: bool,
     all: Vec<Request>,
     coverage: Coverage,
 }
@@ -33,18 +29,16 @@ pub(super) struct Samples<'a> {
 struct Request {
     due_us: u64,
     begun_us: u64,
-    ended_us: u64,
     outcome: Outcome,
 }
 
 impl<'a> Samples<'a> {
-    pub(super) fn new(case: &Case, traffic: &'a TrafficName, window: &Window) -> Self {
+    pub(super) fn new(case: &Case, traffic: &'a TrafficName) -> Self {
         let every = case.traffic.get(traffic).map(|traffic| traffic.every);
         let every_us = every.and_then(|every| u64::try_from(every.as_micros()).ok());
         Self {
             traffic,
             every_us,
-            goes_on: window.until.is_some(),
             all: Vec::new(),
             coverage: Coverage::of(WatchTarget::Requests {
                 traffic: traffic.clone(),
@@ -62,7 +56,6 @@ impl<'a> Samples<'a> {
                 begun_us: event
                     .at_us
                     .saturating_add(sample.late_us.unwrap_or_default()),
-                ended_us: event.at_us.saturating_add(sample.took_us),
                 outcome: sample.outcome.clone(),
             });
         }
@@ -94,9 +87,8 @@ impl<'a> Samples<'a> {
     }
 
     fn counted(&self, window: Span) -> Vec<&Request> {
-        let is_over = |request: &Request| !self.goes_on || request.ended_us < window.to_us;
         let counts = |request: &&Request| {
-            window.contains(request.due_us) && window.contains(request.begun_us) && is_over(request)
+            window.contains(request.due_us) && window.contains(request.begun_us)
         };
         let mut counted: Vec<&Request> = self.all.iter().filter(counts).collect();
         counted.sort_by_key(|request| request.due_us);
@@ -119,10 +111,7 @@ impl<'a> Samples<'a> {
             return Some(format!("{seen} requests were seen of {due} that were due"));
         }
         if self.counted(window).is_empty() {
-            return Some(format!(
-                "no request of {} began and ended in its time",
-                self.traffic
-            ));
+            return Some(format!("no request of {} began in its time", self.traffic));
         }
         self.coverage.gap(window)
     }

@@ -18,7 +18,7 @@ use crate::{
 pub struct Requests {
     /// Which traffic.
     pub traffic: TrafficName,
-    /// How many count: what was due in the judged time, but for what was begun too late or still under way at its mark.
+    /// How many count: what was due in the judged time, but for what was begun too late.
     pub sent: u64,
     /// How many of them were answered.
     pub answered: u64,

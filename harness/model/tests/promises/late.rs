@@ -1,9 +1,9 @@
-//! What is said of a time in which the machine was too slow, and of requests that end after their time.
+//! What is said of a time in which the machine was too slow.
 
 use std::ops::Range;
 
 use chainbreak_model::event::{Event, EventKind, Starved};
-use chainbreak_probe::wire::{Outcome, Sample};
+use chainbreak_probe::wire::Sample;
 
 use crate::{
     judged::at,
@@ -29,12 +29,6 @@ fn stopped(mut events: Vec<Event>, span: Range<u64>) -> Vec<Event> {
         sample.late_us = Some(late_us);
         sample.took_us += late_us;
     });
-    events
-}
-
-/// The run with requests of those milliseconds that take 300 ms more.
-fn slow(mut events: Vec<Event>, span: Range<u64>) -> Vec<Event> {
-    due(&mut events, &span, |_, sample| sample.took_us += 300_000);
     events
 }
 
@@ -95,51 +89,6 @@ fn a_request_that_was_sent_when_the_promises_time_was_over_says_nothing_of_it() 
             &events
         ),
         "kept: 0.00 % answered (0 of 190)"
-    );
-}
-
-#[test]
-fn a_request_under_way_at_the_mark_that_ends_a_promise_counts_neither_way() {
-    let timed_out = |ms| match ms {
-        1990 => Outcome::TimedOut,
-        ms => answered(ms),
-    };
-    let events = slow(run(timed_out), 1990..2000);
-    assert_eq!(
-        verdict(&available("until: cut"), &events),
-        "kept: 100.00 % answered (99 of 99)"
-    );
-    assert!(verdict(ANSWERS, &events).starts_with("broken: 99.75 % answered (399 of 400)"));
-    let unreachable = "{ unreachable: { traffic: shop, from: cut, until: healed } }";
-    let events = slow(run(lost(2000..3990)), 3990..4000);
-    assert_eq!(
-        verdict(unreachable, &events),
-        "kept: 0.00 % answered (0 of 199)"
-    );
-    assert_eq!(
-        verdict(&available("until: cut"), &slow(run(answered), 1000..1700)),
-        "kept: 100.00 % answered (100 of 100)",
-        "each had ended by the mark"
-    );
-}
-
-#[test]
-fn a_request_that_timed_out_before_the_mark_is_lost_and_one_at_the_end_of_the_judged_time_too() {
-    let before = slow(run(lost(1500..1510)), 1500..1510);
-    assert!(verdict(&available("until: cut"), &before).starts_with("broken: 99.00 %"));
-    let last = slow(run(lost(4990..5000)), 4990..5000);
-    assert!(verdict(ANSWERS, &last).starts_with("broken: 99.75 %"));
-}
-
-#[test]
-fn of_requests_that_were_all_under_way_at_the_mark_nothing_is_known() {
-    let mut events = run(lost(1000..2000));
-    due(&mut events, &(1000..2000), |_, sample| {
-        sample.took_us = 2_000_000;
-    });
-    assert_eq!(
-        verdict(&available("until: cut"), &events),
-        "unknown: no request of shop began and ended in its time"
     );
 }
 
