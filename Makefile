@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program test-editor fuzz record test-kind real bench mutate packages build check static
+.PHONY: demo test test-demo test-real test-built test-program test-editor test-escape fuzz record test-kind real bench mutate packages build check static
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. In the folder of all others, where
 # `make build` and `make test` find what has the same features there; `make build` puts the whole program in its place.
@@ -23,6 +23,10 @@ test-demo: packages ## what the program says of which `make demo` builds it with
 test: packages ## every test
 	$(CARGO) test --workspace --quiet -- --skip ::case_
 	$(CARGO) test --workspace --quiet -- ::case_ --test-threads=6
+
+# As root both users are tried: root, and nobody. Under a minute.
+test-escape: packages ## that nothing gets out of a world
+	$(CARGO) test --workspace --test escape --quiet -- --ignored
 
 # One after the other: they are about times, and fill a machine of two cores by themselves. Other releases than 1.20.2 are
 # built when they are not there yet, and held to their models alone: KUBE_PROXIES="1.28.15 1.36.4".

@@ -139,6 +139,9 @@ pub(crate) enum Verb {
         /// No world is made: the case's cluster is elsewhere
         #[arg(long)]
         outside: bool,
+        /// Programs in its world may load eBPF programs
+        #[arg(long)]
+        allow_ebpf: bool,
         /// What its world shows of the machine, wherever it lies
         show: Vec<PathBuf>,
     },
@@ -169,6 +172,9 @@ pub(crate) struct Run {
     /// set back after its case, by the next start or by `clean` if this one is killed
     #[arg(long)]
     pub(crate) allow_host_changes: bool,
+    /// Let worlds of root load eBPF programs for their own networks and cgroups, by BPF tokens (Linux 6.9 and later)
+    #[arg(long)]
+    pub(crate) allow_ebpf: bool,
     /// Keep the world of the last case for `chainbreak shell`, until this command is interrupted
     #[arg(long)]
     pub(crate) keep: bool,

@@ -1,7 +1,7 @@
 //! What raises the clusters of a run, as the command line says, and what follows from that.
 
 use chainbreak_engine::backend::{
-    Backend, BackendError, BackendFactory, Given, Ground, HOST_CHANGES,
+    Backend, BackendError, BackendFactory, EBPF, Given, Ground, HOST_CHANGES,
 };
 use chainbreak_model::{
     case::{Capabilities, Case},
@@ -31,6 +31,19 @@ impl BackendChoice {
             self.given.set(HOST_CHANGES, "");
         }
         self
+    }
+
+    /// The same where worlds may load eBPF programs, if a person lets them.
+    pub(crate) fn with_ebpf(mut self, allowed: bool) -> Self {
+        if allowed {
+            self.given.set(EBPF, "");
+        }
+        self
+    }
+
+    /// Whether they may.
+    pub(crate) fn has_ebpf(&self) -> bool {
+        self.given.is_on(EBPF)
     }
 
     pub(crate) fn factory(&self) -> &'static dyn BackendFactory {

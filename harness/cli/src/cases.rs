@@ -140,7 +140,7 @@ fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
             Ok(scenario) => scenarios.push(scenario),
             Err(diagnostics) => {
                 wrong += 1;
-                crate::note(&rendered(&diagnostics));
+                note(&diagnostics);
             }
         }
     }
@@ -180,14 +180,12 @@ fn namesakes(scenarios: &[Scenario]) -> Vec<(&Scenario, &Scenario)> {
 }
 
 /// With carets and colours in a terminal, plain lines elsewhere.
-fn rendered(diagnostics: &Diagnostics) -> String {
-    if !std::io::stderr().is_terminal() {
-        return diagnostics.plain();
-    }
+fn note(diagnostics: &Diagnostics) {
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode());
-    match handler.render_report(&mut text, diagnostics) {
-        Ok(()) => text,
-        Err(fmt::Error) => diagnostics.plain(),
+    if std::io::stderr().is_terminal() && handler.render_report(&mut text, diagnostics).is_ok() {
+        crate::note_as_it_is(&text);
+    } else {
+        crate::note(&diagnostics.plain());
     }
 }

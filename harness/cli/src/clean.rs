@@ -15,12 +15,9 @@ use chainbreak_engine::backend::BackendFactory;
 use chainbreak_lab::{
     machine,
     registry::{Left, left},
+    remove_left_cgroups,
 };
-use nix::{
-    errno::Errno,
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use tokio::time::{interval, timeout};
 
 use crate::{args, cases, registry};
@@ -45,11 +42,15 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
     let mut found = !(worlds.is_empty() && undone.is_empty());
     for world in worlds {
         let named = args.worlds.contains(&world.worker);
-        let said = match world.run {
-            Some(run) if !named => told(world.worker, run),
+        let said = match &world.run {
+            Some(run) if !named => told(world.worker, run.id()),
             _ => end(world).await?,
         };
         crate::say(&said)?;
+    }
+    for group in remove_left_cgroups() {
+        found = true;
+        crate::say(&format!("removed {}\n", group.display()))?;
     }
     found |= of_backends(args).await?;
     for link in unfinished(&args.out)? {
@@ -94,22 +95,19 @@ async fn end(world: Left) -> anyhow::Result<String> {
         stage_one,
         run,
     } = world;
-    let (whom, signal, words) = match run {
+    let (whom, signal, words) = match &run {
         Some(run) => (
             run,
             Signal::SIGTERM,
-            format!("kept by the run of process {run}"),
+            format!("kept by the run of process {}", run.id()),
         ),
-        None => (stage_one, Signal::SIGKILL, "whose run is gone".to_owned()),
+        None => (&stage_one, Signal::SIGKILL, "whose run is gone".to_owned()),
     };
-    match kill(Pid::from_raw(whom), signal) {
-        // It ended by itself meanwhile.
-        Ok(()) | Err(Errno::ESRCH) => {}
-        Err(error) => anyhow::bail!("could not end the world of process {worker}: {error}"),
-    }
+    let sent = whom.signal(signal);
+    sent.with_context(|| format!("could not end the world of process {worker}"))?;
     let gone = async {
         let mut ticks = interval(LOOK);
-        while Path::new(&format!("/proc/{worker}")).exists() {
+        while stage_one.lives() {
             ticks.tick().await;
         }
     };

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use chainbreak_report::drops::{Drops, drops, lines};
+use chainbreak_report::{
+    drops::{Drops, drops, lines},
+    text::shown,
+};
 use serde::Serialize;
 
 use crate::{
@@ -48,7 +51,7 @@ pub(crate) fn rank(args: &args::Drops) -> anyhow::Result<ExitCode> {
                 if lines.is_empty() {
                     lines.push("no packet was dropped".to_owned());
                 }
-                out.extend([id, "\n"]);
+                out.extend([&*shown(id), "\n"]);
                 for line in &lines {
                     out.extend(["  ", line, "\n"]);
                 }

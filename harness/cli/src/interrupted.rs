@@ -50,24 +50,44 @@ pub(crate) async fn interrupted(
 struct Signals {
     int: Signal,
     term: Signal,
-    /// The terminal is gone.
-    hup: Signal,
+    /// A terminal that was closed; `None` where `nohup` says that this ends nothing.
+    hup: Option<Signal>,
 }
 
 impl Signals {
     fn new() -> io::Result<Self> {
+        let hup = (!is_ignored(SignalKind::hangup()))
+            .then(|| signal(SignalKind::hangup()))
+            .transpose()?;
         Ok(Self {
             int: signal(SignalKind::interrupt())?,
             term: signal(SignalKind::terminate())?,
-            hup: signal(SignalKind::hangup())?,
+            hup,
         })
     }
 
     async fn next(&mut self) -> &'static str {
+        let Self { int, term, hup } = self;
+        let closed = async {
+            match hup {
+                Some(hup) => hup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = self.int.recv() => "SIGINT",
-            _ = self.term.recv() => "SIGTERM",
-            _ = self.hup.recv() => "SIGHUP",
+            _ = int.recv() => "SIGINT",
+            _ = term.recv() => "SIGTERM",
+            _ = closed => "SIGHUP",
         }
     }
+}
+
+/// Whether a signal was to be ignored when this process was started.
+fn is_ignored(signal: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    ignored.is_some_and(|set| set & (1 << (signal.as_raw_value() - 1)) != 0)
 }

@@ -35,6 +35,7 @@ use std::{
     process::ExitCode,
 };
 
+use chainbreak_lab::worker::WorldOptions;
 use clap::Parser;
 
 use crate::args::{Cli, Verb};
@@ -56,9 +57,12 @@ pub fn main() -> ExitCode {
             trace();
             worker::outside()
         }
-        Verb::Worker { show, .. } => {
+        Verb::Worker {
+            allow_ebpf, show, ..
+        } => {
             trace();
-            worker::main(&show)
+            let ebpf = allow_ebpf;
+            worker::main(&WorldOptions { show, ebpf })
         }
         #[cfg(feature = "clusters")]
         Verb::Agent => agent::main(),
@@ -155,8 +159,13 @@ fn is_closed(error: &anyhow::Error) -> bool {
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// A line of progress, on standard error.
+/// A line of progress, on standard error. What others wrote into it commands neither a terminal nor a CI's runner.
 fn note(text: &str) {
+    note_as_it_is(&chainbreak_report::text::shown(text));
+}
+
+/// As [`note`], of text that has colours of its own and nothing of others' that is not harmless.
+fn note_as_it_is(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 

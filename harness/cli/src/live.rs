@@ -3,7 +3,7 @@
 use std::{io::IsTerminal, time::Duration};
 
 use chainbreak_model::event::Event;
-use chainbreak_report::Progress;
+use chainbreak_report::{Progress, text::shown};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// How often a terminal's lines are drawn.
@@ -64,7 +64,7 @@ impl CaseLive {
     pub(crate) fn see(&mut self, event: &Event) {
         let news = self.progress.observe(event);
         if let Some(bar) = &self.bar {
-            bar.set_message(self.progress.line());
+            bar.set_message(shown(&self.progress.line()));
         } else if let Some(news) = news.filter(|_| self.lines) {
             crate::note(&format!("{}: {news}", self.id));
         }

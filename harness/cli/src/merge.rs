@@ -3,13 +3,16 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
-    io::BufWriter,
+    io::{self, BufWriter, Read, Take},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context;
-use chainbreak_report::{Ended, FORMAT, Header, History, Line, Recorded, Recorder, Run, exit_code};
+use chainbreak_model::input;
+use chainbreak_report::{
+    Ended, FORMAT, Header, History, LONGEST, Line, Recorded, Recorder, Run, exit_code,
+};
 
 use crate::{args, cases, reports, run};
 
@@ -94,8 +97,13 @@ impl<'a> Whole<'a> {
             let case = id.to_owned();
             self.line(Line::Judged { case, verdict })?;
         }
-        for path in &recorded.artifacts {
-            copy(&reports::folder(part).join(path), &self.folder.join(path))?;
+        let mut known = BTreeSet::new();
+        let artifacts = recorded.artifacts.iter();
+        for path in artifacts.filter(|path| known.insert(*path)) {
+            let kept = open(reports::folder(part), Path::new(path))?;
+            if let Some(mut kept) = kept {
+                write(&self.folder.join(path), &mut kept)?;
+            }
             let (case, path) = (id.to_owned(), path.clone());
             self.line(Line::Artifact { case, path })?;
         }
@@ -111,11 +119,14 @@ impl<'a> Whole<'a> {
             History::Here(events) => {
                 let lines = events.iter().map(serde_json::to_string);
                 let lines = lines.collect::<Result<Vec<_>, _>>()?;
-                make_folder(&target)?;
-                fs::write(&target, lines.join("\n") + "\n")
-                    .with_context(|| format!("could not write {}", target.display()))?;
+                let text = lines.join("\n") + "\n";
+                write(&target, &mut text.as_bytes())?;
             }
-            History::In(file) => copy(file, &target)?,
+            History::In(folder, file) => {
+                if let Some(mut events) = open(folder, file)? {
+                    write(&target, &mut events)?;
+                }
+            }
         }
         let case = id.to_owned();
         self.line(Line::History { case, path })
@@ -150,23 +161,29 @@ fn ended(parts: &[(Run, PathBuf)]) -> Option<Ended> {
     Some(interrupted.unwrap_or(Ended::Complete))
 }
 
-/// Copies a file of a part, which may have come without it.
-fn copy(source: &Path, target: &Path) -> anyhow::Result<()> {
-    if !source.exists() {
-        crate::note(&format!("{} is not there any more", source.display()));
-        return Ok(());
+/// Opens a file of a part, which may have come without it. A part is somebody else's: a link in it could lead anywhere.
+fn open(folder: &Path, path: &Path) -> anyhow::Result<Option<Take<File>>> {
+    let shown = folder.join(path);
+    match input::open_below(folder, path, LONGEST) {
+        Ok(file) => Ok(Some(file)),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            crate::note(&format!("{} is not there any more", shown.display()));
+            Ok(None)
+        }
+        Err(why) => Err(cases::invalid(format!(
+            "could not read {}: {why}",
+            shown.display()
+        ))),
     }
-    make_folder(target)?;
-    fs::copy(source, target).map(drop).with_context(|| {
-        format!(
-            "could not copy {} to {}",
-            source.display(),
-            target.display()
-        )
-    })
 }
 
-fn make_folder(of: &Path) -> anyhow::Result<()> {
-    let folder = reports::folder(of);
-    fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))
+/// Writes a file of the whole. None is written twice: a part names no file of another one.
+fn write(target: &Path, contents: &mut dyn Read) -> anyhow::Result<()> {
+    let folder = reports::folder(target);
+    fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
+    let mut file =
+        File::create_new(target).with_context(|| format!("could not make {}", target.display()))?;
+    io::copy(contents, &mut file)
+        .map(drop)
+        .with_context(|| format!("could not write {}", target.display()))
 }

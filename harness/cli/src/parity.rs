@@ -78,6 +78,7 @@ fn on(args: &args::Parity, backend: Registered) -> args::Run {
         jobs: args.jobs,
         out: args.out.clone(),
         allow_host_changes: false,
+        allow_ebpf: false,
         keep: false,
         ready_within: args.ready_within,
         require: Vec::new(),

@@ -222,8 +222,8 @@ impl Record {
 
     /// The agents' logs of a case whose file has all its events. Its verdict does not hang on them.
     fn logs(&self, id: &str) -> Vec<Artifact> {
-        let events = self.folder.join(reports::events_path(id));
-        reports::logs(&events).unwrap_or_else(|error| {
+        let events = reports::events_path(id);
+        reports::logs(&self.folder, Path::new(&events)).unwrap_or_else(|error| {
             crate::complain(&format!("no logs of {id} are kept: {error:#}"));
             Vec::new()
         })

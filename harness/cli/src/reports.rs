@@ -2,14 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{BufRead, BufReader, IsTerminal, Seek, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use chainbreak_engine::run::Artifact;
-use chainbreak_model::event::EventKind;
+use chainbreak_model::{event::EventKind, input};
 use chainbreak_report::{
     Run, WholeFile, exit_code, history,
     junit::{self, Junit},
@@ -19,6 +18,8 @@ use chainbreak_report::{
 
 use crate::{args, cases};
 
+/// So long may a `run.jsonl` be: those of format 1 have the events of all cases in it.
+const RUN: u64 = 4 << 30;
 /// Line width where no terminal says one.
 const WIDTH: usize = 140;
 
@@ -77,7 +78,7 @@ pub(crate) fn read(run: &Path) -> anyhow::Result<(Run, PathBuf)> {
     let cannot = |what, why: &dyn std::fmt::Display| {
         cases::invalid(format!("could not {what} {}: {why}", file.display()))
     };
-    let source = File::open(&file).map_err(|why| cannot("open", &why))?;
+    let source = input::open(&file, RUN).map_err(|why| cannot("open", &why))?;
     let run =
         Run::read(BufReader::new(source), folder(&file)).map_err(|why| cannot("read", &why))?;
     Ok((run, file))
@@ -110,9 +111,9 @@ pub(crate) fn terminal() -> Terminal {
 }
 
 /// The agents' logs in the events of a case, a file for each agent and node.
-pub(crate) fn logs(events: &Path) -> anyhow::Result<Vec<Artifact>> {
+pub(crate) fn logs(folder: &Path, events: &Path) -> anyhow::Result<Vec<Artifact>> {
     let mut logs = BTreeMap::<String, String>::new();
-    for event in history::each(events)? {
+    for event in history::each(folder, events)? {
         if let EventKind::Log(entry) = event?.what {
             let log = logs
                 .entry(format!("{}-{}.log", entry.node, entry.agent))

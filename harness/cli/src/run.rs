@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use chainbreak_lab::machine;
+use chainbreak_lab::{machine, remove_left_cgroups};
 use chainbreak_model::{
     case::{Capabilities, Case},
     plan::{Missing, Planned},
@@ -39,11 +39,14 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     for text in machine::undo_left()? {
         crate::note(&format!("of a run that was killed: {text}"));
     }
-    let backend = BackendChoice::of(&args.selection).with_host_changes(args.allow_host_changes);
+    let backend = BackendChoice::of(&args.selection)
+        .with_host_changes(args.allow_host_changes)
+        .with_ebpf(args.allow_ebpf);
     let capabilities = backend.demanded(backend.survey().await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     let recorded = perform(&args, &backend, planned).await?;
+    drop(remove_left_cgroups());
     let overview = match reported(&recorded, args.format == Format::Human) {
         Ok(overview) => overview,
         Err(code) => return Ok(code),

@@ -10,7 +10,7 @@ use chainbreak_engine::{
 };
 use chainbreak_lab::{
     machine::{Changed, Machine},
-    worker::{spawn_other, spawn_worker},
+    worker::{WorldOptions, spawn_other, spawn_worker},
 };
 use chainbreak_model::{
     case::Case,
@@ -42,6 +42,8 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) given_up: &'a watch::Receiver<bool>,
 }
 
+/// So many bytes of files are kept of a case, beside its history.
+const ARTIFACTS: usize = 64 << 20;
 /// How long a world is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
@@ -106,7 +108,11 @@ impl Parent<'_, '_> {
     async fn take(&mut self, room: Room<'_>, line: &str) -> anyhow::Result<Option<Phase>> {
         match serde_json::from_str(line)? {
             Said::Began(clock) => self.clock = clock,
-            Said::Artifact(artifact) => self.artifacts.push(artifact),
+            Said::Artifact(artifact) => {
+                let name = &artifact.name;
+                anyhow::ensure!(is_plain(name), "the worker names a file {name:?}");
+                keep(&mut self.artifacts, artifact);
+            }
             Said::Event(event) => {
                 return self.history.raw(room, event).await;
             }
@@ -126,6 +132,22 @@ impl Parent<'_, '_> {
     }
 }
 
+/// Whether a file of that name lies in the folder in which it is made.
+fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    name.chars().all(plain) && name.chars().any(|c| c != '.')
+}
+
+/// Keeps a file of the worker, or says that it does not.
+fn keep(artifacts: &mut Vec<Artifact>, mut artifact: Artifact) {
+    let kept: usize = artifacts.iter().map(|it| it.text.len()).sum();
+    let bytes = artifact.text.len();
+    if kept + bytes > ARTIFACTS {
+        artifact.text = format!("left out: {bytes} bytes, and {ARTIFACTS} of a case are kept\n");
+    }
+    artifacts.push(artifact);
+}
+
 /// The machine as the case asks for it, where it asks for anything.
 fn change(case: &Case) -> anyhow::Result<Option<Changed>> {
     let settings = &case.cluster.host_sysctls;
@@ -142,8 +164,12 @@ async fn work(
     parent: &mut Parent<'_, '_>,
 ) -> anyhow::Result<()> {
     let factory = options.backend.factory();
+    let world = WorldOptions {
+        show: case.cluster.agent_paths(),
+        ebpf: options.backend.has_ebpf(),
+    };
     let mut worker = match factory.ground() {
-        Ground::World => spawn_worker(Path::new(SELF), &case.cluster.agent_paths())?,
+        Ground::World => spawn_worker(Path::new(SELF), &world)?,
         Ground::Real => spawn_other(Path::new(SELF), &["--outside"])?,
     };
     let order = Order {
@@ -195,4 +221,34 @@ fn length(case: &Case) -> Duration {
 fn ended_well(status: ExitStatus, destroyed: bool) -> anyhow::Result<()> {
     anyhow::ensure!(status.success() && destroyed, "the worker died ({status})");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_file_lies_in_the_folder_of_its_case_whatever_it_is_called() {
+        assert!(is_plain("n1.iptables-save") && is_plain("n1-kube-proxy.log"));
+        for name in ["", ".", "..", "../x", "/etc/x", "a/b", "a\0b", "\u{1b}[2J"] {
+            assert!(!is_plain(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_worker_keeps_is_bounded_and_what_is_left_out_is_said() {
+        let mut kept = Vec::new();
+        let half = "x".repeat(ARTIFACTS / 2 + 1);
+        for name in ["one", "two"] {
+            let text = half.clone();
+            let name = name.to_owned();
+            keep(&mut kept, Artifact { name, text });
+        }
+        let left_out = format!(
+            "left out: {} bytes, and {ARTIFACTS} of a case are kept\n",
+            half.len()
+        );
+        let kept: Vec<_> = kept.into_iter().map(|it| it.text).collect();
+        assert!(kept == [half, left_out]);
+    }
 }

@@ -4,7 +4,7 @@
 mod outside;
 mod said;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use chainbreak_engine::{
@@ -12,7 +12,7 @@ use chainbreak_engine::{
     log::{CaseClock, EventLog},
     run::After,
 };
-use chainbreak_lab::worker::Lifeline;
+use chainbreak_lab::worker::{Lifeline, WorldOptions};
 use chainbreak_model::{
     case::Case,
     event::{Event, EventKind, Phase},
@@ -52,9 +52,9 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// Becomes the worker, whose world shows these paths. Called before any thread exists.
-pub(crate) fn main(show: &[PathBuf]) -> anyhow::Result<ExitCode> {
-    let lifeline = chainbreak_lab::worker::enter(show).context("could not make a world")?;
+/// Becomes the worker, with its world. Called before any thread exists.
+pub(crate) fn main(options: &WorldOptions) -> anyhow::Result<ExitCode> {
+    let lifeline = chainbreak_lab::worker::enter(options).context("could not make a world")?;
     let runtime = runtime()?;
     runtime.block_on(in_world(lifeline))?;
     // Threads that still wait for something end with the process.

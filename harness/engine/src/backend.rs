@@ -14,7 +14,7 @@ use chainbreak_model::case::{Capabilities, Case};
 
 use crate::{cluster::Cluster, log::EventLog};
 
-pub use options::{BackendOption, Given, HOST_CHANGES, Takes, Wanted};
+pub use options::{BackendOption, EBPF, Given, HOST_CHANGES, Takes, Wanted};
 
 /// A backend before a person has chosen anything of it.
 #[async_trait]

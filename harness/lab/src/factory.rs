@@ -4,7 +4,7 @@ use std::{num::NonZero, thread::available_parallelism, time::Duration};
 
 use async_trait::async_trait;
 use chainbreak_engine::{
-    backend::{Backend, BackendFactory, BackendOption, Finding, Given, Ground, HOST_CHANGES},
+    backend::{Backend, BackendFactory, BackendOption, EBPF, Finding, Given, Ground, HOST_CHANGES},
     run::READY_WITHIN,
 };
 
@@ -53,6 +53,7 @@ impl BackendFactory for LabFactory {
     fn open(&self, given: &Given) -> Box<dyn Backend> {
         Box::new(Lab {
             host_changes: given.is_on(HOST_CHANGES),
+            ebpf: given.is_on(EBPF),
         })
     }
 

@@ -65,12 +65,14 @@ const PROBE: &str = "probe";
 pub struct Lab {
     /// Whether cases may change settings of the machine that all worlds share.
     pub host_changes: bool,
+    /// Worlds may load eBPF programs.
+    pub ebpf: bool,
 }
 
 #[async_trait]
 impl Backend for Lab {
     async fn survey(&self) -> Capabilities {
-        survey::survey(self.host_changes).await
+        survey::survey(self.host_changes, self.ebpf).await
     }
 
     /// Raises a world in this process, which has to be a worker.
@@ -209,10 +211,16 @@ impl Raised {
                 "there is no such place",
             ))
         })?;
-        let spawned = place.spawn(&argv, |command| {
-            command.envs(path.map(|path| ("PATH", path)));
-        });
-        spawned.await.map(Process::from).map_err(failed)
+        let spawned = match command {
+            Command::Probe => place.spawn_witness(&argv).await,
+            Command::Argv(_) => {
+                let with_path = |command: &mut tokio::process::Command| {
+                    command.envs(path.map(|path| ("PATH", path)));
+                };
+                place.spawn(&argv, with_path).await
+            }
+        };
+        spawned.map(Process::from).map_err(failed)
     }
 }
 

@@ -27,12 +27,15 @@ pub mod kubelet;
 pub mod machine;
 pub mod place;
 pub mod pools;
+pub mod process;
 pub mod recorder;
 pub mod registry;
 pub mod shims;
 pub mod wiring;
 pub mod worker;
 pub mod world;
+
+pub use worker::group::remove_left as remove_left_cgroups;
 
 pub use agents::identity::{Identity, identify};
 pub use factory::LabFactory;

@@ -1,14 +1,18 @@
 //! Kernel settings of the machine itself, which all worlds share: changed for one case and set back after it.
 //!
-//! What was there before is written to a journal before anything is changed, and the journal is emptied when
-//! everything is back. It is locked as long as its writer lives, so that two runs never change the machine at
-//! once; one that nobody has locked is of a run that was killed, and whoever finds it sets back what it names.
-//! A value that somebody else changed meanwhile is theirs and stays.
+//! What was there before is written to a journal before anything is changed, what the kernel made of it after that, and
+//! the journal is removed when everything is back. It is locked as long as its writer lives, so that two runs never
+//! change the machine at once; one that nobody has locked is of a run that was killed, and the next run or
+//! `chainbreak clean` sets back what it names. A value that somebody else changed meanwhile is theirs and stays.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read, Seek, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -54,7 +58,7 @@ impl Default for Machine {
     }
 }
 
-/// What is written down before the machine is changed.
+/// What is written down before the machine is changed, and again after it: a line each, of which the last counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Journal {
@@ -67,7 +71,9 @@ struct Journal {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Setting {
     before: String,
-    set: String,
+    /// What was read after it was set: the kernel rounds some values. `None` while it is being set; then all that is
+    /// there is ours.
+    set: Option<String>,
 }
 
 /// The machine with settings changed, until they are [set back](Changed::set_back).
@@ -83,33 +89,18 @@ pub struct Changed {
 impl Machine {
     /// Changes these settings. Fails, and leaves everything as it was, while another run has changed some.
     pub fn change(&self, wanted: &BTreeMap<String, String>) -> Result<Changed, LabError> {
-        let mut file = self.open()?;
-        if !self.lock(&file)? {
+        let Some(file) = self.open()? else {
             let what = "another run has changed settings of this machine: one does at a time";
             return Err(LabError::Unable {
                 what: what.to_owned(),
             });
-        }
-        // Whoever wrote it was killed.
-        self.undo(&mut file)?;
-        let mut settings = BTreeMap::new();
-        for (name, set) in wanted {
-            let (before, set) = (self.read(name)?, words(set));
-            settings.insert(name.clone(), Setting { before, set });
-        }
-        let journal = Journal {
-            boot: boot(),
-            settings,
         };
-        self.write_down(&mut file, &journal)?;
-        let changed = Changed {
+        let mut changed = Changed {
             machine: self.clone(),
             file: Some(file),
-            settings: journal.settings,
+            settings: BTreeMap::new(),
         };
-        for (name, Setting { set, .. }) in &changed.settings {
-            self.write(name, set)?;
-        }
+        changed.make(wanted)?;
         Ok(changed)
     }
 
@@ -119,22 +110,33 @@ impl Machine {
         if !self.journal.exists() {
             return Ok(Vec::new());
         }
-        let mut file = self.open()?;
-        if self.lock(&file)? {
-            self.undo(&mut file)
-        } else {
-            Ok(Vec::new())
+        match self.open()? {
+            Some(file) => self.end(file),
+            None => Ok(Vec::new()),
         }
     }
 
-    fn open(&self) -> Result<File, LabError> {
+    /// The journal, locked; `None` while another run has it.
+    fn open(&self) -> Result<Option<File>, LabError> {
         let folder = self.journal.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder).map_err(failed("make", folder))?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        options
-            .open(&self.journal)
-            .map_err(failed("open", &self.journal))
+        loop {
+            let opened = options.open(&self.journal);
+            let file = opened.map_err(failed("open", &self.journal))?;
+            if !self.lock(&file)? {
+                return Ok(None);
+            }
+            // Its last owner removes it: what was opened before that is nobody's journal.
+            let is_there = |there: fs::Metadata| {
+                file.metadata()
+                    .is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+            };
+            if fs::metadata(&self.journal).is_ok_and(is_there) {
+                return Ok(Some(file));
+            }
+        }
     }
 
     /// Whether it is ours now.
@@ -146,9 +148,20 @@ impl Machine {
         }
     }
 
-    fn write_down(&self, file: &mut File, journal: &Journal) -> Result<(), LabError> {
-        let text = serde_json::to_vec(journal).expect("a journal is JSON");
-        let written = file.rewind().and_then(|()| file.write_all(&text));
+    fn write_down(
+        &self,
+        file: &mut File,
+        settings: &BTreeMap<String, Setting>,
+    ) -> Result<(), LabError> {
+        let journal = Journal {
+            boot: boot(),
+            settings: settings.clone(),
+        };
+        let mut line = serde_json::to_vec(&journal).expect("a journal is JSON");
+        line.push(b'\n');
+        let written = file
+            .seek(SeekFrom::End(0))
+            .and_then(|_end| file.write_all(&line));
         let kept = written.and_then(|()| file.sync_all());
         kept.map_err(failed("write", &self.journal))
     }
@@ -158,8 +171,9 @@ impl Machine {
         let mut text = String::new();
         let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
         read.map_err(failed("read", &self.journal))?;
-        // One that is cut off was being written: nothing was changed yet.
-        let journal: Option<Journal> = serde_json::from_str(&text).ok();
+        // A line that is cut off was being written: the one before it counts, and before the first nothing was changed.
+        let mut lines = text.lines().rev();
+        let journal: Option<Journal> = lines.find_map(|line| serde_json::from_str(line).ok());
         let current = journal.filter(|journal| journal.boot == boot());
         let settings = current.map(|journal| journal.settings).unwrap_or_default();
         let done: Vec<_> = settings
@@ -171,6 +185,13 @@ impl Machine {
         Ok(said.into_iter().flatten().collect())
     }
 
+    /// [Undoes](Self::undo), and removes the journal.
+    fn end(&self, mut file: File) -> Result<Vec<String>, LabError> {
+        let said = self.undo(&mut file)?;
+        fs::remove_file(&self.journal).map_err(failed("remove", &self.journal))?;
+        Ok(said)
+    }
+
     /// What was done; nothing for a setting that never was changed.
     fn set_back(&self, name: &str, setting: &Setting) -> Result<Option<String>, LabError> {
         let Setting { before, set } = setting;
@@ -178,13 +199,13 @@ impl Machine {
         if now == *before {
             return Ok(None);
         }
-        if now != *set {
+        if let Some(set) = set.as_ref().filter(|set| **set != now) {
             return Ok(Some(format!(
                 "left {name} at {now}: somebody has changed it from {set}"
             )));
         }
         self.write(name, before)?;
-        Ok(Some(format!("set {name} back from {set} to {before}")))
+        Ok(Some(format!("set {name} back from {now} to {before}")))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -208,11 +229,36 @@ impl Machine {
 }
 
 impl Changed {
+    /// Sets what is wanted, after what a killed run has left is undone.
+    fn make(&mut self, wanted: &BTreeMap<String, String>) -> Result<(), LabError> {
+        let Self {
+            machine,
+            file,
+            settings,
+        } = self;
+        let file = file.as_mut().expect("nothing is undone yet");
+        machine.undo(file)?;
+        for name in wanted.keys() {
+            let before = machine.read(name)?;
+            settings.insert(name.clone(), Setting { before, set: None });
+        }
+        machine.write_down(file, settings)?;
+        for (name, value) in wanted {
+            machine.write(name, &words(value))?;
+        }
+        for (name, setting) in &mut *settings {
+            setting.set = Some(machine.read(name)?);
+        }
+        machine.write_down(file, settings)
+    }
+
     /// What was changed: `net.netfilter.nf_conntrack_max from 262144 to 524288`.
     pub fn told(&self) -> String {
-        let settings = self.settings.iter();
-        let told = settings
-            .map(|(name, Setting { before, set })| format!("{name} from {before} to {set}"));
+        let told = self.settings.iter().map(|(name, setting)| {
+            let Setting { before, set } = setting;
+            let set = set.as_ref().unwrap_or(before);
+            format!("{name} from {before} to {set}")
+        });
         told.collect::<Vec<_>>().join(", ")
     }
 
@@ -223,7 +269,7 @@ impl Changed {
 
     fn undo(&mut self) -> Result<Vec<String>, LabError> {
         let file = self.file.take();
-        file.map_or(Ok(Vec::new()), |mut file| self.machine.undo(&mut file))
+        file.map_or(Ok(Vec::new()), |file| self.machine.end(file))
     }
 }
 
@@ -250,94 +296,4 @@ fn words(value: &str) -> String {
 fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LabError {
     let path = path.to_owned();
     move |source| LabError::Machine { what, path, source }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MAX: &str = "net.netfilter.nf_conntrack_max";
-
-    /// A machine that is a folder.
-    fn machine(folder: &Path) -> Machine {
-        let machine = Machine {
-            settings: folder.join("sys"),
-            journal: folder.join("state/machine.json"),
-        };
-        fs::create_dir_all(folder.join("sys/net/netfilter")).unwrap();
-        fs::write(machine.path(MAX), "262144\n").unwrap();
-        machine
-    }
-
-    fn larger() -> BTreeMap<String, String> {
-        [(MAX.to_owned(), "524288".to_owned())].into()
-    }
-
-    #[test]
-    fn a_setting_is_changed_and_set_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let machine = machine(folder.path());
-        let changed = machine.change(&larger()).unwrap();
-        assert_eq!(machine.read(MAX).unwrap(), "524288");
-        assert_eq!(changed.told(), format!("{MAX} from 262144 to 524288"));
-        let said = changed.set_back().unwrap();
-        assert_eq!(said, [format!("set {MAX} back from 524288 to 262144")]);
-        assert_eq!(machine.read(MAX).unwrap(), "262144");
-        drop(machine.change(&larger()).unwrap());
-        assert_eq!(
-            machine.read(MAX).unwrap(),
-            "262144",
-            "also when it is dropped"
-        );
-        assert_eq!(machine.undo_left().unwrap(), [""; 0]);
-    }
-
-    #[test]
-    fn what_a_killed_run_has_changed_is_set_back_by_whoever_comes_next() {
-        let folder = tempfile::tempdir().unwrap();
-        let machine = machine(folder.path());
-        let mut killed = machine.change(&larger()).unwrap();
-        assert_eq!(machine.undo_left().unwrap(), [""; 0], "it lives");
-        assert!(machine.change(&larger()).is_err(), "it lives");
-        // As the kernel closes what a killed process had open.
-        drop(killed.file.take());
-        assert_eq!(machine.read(MAX).unwrap(), "524288");
-        let said = machine.undo_left().unwrap();
-        assert_eq!(said, [format!("set {MAX} back from 524288 to 262144")]);
-        assert_eq!(machine.read(MAX).unwrap(), "262144");
-    }
-
-    #[test]
-    fn a_value_of_somebody_else_and_one_of_another_boot_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        let machine = machine(folder.path());
-        let changed = machine.change(&larger()).unwrap();
-        fs::write(machine.path(MAX), "300000\n").unwrap();
-        let said = changed.set_back().unwrap();
-        assert_eq!(
-            said,
-            [format!(
-                "left {MAX} at 300000: somebody has changed it from 524288"
-            )]
-        );
-        let mut killed = machine.change(&larger()).unwrap();
-        drop(killed.file.take());
-        let text = fs::read_to_string(&machine.journal).unwrap();
-        fs::write(&machine.journal, text.replace(&boot(), "another")).unwrap();
-        assert_eq!(machine.undo_left().unwrap(), [""; 0]);
-        assert_eq!(machine.read(MAX).unwrap(), "524288");
-    }
-
-    #[test]
-    fn of_several_settings_none_stays_changed_when_one_cannot_be() {
-        let folder = tempfile::tempdir().unwrap();
-        let machine = machine(folder.path());
-        // Root may open it for writing, and cannot write.
-        std::os::unix::fs::symlink("/proc/version", machine.path("net.read_only")).unwrap();
-        let mut wanted = larger();
-        wanted.insert("net.read_only".to_owned(), "1".to_owned());
-        let refused = machine.change(&wanted).unwrap_err().to_string();
-        assert!(refused.starts_with("could not write 1 to "), "{refused}");
-        assert_eq!(machine.read(MAX).unwrap(), "262144");
-    }
 }

@@ -4,7 +4,8 @@
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    fs::{self, File},
+    io,
     path::Path,
     process::Stdio,
     sync::mpsc,
@@ -12,14 +13,22 @@ use std::{
 };
 
 use nix::{
-    sched::{CloneFlags, unshare},
+    sched::{CloneFlags, setns, unshare},
     unistd::{gettid, sethostname},
 };
-use tokio::{process::Child, runtime::Handle, sync::oneshot};
+use tokio::{
+    process::{Child, Command},
+    runtime::Handle,
+    sync::oneshot,
+};
 
 use crate::{
     error::LabError,
-    worker::filesystem::{fresh_run, sys},
+    worker::{
+        delegation,
+        filesystem::{fresh_run, sys},
+        rights::lose_sight_of_worker,
+    },
 };
 
 /// Enough for a closure that starts a process or opens a socket; seventy nodes have many places.
@@ -101,26 +110,38 @@ impl PlaceThread {
     pub async fn spawn<S: AsRef<OsStr>>(
         &self,
         argv: &[S],
-        prepare: impl FnOnce(&mut tokio::process::Command) + Send + 'static,
+        prepare: impl FnOnce(&mut Command) + Send + 'static,
     ) -> io::Result<Child> {
-        let Some((program, arguments)) = argv.split_first() else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        let mut command = tokio::process::Command::new(program);
-        command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
+        let mut command = command(argv)?;
         prepare(&mut command);
         let runtime = Handle::current();
         self.run(move || {
             let _runtime = runtime.enter();
-            command.spawn()
+            command
+                .spawn()
+                .inspect(|child| delegation::adopt(child.id()))
         })
         .await
+    }
+
+    /// Starts a process of the worker's own in the place's network, otherwise as [`PlaceThread::spawn`] does: nothing in a
+    /// place can look into it, or say what it did not say.
+    pub async fn spawn_witness<S: AsRef<OsStr>>(&self, argv: &[S]) -> io::Result<Child> {
+        let mut command = command(argv)?;
+        let network = File::open(format!("/proc/self/task/{}/ns/net", self.tid))?;
+        let runtime = Handle::current();
+        let (answer, answered) = oneshot::channel();
+        // A thread of its own, as it stays in the place's network; none of the place's, as those lack the rights.
+        let visit = move || {
+            let entered = setns(network, CloneFlags::CLONE_NEWNET);
+            let _runtime = runtime.enter();
+            let started = entered.map_err(Into::into).and_then(|()| command.spawn());
+            drop(answer.send(started));
+        };
+        thread::Builder::new().stack_size(STACK).spawn(visit)?;
+        answered
+            .await
+            .map_err(|_gone| io::Error::from(io::ErrorKind::BrokenPipe))?
     }
 
     /// The thread's id in the world: by it `ip` finds the network namespace.
@@ -132,6 +153,19 @@ impl PlaceThread {
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+fn command<S: AsRef<OsStr>>(argv: &[S]) -> io::Result<Command> {
+    let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    Ok(command)
 }
 
 fn isolate(hostname: &str, own: Own) -> Result<(), LabError> {
@@ -157,8 +191,10 @@ fn isolate(hostname: &str, own: Own) -> Result<(), LabError> {
         sys(Path::new("/sys"))?;
         fresh_run()?;
         fs::create_dir("/run/lock").map_err(failed("make its lock directory"))?;
+        delegation::mount_for(hostname).map_err(failed("let it load eBPF programs"))?;
     }
-    settings()
+    settings()?;
+    lose_sight_of_worker()
 }
 
 /// What every network namespace of a world has in common, whatever the machine's defaults are.

@@ -18,7 +18,11 @@ use std::{
 
 use chainbreak_engine::cluster::Place;
 
-use crate::{error::LabError, worker::PATH};
+use crate::{
+    error::LabError,
+    process::{Origin, Process},
+    worker::{PATH, TOKEN},
+};
 
 /// Where a world lists its places, as the worker sees it.
 const PLACES: &str = "/run/chainbreak/places";
@@ -45,24 +49,24 @@ pub fn mark() -> Result<(), LabError> {
 }
 
 /// A world that nobody runs anything in any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Left {
     /// Its worker.
     pub worker: i32,
     /// Its first process outside, whose death ends it.
-    pub stage_one: i32,
+    pub stage_one: Process,
     /// The run that keeps it; `None` when that is gone.
-    pub run: Option<i32>,
+    pub run: Option<Process>,
 }
 
 /// Worlds of this user (all, for root) that are kept, or whose run is gone. A world ends with its run, so
-/// the latter are those whose end is on its way, or stuck.
+/// the latter are those whose end is on its way, or stuck. What only looks like a world is none: anybody can make a
+/// namespace that has such files, and become the child of whatever takes up orphans.
 pub fn left() -> Vec<Left> {
     let left = worlds().into_iter().filter_map(|world| {
         let worker = world.worker.file_name()?.to_str()?.parse().ok()?;
-        let stage_one = parent(parent(worker)?)?;
-        let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
-        let run = parent(stage_one).filter(|&run| program(run) == program(stage_one));
+        let (stage_one, origin) = stage_one(worker)?;
+        let run = run_of(&stage_one, &origin);
         (world.kept || run.is_none()).then_some(Left {
             worker,
             stage_one,
@@ -70,6 +74,29 @@ pub fn left() -> Vec<Left> {
         })
     });
     left.collect()
+}
+
+/// What has started a worker, if that lives: its parent, unless that has only taken up an orphan. Somebody else's it never is.
+fn run_of(stage_one: &Process, origin: &Origin) -> Option<Process> {
+    let run = Process::hold(parent(stage_one.id())?).ok()?;
+    let found = run.origin()?;
+    let token = origin
+        .variable(TOKEN)
+        .and_then(|it| str::from_utf8(it).ok())?;
+    let started = token.split('-').next() == Some(&run.id().to_string());
+    // Where its numbers are others, the program has to do.
+    let ours = found.user == origin.user && (started || found.program == origin.program);
+    ours.then_some(run)
+}
+
+/// The first process outside of a worker's world, and what it is. Both are forks of the one program that was started as this
+/// worker: the token in its environment nobody else has.
+fn stage_one(worker: i32) -> Option<(Process, Origin)> {
+    let stage_one = Process::hold(parent(parent(worker)?)?).ok()?;
+    let origin = stage_one.origin()?;
+    origin.variable(TOKEN)?;
+    let workers = Process::hold(worker).ok()?.origin()?;
+    (origin == workers).then_some((stage_one, origin))
 }
 
 /// A path of the worker's world, seen from outside.
@@ -97,12 +124,13 @@ pub fn shell(place: Option<&str>, command: &[String]) -> Result<ExitCode, LabErr
         return Ok(ExitCode::SUCCESS);
     };
     let path = path_of(place);
-    let found = worlds.iter().rev().find_map(|world| world.thread(&path));
-    let Some(tid) = found else {
+    let found = worlds.iter().rev();
+    let mut found = found.filter_map(|world| Some((world.maker(), world.thread(&path)?)));
+    let Some((maker, tid)) = found.next() else {
         let what = format!("no world has the place {place}: `chainbreak shell` lists all");
         return Err(LabError::Unable { what });
     };
-    let status = enter(tid, place, command)
+    let status = enter(maker, tid, place, command)
         .status()
         .map_err(failed("start", "nsenter"))?;
     Ok(exit_code(status))
@@ -120,6 +148,12 @@ struct World {
 impl World {
     fn places(&self) -> PathBuf {
         inside(&self.worker, PLACES)
+    }
+
+    /// Its first process outside, in the user namespace that has made it.
+    fn maker(&self) -> Option<i32> {
+        let worker = self.worker.file_name()?.to_str()?.parse().ok()?;
+        parent(parent(worker)?)
     }
 
     /// The machine's id of a place's thread.
@@ -217,18 +251,28 @@ fn walk(folder: &Path, prefix: &str, places: &mut Vec<String>) {
 
 /// `nsenter` into all namespaces of a thread: its own process starts with one thread, as entering a
 /// user namespace requires.
-fn enter(tid: i32, place: &str, command: &[String]) -> Command {
+fn enter(maker: Option<i32>, tid: i32, place: &str, command: &[String]) -> Command {
     let mut nsenter = Command::new("nsenter");
-    nsenter.arg(format!("--target={tid}"));
-    let same_user = inode("/proc/self/ns/user") == inode(&format!("/proc/{tid}/ns/user"));
-    if !same_user {
-        // The world's root is the user who made it; root outside would be nobody inside.
-        nsenter.args(["--user", "--preserve-credentials"]);
-        if let Ok(owner) = fs::metadata(format!("/proc/{tid}")) {
-            nsenter.uid(owner.uid()).gid(owner.gid());
-        }
+    // The world's root is the user who made it; root outside would be nobody inside.
+    if let Ok(owner) = fs::metadata(format!("/proc/{tid}")) {
+        nsenter.uid(owner.uid()).gid(owner.gid());
     }
-    nsenter.args(["--mount", "--net", "--uts", "--ipc", "--pid", "--"]);
+    // An ordinary user's processes are counted in the namespace in which the world was made, and the rights there end with the
+    // step into the world's own.
+    let other = |id: &i32| inode("/proc/self/ns/user") != inode(&format!("/proc/{id}/ns/user"));
+    if let Some(maker) = maker.filter(other) {
+        nsenter.args([
+            &format!("--target={maker}"),
+            "--user",
+            "--preserve-credentials",
+        ]);
+        nsenter.args([&format!("--pid=/proc/{tid}/ns/pid"), "--", "nsenter"]);
+        nsenter.arg(format!("--target={tid}"));
+    } else {
+        nsenter.args([&format!("--target={tid}"), "--pid"]);
+    }
+    nsenter.args(["--user", "--preserve-credentials"]);
+    nsenter.args(["--mount", "--net", "--uts", "--ipc", "--"]);
     if command.is_empty() {
         nsenter.arg("sh");
     }

@@ -9,7 +9,10 @@ use std::{
 
 use chainbreak_model::case::Capabilities;
 
-use crate::{machine, worker};
+use crate::{
+    machine,
+    worker::{self, WorldOptions, delegation, group},
+};
 
 /// A survey takes a tenth of a second; a machine that takes this long cannot run the lab either.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -104,26 +107,40 @@ const TRIALS: [Trial; 9] = [
 /// Settings of the machine itself may be changed.
 const HOST_SYSCTL: &str = "host-sysctl";
 
+/// Worlds may load eBPF programs.
+const EBPF: &str = "ebpf";
+
+/// A world's tasks are bounded.
+const CGROUP: &str = "cgroup";
+
 /// The order that makes a worker survey instead of running a case.
 pub(crate) const ORDER: &str = "survey";
 
 /// Surveys this machine with a worker of the running program.
-pub(crate) async fn survey(host_changes: bool) -> Capabilities {
+pub(crate) async fn survey(host_changes: bool, ebpf: bool) -> Capabilities {
     let found = match tokio::time::timeout(DEADLINE, ask()).await {
         Ok(Ok(capabilities)) => capabilities,
         Ok(Err(reason)) => unable(&reason),
         Err(_elapsed) => unable(&format!("no answer within {} s", DEADLINE.as_secs())),
     };
     let mut found = as_seen_by(nix::unistd::geteuid().is_root(), found);
-    let allowed = if host_changes {
-        Ok(())
-    } else {
-        let reason = "it would change this machine's own settings for a while\n\
-                      chainbreak run --allow-host-changes";
-        Err(reason.to_owned())
+    let allowed = |allowed: bool, reason: &str| {
+        if allowed {
+            Ok(())
+        } else {
+            Err(reason.to_owned())
+        }
     };
-    let may = machine::may_change().and(allowed);
+    let reason = "it would change this machine's own settings for a while\n\
+                  chainbreak run --allow-host-changes";
+    let may = machine::may_change().and(allowed(host_changes, reason));
     found.0.insert(HOST_SYSCTL.to_owned(), may);
+    if let Some(possible @ Ok(())) = found.0.get_mut(EBPF) {
+        let reason = "it would load programs into this machine's kernel\n\
+                      chainbreak run --allow-ebpf";
+        *possible = allowed(ebpf, reason);
+    }
+    found.0.insert(CGROUP.to_owned(), group::missing());
     found
 }
 
@@ -149,7 +166,11 @@ fn as_seen_by(root: bool, mut found: Capabilities) -> Capabilities {
 }
 
 async fn ask() -> Result<Capabilities, String> {
-    let answer = worker::ask(&[], ORDER).await?;
+    let options = WorldOptions {
+        ebpf: true,
+        ..WorldOptions::default()
+    };
+    let answer = worker::ask(&options, ORDER).await?;
     serde_json::from_str(&answer).map_err(|error| error.to_string())
 }
 
@@ -160,7 +181,7 @@ fn unable(reason: &str) -> Capabilities {
         None => format!("{reason}\nrun as root, on a kernel with namespaces"),
     };
     let names = TRIALS.iter().map(|trial| trial.capability);
-    let names = names.chain(["lab", "overlayfs"]);
+    let names = names.chain(["lab", "overlayfs", EBPF]);
     Capabilities(
         names
             .map(|name| (name.to_owned(), Err(reason.clone())))
@@ -198,6 +219,7 @@ pub(crate) fn try_all() -> Capabilities {
     let lab = found.0.get("ip").cloned().unwrap_or(Ok(()));
     found.0.insert("lab".to_owned(), lab);
     found.0.insert("overlayfs".to_owned(), overlayfs());
+    found.0.insert(EBPF.to_owned(), delegation::attempt());
     found
 }
 

@@ -13,11 +13,58 @@ use std::{
 
 use miette::{LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
+use crate::{hidden::is_hidden, input::leads_out};
+
 /// A file that was read.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) file: PathBuf,
     pub(crate) text: String,
+    /// The text, byte by byte as long, as it can be shown to a person.
+    shown: String,
+    reach: Reach,
+}
+
+/// Where a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// In the scenario's folder.
+    Inside,
+    /// Elsewhere, perhaps where who wrote the scenario may not read: no line of it is quoted.
+    Outside,
+}
+
+impl Reach {
+    /// Of a path from the scenario's folder.
+    pub(crate) fn of(folder: &Path, path: &Path) -> Self {
+        if leads_out(folder, path) {
+            Self::Outside
+        } else {
+            Self::Inside
+        }
+    }
+}
+
+impl Source {
+    /// What of a text would do something to a terminal is shown as question marks, all of one that is not quoted as dots.
+    pub(crate) fn new(file: &Path, text: &str, reach: Reach) -> Self {
+        let mut shown = String::with_capacity(text.len());
+        for c in text.chars() {
+            if reach == Reach::Outside && c != '\n' {
+                shown.extend(std::iter::repeat_n('.', c.len_utf8()));
+            } else if is_hidden(c) && !['\n', '\r', '\t'].contains(&c) {
+                shown.extend(std::iter::repeat_n('?', c.len_utf8()));
+            } else {
+                shown.push(c);
+            }
+        }
+        Self {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            shown,
+            reach,
+        }
+    }
 }
 
 /// A stretch of a file's text, in bytes.
@@ -72,7 +119,7 @@ impl Diagnostic {
     pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
         Self {
             place,
-            message: message.into(),
+            message: harmless(&message.into()),
             hint: None,
             at: None,
         }
@@ -80,7 +127,7 @@ impl Diagnostic {
 
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(harmless(&hint.into()));
         self
     }
 
@@ -110,13 +157,16 @@ impl Diagnostic {
 
     /// What would be right, where that can be said.
     pub fn hint_text(&self) -> Option<String> {
-        let hint = self.hint.clone()?;
+        let outside = (self.place.source.reach == Reach::Outside).then(|| OUTSIDE.to_owned());
+        let hint = self.hint.clone().or(outside)?;
         Some(match &self.at {
             Some(place) => format!("{hint} {}", place.line_and_column().0),
             None => hint,
         })
     }
 }
+
+const OUTSIDE: &str = "the file is not in the scenario's folder, and is not quoted";
 
 /// How much of a long line is shown on either side of a mistake.
 const CONTEXT: usize = 60;
@@ -125,9 +175,18 @@ impl Diagnostic {
     /// `file:line:column: message`, the line, a caret under the mistake and the hint beside it.
     pub fn plain(&self) -> String {
         let (line, column) = self.line_and_column();
-        let Source { file, text } = &*self.place.source;
+        let Source {
+            file,
+            text,
+            shown,
+            reach,
+        } = &*self.place.source;
+        let lines = match reach {
+            Reach::Inside => text,
+            Reach::Outside => shown,
+        };
         let skipped = (column - 1).saturating_sub(CONTEXT);
-        let shown = text.lines().nth(line - 1).unwrap_or_default();
+        let shown = lines.lines().nth(line - 1).unwrap_or_default();
         let shown: String = shown
             .chars()
             .skip(skipped)
@@ -146,7 +205,7 @@ impl Diagnostic {
             .unwrap_or_default();
         format!(
             "{file}:{line}:{column}: {message}\n  {number} | {shown}\n  {gutter} | {blank}{caret}{hint}\n",
-            file = file.display(),
+            file = shown_path(file),
             message = self.message,
             shown = shown.trim_end(),
             blank = " ".repeat(indent),
@@ -154,13 +213,24 @@ impl Diagnostic {
     }
 }
 
-/// Control characters would move the cursor or ring the bell; each is one column wide here.
+/// What would do something to a terminal is one column wide here.
 fn visible(c: char) -> char {
     match c {
         '\t' => '→',
-        c if c.is_control() => '\u{fffd}',
+        c if is_hidden(c) => '\u{fffd}',
         c => c,
     }
+}
+
+/// Words in which a file's own may be; they can have several lines.
+fn harmless(words: &str) -> String {
+    let lines = words.split('\n');
+    let lines = lines.map(|line| line.chars().map(visible).collect::<String>());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn shown_path(path: &Path) -> String {
+    path.display().to_string().chars().map(visible).collect()
 }
 
 impl fmt::Display for Diagnostic {
@@ -189,9 +259,9 @@ impl SourceCode for Source {
         before: usize,
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let inner = self.text.read_span(span, before, after)?;
+        let inner = self.shown.read_span(span, before, after)?;
         Ok(Box::new(MietteSpanContents::new_named(
-            self.file.display().to_string(),
+            shown_path(&self.file),
             inner.data(),
             *inner.span(),
             inner.line(),
@@ -230,7 +300,7 @@ impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.all.len() + self.more;
         let noun = if count == 1 { "mistake" } else { "mistakes" };
-        write!(f, "{count} {noun} in {}", self.file.display())?;
+        write!(f, "{count} {noun} in {}", shown_path(&self.file))?;
         if self.more > 0 {
             write!(f, ", the first {} of them shown", self.all.len())?;
         }

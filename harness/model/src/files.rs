@@ -1,10 +1,12 @@
 //! Which files of a folder are scenarios.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
 };
+
+use crate::{input, yaml};
 
 /// A folder could not be looked through.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +45,7 @@ pub fn scenario_files(folder: &Path) -> Result<Vec<PathBuf>, FolderError> {
 /// Whether a line begins with `apiVersion:`, which no scenario has. What cannot be read is no manifest:
 /// reading it as a scenario says why.
 fn is_manifest(file: &Path) -> bool {
-    let Ok(file) = File::open(file) else {
+    let Ok(file) = input::open(file, yaml::BYTES) else {
         return false;
     };
     BufReader::new(file)

@@ -25,7 +25,8 @@ use std::{
 
 use crate::{
     case::{ClusterSpec, IptablesVariant},
-    diagnostic::{Diagnostic, Diagnostics, Gathered, Place, Source},
+    diagnostic::{Diagnostic, Diagnostics, Gathered, Place, Reach, Source},
+    input,
     language::{Kind, Mapping, needed, optional},
     names::ScenarioName,
     scenario::{Run, Scenario},
@@ -108,15 +109,12 @@ const OBJECTS: Kind = Kind::List(&Kind::Any(&[Kind::Text, Kind::Object]));
 
 /// Reads a scenario file and the manifests that it names.
 pub fn load(file: &Path) -> Result<Scenario, Diagnostics> {
-    let open = |path: &Path| std::fs::read(path);
+    let open = |path: &Path| input::read(path, yaml::BYTES);
     match open(file) {
         Ok(bytes) => read(file, &bytes, &open),
         Err(error) => {
             let gathered = Gathered::default();
-            let source = Arc::new(Source {
-                file: file.to_owned(),
-                text: String::new(),
-            });
+            let source = Arc::new(Source::new(file, "", Reach::Inside));
             let message = format!("could not read the file: {error}");
             gathered.add(Diagnostic::new(Place::whole(&source), message));
             Err(gathered
@@ -134,7 +132,9 @@ pub fn read(
     open: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<Scenario, Diagnostics> {
     let gathered = Gathered::default();
-    let scenario = yaml::decode(file, bytes, &gathered)
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let reach = Reach::of(folder, file.file_name().map_or(file, Path::new));
+    let scenario = yaml::decode(file, bytes, reach, &gathered)
         .and_then(|source| document(&source, &gathered))
         .and_then(|node| {
             Reader {

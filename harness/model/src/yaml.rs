@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use crate::diagnostic::Place;
 
-pub(crate) use parse::{decode, parse};
+pub(crate) use parse::{BYTES, decode, parse};
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]

@@ -58,8 +58,8 @@ impl Ruleset {
     pub fn parse(save: &str) -> Result<Self, NetfilterError> {
         let mut ruleset = Self::default();
         let mut table: Option<(&str, Table)> = None;
-        for (index, line) in save.lines().enumerate() {
-            let number = index + 1;
+        // A carriage return is no part of a line's end: nothing here prints one.
+        for (line, number) in save.split('\n').zip(1..) {
             if let Some(comment) = line.strip_prefix('#') {
                 complain_of_incompatible(comment)?;
             } else if let Some(name) = line.strip_prefix('*') {

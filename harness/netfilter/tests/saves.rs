@@ -13,6 +13,12 @@ fn a_save_is_printed_as_it_was_read() {
 }
 
 #[test]
+fn a_rule_that_ends_in_a_carriage_return_is_printed_as_it_was_read() {
+    let save = "*nat\n:A - [0:0]\n-A A -j B\r\r\n-A A -j C\r\nCOMMIT\n";
+    assert_eq!(Ruleset::parse(save).unwrap().to_string(), save);
+}
+
+#[test]
 fn rules_are_counted_by_where_they_jump() {
     let ruleset = Ruleset::parse(KUBE_PROXY).unwrap();
     let count = |chain, jump| ruleset.count("nat", chain, jump);

@@ -2,23 +2,28 @@
 
 use std::{
     borrow::Cow,
-    fs::File,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
-use chainbreak_model::event::{Event, EventKind};
+use chainbreak_model::{
+    event::{Event, EventKind},
+    input,
+};
 
 use crate::ReportError;
+
+/// So long may the events of a case be, or a line of a run: they are read as a whole.
+pub const LONGEST: u64 = 256 << 20;
 
 /// The events of a case, in order of arrival.
 #[derive(Debug, Clone, PartialEq)]
 pub enum History {
     /// All of them, in memory: they were in `run.jsonl`.
     Here(Vec<Event>),
-    /// In that file, a line an event. They are read each time they are asked for: of a run with thousands of cases one
-    /// case is in memory at a time.
-    In(PathBuf),
+    /// In a folder the file of that plain path, a line an event. They are read each time they are asked for: of a run with
+    /// thousands of cases one case is in memory at a time.
+    In(PathBuf, PathBuf),
 }
 
 impl Default for History {
@@ -32,7 +37,9 @@ impl History {
     pub fn events(&self) -> Result<Cow<'_, [Event]>, ReportError> {
         match self {
             Self::Here(events) => Ok(Cow::Borrowed(events)),
-            Self::In(path) => each(path)?.collect::<Result<_, _>>().map(Cow::Owned),
+            Self::In(folder, path) => each(folder, path)?
+                .collect::<Result<_, _>>()
+                .map(Cow::Owned),
         }
     }
 
@@ -41,7 +48,7 @@ impl History {
     pub(crate) fn readable(&self) -> Cow<'_, [Event]> {
         match self {
             Self::Here(events) => Cow::Borrowed(events),
-            Self::In(path) => Cow::Owned(readable(path)),
+            Self::In(folder, path) => Cow::Owned(readable(folder, path)),
         }
     }
 
@@ -52,14 +59,14 @@ impl History {
                 events.push(event);
                 Ok(())
             }
-            Self::In(path) => Err(format!("its case's events are in {}", path.display())),
+            Self::In(_, path) => Err(format!("its case's events are in {}", path.display())),
         }
     }
 }
 
-fn readable(path: &Path) -> Vec<Event> {
+fn readable(folder: &Path, path: &Path) -> Vec<Event> {
     let mut events = Vec::new();
-    let trouble = match each(path) {
+    let trouble = match each(folder, path) {
         Ok(mut lines) => lines.find_map(|event| event.map(|event| events.push(event)).err()),
         Err(error) => Some(error),
     };
@@ -74,12 +81,14 @@ fn readable(path: &Path) -> Vec<Event> {
     events
 }
 
-/// The events in a case's file, one after the other.
+/// The events in a case's file of that plain path in a folder, one after the other.
 pub fn each(
+    folder: &Path,
     path: &Path,
 ) -> Result<impl Iterator<Item = Result<Event, ReportError>> + use<>, ReportError> {
-    let path = path.to_owned();
-    let file = match File::open(&path) {
+    let opened = input::open_below(folder, path, LONGEST);
+    let path = folder.join(path);
+    let file = match opened {
         Ok(file) => file,
         Err(source) => return Err(ReportError::History { path, source }),
     };
@@ -111,7 +120,12 @@ impl<R: BufRead> Iterator for Lines<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut line = Vec::new();
-        if let Err(source) = self.source.read_until(b'\n', &mut line) {
+        let mut bounded = self.source.by_ref().take(LONGEST);
+        if let Err(source) = bounded.read_until(b'\n', &mut line) {
+            return Some(Err(ReportError::Read { source }));
+        }
+        if line.len() as u64 == LONGEST {
+            let source = io::Error::other(format!("a line has more than {LONGEST} bytes"));
             return Some(Err(ReportError::Read { source }));
         }
         self.number += 1;

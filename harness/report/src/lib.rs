@@ -38,7 +38,7 @@ mod words;
 pub use error::ReportError;
 pub use exit::exit_code;
 pub use file::{WholeFile, write_atomically};
-pub use history::History;
+pub use history::{History, LONGEST};
 pub use progress::Progress;
 pub use record::{Ended, FORMAT, Header, Line, Recorder, Skipped};
 pub use run::{Recorded, Run};

@@ -1,13 +1,10 @@
 //! A recorded run, read back: everything that reports are made from.
 
-use std::{
-    io::BufRead,
-    path::{Component, Path},
-    sync::Arc,
-};
+use std::{io::BufRead, path::Path, sync::Arc};
 
 use chainbreak_model::{
     case::{Case, Shared},
+    input,
     verdict::Verdict,
 };
 use indexmap::IndexMap;
@@ -102,7 +99,7 @@ impl Run {
             Line::History { case, path } => {
                 let inside = plain(&path)?;
                 let recorded = self.case(&case)?;
-                recorded.history = History::In(folder.join(inside));
+                recorded.history = History::In(folder.to_owned(), inside.to_owned());
                 Ok(())
             }
             Line::Event { case, event } => self.case(&case)?.history.push(event),
@@ -132,8 +129,7 @@ impl Run {
 /// A path that leads nowhere but into the run's folder.
 fn plain(path: &str) -> Result<&Path, String> {
     let inside = Path::new(path);
-    let is_plain = |part| matches!(part, Component::Normal(_));
-    if path.is_empty() || !inside.components().all(is_plain) {
+    if !input::is_plain(inside) {
         return Err(format!("{path} is not in the folder of the run"));
     }
     Ok(inside)

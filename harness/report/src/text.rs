@@ -1,5 +1,7 @@
 //! How times, counts and foreign text are written, the same in every report.
 
+use chainbreak_model::is_hidden;
+
 /// Microseconds of the case as `s.mmm`.
 pub fn clock(us: u64) -> String {
     format!("{}.{:03}", us / 1_000_000, us / 1_000 % 1_000)
@@ -39,8 +41,9 @@ pub fn percent(part: usize, whole: usize) -> String {
 
 /// At most `width` characters, the last one an ellipsis when something was cut off.
 pub fn cut(text: &str, width: usize) -> String {
+    let text = shown(text);
     if text.chars().count() <= width {
-        return text.to_owned();
+        return text;
     }
     let kept = text.chars().take(width.saturating_sub(1));
     kept.chain(std::iter::once('…')).collect()
@@ -49,9 +52,10 @@ pub fn cut(text: &str, width: usize) -> String {
 /// At most `width` characters, with an ellipsis for what was cut out of the middle: what names have in
 /// common is mostly at their beginning, so more of the end is kept.
 pub fn cut_within(text: &str, width: usize) -> String {
+    let text = shown(text);
     let length = text.chars().count();
     if length <= width {
-        return text.to_owned();
+        return text;
     }
     let head = width.saturating_sub(1) / 3;
     let tail = width.saturating_sub(1) - head;
@@ -62,6 +66,7 @@ pub fn cut_within(text: &str, width: usize) -> String {
 /// The text in lines of at most `width` characters, broken at spaces where there are any; continued lines
 /// begin four further in than the first.
 pub fn wrap(text: &str, width: usize) -> String {
+    let text = clean(text);
     let indent = text.chars().take_while(|c| *c == ' ').count();
     let next = " ".repeat((indent + 4).min(width / 2));
     let mut out = String::new();
@@ -79,11 +84,36 @@ pub fn wrap(text: &str, width: usize) -> String {
         rest = next.chars().chain(tail.trim_start().chars()).collect();
     }
     out.extend(rest);
-    out
+    inert(&out)
 }
 
-/// Foreign text without terminal escapes and without characters that XML 1.0 forbids. Line ends become
-/// `\n`; tabs stay.
+/// Foreign text as a terminal and the log of a CI may have it.
+pub fn shown(text: &str) -> String {
+    inert(&clean(text))
+}
+
+/// GitHub's runner obeys a line that begins with `::` and a word, and `##[` anywhere in it; Azure's obeys `##vso[`, too. No
+/// blank before such a line keeps them from it.
+fn inert(text: &str) -> String {
+    let line = |line: &str| {
+        let line = line.replace("##[", "## [").replace("##vso[", "## vso[");
+        let words = line.trim_start();
+        let command = words
+            .strip_prefix("::")
+            .filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic()));
+        match command {
+            Some(word) => {
+                let indent = " ".repeat(line.chars().count() - words.chars().count());
+                format!("{indent}: :{word}")
+            }
+            None => line,
+        }
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Foreign text without terminal escapes, characters that turn its direction, and those that XML 1.0 forbids. Line ends
+/// become `\n`; tabs stay.
 pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -95,7 +125,7 @@ pub fn clean(text: &str) -> String {
             '\r' => out.push('\n'),
             '\n' | '\t' => out.push(c),
             '\u{fffe}' | '\u{ffff}' => {}
-            _ if c.is_control() => {}
+            _ if is_hidden(c) => {}
             _ => out.push(c),
         }
     }
@@ -154,6 +184,21 @@ mod tests {
             "ünïcode → 漢字 🦀 <&>\"']]>"
         );
         assert_eq!(clean("\u{1b}"), "");
+    }
+
+    #[test]
+    fn no_text_turns_its_direction() {
+        assert_eq!(clean("a\u{202e}b\u{2066}c\u{200f}d\u{61c}e"), "abcde");
+    }
+
+    #[test]
+    fn no_line_is_a_command_to_the_runner_of_a_ci() {
+        let said = "text\n  ::error file=a::b\n::1 answers ::\n##[error]c ##vso[task]d";
+        let inert = "text\n  : :error file=a::b\n::1 answers ::\n## [error]c ## vso[task]d";
+        assert_eq!(shown(said), inert);
+        assert_eq!(wrap("    ::error::a", 80), "    : :error::a");
+        assert_eq!(wrap("one two ::error::a", 14), "one two\n    : :error::a");
+        assert_eq!(cut("::error::\u{1b}[31ma", 80), ": :error::a");
     }
 
     #[test]

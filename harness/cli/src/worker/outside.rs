@@ -13,6 +13,7 @@ use super::{Order, STOP, runtime, work};
 
 /// Runs a case whose cluster is elsewhere, as the first line of standard input orders.
 pub(crate) fn outside() -> anyhow::Result<ExitCode> {
+    chainbreak_lab::worker::close_inherited()?;
     let runtime = runtime()?;
     runtime.block_on(async {
         let mut lines = BufReader::new(tokio::io::stdin()).lines();

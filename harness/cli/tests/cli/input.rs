@@ -1,5 +1,9 @@
 //! Scenarios that are wrong: every mistake with file, line, column and caret; never a panic.
 
+use std::{fs, os::unix::fs::symlink};
+
+use nix::{sys::stat::Mode, unistd::mkfifo};
+
 use crate::ground::{Ground, exits, text};
 
 /// What `check` says of a file with these bytes; it must be a mistake that is said, not a crash.
@@ -154,4 +158,50 @@ fn a_file_that_is_named_twice_is_read_once() {
     let output = Ground::new().chainbreak(&["check", "short.yaml", "./short.yaml"]);
     exits(&output, 0);
     assert_eq!(text(&output.stdout), "1 scenario, no mistake\n");
+}
+
+/// Each would hang, or be read until no memory is left.
+#[test]
+fn what_is_no_regular_file_or_too_large_is_a_mistake_at_once() {
+    let ground = Ground::new();
+    mkfifo(&ground.path().join("fifo.yaml"), Mode::S_IRWXU).unwrap();
+    let sparse = fs::File::create(ground.path().join("sparse.yaml")).unwrap();
+    sparse.set_len(20 << 30).unwrap();
+    ground.write("fifos.yaml", with("[web.yaml]", "[fifo.yaml]"));
+    ground.write("zeros.yaml", with("[web.yaml]", "[/dev/zero]"));
+    let regular = "it is no regular file";
+    let cases = [
+        (["check", "fifo.yaml"], regular),
+        (["check", "/dev/zero"], regular),
+        (["check", "fifos.yaml"], regular),
+        (["check", "zeros.yaml"], regular),
+        (["report", "fifo.yaml"], regular),
+        (["report", "/dev/zero"], regular),
+        (["check", "sparse.yaml"], "at most 2097152 are read"),
+        (["report", "sparse.yaml"], "at most 4294967296 are read"),
+    ];
+    for (args, words) in cases {
+        let output = ground.chainbreak(&args);
+        exits(&output, 2);
+        let said = text(&output.stderr);
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+}
+
+/// Root may read what who wrote the scenario may not.
+#[test]
+fn no_line_of_a_file_outside_the_scenarios_folder_is_quoted() {
+    let ground = Ground::new();
+    ground.write("secret.yaml", "root:*:20228:0\n");
+    fs::create_dir(ground.path().join("in")).unwrap();
+    ground.write("in/wrong.yaml", with("[web.yaml]", "[../secret.yaml]"));
+    ground.write("in/linking.yaml", with("[web.yaml]", "[link.yaml]"));
+    symlink("../secret.yaml", ground.path().join("in/link.yaml")).unwrap();
+    for file in ["in/wrong.yaml", "in/linking.yaml", "in/link.yaml"] {
+        let output = ground.chainbreak(&["check", file]);
+        exits(&output, 2);
+        let said = text(&output.stderr);
+        assert!(!said.contains("20228"), "{said}");
+        assert!(said.contains("is not in the scenario's folder"), "{said}");
+    }
 }

@@ -48,7 +48,7 @@ fn a_polite_kill_ends_a_run_in_order() {
 }
 
 #[test]
-fn a_terminal_that_is_gone_ends_a_run_in_order() {
+fn a_terminal_that_is_closed_ends_a_run_in_order() {
     ends_in_order(Signal::SIGHUP);
 }
 

@@ -124,3 +124,27 @@ fn latest_is_the_newest_run() {
     let there = fs::read_dir(ground.path().join("out")).unwrap().count();
     assert_eq!(there, 3, "two runs and the link");
 }
+
+/// Names of files, what is in them, and the words of errors about them.
+#[test]
+fn what_others_wrote_commands_no_terminal() {
+    let ground = Ground::new();
+    let wrong = "wrong\u{1b}]0;title\u{7}\u{202e}.yaml";
+    ground.write(wrong, "name: [\u{1b}[31m\u{202e}red\n");
+    let header = r#"{"format":2,"tool":"x","seed":0,"started":"2026-01-01T00:00:00Z"}"#;
+    ground.write(
+        "run.jsonl",
+        format!("{header}\n{{\"\\u001b]0;title\\u0007\":1}}\n"),
+    );
+    for args in [["check", wrong], ["report", "run.jsonl"]] {
+        let output = ground.chainbreak(&args);
+        exits(&output, 2);
+        let said = text(&output.stderr);
+        assert!(
+            said.contains(".yaml") || said.contains("line 2"),
+            "{said:?}"
+        );
+        let hidden = ['\u{1b}', '\u{7}', '\u{202e}'];
+        assert!(!said.contains(hidden), "{said:?}");
+    }
+}

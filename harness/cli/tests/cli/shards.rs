@@ -1,6 +1,6 @@
 //! `--shard`, `matrix` and `merge`: a run shared by the jobs of a CI, and made one again.
 
-use std::fs;
+use std::{fs, os::unix::fs::symlink};
 
 use crate::ground::{Ground, exits, text, validates};
 
@@ -40,6 +40,38 @@ fn the_shards_of_a_run_merge_into_the_reports_of_the_whole() {
         let path = line["artifact"]["path"].as_str().unwrap();
         assert!(ground.newest(path).exists(), "{path}");
     }
+}
+
+/// The parts come from other machines, and may be made to do harm.
+#[test]
+fn merge_follows_no_link_and_writes_no_file_twice() {
+    let ground = Ground::new();
+    exits(&ground.run("fight-nobody-expects", &[]), 10);
+    let run = ground.newest("run.jsonl");
+    let recorded = fs::read_to_string(&run).unwrap();
+    let kept = recorded
+        .lines()
+        .find(|line| line.starts_with(r#"{"artifact""#))
+        .unwrap();
+    let line: serde_json::Value = serde_json::from_str(kept).unwrap();
+    let path = line["artifact"]["path"].as_str().unwrap();
+    let merge = || ground.chainbreak(&["merge", "out/latest", "--out", "merged"]);
+    fs::write(
+        &run,
+        recorded.replace(kept, &kept.replace(path, "run.jsonl")),
+    )
+    .unwrap();
+    let output = merge();
+    exits(&output, 1);
+    let said = text(&output.stderr);
+    assert!(said.contains("/run.jsonl: File exists"), "{said}");
+    fs::write(&run, &recorded).unwrap();
+    fs::remove_file(ground.newest(path)).unwrap();
+    symlink("/etc/passwd", ground.newest(path)).unwrap();
+    let output = merge();
+    exits(&output, 2);
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("{path}: it is a link")), "{said}");
 }
 
 #[test]

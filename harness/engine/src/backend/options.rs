@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The option of a run, on every backend, by which a person lets cases change what the machine's worlds share.
 pub const HOST_CHANGES: &str = "allow-host-changes";
 
+/// The option of a run by which a person lets worlds load eBPF programs.
+pub const EBPF: &str = "allow-ebpf";
+
 /// An option of a backend.
 #[derive(Debug, Clone, Copy)]
 pub struct BackendOption {

@@ -24,8 +24,8 @@ const BROUGHT: [&str; 9] = [
     "nft",
     "nginx",
 ];
-/// What Calico's real eBPF dataplane does and no model can.
-const REAL: [&str; 1] = ["bpf-service-nat"];
+/// What Calico's real eBPF dataplane does and no model can, and that it can be loaded there.
+const REAL: [&str; 2] = ["bpf-service-nat", "ebpf"];
 
 /// Why `calico-upgrade` is not there.
 pub(crate) const CALICO_STAYS: &str =

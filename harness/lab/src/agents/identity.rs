@@ -15,7 +15,7 @@ use tokio::{process::Command, sync::oneshot, task::spawn_blocking, time::timeout
 use super::{program::Program, settings::version_flag};
 use crate::{
     error::LabError,
-    worker::{self, PATH, filesystem::image},
+    worker::{self, PATH, WorldOptions, filesystem::image},
 };
 
 /// `--version` takes a tenth of a second of an idle machine.
@@ -107,8 +107,12 @@ async fn said_in_a_world(path: &Path, agent: AgentName) -> Result<Said, String> 
         path: path.to_owned(),
     };
     let question = serde_json::to_string(&question).map_err(|error| error.to_string())?;
-    let (show, order) = ([path.to_owned()], format!("{ORDER}{question}"));
-    match timeout(2 * DEADLINE, worker::ask(&show, &order)).await {
+    let order = format!("{ORDER}{question}");
+    let options = WorldOptions {
+        show: vec![path.to_owned()],
+        ebpf: false,
+    };
+    match timeout(2 * DEADLINE, worker::ask(&options, &order)).await {
         Ok(answer) => serde_json::from_str::<Result<Said, String>>(&answer?)
             .map_err(|error| error.to_string())?,
         Err(_elapsed) => Err("the world to try it in did not answer".to_owned()),

@@ -210,8 +210,14 @@ fn grace(pod: &Pod) -> Duration {
         .spec
         .as_ref()
         .and_then(|spec| spec.termination_grace_period_seconds);
-    let seconds = asked.or(spec).unwrap_or(30);
-    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+    length(asked.or(spec).unwrap_or(30))
+}
+
+/// Longer than any case. Kubernetes takes numbers that are past the end of every clock.
+const LONGEST: u64 = 366 * 24 * 60 * 60;
+
+fn length(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(LONGEST))
 }
 
 async fn pre_stop(home: &Home, lifecycle: &Lifecycle) {
@@ -219,8 +225,7 @@ async fn pre_stop(home: &Home, lifecycle: &Lifecycle) {
         return;
     };
     if let Some(rest) = &hook.sleep {
-        let seconds = u64::try_from(rest.seconds).unwrap_or(0);
-        sleep_until(Instant::now() + Duration::from_secs(seconds)).await;
+        sleep_until(Instant::now() + length(rest.seconds)).await;
     }
     let command = hook.exec.as_ref().and_then(|exec| exec.command.clone());
     if let Some(argv) = command
@@ -346,4 +351,16 @@ fn code(status: ExitStatus) -> i32 {
     status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_grace_period_that_kubernetes_takes_is_a_time() {
+        let end = Instant::now().checked_add(length(i64::MAX));
+        assert!(end.is_some());
+        assert_eq!(length(-1), Duration::ZERO);
+    }
 }

@@ -7,13 +7,14 @@
 //! shown read-only, and what the user may not read is left out, as it could not be used anyway. Paths
 //! that a case names (a real agent's) are shown wherever they lie, also below the world's own parts.
 
+mod devices;
 pub(crate) mod image;
 mod mounts;
 mod shown;
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, PermissionsExt, symlink},
+    os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -28,10 +29,6 @@ use crate::error::{LabError, tolerate};
 
 /// Made from scratch for each world, never mirrored.
 const OWN: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
-/// Devices that programs expect and that give no hold on the machine.
-const DEVICES: [&str; 7] = [
-    "null", "zero", "full", "random", "urandom", "tty", "net/tun",
-];
 /// Where the world is put together: `/tmp`, which the world gets afresh anyway, so that nothing is
 /// hidden that must be mirrored.
 const BASE: &str = "/tmp";
@@ -171,7 +168,7 @@ fn overlay(lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result<(),
             Some("overlay"),
             target,
             Some("overlay"),
-            MsFlags::empty(),
+            MsFlags::MS_NODEV,
             Some(data),
         )
     };
@@ -191,7 +188,7 @@ fn own_parts(root: &Path) -> Result<(), LabError> {
     tmpfs(&root.join("tmp"), "mode=1777")?;
     tmpfs(&root.join("dev"), "mode=755")?;
     make_dir(&root.join("run/lock"))?;
-    devices(&root.join("dev"))
+    devices::make(&root.join("dev"))
 }
 
 /// A fresh `/sys` that shows the devices of the caller's network namespace. Read-only: module
@@ -206,8 +203,8 @@ pub(crate) fn sys(target: &Path) -> Result<(), LabError> {
     )
 }
 
-/// Only the settings below `/proc/sys/net` belong to a network namespace; the rest is the machine's,
-/// and a world of a true root could change it.
+/// Only the settings below `/proc/sys/net` belong to a network namespace; the rest of what can be written there, beside
+/// processes, is the machine's, and the root of a world of root has the machine's root's files.
 fn guard_settings(proc: &Path) -> Result<(), LabError> {
     let bind = |path: &Path, last: MsFlags| {
         attach(
@@ -225,13 +222,22 @@ fn guard_settings(proc: &Path) -> Result<(), LabError> {
             None,
         )
     };
-    for name in ["sys", "sysrq-trigger"] {
-        let path = proc.join(name);
-        if path.exists() {
-            bind(&path, MsFlags::MS_RDONLY)?;
+    for entry in fs::read_dir(proc).map_err(failed("read", proc))?.flatten() {
+        if is_of_machine(&entry) {
+            bind(&entry.path(), MsFlags::MS_RDONLY)?;
         }
     }
     bind(&proc.join("sys/net"), MsFlags::empty())
+}
+
+/// Whether it is no process's. What is a link leads to a process. Root may open even what nobody may write.
+fn is_of_machine(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let process = name
+        .as_encoded_bytes()
+        .first()
+        .is_some_and(u8::is_ascii_digit);
+    !process && entry.file_type().is_ok_and(|kind| !kind.is_symlink())
 }
 
 /// A fresh tmpfs.
@@ -240,51 +246,9 @@ pub(crate) fn tmpfs(target: &Path, options: &str) -> Result<(), LabError> {
         Some("tmpfs"),
         target,
         Some("tmpfs"),
-        MsFlags::empty(),
+        MsFlags::MS_NODEV,
         Some(options),
     )
-}
-
-fn devices(dev: &Path) -> Result<(), LabError> {
-    for name in ["net", "pts", "shm"] {
-        make_dir(&dev.join(name))?;
-    }
-    fs::set_permissions(dev.join("shm"), fs::Permissions::from_mode(0o1777))
-        .map_err(failed("set the mode of", dev))?;
-    for name in DEVICES {
-        let (source, at) = (Path::new("/dev").join(name), dev.join(name));
-        if !source.exists() {
-            continue;
-        }
-        fs::File::create(&at).map_err(failed("make", &at))?;
-        attach(
-            Some(&source.to_string_lossy()),
-            &at,
-            None,
-            MsFlags::MS_BIND,
-            None,
-        )?;
-    }
-    let pts = dev.join("pts");
-    let data = "newinstance,ptmxmode=0666,mode=0620";
-    attach(
-        Some("devpts"),
-        &pts,
-        Some("devpts"),
-        MsFlags::empty(),
-        Some(data),
-    )?;
-    let links = [
-        ("pts/ptmx", "ptmx"),
-        ("/proc/self/fd", "fd"),
-        ("/proc/self/fd/0", "stdin"),
-        ("/proc/self/fd/1", "stdout"),
-        ("/proc/self/fd/2", "stderr"),
-    ];
-    links.iter().try_for_each(|(aim, name)| {
-        let at = dev.join(name);
-        symlink(aim, &at).map_err(failed("link", &at))
-    })
 }
 
 /// Makes `root` the root; the old tree goes out of reach, after `between`, for which both are there.
@@ -307,16 +271,16 @@ fn bind_read_only(source: &Path, target: &Path) -> Result<(), LabError> {
     attach(Some(&source.to_string_lossy()), target, None, bind, None)?;
     // Flags an ordinary user inherited are locked: a remount has to repeat them.
     let kept = statvfs(target).map_or(FsFlags::empty(), |stat| stat.flags());
+    // What is a device on the machine is none in a world.
     let pairs = [
         (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
-        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
         (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
         (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
     ];
     let locked = pairs.iter().filter(|(has, _)| kept.contains(*has));
     let flags = locked.fold(
-        MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY,
+        MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | MsFlags::MS_NODEV,
         |flags, (_, flag)| flags | *flag,
     );
     attach(None, target, None, flags, None).inspect_err(|_| {

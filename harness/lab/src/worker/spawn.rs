@@ -2,16 +2,25 @@
 
 use std::{
     ffi::OsStr,
-    path::{Path, PathBuf},
+    fs::File,
+    io::{self, Read, Write},
+    path::Path,
     process::{ExitStatus, Stdio},
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    task::JoinHandle,
+    time::timeout,
 };
 
+use super::WorldOptions;
 use crate::error::LabError;
+
+/// What a worker says last is there as soon as it has ended; somebody else may hold its standard error for longer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A worker, seen from its parent. Dropping it ends the worker and its world.
 #[derive(Debug)]
@@ -21,12 +30,14 @@ pub struct Worker {
     /// What the worker writes on standard output, line by line.
     pub lines: Lines<BufReader<ChildStdout>>,
     stdin: Option<ChildStdin>,
+    /// Passes on what it writes on standard error.
+    words: Option<JoinHandle<()>>,
 }
 
 impl Worker {
     /// Sends a line.
-    pub async fn order(&mut self, line: &str) -> std::io::Result<()> {
-        let stdin = self.stdin.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
+    pub async fn order(&mut self, line: &str) -> io::Result<()> {
+        let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         stdin.write_all(format!("{line}\n").as_bytes()).await?;
         stdin.flush().await
     }
@@ -37,58 +48,94 @@ impl Worker {
     }
 
     /// Waits for the end, with the lifeline held so that the worker ends by itself.
-    pub async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         // `Child::wait` closes only a standard input that the child still owns: ours was taken.
-        self.child.wait().await
+        let ended = self.child.wait().await;
+        if let Some(words) = self.words.take() {
+            drop(timeout(LAST_WORDS, words).await);
+        }
+        ended
     }
 }
 
-/// Starts `program worker SHOW…`: a worker whose world shows these absolute paths of the machine. It has
+/// Starts `program worker OPTION…`: a worker with a world. It has
 /// a process group of its own, so that a terminal's Ctrl-C reaches the parent only, which then ends its
-/// workers in order. Standard error is shared.
-pub fn spawn_worker(program: &Path, show: &[PathBuf]) -> Result<Worker, LabError> {
-    spawn(program, show, Stdio::inherit())
+/// workers in order. What it writes on standard error is passed on.
+pub fn spawn_worker(program: &Path, options: &WorldOptions) -> Result<Worker, LabError> {
+    spawn(program, &options.arguments()).map(passing_on)
 }
 
 /// Starts `program worker ARGUMENTS…`, the same but for what these arguments make of it.
 pub fn spawn_other(program: &Path, arguments: &[&str]) -> Result<Worker, LabError> {
-    spawn(program, arguments, Stdio::inherit())
+    spawn(program, arguments).map(passing_on)
 }
 
-/// As [`spawn_worker`], with standard error of the caller's choice.
-fn spawn(
-    program: &Path,
-    arguments: &[impl AsRef<OsStr>],
-    stderr: Stdio,
-) -> Result<Worker, LabError> {
+/// The worker never has our standard error itself: that may be a person's terminal, or the log of a CI.
+fn passing_on(mut worker: Worker) -> Worker {
+    worker.words = worker
+        .child
+        .stderr
+        .take()
+        .map(|words| tokio::spawn(pass_on(words)));
+    worker
+}
+
+async fn pass_on(words: ChildStderr) {
+    let mut lines = BufReader::new(words).split(b'\n');
+    while let Ok(Some(line)) = lines.next_segment().await {
+        let line = plain(&String::from_utf8_lossy(&line));
+        drop(writeln!(io::stderr().lock(), "{line}"));
+    }
+}
+
+/// A line without what a terminal would obey.
+fn plain(line: &str) -> String {
+    line.chars()
+        .filter(|c| *c == '\t' || !c.is_control())
+        .collect()
+}
+
+/// As [`spawn_worker`], with standard error for the caller to read.
+fn spawn(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Worker, LabError> {
+    let failed = |source| LabError::Spawn {
+        program: program.to_owned(),
+        source,
+    };
     let spawned = Command::new(program)
         .arg(super::VERB)
         .args(arguments)
+        .env(super::TOKEN, token().map_err(&failed)?)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(stderr)
+        .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
-    let mut child = spawned.map_err(|source| LabError::Spawn {
-        program: program.to_owned(),
-        source,
-    })?;
+    let mut child = spawned.map_err(failed)?;
     let stdin = child.stdin.take().expect("standard input is piped");
     let stdout = child.stdout.take().expect("standard output is piped");
     Ok(Worker {
         child,
         lines: BufReader::new(stdout).lines(),
         stdin: Some(stdin),
+        words: None,
     })
+}
+
+/// Who starts it, and what nobody guesses.
+fn token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let secret = data_encoding::HEXLOWER.encode(&bytes);
+    Ok(format!("{}-{secret}", std::process::id()))
 }
 
 /// The one line with which a worker of the running program answers an order. An error is what the worker
 /// said instead, or why there is none.
-pub(crate) async fn ask(show: &[PathBuf], order: &str) -> Result<String, String> {
-    let text = |error: std::io::Error| error.to_string();
+pub(crate) async fn ask(options: &WorldOptions, order: &str) -> Result<String, String> {
+    let text = |error: io::Error| error.to_string();
     let program = std::env::current_exe().map_err(text)?;
-    let mut worker = spawn(&program, show, Stdio::piped()).map_err(|error| error.to_string())?;
+    let mut worker = spawn(&program, &options.arguments()).map_err(|error| error.to_string())?;
     // A worker that could not make its world says why and does not read.
     let ordered = worker.order(order).await;
     let answer = worker.lines.next_line().await.map_err(text)?;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use chainbreak_lab::worker::{Worker, spawn_worker};
+use chainbreak_lab::worker::{Worker, WorldOptions, spawn_worker};
 use chainbreak_recordings::logs::{self, Sites};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -72,7 +72,8 @@ impl Launcher {
 
     /// Both places, and nobody plays yet.
     pub(crate) async fn raise(&self, stage: Stage, seed: u64, players: &Players) -> Pair {
-        let worker = spawn_worker(&self.program, &[]).expect("a worker starts");
+        let worker =
+            spawn_worker(&self.program, &WorldOptions::default()).expect("a worker starts");
         let mut pair = Pair {
             worker,
             stage,

@@ -17,7 +17,7 @@ use chainbreak_lab::{
     place::{Own, PlaceThread},
     recorder::Recorder,
     shims::{Shims, install},
-    worker::{Lifeline, VERB, enter},
+    worker::{Lifeline, VERB, WorldOptions, enter},
 };
 use chainbreak_model::event::{Event, EventKind};
 use serde::Deserialize;
@@ -75,7 +75,9 @@ struct Bench {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let worked = match &arguments[..] {
-        [verb] if verb == VERB => enter(&[]).map_err(text).and_then(serve),
+        [verb] if verb == VERB => enter(&WorldOptions::default())
+            .map_err(text)
+            .and_then(serve),
         _ => Err("it is started as a worker".to_owned()),
     };
     match worked {

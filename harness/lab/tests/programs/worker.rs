@@ -4,10 +4,7 @@
 //! says what the machine can run. With `identify AGENT PATH`: says who that is. With `shell PLACE
 //! COMMAND…`: looks into a world.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::Path, process::ExitCode};
 
 use chainbreak_engine::{
     backend::Backend,
@@ -18,7 +15,7 @@ use chainbreak_engine::{
 use chainbreak_lab::{
     Lab,
     registry::shell,
-    worker::{Lifeline, VERB, enter, spawn_worker},
+    worker::{Lifeline, VERB, WorldOptions, enter, spawn_worker},
 };
 use chainbreak_model::{
     case::Case,
@@ -67,7 +64,7 @@ fn in_runtime(what: impl Future<Output = Result<(), String>>) -> ExitCode {
 /// Holds a worker's lifeline, makes requests and passes its words on.
 async fn parent(case: &str, requests: &[&str]) -> Result<(), String> {
     let program = std::env::current_exe().map_err(text)?;
-    let mut worker = spawn_worker(&program, &[]).map_err(text)?;
+    let mut worker = spawn_worker(&program, &WorldOptions::default()).map_err(text)?;
     worker.order(case).await.map_err(text)?;
     let mut requests = requests.iter();
     while let Some(line) = worker.lines.next_line().await.map_err(text)? {
@@ -97,9 +94,8 @@ async fn identify(agent: &str, path: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn work(show: &[&str]) -> ExitCode {
-    let show: Vec<PathBuf> = show.iter().map(PathBuf::from).collect();
-    match enter(&show)
+fn work(options: &[&str]) -> ExitCode {
+    match enter(&WorldOptions::from_arguments(options))
         .map_err(|error| error.to_string())
         .and_then(serve)
     {

@@ -7,7 +7,7 @@ mod user;
 
 use std::time::Duration;
 
-use chainbreak_lab::worker::{Worker, spawn_worker};
+use chainbreak_lab::worker::{Worker, WorldOptions, spawn_worker};
 use chainbreak_model::event::Command;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ impl Bench {
     pub(crate) async fn with(user: User, scripts: &[(&str, &str)]) -> Self {
         let (program, folder) = user.program(PROGRAM, &[]);
         let mut bench = Self {
-            worker: spawn_worker(&program, &[]).unwrap(),
+            worker: spawn_worker(&program, &WorldOptions::default()).unwrap(),
             _program: folder,
             bare: format!("{OWN}:{MACHINE}"),
             path: String::new(),

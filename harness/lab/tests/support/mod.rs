@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use chainbreak_lab::worker::{Worker, spawn_worker};
+use chainbreak_lab::worker::{Worker, WorldOptions, spawn_worker};
 use chainbreak_model::case::ClusterSpec;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -81,12 +81,24 @@ impl World {
         world
     }
 
+    /// The same in a world that may load eBPF programs, as whoever runs the tests.
+    pub(crate) async fn raise_with_ebpf(case: &Value) -> Self {
+        let (world, raised) = Self::start(User::Myself, case, true).await;
+        assert_eq!(raised, json!({ "raised": true }));
+        world
+    }
+
     /// Raises a cluster, and what came of it: `{"raised": true}` or `{"error": …}`.
     pub(crate) async fn try_raise(user: User, case: &Value) -> (Self, Value) {
+        Self::start(user, case, false).await
+    }
+
+    async fn start(user: User, case: &Value, ebpf: bool) -> (Self, Value) {
         require_packages();
         let (program, folder) = user.program(PROGRAM, &[]);
         let spec: ClusterSpec = serde_json::from_value(case["cluster"].clone()).unwrap();
-        let worker = spawn_worker(&program, &spec.agent_paths()).unwrap();
+        let show = spec.agent_paths();
+        let worker = spawn_worker(&program, &WorldOptions { show, ebpf }).unwrap();
         let mut world = Self {
             worker,
             _program: folder,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     case::{ClusterSpec, IpFamily, ObjectRef, PoolSpec},
-    diagnostic::{Gathered, Place},
+    diagnostic::{Gathered, Place, Reach},
     nearest::suggest,
     pod_network::PodNetwork,
     yaml::{self, Node, Value},
@@ -221,14 +221,16 @@ impl Reader<'_> {
 
     fn try_manifest_file(&self, node: &Node, manifests: &mut Manifests) -> Option<()> {
         let written = text(self.gathered, node, "a manifest's file")?;
-        let path = self.file.parent().unwrap_or(Path::new("")).join(written);
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        let path = folder.join(written);
         let bytes = (self.open)(&path)
             .map_err(|error| {
                 let message = format!("could not read {}: {error}", path.display());
                 note(self.gathered, &node.place, message, None);
             })
             .ok()?;
-        let source = yaml::decode(&path, &bytes, self.gathered)?;
+        let reach = Reach::of(folder, Path::new(written));
+        let source = yaml::decode(&path, &bytes, reach, self.gathered)?;
         let documents = yaml::parse(&source, self.gathered);
         manifests.incomplete |= !documents.complete;
         let objects: Vec<&Node> = documents

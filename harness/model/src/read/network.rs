@@ -138,11 +138,22 @@ pub(super) fn sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<Strin
             note(gathered, &entry.key, message, Some(hint.to_owned()));
             continue;
         }
+        // Whatever stands between its parts, it is the same file.
+        let parts = name.split(['.', '/']).filter(|part| !part.is_empty());
+        if parts.eq(ONCE.split('.')) {
+            let message = format!("{name} is the whole machine's, and cannot be set back");
+            note(gathered, &entry.key, message, None);
+            continue;
+        }
         let value = text(gathered, &entry.node, "a setting's value")?;
         settings.insert(name.clone(), value.to_owned());
     }
     Some(settings)
 }
+
+/// The one setting below `net.` that a namespace writes for the whole machine; the kernel takes no 0 after a 1
+/// (`nf_hooks_lwtunnel.c`).
+const ONCE: &str = "net.netfilter.nf_hooks_lwtunnel";
 
 /// Settings of the machine by name: those that no namespace has of its own, each a number.
 pub(super) fn host_sysctls(gathered: &Gathered, node: &Node) -> Option<BTreeMap<String, String>> {

@@ -150,7 +150,7 @@ static DELETE: Mapping = Mapping {
 /// A step takes at most an hour: longer is a mistake more often than a wish.
 const LENGTH: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3600));
 /// As many as a large Deployment has.
-const REPLICAS: (u64, u64) = (0, 1000);
+pub(super) const REPLICAS: (u64, u64) = (0, 1000);
 
 impl Reader<'_> {
     /// Reads `timeline:`.

@@ -8,24 +8,24 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
 
 use super::{Entries, Entry, Node, Value};
-use crate::diagnostic::{Diagnostic, Gathered, Place, Source};
+use crate::diagnostic::{Diagnostic, Gathered, Place, Reach, Source};
 
 /// The largest file that is read. The largest manifests people paste, CRDs among them, are well below.
-const BYTES: usize = 2 << 20;
+pub(crate) const BYTES: u64 = 2 << 20;
 /// Deeper than any Kubernetes object; low enough to walk a tree by recursion.
 const DEPTH: usize = 64;
 /// A file of [`BYTES`] without aliases that means something has fewer.
 const NODES: usize = 200_000;
 
 /// Reads a file's bytes as text.
-pub(crate) fn decode(file: &Path, bytes: &[u8], gathered: &Gathered) -> Option<Arc<Source>> {
-    let source = |text: &str| {
-        Arc::new(Source {
-            file: file.to_owned(),
-            text: text.to_owned(),
-        })
-    };
-    if bytes.len() > BYTES {
+pub(crate) fn decode(
+    file: &Path,
+    bytes: &[u8],
+    reach: Reach,
+    gathered: &Gathered,
+) -> Option<Arc<Source>> {
+    let source = |text: &str| Arc::new(Source::new(file, text, reach));
+    if bytes.len() as u64 > BYTES {
         let message = format!(
             "the file has {} bytes; a scenario or manifest has at most {BYTES}",
             bytes.len()

@@ -116,3 +116,19 @@ fn settings_that_are_the_machines_and_settings_that_are_not() {
         with("host-sysctls: { net.netfilter.nf_conntrack_max: 0 }")
     );
 }
+
+/// The kernel lets nobody set it back.
+#[test]
+fn no_node_sets_what_stays_set_on_the_whole_machine() {
+    let spellings = [
+        "net.netfilter.nf_hooks_lwtunnel",
+        "net.netfilter/nf_hooks_lwtunnel",
+        "net.netfilter./nf_hooks_lwtunnel",
+    ];
+    for name in spellings {
+        let sysctls = format!("  nodes: 2\n  sysctls: {{ {name}: 1 }}");
+        let said = said_of("  nodes: 2", &sysctls);
+        let words = format!("{name} is the whole machine's, and cannot be set back");
+        assert!(said.contains(&words), "{said}");
+    }
+}

@@ -157,3 +157,12 @@ fn networks_that_nobody_could_wire() {
         annotated("    cni.projectcalico.org/ipv4pools: '[\"overlay\"]'")
     );
 }
+
+#[test]
+fn a_deployment_has_as_many_replicas_as_a_machine_has_room_for() {
+    for replicas in ["1000000", "-1"] {
+        let said = said_of_objects("replicas: 2", &format!("replicas: {replicas}"));
+        let words = format!("spec.replicas is a whole number from 0 to 1000, not {replicas:?}");
+        assert!(said.contains(&words), "{said}");
+    }
+}

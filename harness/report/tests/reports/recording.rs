@@ -1,13 +1,14 @@
 //! `run.jsonl`: what is written is what is read, and what a killed run leaves can still be read.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use crate::history::{ROUNDS, all_broken, case, header, run};
-use chainbreak_model::judge;
+use chainbreak_model::{case::Case, judge};
 use chainbreak_report::{
     Ended, Line, Recorded, Recorder, ReportError, Run, Skipped,
     summary::{Headline, Outcome, summaries},
 };
+use serde_json::json;
 
 fn events_of(case: &Recorded) -> usize {
     case.history.events().unwrap().len()
@@ -46,6 +47,21 @@ fn recorded() -> (Run, Vec<u8>) {
 fn a_run_is_read_back_as_it_was_written() {
     let (run, file) = recorded();
     assert_eq!(Run::read(&file[..], Path::new("")).unwrap(), run);
+}
+
+#[test]
+fn a_number_of_an_object_is_read_back_as_it_was_written() {
+    let number: f64 = "1.0000000000000001e88".parse().unwrap();
+    let case = Case {
+        manifests: Arc::new(vec![json!({ "replicas": number })]),
+        ..case("default-cleanup", all_broken())
+    };
+    let mut file = Vec::new();
+    let mut recorder = Recorder::begin(&mut file, &header()).unwrap();
+    let planned = Line::Planned(Box::new(case.clone()));
+    recorder.append(&planned).unwrap();
+    let run = Run::read(&file[..], Path::new("")).unwrap();
+    assert_eq!(*run.cases[&case.id()].case, case);
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn is_alive(pid: i32) -> bool {
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Looks again and again, for as long as a busy machine may take.
-fn until(what: &str, look: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, look: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !look() {
         assert!(Instant::now() < deadline, "{what}: not in 20 s");

@@ -20,7 +20,7 @@ use std::{
 use chainbreak_apiserver::{Server, ServerConfig};
 use chainbreak_lab::{
     addresses::API_PORT,
-    worker::{Lifeline, VERB, enter},
+    worker::{Lifeline, VERB, WorldOptions, enter},
     world::World,
 };
 use chainbreak_model::case::{ClusterSpec, IpFamily, IptablesVariant, ProxyMode};
@@ -96,7 +96,11 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let real = std::env::var_os(REAL).map(PathBuf::from);
-    let served = enter(real.as_slice()).map_err(text).and_then(|life| {
+    let options = WorldOptions {
+        show: real.iter().cloned().collect(),
+        ebpf: false,
+    };
+    let served = enter(&options).map_err(text).and_then(|life| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()

@@ -10,8 +10,9 @@ use serde::Deserialize;
 use super::{
     super::{
         cluster,
-        fields::{entries, note},
+        fields::{entries, note, number},
         strict,
+        timeline::REPLICAS,
     },
     ServicePort, ServicePorts, unable,
 };
@@ -112,6 +113,10 @@ fn pod(gathered: &Gathered, node: &Node) -> Option<()> {
 
 fn deployment(gathered: &Gathered, node: &Node) -> Option<()> {
     typed::<Deployment>(gathered, node)?;
+    let replicas = node.get("spec").and_then(|spec| spec.get("replicas"));
+    if let Some(replicas) = replicas.filter(|replicas| !replicas.is_null()) {
+        number::<u64>(gathered, replicas, "spec.replicas", REPLICAS)?;
+    }
     has_template(gathered, node)
 }
 
