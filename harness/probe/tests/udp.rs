@@ -80,7 +80,8 @@ fn locals(said: &Said) -> BTreeSet<SocketAddr> {
 fn an_answer_names_its_backend_and_the_port_it_saw() {
     let world = World::new();
     let _server = answerer(&world, ANSWERS, "answers");
-    for (connections, ports) in [(Connections::New, 50), (Connections::Kept, 1)] {
+    // The kernel chooses ports at random, and may take one twice: of 50, six are almost never such.
+    for (connections, ports) in [(Connections::New, 45..=50), (Connections::Kept, 1..=1)] {
         let said = world.probe(&udp(ANSWERS, connections, Some(50))).end();
         assert_eq!(words(&said), ["answered"; 50]);
         for sample in &said.samples {
@@ -94,7 +95,8 @@ fn an_answer_names_its_backend_and_the_port_it_saw() {
             };
             assert_eq!((backend.as_str(), *seen_as), ("web-1", Some(*local)));
         }
-        assert_eq!(locals(&said).len(), ports, "{connections:?}");
+        let found = locals(&said).len();
+        assert!(ports.contains(&found), "{connections:?}: {found} ports");
     }
 }
 
