@@ -64,7 +64,9 @@ impl Machine {
 
     fn begin(&self) -> Child {
         let path = std::env::var("PATH").unwrap();
-        Command::new(self.path("install-packages"))
+        // Not run itself: another test's child may hold what was just written open for writing (ETXTBSY).
+        Command::new("sh")
+            .arg(self.path("install-packages"))
             .env("PATH", format!("{}:{path}", self.folder.path().display()))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

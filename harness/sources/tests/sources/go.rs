@@ -3,8 +3,8 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
     sync::Mutex,
 };
 
@@ -56,10 +56,13 @@ impl Machine {
             .replace("@BUILD", build)
             .replace("@VERSION", version)
             .replace("HERE", &self.folder.path().display().to_string());
-        // Written beside and renamed: what runs is never written to.
-        let fresh = self.path("go.fresh");
-        fs::write(&fresh, text).unwrap();
-        fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes what is run: a file that this one writes stays open for writing in each child that another test
+        // starts meanwhile, until that child's exec, and cannot be run (ETXTBSY). Beside and renamed: it may be running.
+        let (text_at, fresh) = (self.path("go.text"), self.path("go.fresh"));
+        fs::write(&text_at, text).unwrap();
+        let mut install = Command::new("install");
+        let installed = install.arg("--mode=755").args([&text_at, &fresh]).status();
+        assert!(installed.unwrap().success());
         fs::rename(fresh, self.path("go")).unwrap();
     }
 
