@@ -6,6 +6,7 @@ use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -19,7 +20,11 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
-use tokio::task::JoinSet;
+use nix::errno::Errno;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
 use tracing::debug;
 
 use crate::{
@@ -41,6 +46,9 @@ pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
 /// The largest body taken; etcd's limit is half of it.
 const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// Until it is tried again whether there is room for a connection: nothing tells of it.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How a server is set up.
 #[derive(Clone)]
@@ -93,6 +101,13 @@ pub struct Server {
     on_unknown: Option<OnUnknown>,
 }
 
+/// Whether the process or the machine has no file for one more connection.
+fn is_full(error: &io::Error) -> bool {
+    let full = [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM];
+    let number = error.raw_os_error().map(Errno::from_raw);
+    number.is_some_and(|number| full.contains(&number))
+}
+
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
@@ -127,6 +142,11 @@ impl Server {
                     }
                     // The peer gave up before it was accepted: its affair.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    // A connection that ends, or only time, makes room.
+                    Err(error) if is_full(&error) => {
+                        debug!(%error, "no more connections for now");
+                        sleep_until(Instant::now() + PAUSE).await;
+                    }
                     Err(error) => return Err(error),
                 },
                 Some(_) = connections.join_next() => {}
