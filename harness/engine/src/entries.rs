@@ -2,12 +2,17 @@
 
 use chainbreak_model::agent::LogFormat;
 
+/// An entry of several lines has at most so many bytes, and a line more: kube-proxy's longest is an input of iptables-restore.
+const LONGEST: usize = 4 << 20;
+
 /// The joiner. klog writes an entry with one call, so that all its lines are there at once: an entry is
 /// complete when the next begins, or when there is nothing more to read and no ` >` is missing.
 #[derive(Debug)]
 pub struct Entries {
     format: LogFormat,
     begun: Vec<String>,
+    /// Its bytes.
+    bytes: usize,
     /// A block of lines that ends with ` >` has begun.
     quoting: bool,
 }
@@ -18,6 +23,7 @@ impl Entries {
         Self {
             format,
             begun: Vec::new(),
+            bytes: 0,
             quoting: false,
         }
     }
@@ -29,9 +35,11 @@ impl Entries {
         }
         let begins = is_header(line);
         // A header inside a block means that its end was lost.
-        let complete = begins.then(|| self.take()).flatten();
+        let is_full = self.bytes > LONGEST;
+        let complete = (begins || is_full).then(|| self.take()).flatten();
         let closes = self.quoting && line.starts_with(" >");
         self.quoting = line.ends_with("=<") || (self.quoting && !begins && !closes);
+        self.bytes += line.len();
         self.begun.push(line.to_owned());
         complete
     }
@@ -53,6 +61,7 @@ impl Entries {
 
     fn take(&mut self) -> Option<String> {
         self.quoting = false;
+        self.bytes = 0;
         let entry = std::mem::take(&mut self.begun);
         (!entry.is_empty()).then(|| entry.join("\n"))
     }
@@ -142,6 +151,16 @@ mod tests {
             klog(&format!("{I}\n{almost}\n{I}")),
             [format!("{I}\n{almost}"), I.to_owned()]
         );
+    }
+
+    #[test]
+    fn an_entry_that_never_ends_is_told_in_pieces() {
+        let mut entries = Entries::new(LogFormat::Klog);
+        let begun = "E1024 11:40:55.597686       1 proxier.go:1546] \"Failed\" err=<";
+        assert_eq!(entries.line(begun), None);
+        let line = "x".repeat(LONGEST);
+        assert_eq!(entries.line(&line), None);
+        assert_eq!(entries.line("more"), Some(format!("{begun}\n{line}")));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use chainbreak_model::event::{Event, EventKind, Phase, WatchTarget, Watched};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, watch};
 
 pub use barrier::Barrier;
 pub(crate) use barrier::LOOKED_WITHIN;
@@ -36,6 +36,7 @@ struct Inner {
     writes: broadcast::Sender<Write>,
     barriers: broadcast::Sender<Barrier>,
     moments: broadcast::Sender<Barrier>,
+    troubled: watch::Sender<bool>,
 }
 
 impl EventLog {
@@ -45,12 +46,14 @@ impl EventLog {
         let (writes, _) = broadcast::channel(BACKLOG);
         let (barriers, _) = broadcast::channel(BACKLOG);
         let (moments, _) = broadcast::channel(BACKLOG);
+        let (troubled, _) = watch::channel(false);
         let inner = Inner {
             start: Instant::now(),
             sink,
             writes,
             barriers,
             moments,
+            troubled,
         };
         (
             Self {
@@ -97,8 +100,18 @@ impl EventLog {
             // Nobody observes: nobody to tell.
             drop(self.inner.writes.send(write));
         }
+        if matches!(what, EventKind::Trouble { .. }) {
+            self.inner.troubled.send_replace(true);
+        }
         // The receiver is gone only when the run is over: nobody is left to tell.
         drop(self.inner.sink.send(Event { at_us, what }));
+    }
+
+    /// Returns when there was trouble, at once if there was: whatever happens then, nothing is judged.
+    pub(crate) async fn troubled(&self) {
+        let mut troubled = self.inner.troubled.subscribe();
+        // The sender is in this log.
+        drop(troubled.wait_for(|&it| it).await);
     }
 
     /// Appends something from which, or up to which, promises are judged: every observer looks first, so that

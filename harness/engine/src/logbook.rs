@@ -2,7 +2,7 @@
 //! whoever needs all that was written before a moment waits for that, and the fetching hurries.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
@@ -19,6 +19,8 @@ use crate::cluster::AgentDied;
 
 /// How many entries tell why an agent died.
 const LAST: usize = 10;
+/// So many bytes of an agent's log are kept. No agent of the catalogue's cases writes 1 MiB.
+const KEPT: usize = 16 << 20;
 
 /// What is read in an agent's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,12 @@ pub type AgentLog = BoxStream<'static, Result<LogItem, AgentDied>>;
 #[derive(Debug, Default)]
 struct Book {
     items: Vec<LogItem>,
+    /// What all entries have, in bytes.
+    bytes: usize,
+    /// No more is kept.
+    is_full: bool,
+    /// The newest entries, also when no more are kept.
+    last: VecDeque<String>,
     /// Why there will be no more.
     end: Option<String>,
     /// What was written before that is there. `None` where entries come as they are written.
@@ -107,7 +115,7 @@ impl Writer {
     }
 
     fn add(&self, item: LogItem) {
-        self.0.send_modify(|book| book.items.push(item));
+        self.0.send_modify(|book| book.add(item));
     }
 
     /// The agent will not live again, for this reason.
@@ -181,13 +189,33 @@ impl Logbook {
 }
 
 impl Book {
-    fn last(&self) -> String {
-        let entries = self.items.iter().filter_map(|item| match item {
-            LogItem::Entry(text) => Some(text.as_str()),
-            LogItem::Broken { .. } | LogItem::Resumed { .. } => None,
+    /// Adds an item, unless the log is full: then the reader learns that once, and nothing that would say otherwise.
+    fn add(&mut self, item: LogItem) {
+        if let LogItem::Entry(text) = &item {
+            self.bytes += text.len();
+            if self.last.len() == LAST {
+                self.last.pop_front();
+            }
+            self.last.push_back(text.clone());
+        }
+        if self.is_full {
+            return;
+        }
+        self.is_full = self.bytes > KEPT;
+        self.items.push(if self.is_full {
+            let why = format!("{} MiB of it are kept, and it has more", KEPT >> 20);
+            LogItem::Broken {
+                since: Instant::now(),
+                why,
+            }
+        } else {
+            item
         });
-        let entries: Vec<&str> = entries.collect();
-        entries[entries.len().saturating_sub(LAST)..].join("\n")
+    }
+
+    fn last(&self) -> String {
+        let entries: Vec<&str> = self.last.iter().map(String::as_str).collect();
+        entries.join("\n")
     }
 
     fn obituary(&self, reason: &str) -> String {
@@ -236,6 +264,24 @@ mod tests {
         writer.read_until(later);
         writer.read_until(begun);
         assert!(waiting.now_or_never().is_some());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn of_a_flood_a_part_is_kept_then_that_there_was_more_and_at_the_end_the_last_entries() {
+        let (logbook, node) = (Logbook::default(), NodeName::from("n1"));
+        let writer = logbook.writer(AgentName::KubeProxy, &node);
+        let log = logbook.read(AgentName::KubeProxy, &node);
+        let long = "x".repeat(KEPT / 4);
+        (0..9).for_each(|_| writer.write(long.clone()));
+        writer.resumed(true);
+        writer.write("the last".to_owned());
+        writer.end("exit status 1".to_owned());
+        let read: Vec<_> = log.collect().await;
+        assert_eq!(read.len(), 4 + 1 + 1);
+        let full = read[4].as_ref().unwrap();
+        assert!(matches!(full, LogItem::Broken { why, .. } if why.contains("16 MiB")));
+        let died = read[5].as_ref().unwrap_err().to_string();
+        assert!(died.ends_with("x\nthe last"));
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -156,7 +156,14 @@ async fn exercise(
     let foreground = async {
         let api = cluster.api();
         let apply = manifests::apply(&api, &case.manifests);
-        Box::pin(ready::wait(cluster.as_ref(), case, log, deadline, apply)).await?;
+        let ready = Box::pin(ready::wait(cluster.as_ref(), case, log, deadline, apply));
+        tokio::select! {
+            ready = ready => ready?,
+            () = log.troubled() => {
+                let why = "there was trouble already";
+                return Err(InfraError::new("wait until the cluster is ready", why));
+            }
+        }
         let mut flows = Vec::new();
         for (name, traffic) in case.traffic.iter() {
             flows.push(Flow::start(cluster.as_ref(), name, traffic, log).await?);

@@ -21,6 +21,8 @@ use crate::error::tolerate;
 const CHUNK: usize = 64 * 1024;
 /// And how often in a row.
 const CHUNKS: usize = 16;
+/// A line that has more bytes is told in pieces.
+const LONGEST: usize = 4 << 20;
 
 /// What is to be run.
 #[derive(Debug, Clone)]
@@ -152,7 +154,7 @@ impl Words {
     fn take(&mut self, bytes: &[u8], found: &mut Vec<String>) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.line.extend(piece);
-            if piece.ends_with(b"\n") {
+            if piece.ends_with(b"\n") || self.line.len() > LONGEST {
                 self.end_line(found);
             }
         }
@@ -197,6 +199,20 @@ mod tests {
         let ended = live(&shell(script), agent_handle().1, |entry| said.push(entry)).await;
         assert_eq!(said, ["value", "two", "none", "half"]);
         assert_eq!(how(ended.unwrap().unwrap()), "exit status 3");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_line_without_end_is_told_in_pieces() {
+        let mut pieces = Vec::new();
+        let script = "head -c 10000000 /dev/zero | tr '\\0' x; echo; echo next";
+        let start = shell(script);
+        let ended = live(&start, agent_handle().1, |entry| pieces.push(entry.len()));
+        assert!(ended.await.unwrap().unwrap().success());
+        assert_eq!(pieces.iter().sum::<usize>(), 10_000_004);
+        assert!(
+            pieces.iter().all(|&bytes| bytes <= LONGEST + CHUNK),
+            "{pieces:?}"
+        );
     }
 
     #[tokio::test(flavor = "current_thread")]
