@@ -8,7 +8,7 @@ use chainbreak_model::names::AgentName;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// New namespaces were refused, or a process could not be started in them.
-    #[error("could not {what}: {source}")]
+    #[error("could not {what}: {source}{}", limit(source))]
     Isolate {
         /// What was being done.
         what: &'static str,
@@ -126,6 +126,16 @@ pub enum LabError {
 pub(crate) fn tolerate<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) {
     if let Err(error) = result {
         tracing::debug!(%error, "{what}");
+    }
+}
+
+/// What the kernel says of a limit of namespaces sounds like a full disk.
+fn limit(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => {
+            " (no disk: a limit of namespaces, which `sysctl --pattern 'user.max_.*_namespaces'` shows)"
+        }
+        _ => "",
     }
 }
 

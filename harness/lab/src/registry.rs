@@ -17,6 +17,7 @@ use std::{
 };
 
 use chainbreak_engine::cluster::Place;
+use chainbreak_model::{input, is_hidden};
 
 use crate::{
     error::LabError,
@@ -28,6 +29,8 @@ use crate::{
 const PLACES: &str = "/run/chainbreak/places";
 /// Whose presence says that a world is kept, as the worker sees it.
 const KEPT: &str = "/run/chainbreak/kept";
+/// So many bytes has the number of a place's thread at most.
+const NUMBER: u64 = 32;
 /// The worker's number in its world: the first process only reaps.
 const WORKER: &str = "2";
 
@@ -125,12 +128,19 @@ pub fn shell(place: Option<&str>, command: &[String]) -> Result<ExitCode, LabErr
     };
     let path = path_of(place);
     let found = worlds.iter().rev();
-    let mut found = found.filter_map(|world| Some((world.maker(), world.thread(&path)?)));
-    let Some((maker, tid)) = found.next() else {
+    let mut found = found.filter_map(|world| Some((world, world.thread(&path)?)));
+    let Some((world, tid)) = found.next() else {
         let what = format!("no world has the place {place}: `chainbreak shell` lists all");
         return Err(LabError::Unable { what });
     };
-    let status = enter(maker, tid, place, command)
+    if !world.kept {
+        let words = format!(
+            "chainbreak: {place} of the {}, whose run goes on: no world that is kept has it\n",
+            world.name()
+        );
+        drop(io::Write::write_all(&mut io::stderr(), words.as_bytes()));
+    }
+    let status = enter(world.maker(), tid, place, command)
         .status()
         .map_err(failed("start", "nsenter"))?;
     Ok(exit_code(status))
@@ -150,6 +160,12 @@ impl World {
         inside(&self.worker, PLACES)
     }
 
+    /// What people call it by.
+    fn name(&self) -> String {
+        let worker = self.worker.file_name().and_then(OsStr::to_str);
+        format!("world of process {}", worker.unwrap_or_default())
+    }
+
     /// Its first process outside, in the user namespace that has made it.
     fn maker(&self) -> Option<i32> {
         let worker = self.worker.file_name()?.to_str()?.parse().ok()?;
@@ -158,7 +174,12 @@ impl World {
 
     /// The machine's id of a place's thread.
     fn thread(&self, place: &str) -> Option<i32> {
-        let inner = fs::read_to_string(self.places().join(place)).ok()?;
+        let below = Path::new(PLACES.trim_start_matches('/')).join(place);
+        let mut inner = String::new();
+        let root = self.worker.join("root");
+        // A world's own programs may put anything there.
+        let mut file = input::open_below(&root, &below, NUMBER).ok()?;
+        io::Read::read_to_string(&mut file, &mut inner).ok()?;
         let tasks = fs::read_dir(self.worker.join("task")).ok()?;
         let is_it = |task: &fs::DirEntry| inner_id(&task.path()).as_deref() == Some(inner.trim());
         let task = tasks.flatten().find(is_it)?;
@@ -221,16 +242,11 @@ fn path_of(place: &str) -> String {
 fn list(worlds: &[World]) -> String {
     let mut text = String::new();
     for world in worlds {
-        let worker = world
-            .worker
-            .file_name()
-            .and_then(OsStr::to_str)
-            .unwrap_or_default();
         let mut places = Vec::new();
         walk(&world.places(), "", &mut places);
         places.sort();
         let kept = if world.kept { ", kept" } else { "" };
-        writeln!(text, "world of process {worker}{kept}:").expect("a String takes everything");
+        writeln!(text, "{}{kept}:", world.name()).expect("a String takes everything");
         for place in places {
             writeln!(text, "  {place}").expect("a String takes everything");
         }
@@ -240,7 +256,9 @@ fn list(worlds: &[World]) -> String {
 
 fn walk(folder: &Path, prefix: &str, places: &mut Vec<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let name = entry.file_name();
+        let shown = name.to_string_lossy().replace(is_hidden, "");
+        let name = format!("{prefix}{shown}");
         if entry.path().is_dir() {
             walk(&entry.path(), &format!("{name}/"), places);
         } else {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use chainbreak_model::case::Capabilities;
+use nix::unistd::Uid;
 
 use crate::{
     machine,
@@ -178,6 +179,11 @@ async fn ask() -> Result<Capabilities, String> {
 fn unable(reason: &str) -> Capabilities {
     let reason = match mend_namespaces() {
         Some(command) => format!("{reason}\n{command}"),
+        None if Uid::effective().is_root() => {
+            format!(
+                "{reason}\nin a container, it is to be privileged; else, a kernel with namespaces is needed"
+            )
+        }
         None => format!("{reason}\nrun as root, on a kernel with namespaces"),
     };
     let names = TRIALS.iter().map(|trial| trial.capability);
@@ -226,7 +232,15 @@ pub(crate) fn try_all() -> Capabilities {
 fn attempt(trial: &Trial) -> Result<(), String> {
     let mend = format!("sudo apt-get install {}", trial.package);
     let program = trial.argv[0];
-    let failed = |why: String| format!("`{}`: {why}\n{mend}", trial.argv.join(" "));
+    let failed = |why: String| {
+        let is_refused = why.contains("not permitted") || why.contains("ermission denied");
+        let mend = if is_refused {
+            "what runs here may not do so: try it as root, a container privileged"
+        } else {
+            &mend
+        };
+        format!("`{}`: {why}\n{mend}", trial.argv.join(" "))
+    };
     let mut child = Command::new(program)
         .args(&trial.argv[1..])
         .stdin(Stdio::piped())

@@ -1,6 +1,7 @@
 //! The parent's side of a worker.
 
 use std::{
+    collections::VecDeque,
     ffi::OsStr,
     fs::File,
     io::{self, Read, Write},
@@ -9,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use chainbreak_model::is_hidden;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
@@ -21,6 +23,8 @@ use crate::error::LabError;
 
 /// What a worker says last is there as soon as it has ended; somebody else may hold its standard error for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How many lines of what it wrote on standard error tell why it ended.
+const TOLD: usize = 10;
 
 /// A worker, seen from its parent. Dropping it ends the worker and its world.
 #[derive(Debug)]
@@ -30,8 +34,8 @@ pub struct Worker {
     /// What the worker writes on standard output, line by line.
     pub lines: Lines<BufReader<ChildStdout>>,
     stdin: Option<ChildStdin>,
-    /// Passes on what it writes on standard error.
-    words: Option<JoinHandle<()>>,
+    /// Passes on what it writes on standard error, and returns the end of it.
+    words: Option<JoinHandle<String>>,
 }
 
 impl Worker {
@@ -50,11 +54,16 @@ impl Worker {
     /// Waits for the end, with the lifeline held so that the worker ends by itself.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         // `Child::wait` closes only a standard input that the child still owns: ours was taken.
-        let ended = self.child.wait().await;
-        if let Some(words) = self.words.take() {
-            drop(timeout(LAST_WORDS, words).await);
-        }
-        ended
+        self.child.wait().await
+    }
+
+    /// The last lines that it wrote on standard error. For when it has ended; there is nothing a second time.
+    pub async fn last_words(&mut self) -> String {
+        let Some(words) = self.words.take() else {
+            return String::new();
+        };
+        let words = timeout(LAST_WORDS, words).await;
+        words.ok().and_then(Result::ok).unwrap_or_default()
     }
 }
 
@@ -80,19 +89,25 @@ fn passing_on(mut worker: Worker) -> Worker {
     worker
 }
 
-async fn pass_on(words: ChildStderr) {
+/// Whose words they are stands before each line, so that a CI's runner obeys none.
+async fn pass_on(words: ChildStderr) -> String {
     let mut lines = BufReader::new(words).split(b'\n');
+    let mut last = VecDeque::new();
     while let Ok(Some(line)) = lines.next_segment().await {
         let line = plain(&String::from_utf8_lossy(&line));
-        drop(writeln!(io::stderr().lock(), "{line}"));
+        drop(writeln!(io::stderr().lock(), "world: {line}"));
+        if last.len() == TOLD {
+            last.pop_front();
+        }
+        last.push_back(line);
     }
+    Vec::from(last).join("\n")
 }
 
-/// A line without what a terminal would obey.
+/// A line without what a terminal would obey, and no longer than a person reads.
 fn plain(line: &str) -> String {
-    line.chars()
-        .filter(|c| *c == '\t' || !c.is_control())
-        .collect()
+    let shown = |c: &char| *c == '\t' || !is_hidden(*c);
+    line.chars().filter(shown).take(1000).collect()
 }
 
 /// As [`spawn_worker`], with standard error for the caller to read.
@@ -151,4 +166,20 @@ pub(crate) async fn ask(options: &WorldOptions, order: &str) -> Result<String, S
         words = format!("the world to try it in ended with {ended}");
     }
     Err(words.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn the_last_lines_of_a_worker_that_died_are_there_without_what_a_terminal_obeys() {
+        let script = "seq 9 >&2; printf '\\033[2Jlast\\n::error::but one\\n' >&2; exit 3";
+        let mut worker = spawn_other(Path::new("/bin/sh"), &["-c", script]).unwrap();
+        assert_eq!(worker.wait().await.unwrap().code(), Some(3));
+        assert_eq!(
+            worker.last_words().await,
+            "2\n3\n4\n5\n6\n7\n8\n9\n[2Jlast\n::error::but one"
+        );
+    }
 }
