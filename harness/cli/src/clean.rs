@@ -22,8 +22,8 @@ use tokio::time::{interval, timeout};
 
 use crate::{args, cases, registry};
 
-/// What a run may take to end in order, reports included.
-const GRACE: Duration = Duration::from_secs(15);
+/// Longer than the 15 s that a run may take to end its world in order; its reports come after that.
+const GRACE: Duration = Duration::from_secs(30);
 /// Distance of two looks at a world that ends.
 const LOOK: Duration = Duration::from_millis(20);
 

@@ -84,16 +84,13 @@ pub fn main() -> ExitCode {
         } else {
             FAILED
         };
-        complain(&format!("{error:#}"));
+        complain(&in_full(&error));
         ExitCode::from(code)
     })
 }
 
 fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = worker::runtime()?;
     runtime.block_on(async {
         match verb {
             Verb::Check(paths) => cases::check(&paths),
@@ -132,8 +129,14 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Writes to standard output; a reader that went away is an error of the kind `BrokenPipe`.
+/// Writes text to standard output, without what a terminal or a CI's runner would obey; a reader that went away is an error of the
+/// kind `BrokenPipe`.
 fn say(text: &str) -> anyhow::Result<()> {
+    say_as_it_is(&chainbreak_report::text::shown(text))
+}
+
+/// As [`say`], of text that has colours of its own and nothing of others' that is not harmless, or that a program reads.
+fn say_as_it_is(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
@@ -143,7 +146,7 @@ fn say(text: &str) -> anyhow::Result<()> {
 /// Writes to standard output, for whoever still reads. What it is worth is written elsewhere too, and told
 /// by the exit status: `chainbreak run … | head -1` ends as the run did.
 fn tell(text: &str) -> anyhow::Result<()> {
-    say(text).or_else(|error| {
+    say_as_it_is(text).or_else(|error| {
         if is_closed(&error) {
             Ok(())
         } else {
@@ -169,6 +172,19 @@ fn note_as_it_is(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
+/// An error with its causes. Many name their cause themselves: it is not told twice.
+fn in_full(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// Says what went wrong, on standard error. Where that is gone too, nobody is left to tell.
 fn complain(text: &str) {
     note(&format!("chainbreak: {text}"));
@@ -182,4 +198,29 @@ fn trace() {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once_also_by_errors_that_name_theirs() {
+        let full = io::Error::from_raw_os_error(28);
+        let named = anyhow::Error::new(full)
+            .context("could not write x: No space left on device (os error 28)");
+        let told = Err::<(), _>(named)
+            .context("the run was ended")
+            .unwrap_err();
+        let once = "the run was ended: could not write x: No space left on device (os error 28)";
+        assert_eq!(in_full(&told), once);
+        let bare =
+            anyhow::Error::new(io::Error::from_raw_os_error(28)).context("could not write x");
+        assert_eq!(
+            in_full(&bare),
+            once.trim_start_matches("the run was ended: ")
+        );
+    }
 }

@@ -78,7 +78,7 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
         .buffer_unordered(jobs);
     while let Some(outcomes) = ended.next().await {
         for (outcome, text) in outcomes {
-            crate::tell(&format!("{text}\n"))?;
+            crate::tell(&format!("{}\n", chainbreak_report::text::shown(&text)))?;
             bad += usize::from(outcome != Outcome::Well);
             worst = worst.max(outcome);
         }

@@ -224,7 +224,10 @@ impl Record {
     fn logs(&self, id: &str) -> Vec<Artifact> {
         let events = reports::events_path(id);
         reports::logs(&self.folder, Path::new(&events)).unwrap_or_else(|error| {
-            crate::complain(&format!("no logs of {id} are kept: {error:#}"));
+            crate::complain(&format!(
+                "no logs of {id} are kept: {}",
+                crate::in_full(&error)
+            ));
             Vec::new()
         })
     }

@@ -129,8 +129,9 @@ pub(crate) fn reported(recorded: &Recorded, print: bool) -> Result<Overview, Exi
         None => match reports::write(run, folder, print) {
             Ok(overview) => return Ok(overview),
             Err(error) => format!(
-                "could not write the reports in {}: {error:#}",
-                folder.display()
+                "could not write the reports in {}: {}",
+                folder.display(),
+                crate::in_full(&error)
             ),
         },
     };

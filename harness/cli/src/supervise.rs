@@ -1,6 +1,6 @@
 //! The parent's side of a case: its worker from start to end, whatever end that is.
 
-use std::{path::Path, process::ExitStatus, time::Duration};
+use std::{io::ErrorKind, path::Path, process::ExitStatus, time::Duration};
 
 use chainbreak_engine::{
     backend::Ground,
@@ -44,6 +44,8 @@ pub(crate) struct RunOptions<'a> {
 
 /// So many bytes of files are kept of a case, beside its history.
 const ARTIFACTS: usize = 64 << 20;
+/// So many bytes are taken over of a world: events, and files. No case of the catalogue tells 1 MiB.
+const TAKEN: usize = 512 << 20;
 /// How long a world is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
@@ -61,6 +63,7 @@ pub(crate) async fn run(
         clock: CaseClock::starting_now(),
         history,
         artifacts: Vec::new(),
+        taken: 0,
     };
     if *stop.borrow() {
         let why = anyhow::anyhow!("not started: the run was interrupted");
@@ -101,11 +104,19 @@ struct Parent<'a, 'r> {
     clock: CaseClock,
     history: &'a mut CaseHistory<'r>,
     artifacts: Vec<Artifact>,
+    /// How many bytes were taken over.
+    taken: usize,
 }
 
 impl Parent<'_, '_> {
     /// Takes over a line of the worker; the phase that it says was reached.
     async fn take(&mut self, room: Room<'_>, line: &str) -> anyhow::Result<Option<Phase>> {
+        self.taken += line.len();
+        let mib = TAKEN >> 20;
+        anyhow::ensure!(
+            self.taken <= TAKEN,
+            "what happens in the world is told in more than {mib} MiB: it was ended"
+        );
         match serde_json::from_str(line)? {
             Said::Began(clock) => self.clock = clock,
             Said::Artifact(artifact) => {
@@ -127,7 +138,7 @@ impl Parent<'_, '_> {
     }
 
     async fn trouble(&mut self, error: &anyhow::Error) -> anyhow::Result<()> {
-        let text = format!("{error:#}");
+        let text = crate::in_full(error);
         self.event(EventKind::Trouble { text }).await
     }
 }
@@ -178,7 +189,12 @@ async fn work(
         keep: options.keep,
         ready_within: options.ready_within,
     };
-    worker.order(&serde_json::to_string(&order)?).await?;
+    let ordered = worker.order(&serde_json::to_string(&order)?).await;
+    // A worker that could not make its world does not read: its end says why.
+    ordered.or_else(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    })?;
     let mut deadline =
         Instant::now() + options.ready_within + length(case) + BESIDE + factory.grace();
     let mut stopping = false;
@@ -192,6 +208,9 @@ async fn work(
                 match parent.take(room, &line).await? {
                     // A kept world has no deadline: a person looks at it.
                     Some(Phase::Kept) => deadline += KEPT,
+                    Some(Phase::Ready) => {
+                        deadline = Instant::now() + length(case) + BESIDE + factory.grace();
+                    }
                     Some(Phase::Destroyed) => destroyed = true,
                     _ => {}
                 }
@@ -209,7 +228,8 @@ async fn work(
             }
         }
     }
-    ended_well(worker.wait().await?, destroyed)
+    let status = worker.wait().await?;
+    ended_well(status, &worker.last_words().await, destroyed)
 }
 
 /// The timeline, and the requests that may be under way before and after it.
@@ -218,13 +238,21 @@ fn length(case: &Case) -> Duration {
     timeline::length(&case.timeline) + 2 * timeouts.max().unwrap_or_default()
 }
 
-fn ended_well(status: ExitStatus, destroyed: bool) -> anyhow::Result<()> {
-    anyhow::ensure!(status.success() && destroyed, "the worker died ({status})");
-    Ok(())
+fn ended_well(status: ExitStatus, words: &str, destroyed: bool) -> anyhow::Result<()> {
+    if status.success() && destroyed {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        words.is_empty(),
+        "the worker died ({status}); it said last:\n{words}"
+    );
+    anyhow::bail!("the worker died ({status})")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
 
     #[test]
@@ -233,6 +261,20 @@ mod tests {
         for name in ["", ".", "..", "../x", "/etc/x", "a/b", "a\0b", "\u{1b}[2J"] {
             assert!(!is_plain(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn why_a_worker_died_is_told_in_its_own_words() {
+        let died = ExitStatus::from_raw(1 << 8);
+        let told = |words, destroyed| ended_well(died, words, destroyed).unwrap_err().to_string();
+        let full = "could not make a place: No space left on device";
+        assert_eq!(
+            told(full, false),
+            format!("the worker died (exit status: 1); it said last:\n{full}")
+        );
+        assert_eq!(told("", true), "the worker died (exit status: 1)");
+        assert!(ended_well(ExitStatus::from_raw(0), full, false).is_err());
+        assert!(ended_well(ExitStatus::from_raw(0), full, true).is_ok());
     }
 
     #[test]

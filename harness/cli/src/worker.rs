@@ -4,7 +4,7 @@
 mod outside;
 mod said;
 
-use std::{process::ExitCode, time::Duration};
+use std::{io, process::ExitCode, sync::Mutex, thread, time::Duration};
 
 use anyhow::Context;
 use chainbreak_engine::{
@@ -45,11 +45,19 @@ pub(crate) const STOP: &str = "stop";
 /// Two threads: the engine and the API server must not wait for each other's work.
 const THREADS: usize = 2;
 
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
+/// Where the program's futures run. Tokio panics where it gets no threads: whether there are some is tried before.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let gate = Mutex::new(());
+    let started: io::Result<()> = thread::scope(|scope| {
+        let _shut = gate.lock();
+        let one = |_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
+        (0..THREADS).try_for_each(|nth| one(nth).map(drop))
+    });
+    started.context("could not start a thread: `ulimit -u` says how many a user may have")?;
+    Ok(tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
-        .build()
+        .build()?)
 }
 
 /// Becomes the worker, with its world. Called before any thread exists.

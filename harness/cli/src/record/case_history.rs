@@ -108,7 +108,7 @@ impl<'a> CaseHistory<'a> {
     /// Adds what ended the case, right after its last event. It is in no file.
     pub(crate) fn ended_by(&mut self, error: &anyhow::Error) {
         let at_us = self.judge.last_us();
-        let text = format!("{error:#}");
+        let text = crate::in_full(error);
         let what = EventKind::Trouble { text };
         self.see(&Event { at_us, what });
     }

@@ -159,7 +159,7 @@ fn write_all(
     let fail = |error: anyhow::Error| {
         failing.send_if_modified(|failed| {
             let first = failed.is_none();
-            failed.get_or_insert_with(|| format!("{error:#}"));
+            failed.get_or_insert_with(|| crate::in_full(&error));
             first
         });
     };

@@ -63,7 +63,15 @@ fn clean_names_a_kept_world_and_ends_it_in_order_when_told_which() {
 #[test]
 fn clean_lets_worlds_alone_whose_run_goes_on() {
     let ground = Ground::new();
+    for file in ["short.yaml", "web.yaml"] {
+        let text = fs::read_to_string(ground.path().join(file)).unwrap();
+        ground.write(file, text.replace("client", "goes-on"));
+    }
     let run = ground.judging("long", &[]);
+    let looked = ground.chainbreak(&["shell", "pod/goes-on", "--", "true"]);
+    exits(&looked, 0);
+    let whose = text(&looked.stderr);
+    assert!(whose.contains("whose run goes on"), "{whose}");
     let worlds = run.family().iter().map(ToString::to_string);
     for pid in worlds {
         let cleaned = ground.chainbreak(&["clean", &pid]);

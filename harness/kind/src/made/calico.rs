@@ -10,6 +10,7 @@ mod tests;
 
 use std::{path::Path, time::Duration};
 
+use chainbreak_model::input;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -24,6 +25,8 @@ use crate::{
 pub(crate) use install::{Install, pools};
 pub(crate) use operator::operator_can;
 
+/// Bytes of a manifest at most: Calico's own have less than 1 MiB.
+const LONGEST: u64 = 16 << 20;
 /// What fetching the manifest may take.
 const FETCH: Duration = Duration::from_secs(60);
 
@@ -75,7 +78,8 @@ pub(crate) async fn manifest(
 ) -> Result<Vec<Value>, KindError> {
     let way = options.calico_install;
     if let Some(path) = &options.calico_manifest {
-        let text = std::fs::read_to_string(path).map_err(KindError::file("read", path))?;
+        let text = input::read(path, LONGEST).map_err(KindError::file("read", path))?;
+        let text = String::from_utf8_lossy(&text);
         return documents(way, &text, &path.display().to_string());
     }
     let release = pins.calico(version).ok_or_else(|| {
