@@ -229,18 +229,22 @@ pub(crate) fn try_all() -> Capabilities {
     found
 }
 
+/// What helps where a trial fails with those words.
+fn mend(trial: &Trial, why: &str) -> String {
+    if why.contains("not permitted") || why.contains("ermission denied") {
+        return "what runs here may not do so: try it as root, a container privileged".to_owned();
+    }
+    // iptables has modprobe load ip_tables, which nobody may in a world; then the kernel loads the tables by itself.
+    if why.contains("unable to initialize table") || why.contains("Table does not exist") {
+        let family = trial.argv[1].split_once("tables").map_or("ip", |it| it.0);
+        return format!("sudo modprobe {family}_tables");
+    }
+    format!("sudo apt-get install {}", trial.package)
+}
+
 fn attempt(trial: &Trial) -> Result<(), String> {
-    let mend = format!("sudo apt-get install {}", trial.package);
     let program = trial.argv[0];
-    let failed = |why: String| {
-        let is_refused = why.contains("not permitted") || why.contains("ermission denied");
-        let mend = if is_refused {
-            "what runs here may not do so: try it as root, a container privileged"
-        } else {
-            &mend
-        };
-        format!("`{}`: {why}\n{mend}", trial.argv.join(" "))
-    };
+    let failed = |why: String| format!("`{}`: {why}\n{}", trial.argv.join(" "), mend(trial, &why));
     let mut child = Command::new(program)
         .args(&trial.argv[1..])
         .stdin(Stdio::piped())
@@ -280,6 +284,29 @@ fn overlayfs() -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trial_that_fails_says_what_helps_there() {
+        let mends = |capability: &str, why: &str| {
+            let mut trials = TRIALS.iter();
+            mend(trials.find(|it| it.capability == capability).unwrap(), why)
+        };
+        let no_module = "ip6tables-restore v1.8.11 (legacy): ip6tables-restore: unable to initialize table 'nat'";
+        assert_eq!(
+            mends("ip6tables-legacy", no_module),
+            "sudo modprobe ip6_tables"
+        );
+        assert_eq!(
+            mends("iptables-legacy", &no_module.replace("ip6", "ip")),
+            "sudo modprobe ip_tables"
+        );
+        assert_eq!(
+            mends("ipset", "No such file or directory"),
+            "sudo apt-get install ipset"
+        );
+        let refused = "RTNETLINK answers: Operation not permitted";
+        assert!(mends("ip", refused).contains("privileged"));
+    }
 
     #[test]
     fn root_is_told_no_sudo_and_a_user_who_they_are() {
