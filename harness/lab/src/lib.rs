@@ -16,6 +16,7 @@ pub mod families;
 mod hosts;
 mod lab;
 mod limits;
+mod links;
 mod neighbours;
 mod parts;
 mod scheduling;

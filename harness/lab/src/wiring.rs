@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The bridge of the underlay, in the worker's own namespace.
-const BRIDGE: &str = "underlay";
+pub(crate) const BRIDGE: &str = "underlay";
 /// The bridge's own MAC address. One that nobody chose is that of the lowest port: it would change with a pod's
 /// further interface, and nodes that have asked for the API's would talk to nobody until they ask again, up to
 /// a minute later.

@@ -18,6 +18,7 @@ use crate::{
     addresses::{Plan, PodSlots},
     error::{LabError, tolerate},
     families::Families,
+    links,
     neighbours::Neighbours,
     place::{Own, PlaceThread, set},
     pools::{Pools, device},
@@ -134,6 +135,7 @@ impl World {
             families.wire(&host.place, batch)
         }))
         .await?;
+        links::underlay_carries(nodes.len() + hosts.len()).await?;
         let pod_owner = spec
             .calico
             .as_ref()

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     error::LabError,
     families::Families,
+    links,
     place::{Own, PlaceThread, set},
     recorder::Recorder,
     shims::{self, Shims},
@@ -280,6 +281,7 @@ impl Sandbox {
             node.place.run(move || set(&arp, "1")).await?;
             let itself = wiring::pod_itself(address, world.pools.mtu(&world.families));
             world.families.wire(&self.place, itself).await?;
+            links::carries(&node.place, &interface).await?;
             self.attach(world, &wanted.attachments).await
         };
         let wired = wired.await;
@@ -303,8 +305,9 @@ impl Sandbox {
             let port = wiring::attachment_port(&namespace, &name, &attachment.interface);
             let (bridge, pod) = wiring::attachment(&port, self.place.tid(), attachment);
             wiring::apply_here(bridge).await?;
-            self.ports.push(port);
+            self.ports.push(port.clone());
             world.families.wire(&self.place, pod).await?;
+            links::carries_here(&port).await?;
         }
         Ok(())
     }
