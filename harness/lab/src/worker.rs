@@ -20,6 +20,7 @@ mod lifeline;
 mod own_root;
 pub(crate) mod rights;
 mod spawn;
+mod terminal;
 
 use std::{ffi::OsStr, fs::File, io, path::PathBuf};
 
@@ -33,7 +34,7 @@ use nix::{
         signal::Signal,
         wait::{WaitStatus, waitpid},
     },
-    unistd::{Pid, dup2_stdin, dup2_stdout, setsid},
+    unistd::{Pid, dup2_stdin, dup2_stdout},
 };
 use serde::Serialize;
 
@@ -124,7 +125,7 @@ pub fn enter(options: &WorldOptions) -> Result<Lifeline, LabError> {
     // If it was killed before that, there is nobody to wait for.
     first.wait()?;
     // No process of a world has a terminal, so none can type into it.
-    setsid().map_err(LabError::isolate("leave the terminal"))?;
+    terminal::leave().map_err(LabError::isolate("leave the terminal"))?;
     isolate_files()?;
     filesystem::enter(&options.show)?;
     first.become_own_root()?;
