@@ -11,7 +11,7 @@ use chainbreak_model::{
     verdict::{CaseVerdict, PromiseVerdict, Verdict},
 };
 use futures::StreamExt;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
     args,
@@ -59,6 +59,7 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     }
     // Nobody stops it but a signal, with which every world ends.
     let (_stop, stopped) = watch::channel(false);
+    let starts = Semaphore::new(backend.factory().starts());
     let options = RunOptions {
         keep: false,
         ready_within: args
@@ -66,6 +67,7 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
             .unwrap_or_else(|| backend.factory().ready_within()),
         backend: &backend,
         given_up: &stopped,
+        starts: &starts,
     };
     let jobs = args
         .jobs

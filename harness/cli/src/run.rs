@@ -16,7 +16,7 @@ use chainbreak_report::{Ended, FORMAT, Header, Run, exit_code, term::Overview};
 use futures::StreamExt;
 use indexmap::IndexMap;
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
     args::{self, Format},
@@ -94,6 +94,7 @@ pub(crate) async fn perform(
         .into_iter()
         .partition(|(_, case)| !case.cluster.host_sysctls.is_empty());
     let mut broken = None;
+    let starts = Semaphore::new(backend.factory().starts());
     for (cases, jobs) in [(beside, jobs), (alone, 1)] {
         let running = futures::stream::iter(&cases).map(|(index, case)| {
             let options = RunOptions {
@@ -103,6 +104,7 @@ pub(crate) async fn perform(
                     .unwrap_or_else(|| backend.factory().ready_within()),
                 backend,
                 given_up: &given_up,
+                starts: &starts,
             };
             one(*index, case, options, &live, &record, stopped.clone())
         });

@@ -10,14 +10,14 @@ use chainbreak_engine::{
 };
 use chainbreak_lab::{
     machine::{Changed, Machine},
-    worker::{WorldOptions, spawn_other, spawn_worker},
+    worker::{Worker, WorldOptions, spawn_other, spawn_worker},
 };
 use chainbreak_model::{
     case::Case,
     event::{Event, EventKind, Phase},
 };
 use tokio::{
-    sync::watch,
+    sync::{Semaphore, watch},
     time::{Instant, sleep_until},
 };
 
@@ -27,6 +27,8 @@ use crate::{
     worker::{Order, STOP, Said},
 };
 
+/// What is said of a case that an interrupted run had not begun.
+const NOT_STARTED: &str = "not started: the run was interrupted";
 /// This program, also when its file was rebuilt meanwhile.
 const SELF: &str = "/proc/self/exe";
 /// What was asked for beside the case.
@@ -40,6 +42,10 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) ready_within: Duration,
     /// Whether nothing is to be waited for any more.
     pub(crate) given_up: &'a watch::Receiver<bool>,
+    /// A place for each cluster that may start: see [`BackendFactory::starts`].
+    ///
+    /// [`BackendFactory::starts`]: chainbreak_engine::backend::BackendFactory::starts
+    pub(crate) starts: &'a Semaphore,
 }
 
 /// So many bytes of files are kept of a case, beside its history.
@@ -48,6 +54,8 @@ const ARTIFACTS: usize = 64 << 20;
 const TAKEN: usize = 512 << 20;
 /// How long a world is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// A cluster that is not ready after this waits for something, and leaves its place to the next.
+const STARTING: Duration = Duration::from_secs(2);
 /// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
 const BESIDE: Duration = Duration::from_secs(60);
 
@@ -66,8 +74,7 @@ pub(crate) async fn run(
         taken: 0,
     };
     if *stop.borrow() {
-        let why = anyhow::anyhow!("not started: the run was interrupted");
-        parent.trouble(&why).await?;
+        parent.trouble(&anyhow::anyhow!(NOT_STARTED)).await?;
         return Ok(parent.artifacts);
     }
     let changed = match change(case) {
@@ -168,12 +175,8 @@ fn change(case: &Case) -> anyhow::Result<Option<Changed>> {
     Ok(Some(Machine::default().change(settings)?))
 }
 
-async fn work(
-    case: &Case,
-    options: RunOptions<'_>,
-    stop: watch::Receiver<bool>,
-    parent: &mut Parent<'_, '_>,
-) -> anyhow::Result<()> {
+/// The worker of a case, with its order.
+async fn worker_of(case: &Case, options: RunOptions<'_>) -> anyhow::Result<Worker> {
     let factory = options.backend.factory();
     let world = WorldOptions {
         show: case.cluster.agent_paths(),
@@ -195,6 +198,22 @@ async fn work(
         ErrorKind::BrokenPipe => Ok(()),
         _ => Err(error),
     })?;
+    Ok(worker)
+}
+
+async fn work(
+    case: &Case,
+    options: RunOptions<'_>,
+    stop: watch::Receiver<bool>,
+    parent: &mut Parent<'_, '_>,
+) -> anyhow::Result<()> {
+    let factory = options.backend.factory();
+    let mut start = tokio::select! {
+        start = options.starts.acquire() => Some(start?),
+        () = stopped(stop.clone()) => anyhow::bail!(NOT_STARTED),
+    };
+    let started = Instant::now() + STARTING;
+    let mut worker = worker_of(case, options).await?;
     let mut deadline =
         Instant::now() + options.ready_within + length(case) + BESIDE + factory.grace();
     let mut stopping = false;
@@ -209,12 +228,14 @@ async fn work(
                     // A kept world has no deadline: a person looks at it.
                     Some(Phase::Kept) => deadline += KEPT,
                     Some(Phase::Ready) => {
+                        start = None;
                         deadline = Instant::now() + length(case) + BESIDE + factory.grace();
                     }
                     Some(Phase::Destroyed) => destroyed = true,
                     _ => {}
                 }
             }
+            () = sleep_until(started), if start.is_some() => start = None,
             () = stopped(stop.clone()), if !stopping => {
                 stopping = true;
                 deadline = Instant::now() + factory.grace();

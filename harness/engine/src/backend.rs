@@ -11,6 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_model::case::{Capabilities, Case};
+use tokio::sync::Semaphore;
 
 use crate::{cluster::Cluster, log::EventLog};
 
@@ -33,6 +34,12 @@ pub trait BackendFactory: Send + Sync {
 
     /// How many cases run side by side.
     fn jobs(&self) -> usize;
+
+    /// How many clusters start side by side at most, up to [`Semaphore::MAX_PERMITS`]. Where a start keeps a processor busy,
+    /// cases that are judged meanwhile would lack it.
+    fn starts(&self) -> usize {
+        Semaphore::MAX_PERMITS
+    }
 
     /// How long a cluster may take until it is ready.
     fn ready_within(&self) -> Duration;

@@ -38,6 +38,11 @@ impl BackendFactory for LabFactory {
         Limits::read().jobs(cores)
     }
 
+    fn starts(&self) -> usize {
+        let cores = available_parallelism().map_or(1, NonZero::get);
+        Limits::read().starts(cores)
+    }
+
     fn ready_within(&self) -> Duration {
         READY_WITHIN
     }

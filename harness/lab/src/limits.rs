@@ -42,11 +42,20 @@ impl Limits {
 
     /// How many cases have room side by side on a machine of so many cores.
     pub(crate) fn jobs(self, cores: usize) -> usize {
-        let all = cores.saturating_mul(1000);
-        let millicores = self.millicores.map_or(all, |granted| granted.min(all));
-        let by_time = millicores.saturating_mul(JOBS_PER_CORE) / 1000;
+        let by_time = self.granted(cores).saturating_mul(JOBS_PER_CORE) / 1000;
         let by_memory = self.memory_bytes.map_or(usize::MAX, |it| it / CASE_BYTES);
         by_time.min(by_memory).max(1)
+    }
+
+    /// How many worlds have a processor each to start with.
+    pub(crate) fn starts(self, cores: usize) -> usize {
+        self.granted(cores).div_ceil(1000).max(1)
+    }
+
+    /// Of a machine of so many cores, in thousandths of one.
+    fn granted(self, cores: usize) -> usize {
+        let all = cores.saturating_mul(1000);
+        self.millicores.map_or(all, |granted| granted.min(all))
     }
 }
 
@@ -153,5 +162,19 @@ mod tests {
         assert_eq!(jobs(Some(100), None, 2), 1, "at least one");
         assert_eq!(jobs(None, Some(256 << 20), 2), 4);
         assert_eq!(jobs(None, Some(16 << 20), 2), 1);
+    }
+
+    #[test]
+    fn as_many_worlds_start_side_by_side_as_cores_are_granted() {
+        let starts = |millicores, cores| {
+            let limits = Limits {
+                millicores,
+                memory_bytes: None,
+            };
+            limits.starts(cores)
+        };
+        assert_eq!(starts(None, 2), 2);
+        assert_eq!(starts(Some(1500), 4), 2, "half a core is one");
+        assert_eq!(starts(Some(200), 2), 1);
     }
 }
