@@ -13,7 +13,7 @@ SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 SMALL = --package chainbreak-cli --no-default-features
 
 demo: packages ## the outage of calico#10538 on this machine's kernel, and its fixes
-	$(CARGO) build $(SMALL) --bin chainbreak
+	$(CARGO) build $(SMALL) --config .cargo/demo.toml --bin chainbreak
 	target/debug/chainbreak run $(SCENARIO)
 
 test-demo: packages ## what the program says of which `make demo` builds it without
