@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context;
 use chainbreak_engine::backend::BackendFactory;
 use chainbreak_lab::{
-    machine,
+    ebpf, machine,
     registry::{Left, left},
     remove_left_cgroups,
 };
@@ -34,12 +34,18 @@ pub(crate) async fn clean(args: &args::Clean) -> anyhow::Result<ExitCode> {
     for text in &undone {
         crate::say(&format!("{text}\n"))?;
     }
+    let programs = ebpf::left_by_killed()?;
+    for text in &programs {
+        crate::say(&format!(
+            "eBPF objects since the begin of a run that was killed: {text}\n"
+        ))?;
+    }
     let unknown = |id: &&i32| worlds.iter().all(|world| world.worker != **id);
     if let Some(id) = args.worlds.iter().find(unknown) {
         let words = format!("no kept world of process {id}: `chainbreak clean` names all");
         return Err(cases::invalid(words));
     }
-    let mut found = !(worlds.is_empty() && undone.is_empty());
+    let mut found = !(worlds.is_empty() && undone.is_empty() && programs.is_empty());
     for world in worlds {
         let named = args.worlds.contains(&world.worker);
         let said = match &world.run {

@@ -5,9 +5,10 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
-use chainbreak_lab::{machine, remove_left_cgroups};
+use chainbreak_lab::{ebpf, machine, remove_left_cgroups};
 use chainbreak_model::{
     case::{Capabilities, Case},
     plan::{Missing, Planned},
@@ -33,11 +34,16 @@ use crate::{
 
 /// A run did not come to its end.
 pub(crate) const INTERRUPTED: u8 = 11;
+/// So long the kernel may take to end eBPF programs of worlds that are over: half a minute was seen.
+const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs, records, reports.
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     for text in machine::undo_left()? {
         crate::note(&format!("of a run that was killed: {text}"));
+    }
+    for text in ebpf::left_by_killed()? {
+        crate::note(&format!("since the begin of a run that was killed: {text}"));
     }
     let backend = BackendChoice::of(&args.selection)
         .with_host_changes(args.allow_host_changes)
@@ -45,9 +51,14 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let capabilities = backend.demanded(backend.survey().await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
+    let before = backend.has_ebpf().then(ebpf::Before::look).transpose()?;
     let recorded = perform(&args, &backend, planned).await?;
     drop(remove_left_cgroups());
-    let overview = match reported(&recorded, args.format == Format::Human) {
+    let reported = reported(&recorded, args.format == Format::Human);
+    if let Some(before) = before {
+        programs_end(before).await?;
+    }
+    let overview = match reported {
         Ok(overview) => overview,
         Err(code) => return Ok(code),
     };
@@ -60,6 +71,23 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     } else {
         code
     }))
+}
+
+/// Waits for what came of eBPF with the run, and says what stays. Reports are there: a Ctrl-C ends the wait, and the next run says it.
+async fn programs_end(before: ebpf::Before) -> anyhow::Result<()> {
+    if let Some(came) = before.came()? {
+        crate::note(&format!("waiting for the end of eBPF objects: {came}"));
+    }
+    let left = tokio::select! {
+        left = before.left(ENDED_WITHIN) => left?,
+        pressed = tokio::signal::ctrl_c() => return Ok(pressed?),
+    };
+    if let Some(left) = left {
+        crate::complain(&format!(
+            "eBPF objects that were not there before the run, and still are: {left}"
+        ));
+    }
+    Ok(())
 }
 
 /// Runs what is planned, to the end, to a signal, or until nothing can be written.

@@ -23,6 +23,7 @@ mod scheduling;
 mod survey;
 
 pub mod addresses;
+pub mod ebpf;
 pub mod error;
 pub mod kubelet;
 pub mod machine;

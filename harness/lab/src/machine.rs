@@ -281,7 +281,8 @@ impl Drop for Changed {
     }
 }
 
-fn boot() -> String {
+/// Which boot this is.
+pub(crate) fn boot() -> String {
     fs::read_to_string(BOOT)
         .unwrap_or_default()
         .trim()

@@ -5,7 +5,7 @@
 //! Each node has a `/sys/fs/bpf` of its own, and its cgroup at `/sys/fs/cgroup`. A worker that wants one asks stage 1 to make the
 //! file system that it has opened in the world's user namespace. All of it ends with the world.
 
-mod calls;
+pub(crate) mod calls;
 
 use std::{
     ffi::{CStr, CString},

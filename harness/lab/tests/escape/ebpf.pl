@@ -1,8 +1,9 @@
 # `world`: what a world may do with a BPF token, a line for each, with `ok` or what the kernel says; what it has attached stays.
-# `left`: the names of all programs of the machine.
+# `left`: the names of all programs of the machine. `hold NAME`: loads one of that name, and keeps it until its standard input ends.
 use strict;
 my ($bpf) = `uname -m` =~ /aarch64/ ? 280 : 321;
 my $token;
+my $name = $ARGV[1] // 'cb_world';
 
 sub call {
     my ($command, $attributes) = @_;
@@ -18,7 +19,7 @@ my $license = "GPL\0";
 
 sub program {
     my ($type, $attach, $with) = @_;
-    my $attributes = pack('LLPPLLQLLa16LL', $type, 2, $code, $license, 0, 0, 0, 0, $with ? 1 << 16 : 0, 'cb_world', 0, $attach);
+    my $attributes = pack('LLPPLLQLLa16LL', $type, 2, $code, $license, 0, 0, 0, 0, $with ? 1 << 16 : 0, $name, 0, $attach);
     $attributes .= "\0" x (144 - length $attributes) . pack('l', $token) if $with;
     return call(5, $attributes);
 }
@@ -31,6 +32,12 @@ sub info {
     return unpack('Z16', substr $info, 64);
 }
 
+if ($ARGV[0] eq 'hold') {
+    $| = 1;
+    tried('held', program(3, 0, 0));
+    <STDIN>;
+    exit;
+}
 if ($ARGV[0] eq 'left') {
     my $attributes = pack('L', 0) . "\0" x 156;
     while (syscall($bpf, 11, $attributes, 160) >= 0) {

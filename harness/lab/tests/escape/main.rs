@@ -8,6 +8,7 @@ mod support;
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     net::TcpListener,
     os::{
         linux::net::SocketAddrExt,
@@ -17,10 +18,11 @@ use std::{
         },
     },
     path::Path,
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use chainbreak_lab::ebpf::{Before, left_by_killed};
 use nix::{
     sys::stat::Mode,
     unistd::{geteuid, mkfifo},
@@ -172,6 +174,37 @@ async fn a_token_gives_programs_of_networks_and_of_the_nodes_cgroup_and_they_end
     while left().contains("cb_world") {
         assert!(begin.elapsed() < Duration::from_secs(60), "{}", left());
     }
+}
+
+#[tokio::test]
+#[ignore = "`make test-escape` runs it"]
+async fn what_is_loaded_after_a_run_and_was_not_before_is_named_also_of_one_that_was_killed() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let [before, killed] = [(); 2].map(|()| Before::look().unwrap());
+    let mut held = Command::new("perl")
+        .args(["-e", EBPF, "hold", "cb_held"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(held.stdout.take().unwrap());
+    lines.read_line(&mut said).unwrap();
+    assert_eq!(said, "held: ok\n");
+    let left = before.left(Duration::ZERO).await.unwrap().unwrap();
+    assert!(left.contains("cb_held"), "{left}");
+    // A run that is killed leaves what it wrote down, and no lock.
+    drop(killed);
+    let before = Before::look().unwrap();
+    let left = left_by_killed().unwrap().join("\n");
+    assert!(left.contains("cb_held"), "{left}");
+    assert!(left_by_killed().unwrap().is_empty(), "told once");
+    drop(held.stdin.take());
+    held.wait().unwrap();
+    let left = before.left(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(left, None);
 }
 
 /// The names of the programs in the machine's kernel.

@@ -1,4 +1,4 @@
-//! The calls by which file systems are opened, made and mounted in steps, and those of eBPF for tokens.
+//! The calls by which file systems are opened, made and mounted in steps, and those of eBPF.
 
 #![expect(unsafe_code, reason = "none of them has a safe form")]
 
@@ -20,12 +20,15 @@ const NOSUID_NODEV_NOEXEC: c_int = 2 | 4 | 8;
 const FROM_DESCRIPTOR: c_int = 4;
 /// Of linux/bpf.h.
 const PROG_LOAD: c_int = 5;
+const OBJ_GET_INFO_BY_FD: c_int = 15;
 const TOKEN_CREATE: c_int = 36;
 const TOKEN_FD: u32 = 1 << 16;
 const SCHED_CLS: u32 = 3;
 
 /// What is given to bpf(2): longer than any of its structures that is used here, and null where nothing is said.
 const ATTRIBUTES: usize = 160;
+/// So much is read of what the kernel says of an object: its name is before that.
+const INFO: u32 = 128;
 
 /// A file system that is being opened, in the user namespace of the calling thread.
 pub(super) fn open(kind: &CStr) -> io::Result<OwnedFd> {
@@ -81,7 +84,7 @@ pub(super) fn mount(made: &OwnedFd, at: &CStr) -> io::Result<()> {
 pub(super) fn token(root: &File) -> io::Result<OwnedFd> {
     let mut attributes = [0_u8; ATTRIBUTES];
     put(&mut attributes, 4, &root.as_raw_fd().to_ne_bytes());
-    owned(bpf(TOKEN_CREATE, &attributes))
+    owned(bpf(TOKEN_CREATE, &mut attributes))
 }
 
 /// Loads a program of tc that lets packets pass, and lets go of it.
@@ -95,20 +98,53 @@ pub(super) fn load(token: &OwnedFd) -> io::Result<()> {
     put(&mut attributes, 16, &c"GPL".as_ptr().addr().to_ne_bytes());
     put(&mut attributes, 44, &TOKEN_FD.to_ne_bytes());
     put(&mut attributes, 144, &token.as_raw_fd().to_ne_bytes());
-    owned(bpf(PROG_LOAD, &attributes)).map(drop)
+    owned(bpf(PROG_LOAD, &mut attributes)).map(drop)
+}
+
+/// The first number after this one, by one of the commands `BPF_*_GET_NEXT_ID`.
+pub(crate) fn next_id(command: c_int, after: u32) -> io::Result<Option<u32>> {
+    let mut attributes = [0_u8; ATTRIBUTES];
+    put(&mut attributes, 0, &after.to_ne_bytes());
+    match done(bpf(command, &mut attributes)) {
+        Ok(()) => {
+            let mut next = [0; 4];
+            next.copy_from_slice(&attributes[4..8]);
+            Ok(Some(u32::from_ne_bytes(next)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the kernel says of the object with that number, by one of the commands `BPF_*_GET_FD_BY_ID`.
+pub(crate) fn info(command: c_int, id: u32) -> io::Result<[u8; INFO as usize]> {
+    let mut attributes = [0_u8; ATTRIBUTES];
+    put(&mut attributes, 0, &id.to_ne_bytes());
+    let object = owned(bpf(command, &mut attributes))?;
+    let mut info = [0_u8; INFO as usize];
+    let mut attributes = [0_u8; ATTRIBUTES];
+    put(&mut attributes, 0, &object.as_raw_fd().to_ne_bytes());
+    put(&mut attributes, 4, &INFO.to_ne_bytes());
+    put(
+        &mut attributes,
+        8,
+        &info.as_mut_ptr().expose_provenance().to_ne_bytes(),
+    );
+    done(bpf(OBJ_GET_INFO_BY_FD, &mut attributes))?;
+    Ok(info)
 }
 
 fn put(attributes: &mut [u8], at: usize, value: &[u8]) {
     attributes[at..at + value.len()].copy_from_slice(value);
 }
 
-fn bpf(command: c_int, attributes: &[u8; ATTRIBUTES]) -> c_long {
-    // SAFETY: the attributes, and what they point to, live longer than the call, which only reads them.
+fn bpf(command: c_int, attributes: &mut [u8; ATTRIBUTES]) -> c_long {
+    // SAFETY: the attributes, and what they point to, live longer than the call, and are ours to write.
     unsafe {
         libc::syscall(
             libc::SYS_bpf,
             command,
-            attributes.as_ptr(),
+            attributes.as_mut_ptr(),
             attributes.len(),
         )
     }
