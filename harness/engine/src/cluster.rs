@@ -20,7 +20,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use crate::logbook::AgentLog;
 
-pub use capability::{AgentControl, Killing, LateLogs, Recording, Scheduling};
+pub use capability::{AgentControl, Killing, LateLogs, Recording, Scheduling, Waited};
 pub(crate) use capability::{agent_control, exec_as};
 
 /// A raised cluster.

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, Waited},
     log::{EventLog, micros},
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct Starvation {
 struct Look {
     at_us: u64,
     /// How long each had waited in its life.
-    waits: BTreeMap<u32, Duration>,
+    waits: BTreeMap<u32, Waited>,
 }
 
 /// A time in which one task or another was starved at every look.
@@ -135,9 +135,18 @@ impl Look {
     /// What waited longest since the last look, if that was too long a part of it: a task, or the look itself, which is then late.
     fn starved(&self, last: &Self) -> Option<(Option<u32>, u64)> {
         let elapsed_us = self.at_us.saturating_sub(last.at_us);
-        let since = |(task, waited): (&u32, &Duration)| {
+        let since = |(task, waited): (&u32, &Waited)| {
             let before = last.waits.get(task).copied().unwrap_or_default();
-            (micros(waited.saturating_sub(before)), Some(*task))
+            let waited_us = micros(waited.for_now.saturating_sub(before.for_now));
+            let began_before = before.runnable;
+            (
+                if began_before {
+                    waited_us
+                } else {
+                    waited_us.min(elapsed_us)
+                },
+                Some(*task),
+            )
         };
         let tasks = self.waits.iter().map(since);
         let own = (elapsed_us.saturating_sub(micros(LOOK)), None);
@@ -162,13 +171,18 @@ mod tests {
 
     const MS: u64 = 1000;
 
+    /// Of tasks that all want a processor.
     fn look(at_ms: u64, waits_ms: &[(u32, u64)]) -> Look {
-        let waits = waits_ms.iter();
+        let waited = |(task, ms): &(u32, u64)| {
+            let waited = Waited {
+                for_now: Duration::from_millis(*ms),
+                runnable: true,
+            };
+            (*task, waited)
+        };
         Look {
             at_us: at_ms * MS,
-            waits: waits
-                .map(|(task, ms)| (*task, Duration::from_millis(*ms)))
-                .collect(),
+            waits: waits_ms.iter().map(waited).collect(),
         }
     }
 
@@ -191,6 +205,17 @@ mod tests {
         assert_eq!(now(&[(9, 190)]), Some((Some(9), 190)), "it began meanwhile");
         // What was over only now began before the last look.
         assert_eq!(now(&[(7, 3100)]), Some((Some(7), 3000)));
+    }
+
+    #[test]
+    fn a_task_that_slept_did_not_wait_however_long_linux_says_it_did() {
+        let mut last = look(1000, &[(7, 100)]);
+        last.waits.get_mut(&7).unwrap().runnable = false;
+        assert_eq!(
+            starved(&last, &look(1250, &[(7, 1115)])),
+            Some((Some(7), 250)),
+            "since the last look at most"
+        );
     }
 
     #[test]

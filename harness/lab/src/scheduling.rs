@@ -2,21 +2,19 @@
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
-use chainbreak_engine::cluster::Scheduling;
+use chainbreak_engine::cluster::{Scheduling, Waited};
 
 /// All processes and threads of the world: its `/proc` shows no others.
 pub(crate) struct WorldTasks;
 
 impl Scheduling for WorldTasks {
-    fn waits(&self) -> BTreeMap<u32, Duration> {
+    fn waits(&self) -> BTreeMap<u32, Waited> {
         let mut waits = BTreeMap::new();
         for process in numbers("/proc") {
             let folder = format!("/proc/{process}/task");
             for task in numbers(&folder) {
                 // What has ended meanwhile waits no more.
-                let stat = fs::read_to_string(format!("{folder}/{task}/schedstat"));
-                let waited = stat.ok().and_then(|stat| run_delay(&stat));
-                waits.extend(waited.map(|waited| (task, waited)));
+                waits.extend(waited(&format!("{folder}/{task}")).map(|waited| (task, waited)));
             }
         }
         waits
@@ -29,6 +27,22 @@ impl Scheduling for WorldTasks {
             |name| name.trim().to_owned(),
         )
     }
+}
+
+/// Of the task with that folder.
+fn waited(folder: &str) -> Option<Waited> {
+    let schedstat = fs::read_to_string(format!("{folder}/schedstat")).ok()?;
+    let stat = fs::read_to_string(format!("{folder}/stat")).ok()?;
+    Some(Waited {
+        for_now: run_delay(&schedstat)?,
+        runnable: is_runnable(&stat),
+    })
+}
+
+/// The third field of `stat`, after the name, which may hold anything (proc(5)).
+fn is_runnable(stat: &str) -> bool {
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, fields)| fields.starts_with('R'))
 }
 
 /// The entries of a folder that are numbers.
@@ -53,6 +67,15 @@ mod tests {
         let waited = run_delay("4711000 1200345000 42\n");
         assert_eq!(waited, Some(Duration::from_micros(1_200_345)));
         assert_eq!(run_delay(""), None);
+    }
+
+    #[test]
+    fn a_task_that_wants_a_processor_is_told_from_one_that_sleeps() {
+        assert!(is_runnable("7 (a) S (b) R 1 7 7 0"));
+        assert!(!is_runnable("7 (a) R (b) S 1 7 7 0"));
+        let own = nix::unistd::gettid();
+        let own = waited(&format!("/proc/self/task/{own}")).unwrap();
+        assert!(own.runnable);
     }
 
     #[test]

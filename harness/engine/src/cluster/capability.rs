@@ -65,10 +65,20 @@ pub trait LateLogs: Send + Sync {
     -> BoxFuture<'static, ()>;
 }
 
+/// How long a task has waited for a processor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// In its life so far, as Linux counts it: when a wait is over.
+    pub for_now: Duration,
+    /// Whether it wants one at this moment. From Linux 6.12 on a task that is moved to another processor's queue as it goes to sleep is
+    /// counted as waiting while it sleeps (seen with 6.18): what it waited while it wanted none is no wait.
+    pub runnable: bool,
+}
+
 /// What runs of the case tells how long it has waited for a processor.
 pub trait Scheduling: Send + Sync {
-    /// How long each process and thread has waited in its life so far, by its number, as Linux counts it: when a wait is over.
-    fn waits(&self) -> BTreeMap<u32, Duration>;
+    /// How long each process and thread has waited, by its number.
+    fn waits(&self) -> BTreeMap<u32, Waited>;
 
     /// What one of them is called.
     fn task_name(&self, task: u32) -> String;
