@@ -138,15 +138,14 @@ impl Look {
         let since = |(task, waited): (&u32, &Waited)| {
             let before = last.waits.get(task).copied().unwrap_or_default();
             let waited_us = micros(waited.for_now.saturating_sub(before.for_now));
-            let began_before = before.runnable;
-            (
-                if began_before {
-                    waited_us
-                } else {
-                    waited_us.min(elapsed_us)
-                },
-                Some(*task),
-            )
+            let counted_us = match (before.runnable, waited.runnable) {
+                // It may have begun before the last look.
+                (true, _) => waited_us,
+                (false, true) => waited_us.min(elapsed_us),
+                // Who starves is hardly ever seen asleep.
+                (false, false) => 0,
+            };
+            (counted_us, Some(*task))
         };
         let tasks = self.waits.iter().map(since);
         let own = (elapsed_us.saturating_sub(micros(LOOK)), None);
@@ -210,12 +209,12 @@ mod tests {
     #[test]
     fn a_task_that_slept_did_not_wait_however_long_linux_says_it_did() {
         let mut last = look(1000, &[(7, 100)]);
+        let mut now = look(1250, &[(7, 1115)]);
         last.waits.get_mut(&7).unwrap().runnable = false;
-        assert_eq!(
-            starved(&last, &look(1250, &[(7, 1115)])),
-            Some((Some(7), 250)),
-            "since the last look at most"
-        );
+        let at_most = Some((Some(7), 250));
+        assert_eq!(starved(&last, &now), at_most, "since the last look");
+        now.waits.get_mut(&7).unwrap().runnable = false;
+        assert_eq!(starved(&last, &now), None);
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub struct Waited {
     /// In its life so far, as Linux counts it: when a wait is over.
     pub for_now: Duration,
     /// Whether it wants one at this moment. From Linux 6.12 on a task that is moved to another processor's queue as it goes to sleep is
-    /// counted as waiting while it sleeps (seen with 6.18): what it waited while it wanted none is no wait.
+    /// counted as waiting while it sleeps (seen with 6.18), again and again where it sleeps often: what is never seen to want one waits for none.
     pub runnable: bool,
 }
 
