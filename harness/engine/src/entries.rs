@@ -69,13 +69,32 @@ impl Entries {
 
 /// `Lmmdd hh:mm:ss.uuuuuu …` (klog v2, `formatHeader`).
 fn is_header(line: &str) -> bool {
-    const FORM: &[u8] = b"L0000 00:00:00.000000 ";
+    has_form(line, b"L0000 00:00:00.000000 ")
+}
+
+/// Whether an entry has the header of either format, Felix's being `yyyy-mm-dd hh:mm:ss.mmm […`.
+pub(crate) fn has_header(entry: &str) -> bool {
+    is_header(entry) || has_form(entry, b"0000-00-00 00:00:00.000 [")
+}
+
+fn has_form(line: &str, form: &[u8]) -> bool {
     let fits = |(byte, form): (&u8, &u8)| match form {
         b'L' => b"IWEF".contains(byte),
         b'0' => byte.is_ascii_digit(),
         form => byte == form,
     };
-    line.len() >= FORM.len() && line.as_bytes().iter().zip(FORM).all(fits)
+    line.len() >= form.len() && line.as_bytes().iter().zip(form).all(fits)
+}
+
+/// Whether the agent says in it what it ends for: klog's `F`, logrus' two worst levels.
+pub(crate) fn is_fatal(entry: &str) -> bool {
+    let level = |word| entry.contains(word) && !is_header(entry);
+    has_header(entry) && (entry.starts_with('F') || level("[PANIC]") || level("[FATAL]"))
+}
+
+/// Whether it is the first line of a stack, as Go's runtime writes one.
+pub(crate) fn is_stack(entry: &str) -> bool {
+    entry.starts_with("goroutine ") && entry.lines().next().is_some_and(|it| it.ends_with("]:"))
 }
 
 #[cfg(test)]

@@ -15,7 +15,10 @@ use futures::{
 };
 use tokio::sync::watch;
 
-use crate::cluster::AgentDied;
+use crate::{
+    cluster::AgentDied,
+    entries::{has_header, is_fatal, is_stack},
+};
 
 /// How many entries tell why an agent died.
 const LAST: usize = 10;
@@ -62,8 +65,10 @@ struct Book {
     bytes: usize,
     /// No more is kept.
     is_full: bool,
-    /// The newest entries, also when no more are kept.
+    /// The newest entries, also when no more are kept, without stacks: they would leave no room for what was said before them.
     last: VecDeque<String>,
+    /// What comes is lines of a stack.
+    in_stack: bool,
     /// Why there will be no more.
     end: Option<String>,
     /// What was written before that is there. `None` where entries come as they are written.
@@ -193,10 +198,13 @@ impl Book {
     fn add(&mut self, item: LogItem) {
         if let LogItem::Entry(text) = &item {
             self.bytes += text.len();
-            if self.last.len() == LAST {
+            self.in_stack = is_stack(text) || self.in_stack && !has_header(text);
+            if !self.in_stack {
+                self.last.push_back(text.clone());
+            }
+            if self.last.len() > LAST {
                 self.last.pop_front();
             }
-            self.last.push_back(text.clone());
         }
         if self.is_full {
             return;
@@ -218,10 +226,13 @@ impl Book {
         entries.join("\n")
     }
 
+    /// On the first line what it died of, where it said so.
     fn obituary(&self, reason: &str) -> String {
-        match self.last() {
-            last if last.is_empty() => format!("{reason}, and it said nothing"),
-            last => format!("{reason}; it said last:\n{last}"),
+        let fatal = self.last.iter().find(|entry| is_fatal(entry));
+        match (self.last(), fatal) {
+            (last, _) if last.is_empty() => format!("{reason}, and it said nothing"),
+            (last, None) => format!("{reason}; it said last:\n{last}"),
+            (last, Some(fatal)) => format!("{reason}: {fatal}\nit said last:\n{last}"),
         }
     }
 }
@@ -304,6 +315,26 @@ mod tests {
             words.starts_with("kube-proxy on n1 said last:\n2\n3\n"),
             "{words}"
         );
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_agent_that_panicked_died_of_what_it_said_and_not_of_its_stack() {
+        let (logbook, node) = (Logbook::default(), NodeName::from("n1"));
+        let writer = logbook.writer(AgentName::Felix, &node);
+        let own = "2026-11-22 09:00:00.000 [PANIC][1/2] felix/int_dataplane.go 1: no programs";
+        for said in ["2026-11-22 08:59:59.000 [INFO][1/2] a", own] {
+            writer.write(said.to_owned());
+        }
+        writer.write("panic: (*logrus.Entry) 0xc0001".to_owned());
+        writer.write(String::new());
+        writer.write("goroutine 1 [running]:".to_owned());
+        (0..20).for_each(|number| writer.write(format!("\t/go/src/a.go:{number}")));
+        writer.end("exit status 2".to_owned());
+        let read: Vec<_> = logbook.read(AgentName::Felix, &node).collect().await;
+        let died = read.last().unwrap().as_ref().unwrap_err().to_string();
+        let said = format!("exit status 2: {own}\nit said last:\n2026-11-22 08:59:59");
+        assert!(died.starts_with(&said), "{died}");
+        assert!(died.trim_end().ends_with("0xc0001"), "{died}");
     }
 
     #[tokio::test(flavor = "current_thread")]
