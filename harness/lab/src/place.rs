@@ -192,6 +192,8 @@ fn isolate(hostname: &str, own: Own) -> Result<(), LabError> {
         fresh_run()?;
         fs::create_dir("/run/lock").map_err(failed("make its lock directory"))?;
         delegation::mount_for(hostname).map_err(failed("let it load eBPF programs"))?;
+    } else {
+        delegation::none_here().map_err(failed("let it load no eBPF programs"))?;
     }
     settings()?;
     lose_sight_of_worker()

@@ -1,11 +1,14 @@
-//! eBPF for a world, where its person allows it: no right outside, but BPF tokens (Linux 6.9 and later) of file systems to which
+//! eBPF for a world's nodes, where its person allows it: no right outside, but BPF tokens (Linux 6.9 and later) of file systems to which
 //! stage 1, which alone has the rights, delegates what programs of a network need. They are loaded and attached in the world:
 //! to its links, and to the cgroup of its node. What reads the kernel's memory, as tracing does, is not.
 //!
-//! Each node has a `/sys/fs/bpf` of its own, and its cgroup at `/sys/fs/cgroup`. A worker that wants one asks stage 1 to make the
+//! A [`broker`] has the token. Each node has a `/sys/fs/bpf` of its own, and its cgroup at `/sys/fs/cgroup`. A worker that wants one asks stage 1 to make the
 //! file system that it has opened in the world's user namespace. All of it ends with the world.
 
+mod attributes;
+mod broker;
 pub(crate) mod calls;
+mod notify;
 
 use std::{
     ffi::{CStr, CString},
@@ -18,7 +21,7 @@ use std::{
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-use super::own_root::Beside;
+use super::{filter, own_root::Beside};
 use crate::error::{LabError, tolerate};
 
 /// Where a node has its own.
@@ -108,6 +111,15 @@ pub(crate) fn mount_for(node: &str) -> io::Result<()> {
     make(&mut stage_one, Kind::Bpf, BPF)?;
     fs::create_dir_all(WHOLE)?;
     tolerate("show a node its cgroup", group(&mut stage_one, node));
+    drop(stage_one);
+    broker::lend(calls::token(&File::open(BPF)?)?)
+}
+
+/// For the calling thread, whose place is no node: nothing loads programs there.
+pub(crate) fn none_here() -> io::Result<()> {
+    if STAGE_ONE.get().is_some() {
+        filter::refuse_programs()?;
+    }
     Ok(())
 }
 
@@ -147,7 +159,7 @@ pub(crate) fn attempt() -> Result<(), String> {
     if STAGE_ONE.get().is_none() {
         return Err("only root may let a world load eBPF programs".to_owned());
     }
-    let tried = mount_for("survey").and_then(|()| calls::load(&calls::token(&File::open(BPF)?)?));
+    let tried = mount_for("survey").and_then(|()| calls::load());
     tried.map_err(|error| {
         format!("no program can be loaded by a BPF token, which takes Linux 6.9: {error}")
     })

@@ -1,15 +1,22 @@
 //! System calls that nothing in a world has a use for, and by which it would reach what the kernel does not divide among
 //! namespaces: keys, of which a user has one ring in all worlds, the kernel's log, cgroups, and words put into a terminal's
 //! input. They end with EPERM. What the kernel refuses to those who have no rights in its first user namespace is refused already.
+//! Where a world may load eBPF programs, the calls that do so wait for the worker.
 
 #![expect(unsafe_code, reason = "seccomp(2) has no safe form")]
 
-use std::{io, mem::offset_of};
+use std::{
+    io,
+    mem::offset_of,
+    os::fd::{FromRawFd, OwnedFd, RawFd},
+};
 
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW,
-    SECCOMP_RET_ERRNO, c_int, c_long, seccomp_data, sock_filter, sock_fprog,
+    SECCOMP_RET_ERRNO, SECCOMP_RET_USER_NOTIF, c_int, c_long, c_ulong, seccomp_data, sock_filter,
+    sock_fprog,
 };
+use nix::errno::Errno;
 
 use crate::error::LabError;
 
@@ -41,10 +48,35 @@ const X32: u32 = 0x4000_0000;
 
 /// From now on they are refused to this process and all that it starts.
 pub(super) fn install(ebpf: bool) -> Result<(), LabError> {
-    let mut program = program(ebpf);
-    let length = u16::try_from(program.len()).expect("it is short");
+    let installed = attach(program(ebpf), 0).map(drop);
+    installed.map_err(LabError::isolate("refuse system calls"))
+}
+
+/// From now on bpf(2) is refused to the calling thread, and what it starts.
+pub(super) fn refuse_programs() -> io::Result<()> {
+    let program = behind(&only_for(libc::SYS_bpf, &[refuse()]));
+    attach(program, 0).map(drop)
+}
+
+/// From now on one of these commands of bpf(2) is refused, and the others wait, when the calling thread gives them, or what it starts, for whoever has the descriptor;
+/// nobody interrupts one that was heard (Linux 5.19), as Go's runtime would a long one.
+pub(super) fn listen(refused: u32, waiting: &[u32]) -> io::Result<OwnedFd> {
+    let flags =
+        libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let wait = of(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF, 0, 0);
+    let mut check = vec![argument(0), skip_unless(refused), refuse()];
+    for command in waiting {
+        check.extend([skip_unless(*command), wait]);
+    }
+    let listener = attach(behind(&only_for(libc::SYS_bpf, &check)), flags)?;
+    let listener = RawFd::try_from(listener).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(listener) })
+}
+
+fn attach(mut program: Vec<sock_filter>, flags: c_ulong) -> io::Result<c_long> {
     let filter = sock_fprog {
-        len: length,
+        len: u16::try_from(program.len()).expect("it is short"),
         filter: program.as_mut_ptr(),
     };
     // SAFETY: the filter points to a program that lives until the call returns, of the length that it says.
@@ -52,16 +84,18 @@ pub(super) fn install(ebpf: bool) -> Result<(), LabError> {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            0,
+            flags,
             &raw const filter,
         )
     };
-    match done {
-        0 => Ok(()),
-        _ => Err(LabError::isolate("refuse system calls")(
-            io::Error::last_os_error(),
-        )),
-    }
+    Ok(Errno::result(done)?)
+}
+
+/// Checks by the call's number, behind [`program`], which has refused the calls of other kinds of kernels.
+fn behind(checks: &[sock_filter]) -> Vec<sock_filter> {
+    let number_of_call = load(offset_of!(seccomp_data, nr));
+    let allow = of(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
+    [&[number_of_call], checks, &[allow]].concat()
 }
 
 /// Each test skips what follows it when it does not hold.

@@ -1,26 +1,26 @@
-//! What a world's processes are denied, in calls that the compiler cannot check.
+//! What a world's processes are denied.
 //!
 //! The kernel lets a process look into another one (`/proc/PID/fd`, `mem`, `root`) only when it has every capability that the
 //! other has. The worker has one that nothing in a place has: what it says to its parent is its own.
 
 #![expect(
     unsafe_code,
-    reason = "close_range and the bounding set have no safe form; neither touches memory"
+    reason = "close_range has no safe form; it touches no memory"
 )]
 
 use std::io;
 
+use caps::{CapSet, Capability, CapsHashSet};
+
 use crate::error::LabError;
 
-/// To look into other processes; the worker's own, and its probes'.
-const CAP_SYS_PTRACE: libc::c_ulong = 19;
-/// Raw devices, modules, the clock and device nodes are the machine's; the kernel's memory, too, which eBPF programs could read.
-const MACHINE: [libc::c_ulong; 5] = [
-    16, // CAP_SYS_MODULE
-    17, // CAP_SYS_RAWIO
-    25, // CAP_SYS_TIME
-    27, // CAP_MKNOD
-    38, // CAP_PERFMON
+/// Raw devices, modules, the clock, device nodes and what the processors do are the machine's.
+const MACHINE: [Capability; 5] = [
+    Capability::CAP_SYS_MODULE,
+    Capability::CAP_SYS_RAWIO,
+    Capability::CAP_SYS_TIME,
+    Capability::CAP_MKNOD,
+    Capability::CAP_PERFMON,
 ];
 
 /// Closes whatever the caller of this program left open beside the standard streams: a world must not have it.
@@ -37,22 +37,31 @@ pub fn close_inherited() -> Result<(), LabError> {
 
 /// What the calling thread starts from now on never has the rights over the machine.
 pub(super) fn lose_machine() -> Result<(), LabError> {
-    MACHINE.into_iter().try_for_each(lose)
+    MACHINE
+        .into_iter()
+        .try_for_each(|right| lose(CapSet::Bounding, right))
 }
 
-/// What the calling thread starts from now on, threads and processes, cannot look into the worker.
+/// The calling thread keeps what it takes to load programs of networks for others. The verifier asks for `CAP_PERFMON` before it lets
+/// one read the kernel's memory, and takes `CAP_SYS_ADMIN` for it (`bpf_ns_capable`, Linux 5.8 and later).
+pub(super) fn keep_loading() -> Result<(), LabError> {
+    let kept = CapsHashSet::from([
+        Capability::CAP_BPF,
+        Capability::CAP_NET_ADMIN,
+        Capability::CAP_SYS_PTRACE,
+    ]);
+    let sets = [CapSet::Effective, CapSet::Permitted].into_iter();
+    let mut set = sets.map(|set| caps::set(None, set, &kept).map_err(io::Error::other));
+    set.try_for_each(|lost| lost.map_err(LabError::isolate("give up capabilities")))
+}
+
+/// What the calling thread starts from now on, threads and processes, cannot look into the worker: each program that is started
+/// lacks the worker's right to look into others, root's too.
 pub(crate) fn lose_sight_of_worker() -> Result<(), LabError> {
-    lose(CAP_SYS_PTRACE)
+    lose(CapSet::Bounding, Capability::CAP_SYS_PTRACE)
 }
 
-/// Takes a capability out of the bounding set: each program that is started from then on lacks it, root's too.
-fn lose(capability: libc::c_ulong) -> Result<(), LabError> {
-    // SAFETY: it changes the calling thread's credentials and takes no pointer.
-    let lost = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
-    match lost {
-        0 => Ok(()),
-        _ => Err(LabError::isolate("give up capabilities")(
-            io::Error::last_os_error(),
-        )),
-    }
+fn lose(set: CapSet, right: Capability) -> Result<(), LabError> {
+    let lost = caps::drop(None, set, right).map_err(io::Error::other);
+    lost.map_err(LabError::isolate("give up capabilities"))
 }

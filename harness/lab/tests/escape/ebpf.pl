@@ -1,8 +1,7 @@
-# `world`: what a world may do with a BPF token, a line for each, with `ok` or what the kernel says; what it has attached stays.
-# `left`: the names of all programs of the machine. `hold NAME`: loads one of that name, and keeps it until its standard input ends.
+# `world`: what a world may do with eBPF, a line for each, with `ok` or what the kernel says; what it has attached stays.
+# `kernel`: a program that reads the kernel's memory. `left`: the names of all programs of the machine. `hold NAME`: loads one of that name, and keeps it until its standard input ends.
 use strict;
 my ($bpf) = `uname -m` =~ /aarch64/ ? 280 : 321;
-my $token;
 my $name = $ARGV[1] // 'cb_world';
 
 sub call {
@@ -13,14 +12,18 @@ sub call {
 
 sub tried { my ($what, $result) = @_; print "$what: ", $result < 0 ? "$!" : 'ok', "\n"; return $result }
 
+sub code { return join '', map { pack 'CCsi', @$_ } @_ }
 # Lets everything pass.
-my $code = pack('CCsiCCsi', 0xb7, 0, 0, 1, 0x95, 0, 0, 0);
+my @pass = ([0xb7, 0, 0, 1], [0x95, 0, 0, 0]);
+# bpf_probe_read_kernel(stack, 8, 0)
+my @reads = ([0xbf, 0xa1, 0, 0], [0x07, 1, 0, -8], [0xb7, 2, 0, 8], [0xb7, 3, 0, 0], [0x85, 0, 0, 113], @pass);
 my $license = "GPL\0";
 
 sub program {
-    my ($type, $attach, $with) = @_;
-    my $attributes = pack('LLPPLLQLLa16LL', $type, 2, $code, $license, 0, 0, 0, 0, $with ? 1 << 16 : 0, $name, 0, $attach);
-    $attributes .= "\0" x (144 - length $attributes) . pack('l', $token) if $with;
+    my ($type, $attach, @code) = @_;
+    @code = @pass unless @code;
+    my $code = code(@code);
+    my $attributes = pack('LLPPLLQLLa16LL', $type, scalar @code, $code, $license, 0, 0, 0, 0, 0, $name, 0, $attach);
     return call(5, $attributes);
 }
 
@@ -34,8 +37,12 @@ sub info {
 
 if ($ARGV[0] eq 'hold') {
     $| = 1;
-    tried('held', program(3, 0, 0));
+    tried('held', program(3, 0));
     <STDIN>;
+    exit;
+}
+if ($ARGV[0] eq 'kernel') {
+    tried('that reads the kernel\'s memory', program(3, 0, @reads));
     exit;
 }
 if ($ARGV[0] eq 'left') {
@@ -48,13 +55,17 @@ if ($ARGV[0] eq 'left') {
     exit;
 }
 opendir(my $root, '/sys/fs/bpf') or die "/sys/fs/bpf: $!";
-$token = tried('token', call(36, pack('LL', 0, fileno $root)));
-tried('of tc, by the token', program(3, 0, 1));
-tried('of tc, without it', program(3, 0, 0));
-my $connect = tried('of cgroups, by the token', program(18, 10, 1));
+tried('a token', call(36, pack('LL', 0, fileno $root)));
+tried('of tc', program(3, 0));
+my $map = tried('a map', call(0, pack('LLLL', 1, 4, 8, 4)));
+tried('a map of maps', call(0, pack('LLLLLL', 13, 4, 4, 4, 0, $map)));
+tried('that uses a map', program(3, 0, [0x18, 0x11, 0, $map], [0, 0, 0, 0], @pass));
+tried('that uses no map', program(3, 0, [0x18, 0x11, 0, 99], [0, 0, 0, 0], @pass));
+tried('that reads the kernel\'s memory', program(3, 0, @reads));
+my $connect = tried('of cgroups', program(18, 10));
 opendir(my $group, '/sys/fs/cgroup') or die "/sys/fs/cgroup: $!";
 tried('attached to the cgroup of the node', call(8, pack('LLL', fileno $group, $connect, 10)));
-tried('that traces, by the token', program(2, 0, 1));
-tried('of perf events, by the token', program(7, 0, 1));
-tried('of devices, by the token', program(15, 6, 1));
+tried('that traces', program(2, 0));
+tried('of perf events', program(7, 0));
+tried('of devices', program(15, 6));
 tried('that are the machine\'s', call(11, pack 'L', 0));

@@ -21,8 +21,8 @@ const FROM_DESCRIPTOR: c_int = 4;
 /// Of linux/bpf.h.
 const PROG_LOAD: c_int = 5;
 const OBJ_GET_INFO_BY_FD: c_int = 15;
-const TOKEN_CREATE: c_int = 36;
-const TOKEN_FD: u32 = 1 << 16;
+/// As the command of bpf(2).
+pub(super) const TOKEN_CREATE: u32 = 36;
 const SCHED_CLS: u32 = 3;
 
 /// What is given to bpf(2): longer than any of its structures that is used here, and null where nothing is said.
@@ -84,11 +84,11 @@ pub(super) fn mount(made: &OwnedFd, at: &CStr) -> io::Result<()> {
 pub(super) fn token(root: &File) -> io::Result<OwnedFd> {
     let mut attributes = [0_u8; ATTRIBUTES];
     put(&mut attributes, 4, &root.as_raw_fd().to_ne_bytes());
-    owned(bpf(TOKEN_CREATE, &mut attributes))
+    make(TOKEN_CREATE, &mut attributes)
 }
 
 /// Loads a program of tc that lets packets pass, and lets go of it.
-pub(super) fn load(token: &OwnedFd) -> io::Result<()> {
+pub(super) fn load() -> io::Result<()> {
     // r0 = 0; exit
     let program: [u64; 2] = [0xb7, 0x95];
     let mut attributes = [0_u8; ATTRIBUTES];
@@ -96,8 +96,6 @@ pub(super) fn load(token: &OwnedFd) -> io::Result<()> {
     put(&mut attributes, 4, &2_u32.to_ne_bytes());
     put(&mut attributes, 8, &program.as_ptr().addr().to_ne_bytes());
     put(&mut attributes, 16, &c"GPL".as_ptr().addr().to_ne_bytes());
-    put(&mut attributes, 44, &TOKEN_FD.to_ne_bytes());
-    put(&mut attributes, 144, &token.as_raw_fd().to_ne_bytes());
     owned(bpf(PROG_LOAD, &mut attributes)).map(drop)
 }
 
@@ -138,7 +136,12 @@ fn put(attributes: &mut [u8], at: usize, value: &[u8]) {
     attributes[at..at + value.len()].copy_from_slice(value);
 }
 
-fn bpf(command: c_int, attributes: &mut [u8; ATTRIBUTES]) -> c_long {
+/// What a command makes, of attributes whose addresses lead to what is ours and lives longer than the call.
+pub(super) fn make(command: u32, attributes: &mut [u8]) -> io::Result<OwnedFd> {
+    owned(bpf(command.cast_signed(), attributes))
+}
+
+fn bpf(command: c_int, attributes: &mut [u8]) -> c_long {
     // SAFETY: the attributes, and what they point to, live longer than the call, and are ours to write.
     unsafe {
         libc::syscall(
