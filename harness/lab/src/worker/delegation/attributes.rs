@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::helpers::{INSTRUCTION, LOAD_64, instructions};
+
 /// Asks for what a token stands for, in each command's flags.
 const TOKEN: u32 = 1 << 16;
 
@@ -21,6 +23,15 @@ impl Making {
             5 => Some(Self::Program),
             18 => Some(Self::Btf),
             _ => None,
+        }
+    }
+
+    /// The number of the command.
+    pub(super) fn command(self) -> u32 {
+        match self {
+            Self::Map => 0,
+            Self::Program => 5,
+            Self::Btf => 18,
         }
     }
 
@@ -113,6 +124,12 @@ impl Attributes {
         self.given = self.given.max(at + 4);
     }
 
+    /// Whether it is a map of one of these types, for no device of its own, and by no token.
+    pub(super) fn is_map_of(&self, types: &[u32]) -> bool {
+        let [flags, _] = Making::Map.token_at();
+        types.contains(&self.number(0)) && self.number(44) == 0 && self.number(flags) & TOKEN == 0
+    }
+
     /// What the kernel is given.
     pub(super) fn as_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.given]
@@ -150,9 +167,6 @@ impl Attributes {
     }
 }
 
-/// How long an instruction is.
-const INSTRUCTION: usize = 8;
-
 /// A place in a program's instructions that is about a descriptor of its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reference {
@@ -165,53 +179,25 @@ pub(super) enum Reference {
 /// All of them, in order.
 pub(super) fn references(program: &[u8]) -> Vec<Reference> {
     let mut found = Vec::new();
-    let mut at = 0;
-    while at + INSTRUCTION <= program.len() {
-        let one = &program[at..at + INSTRUCTION];
-        let immediate = i32::from_ne_bytes(one[4..8].try_into().expect("four bytes"));
-        let listed = usize::try_from(immediate);
-        // The source register says what an immediate is (BPF_PSEUDO_…).
-        match (one[0], one[1] >> 4) {
-            (LOAD_64, 1 | 2) => found.push(Reference::Number(at + 4..at + 8)),
-            // The BTF of a module; of the kernel's own there is none.
-            (LOAD_64, 3) if program.get(at + 12..at + 16).is_some_and(|it| it != [0; 4]) => {
-                found.push(Reference::Number(at + 12..at + 16));
-            }
-            (LOAD_64, 5 | 6) => found.extend(listed.map(Reference::Listed)),
-            (CALL, 2) => {
-                let offset = i16::from_ne_bytes(one[2..4].try_into().expect("two bytes"));
-                let module = usize::try_from(offset).unwrap_or(0);
-                found.extend((module > 0).then_some(Reference::Listed(module)));
+    for one in instructions(program) {
+        let immediate = one.at + INSTRUCTION / 2;
+        match (one.code(), one.source()) {
+            (LOAD_64, 1 | 2) => found.push(Reference::Number(immediate..immediate + 4)),
+            (LOAD_64, 5 | 6) => {
+                found.extend(usize::try_from(one.immediate()).map(Reference::Listed));
             }
             _ => {}
         }
-        at += if one[0] == LOAD_64 {
-            2 * INSTRUCTION
-        } else {
-            INSTRUCTION
-        };
     }
     found
 }
 
-/// `BPF_LD | BPF_DW | BPF_IMM`, of two instructions.
-const LOAD_64: u8 = 0x18;
-/// `BPF_JMP | BPF_CALL`.
-const CALL: u8 = 0x85;
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn instruction(code: u8, source: u8, offset: i16, immediate: i32) -> Vec<u8> {
-        let registers = [code, source << 4];
-        [
-            &registers[..],
-            &offset.to_ne_bytes(),
-            &immediate.to_ne_bytes(),
-        ]
-        .concat()
-    }
+    use super::{
+        super::helpers::{CALL, instruction},
+        *,
+    };
 
     #[test]
     fn what_an_instruction_has_of_its_callers_descriptors_is_found_and_nothing_else() {
@@ -223,25 +209,13 @@ mod tests {
             instruction(LOAD_64, 1, 0, 0),
             instruction(LOAD_64, 0, 0, 7),
             none.clone(),
-            instruction(LOAD_64, 3, 0, 99),
-            none.clone(),
-            instruction(LOAD_64, 3, 0, 99),
-            instruction(0, 0, 0, 8),
             instruction(LOAD_64, 6, 0, 3),
             none,
-            instruction(CALL, 2, 0, 1),
-            instruction(CALL, 2, 4, 1),
             instruction(CALL, 0, 0, 1),
         ]
         .concat();
         let found = references(&program);
-        let expected = [
-            Reference::Number(12..16),
-            Reference::Number(68..72),
-            Reference::Listed(3),
-            Reference::Listed(4),
-        ];
-        assert_eq!(found, expected);
+        assert_eq!(found, [Reference::Number(12..16), Reference::Listed(3)]);
         for cut in 0..program.len() {
             // Nothing that somebody hands in is too short.
             references(&program[..cut]);

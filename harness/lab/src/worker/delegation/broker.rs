@@ -1,11 +1,16 @@
 //! A thread of the worker that loads programs for those on a node. Each call of bpf(2) there that makes a map, a program or BTF waits
 //! until this thread has made the same one with the node's token, and gets what came of it; all others pass, but nobody else gets a token.
 //!
-//! So what was delegated is had without asking for it: no Felix up to v3.32 asks for a token wherever it would have to. And the
-//! kernel judges the call by the few rights of this thread: root of the world, with `CAP_SYS_ADMIN` in its user namespace, could read the
+//! So what was delegated is had without asking for it: no Felix up to v3.32 asks for a token wherever it would have to. And what a
+//! program may call is looked at ([`super::helpers`]): root of the world, who has `CAP_SYS_ADMIN` in its user namespace, could read the
 //! kernel's memory by a program that it loads with a token of its own.
 
-use std::{io, os::fd::AsRawFd, os::fd::OwnedFd, sync::mpsc, thread};
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+    sync::mpsc,
+    thread,
+};
 
 use nix::errno::Errno;
 
@@ -13,7 +18,9 @@ use super::{
     COMMANDS,
     attributes::{Attributes, Making, Reference, references},
     calls,
+    helpers::is_allowed,
     notify::{Call, Caller, Listener},
+    stage_one,
 };
 use crate::{
     error::tolerate,
@@ -110,7 +117,7 @@ struct Request<'a> {
 impl Request<'_> {
     fn make(mut self, call: &Call, making: Making, token: u32) -> io::Result<OwnedFd> {
         match making {
-            Making::Map => self.take_all(&self.attributes.descriptors_of_a_map())?,
+            Making::Map => return self.map(),
             Making::Program => self.program()?,
             Making::Btf => self.list(0, u64::from(self.attributes.number(16)))?,
         }
@@ -138,6 +145,13 @@ impl Request<'_> {
         made
     }
 
+    fn map(&mut self) -> io::Result<OwnedFd> {
+        let places = self.attributes.descriptors_of_a_map();
+        self.take_all(&places)?;
+        let about: Vec<RawFd> = self.held.iter().map(AsRawFd::as_raw_fd).collect();
+        stage_one::map(&mut self.attributes, &places, &about)
+    }
+
     fn program(&mut self) -> io::Result<()> {
         self.take_all(&self.attributes.descriptors_of_a_program())?;
         let license = self.caller.read(self.attributes.address(16), LICENSE)?;
@@ -149,6 +163,9 @@ impl Request<'_> {
         }
         let (at, bytes) = instructions;
         let mut code = self.copy(at, bytes)?;
+        if !is_allowed(&code) {
+            return Err(Errno::EPERM.into());
+        }
         let references = references(&code);
         self.listed(&references)?;
         for reference in references {
