@@ -173,13 +173,20 @@ async fn exercise(
         log.barrier(EventKind::Phase(Phase::Judging)).await;
         let mut census = Census::new(Arc::clone(&looks), nodes(cluster.as_ref()), case);
         let mut starvation = Starvation::new(cluster);
+        let judged = async {
+            tokio::select! {
+                played = timeline::play(&api, faults, &case.timeline, log) => played?,
+                () = census.watch(log) => {}
+            }
+            census.end(log).await;
+            log.barrier(EventKind::Phase(Phase::Judged)).await;
+            Ok(())
+        };
+        // To the end of what is judged: a look that nobody took is no late one.
         tokio::select! {
-            played = timeline::play(&api, faults, &case.timeline, log) => played?,
-            () = census.watch(log) => {}
+            judged = judged => judged?,
             () = starvation.watch(log) => {}
         }
-        census.end(log).await;
-        log.barrier(EventKind::Phase(Phase::Judged)).await;
         starvation.end(log).await;
         for flow in flows {
             flow.stop().await?;
