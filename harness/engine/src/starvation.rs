@@ -34,6 +34,8 @@ struct Look {
     at_us: u64,
     /// How long each had waited in its life.
     waits: BTreeMap<u32, Waited>,
+    /// When each was last known to want no processor: 0 where it wanted one at every look.
+    asleep_us: BTreeMap<u32, u64>,
 }
 
 /// A time in which one task or another was starved at every look.
@@ -75,11 +77,9 @@ impl Starvation {
             Some(scheduling) => scheduling.waits(),
             None => BTreeMap::new(),
         });
-        let look = Look {
-            // A look that panicked has seen no task.
-            waits: looked.await.unwrap_or_default(),
-            at_us: log.now_us(),
-        };
+        // A look that panicked has seen no task.
+        let waits = looked.await.unwrap_or_default();
+        let look = Look::new(log.now_us(), waits, self.last.as_ref());
         let starved = self.last.as_ref().and_then(|last| look.starved(last));
         let over = match starved {
             Some((task, waited_us)) => {
@@ -132,19 +132,38 @@ impl Starvation {
 }
 
 impl Look {
+    fn new(at_us: u64, waits: BTreeMap<u32, Waited>, last: Option<&Self>) -> Self {
+        let asleep = |(task, waited): (&u32, &Waited)| {
+            let asleep_us = match last {
+                _ if !waited.runnable => at_us,
+                Some(last) => last.asleep_us(*task),
+                None => 0,
+            };
+            (*task, asleep_us)
+        };
+        let asleep_us = waits.iter().map(asleep).collect();
+        Self {
+            at_us,
+            waits,
+            asleep_us,
+        }
+    }
+
+    /// When that task was last known to want no processor. One that it has not seen began later.
+    fn asleep_us(&self, task: u32) -> u64 {
+        self.asleep_us.get(&task).copied().unwrap_or(self.at_us)
+    }
+
     /// What waited longest since the last look, if that was too long a part of it: a task, or the look itself, which is then late.
     fn starved(&self, last: &Self) -> Option<(Option<u32>, u64)> {
         let elapsed_us = self.at_us.saturating_sub(last.at_us);
         let since = |(task, waited): (&u32, &Waited)| {
             let before = last.waits.get(task).copied().unwrap_or_default();
             let waited_us = micros(waited.for_now.saturating_sub(before.for_now));
-            let counted_us = match (before.runnable, waited.runnable) {
-                // It may have begun before the last look.
-                (true, _) => waited_us,
-                (false, true) => waited_us.min(elapsed_us),
-                // Who starves is hardly ever seen asleep.
-                (false, false) => 0,
-            };
+            // Who starves is hardly ever seen asleep, and who slept did not wait meanwhile, whatever Linux counts.
+            let wanted = before.runnable || waited.runnable;
+            let awake_us = self.at_us.saturating_sub(last.asleep_us(*task));
+            let counted_us = if wanted { waited_us.min(awake_us) } else { 0 };
             (counted_us, Some(*task))
         };
         let tasks = self.waits.iter().map(since);
@@ -170,19 +189,15 @@ mod tests {
 
     const MS: u64 = 1000;
 
-    /// Of tasks that all want a processor.
+    /// The first, at tasks that all want a processor.
     fn look(at_ms: u64, waits_ms: &[(u32, u64)]) -> Look {
-        let waited = |(task, ms): &(u32, u64)| {
-            let waited = Waited {
-                for_now: Duration::from_millis(*ms),
-                runnable: true,
-            };
-            (*task, waited)
-        };
-        Look {
-            at_us: at_ms * MS,
-            waits: waits_ms.iter().map(waited).collect(),
-        }
+        let waits = waits_ms.iter().map(|(task, ms)| (*task, waited(*ms, true)));
+        Look::new(at_ms * MS, waits.collect(), None)
+    }
+
+    fn waited(ms: u64, runnable: bool) -> Waited {
+        let for_now = Duration::from_millis(ms);
+        Waited { for_now, runnable }
     }
 
     /// What waited between two looks, in milliseconds.
@@ -203,18 +218,37 @@ mod tests {
         assert_eq!(now(&[(7, 300), (8, 900)]), Some((Some(7), 200)));
         assert_eq!(now(&[(9, 190)]), Some((Some(9), 190)), "it began meanwhile");
         // What was over only now began before the last look.
-        assert_eq!(now(&[(7, 3100)]), Some((Some(7), 3000)));
+        assert_eq!(now(&[(7, 1300)]), Some((Some(7), 1200)));
     }
 
     #[test]
     fn a_task_that_slept_did_not_wait_however_long_linux_says_it_did() {
-        let mut last = look(1000, &[(7, 100)]);
-        let mut now = look(1250, &[(7, 1115)]);
-        last.waits.get_mut(&7).unwrap().runnable = false;
-        let at_most = Some((Some(7), 250));
-        assert_eq!(starved(&last, &now), at_most, "since the last look");
-        now.waits.get_mut(&7).unwrap().runnable = false;
-        assert_eq!(starved(&last, &now), None);
+        let looks = |seen: [(u64, bool); 3]| {
+            let mut last = None;
+            let mut waited_for = Vec::new();
+            for (at_ms, (ms, runnable)) in [1000, 1250, 1500].into_iter().zip(seen) {
+                let waits = BTreeMap::from([(7, waited(ms, runnable))]);
+                let now = Look::new(at_ms * MS, waits, last.as_ref());
+                waited_for.extend(last.map(|last| starved(&last, &now)));
+                last = Some(now);
+            }
+            waited_for
+        };
+        let of = |ms| Some((Some(7), ms));
+        assert_eq!(
+            looks([(0, true), (0, true), (1400, true)]),
+            [None, of(1400)]
+        );
+        // It had slept until the first look, or the second, or between all of them.
+        assert_eq!(
+            looks([(0, false), (0, true), (1400, true)]),
+            [None, of(500)]
+        );
+        assert_eq!(
+            looks([(0, true), (0, false), (1400, true)]),
+            [None, of(250)]
+        );
+        assert_eq!(looks([(0, true), (0, false), (1400, false)]), [None, None]);
     }
 
     #[test]

@@ -158,11 +158,11 @@ async fn a_shim_that_is_killed_takes_its_program_along_and_is_an_event() {
 async fn a_command_that_is_killed_while_it_is_held_never_runs_and_is_an_event() {
     let mut bench = Bench::with(User::Myself, &[("nft", "touch /tmp/ran")]).await;
     bench.ask(json!({ "hold": "nft" })).await;
-    bench
-        .start(&["sh", "-c", "nft & echo $! > /tmp/shim; wait $!"])
-        .await;
+    // Who is to be killed is written before there is a command to hold.
+    let named = "sh -c 'echo $$ > /tmp/shim; exec nft'; exit $?";
+    bench.start(&["sh", "-c", named]).await;
     bench.ask(json!("waiting")).await;
-    bench.sh("kill -9 $(cat /tmp/shim)").await;
+    assert_eq!(bench.sh("kill -9 $(cat /tmp/shim)").await.exit, Some(0));
     let event = bench.command().await;
     assert_eq!((event.argv[0].as_str(), event.exit), ("nft", 137));
     bench.ask(json!("release")).await;
