@@ -170,24 +170,7 @@ async fn exercise(
         }
         observe::addresses(cluster.as_ref(), case, log).await?;
         log.append(EventKind::Phase(Phase::Ready));
-        log.barrier(EventKind::Phase(Phase::Judging)).await;
-        let mut census = Census::new(Arc::clone(&looks), nodes(cluster.as_ref()), case);
-        let mut starvation = Starvation::new(cluster);
-        let judged = async {
-            tokio::select! {
-                played = timeline::play(&api, faults, &case.timeline, log) => played?,
-                () = census.watch(log) => {}
-            }
-            census.end(log).await;
-            log.barrier(EventKind::Phase(Phase::Judged)).await;
-            Ok(())
-        };
-        // To the end of what is judged: a look that nobody took is no late one.
-        tokio::select! {
-            judged = judged => judged?,
-            () = starvation.watch(log) => {}
-        }
-        starvation.end(log).await;
+        judge(cluster, &looks, case, faults, log).await?;
         for flow in flows {
             flow.stop().await?;
         }
@@ -197,6 +180,35 @@ async fn exercise(
         ended = foreground => ended,
         Some(trouble) = background.next() => Err(trouble),
     }
+}
+
+/// Plays the timeline, and looks meanwhile what is dropped, and to the end of what is judged whether the machine has time for it.
+async fn judge(
+    cluster: &Arc<dyn Cluster>,
+    looks: &Arc<Looks>,
+    case: &Case,
+    faults: &mut Faults,
+    log: &EventLog,
+) -> Result<(), InfraError> {
+    log.barrier(EventKind::Phase(Phase::Judging)).await;
+    let api = cluster.api();
+    let mut census = Census::new(Arc::clone(looks), nodes(cluster.as_ref()), case);
+    let mut starvation = Starvation::new(cluster);
+    let judged = async {
+        tokio::select! {
+            played = timeline::play(&api, faults, &case.timeline, log) => played?,
+            () = census.watch(log) => {}
+        }
+        census.end(log).await;
+        log.barrier(EventKind::Phase(Phase::Judged)).await;
+        Ok(())
+    };
+    tokio::select! {
+        judged = judged => judged?,
+        () = starvation.watch(log) => {}
+    }
+    starvation.end(log).await;
+    Ok(())
 }
 
 /// What runs beside the timeline: the agents' logs and the observed places. An item is a failure.
@@ -283,6 +295,28 @@ async fn rules_of(cluster: &dyn Cluster, node: &NodeName, dump: &Dump) -> Artifa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::{self, Commands, Fake};
+
+    #[tokio::test]
+    async fn a_last_look_that_takes_long_does_not_make_the_harness_late() {
+        let fake = Fake {
+            commands: Commands::Hang,
+            ..Fake::default()
+        };
+        let (_, cluster) = fake.cluster();
+        let case =
+            fake::case("{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }");
+        let (log, mut events) = EventLog::new();
+        let looks = Arc::new(Looks::new(Arc::clone(&cluster), log.clone()));
+        let mut faults = Faults::new(&cluster, case.seed, &log);
+        let judged = judge(&cluster, &looks, &case, &mut faults, &log).await;
+        judged.expect("nothing fails");
+        let told = std::iter::from_fn(|| events.try_recv().ok());
+        let told: Vec<String> = told.map(|event| format!("{:?}", event.what)).collect();
+        let of = |what: &str| told.iter().any(|told| told.contains(what));
+        assert!(of("the last look was not over"), "{told:?}");
+        assert!(!of("Starved"), "{told:?}");
+    }
 
     #[test]
     fn a_case_in_nftables_mode_keeps_what_nft_lists() {
