@@ -182,12 +182,15 @@ pub fn pod_itself(address: IpAddr, mtu: Option<u16>) -> String {
     )
 }
 
+/// With what the interfaces of another CNI's pods begin, as Amazon's.
+pub(crate) const OTHERS: &str = "eni";
+
 /// The name of a pod's interface on its node: Calico's prefix and hash (`VethNameForWorkload`), or
 /// that of a third-party CNI, which Felix does not know as a workload's.
 pub fn pod_interface(owner: PodOwner, namespace: &str, name: &str) -> String {
     match owner {
         PodOwner::Calico => calico_interface(namespace, name),
-        PodOwner::ThirdParty => interface("eni", namespace, name),
+        PodOwner::ThirdParty => interface(OTHERS, namespace, name),
     }
 }
 

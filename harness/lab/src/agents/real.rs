@@ -105,6 +105,7 @@ impl Real {
             pods: world.families.nets(world.pools.main()),
             path: format!("{}:{path}", shims.path_prefix().display()),
             kubeconfig: KUBECONFIG,
+            pod_owner: world.pod_owner,
         };
         Ok((context, shims))
     }

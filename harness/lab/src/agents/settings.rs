@@ -9,13 +9,14 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{KubeProxySpec, ProxyMode},
+    case::{KubeProxySpec, PodOwner, ProxyMode},
     names::{AgentName, NodeName},
 };
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::proxy_config;
+use crate::wiring::OTHERS;
 
 /// Where an agent is and whom it asks.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub(super) struct NodeContext {
     pub(super) path: String,
     /// A kubeconfig for that API.
     pub(super) kubeconfig: &'static str,
+    /// Whose the pods' interfaces are.
+    pub(super) pod_owner: PodOwner,
 }
 
 /// kube-proxy's flags. Those used here mean the same from 1.20 to 1.36 (cmd/kube-proxy/app/server.go, from
@@ -183,6 +186,10 @@ pub(super) fn felix(context: &NodeContext) -> BTreeMap<&'static str, String> {
         ("FELIX_USAGEREPORTINGENABLED", "false"),
     ];
     environment.extend(settings.map(|(name, value)| (name, value.to_owned())));
+    if context.pod_owner == PodOwner::ThirdParty {
+        // As the operator does for another CNI; without it no program is attached to a pod (measured with v3.28.1, v3.32.1).
+        environment.insert("FELIX_INTERFACEPREFIX", OTHERS.to_owned());
+    }
     let has_v6 = context.pods.iter().any(|net| net.addr().is_ipv6());
     environment.extend([
         ("FELIX_IPV6SUPPORT", has_v6.to_string()),
@@ -209,6 +216,7 @@ mod tests {
             pods: vec!["10.20.0.0/16".parse().expect("a network")],
             path: "/shims:/usr/sbin".to_owned(),
             kubeconfig: "/run/kubeconfig",
+            pod_owner: PodOwner::Calico,
         }
     }
 
@@ -298,6 +306,19 @@ mod tests {
         PATH=/shims:/usr/sbin
         USE_POD_CIDR=true
         ");
+    }
+
+    #[test]
+    fn felix_knows_pods_of_another_cni_by_their_interfaces() {
+        let prefix = |pod_owner| {
+            let context = NodeContext {
+                pod_owner,
+                ..context()
+            };
+            felix(&context).remove("FELIX_INTERFACEPREFIX")
+        };
+        assert_eq!(prefix(PodOwner::ThirdParty).as_deref(), Some("eni"));
+        assert_eq!(prefix(PodOwner::Calico), None);
     }
 
     #[test]
