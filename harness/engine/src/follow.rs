@@ -100,8 +100,16 @@ impl Follower {
         let at_us = at_us.unwrap_or_else(|| self.log.now_us());
         match item {
             Some(Ok(LogItem::Entry(text))) => {
+                let other = agent.kind().is_another.is_some_and(|it| text.contains(it));
+                let trouble = InfraError::new(
+                    format!("have {agent} on {node} as the case asks"),
+                    text.clone(),
+                );
                 let entry = LogEntry { agent, node, text };
                 self.log.append_at(at_us, EventKind::Log(entry));
+                if other {
+                    return Err(trouble);
+                }
             }
             Some(Ok(LogItem::Broken { since, why })) => {
                 let text = format!("the log of {agent} on {node} cannot be read: {why}");
@@ -240,6 +248,23 @@ mod tests {
         });
         let whole = whole.await;
         assert!(matches!(whole, PromiseVerdict::Kept(_)), "{whole:?}");
+    }
+
+    #[tokio::test]
+    async fn a_felix_that_gives_up_its_programs_is_not_what_the_case_asks_for() {
+        let (fake, cluster) = Fake::default().cluster();
+        let (events, _history) = EventLog::new();
+        let node = NodeName::from("n1");
+        let said = "[ERROR][7] felix/daemon.go 372: BPF dataplane mode enabled but not supported by the kernel.  Disabling BPF mode.";
+        let writer = fake.logbook.writer(AgentName::Felix, &node);
+        let following = tokio::spawn(log(cluster, AgentName::Felix, node, events));
+        writer.write("BPF dataplane mode enabled".to_owned());
+        writer.write(said.to_owned());
+        let trouble = following.await.expect("it does not panic").to_string();
+        assert!(
+            trouble.contains("as the case asks") && trouble.contains(said),
+            "{trouble}"
+        );
     }
 
     #[tokio::test]

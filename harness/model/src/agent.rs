@@ -88,6 +88,8 @@ pub struct AgentKind {
     pub log_format: LogFormat,
     /// What it logs when it has written for the first time, or tried to. A regular expression.
     pub first_sync: &'static str,
+    /// A part of what it logs when it goes on as something else than it was told to be.
+    pub is_another: Option<&'static str>,
     /// What shows that it has programmed a node.
     pub ready: Ready,
     /// iptables' tables in which it drops packets, beside `filter`.

@@ -29,9 +29,6 @@ pub use exclude::Exclude;
 pub use needs::is_nginx;
 pub use shard::Shard;
 
-/// What eBPF programs do, and no model can.
-const BPF: &str = "bpf-service-nat";
-
 /// A real agent of whatever version it says: which one it is, and its file, its root file system, or its image.
 pub type Real = (AgentName, AgentSource);
 
@@ -145,7 +142,7 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
         let needs = needs::of(&case, choice, &variant.needs);
         let missing: Vec<Missing> = needs
             .iter()
-            .filter_map(|need| missing(need, &choice.backend, capabilities))
+            .filter_map(|need| missing(need, &case, &choice.backend, capabilities))
             .collect();
         if outside.is_empty() && missing.is_empty() {
             Planned::Run(Box::new(case))
@@ -239,14 +236,20 @@ fn beyond_a_real_one(case: &Case) -> Option<String> {
 /// What a variant needs of a real Felix, if its model plays it on a real cluster.
 fn beyond_a_model(case: &Case, needs: &[String]) -> Option<String> {
     let modelled = case.cluster.source(AgentName::Felix) == Some(&AgentSource::Model);
-    let bpf = modelled && needs.iter().any(|need| need == BPF);
-    bpf.then(|| format!("needs {BPF}, this is Felix's model"))
+    let bpf = modelled && needs.iter().any(|need| need == needs::BPF);
+    bpf.then(|| format!("needs {}, this is Felix's model", needs::BPF))
 }
 
-fn missing(need: &str, backend: &str, capabilities: &Capabilities) -> Option<Missing> {
-    let reason = match capabilities.0.get(need) {
+/// Why a model does not meet [`needs::BPF`].
+const OF_A_REAL_FELIX: &str = "Felix's model has no eBPF programs, a real Felix has\n\
+                               chainbreak run --allow-ebpf --agent felix=PATH";
+
+fn missing(need: &str, case: &Case, backend: &str, capabilities: &Capabilities) -> Option<Missing> {
+    let told_by = needs::told_by(need, case);
+    let reason = match capabilities.0.get(told_by) {
         Some(Ok(())) => return None,
         Some(Err(reason)) => reason.clone(),
+        None if told_by == needs::BPF => OF_A_REAL_FELIX.to_owned(),
         None => format!("the backend {backend} does not have it"),
     };
     Some(Missing {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use chainbreak_model::{
+    agents::AgentChoice,
     case::{Capabilities, Case, Expect, IptablesVariant},
     list, load, plan as plan_cases,
     plan::{Choice, Planned},
@@ -84,8 +85,43 @@ fn a_variant_that_needs_what_is_not_here_is_skipped_with_the_reason() {
     };
     assert_eq!(
         skipped.reason(),
-        "bpf-service-nat: the backend lab does not have it"
+        "bpf-service-nat: Felix's model has no eBPF programs, a real Felix has\nchainbreak run --allow-ebpf --agent felix=PATH"
     );
+}
+
+#[test]
+fn a_real_felix_answers_services_where_its_programs_can_be_loaded() {
+    let scenario = load(&shipped("calico-bpf-cleanup-fights-kube-proxy.yaml"));
+    let scenario = scenario.unwrap_or_else(|error| panic!("{}", error.plain()));
+    let mut choice = choice();
+    let real = AgentChoice::parse("felix=/opt/calico-felix", Path::new("/")).unwrap();
+    choice.agents.push(real);
+    let skipped = |ebpf: &Result<(), String>, id: &str| {
+        let mut capabilities = laboratory();
+        capabilities.0.insert("ebpf".to_owned(), ebpf.clone());
+        let planned = plan_cases(&scenario, &choice, &capabilities);
+        let case = planned.into_iter().find(|it| it.id().contains(id));
+        match case {
+            Some(Planned::Skip(skipped)) => Some(skipped.reason()),
+            Some(Planned::Run(_)) => None,
+            None => panic!("there is no {id}"),
+        }
+    };
+    let (removed, on, off) = ("kube-proxy-removed", "default-cleanup", "bpf-off");
+    assert_eq!(skipped(&Ok(()), removed), None);
+    let refused = Err("not allowed".to_owned());
+    let why = skipped(&refused, removed);
+    assert_eq!(
+        why.as_deref(),
+        Some("ebpf: not allowed; bpf-service-nat: not allowed")
+    );
+    let why = skipped(&refused, on);
+    assert_eq!(
+        why.as_deref(),
+        Some("ebpf: not allowed"),
+        "it begins with programs"
+    );
+    assert_eq!(skipped(&refused, off), None, "it loads none");
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub(super) static AGENT: AgentKind = AgentKind {
     log_format: LogFormat::Lines,
     // v3.25 to v3.32, `int_dataplane.go`.
     first_sync: r"Completed first update to dataplane\.",
+    // v3.28.1, v3.32.1, `felix/daemon/daemon.go`: it carries on with rules.
+    is_another: Some("BPF dataplane mode enabled but not supported by the kernel"),
     // It writes this jump in every mode.
     ready: Ready::Jump("cali-POSTROUTING"),
     drops_in: &["raw"],

@@ -21,6 +21,7 @@ pub(super) static AGENT: AgentKind = AgentKind {
     log_format: LogFormat::Klog,
     // 1.20 to 1.34, proxier.go, at verbosity 2.
     first_sync: r"(?i)\bSyncProxyRules (complete|took)\b",
+    is_another: None,
     ready: Ready::Services,
     drops_in: &[],
     restart_status: None,

@@ -5,13 +5,18 @@ use chainbreak_probe::wire::Protocol;
 use super::{Choice, upgrades};
 use crate::{
     case::{
-        AgentSource, Case, Claim, ClusterSpec, Destination, Fault, HostSpec, IpFamily,
+        AgentSource, Case, Claim, ClusterSpec, Dataplane, Destination, Fault, HostSpec, IpFamily,
         IptablesVariant, Promise, ProxyMode, Step, Traffic, Via,
     },
     names::AgentName,
     pod_network::NETWORKS,
     version,
 };
+
+/// What eBPF programs do, and no model can.
+pub(super) const BPF: &str = "bpf-service-nat";
+/// eBPF programs can be loaded.
+const EBPF: &str = "ebpf";
 
 /// Every capability that a case needs, in one place: the backend, what its manifests and agents run,
 /// and what the scenario says beyond that.
@@ -35,6 +40,9 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     if !case.cluster.host_sysctls.is_empty() {
         needs.push("host-sysctl".to_owned());
     }
+    if loads_programs(case) {
+        needs.push(EBPF.to_owned());
+    }
     needs.extend(
         own.iter()
             .filter(|need| !needs.contains(need))
@@ -42,6 +50,28 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
             .collect::<Vec<_>>(),
     );
     needs
+}
+
+/// The capability that tells whether a need is met: a real Felix answers services by its programs wherever they can be loaded.
+pub(super) fn told_by<'a>(need: &'a str, case: &Case) -> &'a str {
+    if need == BPF && has_real_felix(case) {
+        EBPF
+    } else {
+        need
+    }
+}
+
+/// Whether Felix's programs are to be loaded at one time or another; its model has none.
+fn loads_programs(case: &Case) -> bool {
+    let bpf = Dataplane::Bpf;
+    let switched = |step: &Step| matches!(step, Step::Fault { fault: Fault::Switch { dataplane }, .. } if *dataplane == bpf);
+    let begins = Dataplane::of(&case.cluster) == Some(bpf);
+    has_real_felix(case) && (begins || case.timeline.iter().any(switched))
+}
+
+fn has_real_felix(case: &Case) -> bool {
+    let felix = case.cluster.source(AgentName::Felix);
+    felix.is_some_and(|source| *source != AgentSource::Model)
 }
 
 /// What the lab always has, and real clusters lack for now.
