@@ -92,7 +92,7 @@ impl Agents {
         };
         match source {
             AgentSource::Model => {
-                say_model(agent, version, &self.log);
+                say_model(agent, version, case.wants_programs(), &self.log);
                 for node in world.nodes() {
                     let which = (agent, version);
                     let life = model::life(cluster, which, world, node, case.seed, &self.log)?;
@@ -149,6 +149,7 @@ impl Agents {
         AgentVersions {
             cluster: case.cluster.clone(),
             seed: case.seed,
+            wants_programs: case.wants_programs(),
             models: self.models.clone(),
             contexts: self.contexts.clone(),
             others: self.others.clone(),
@@ -214,11 +215,16 @@ fn absent(agent: AgentName) -> LabError {
     }
 }
 
-/// A model never stands in silently.
-fn say_model(agent: AgentName, version: &str, log: &EventLog) {
+/// A model never stands in silently, nor for eBPF programs that are wanted and that it does not have.
+fn say_model(agent: AgentName, version: &str, wants_programs: bool, log: &EventLog) {
+    let without = if wants_programs && agent == AgentName::Felix {
+        ", without eBPF programs: as on a node where they do not work"
+    } else {
+        ""
+    };
     log.append(EventKind::Fact {
         name: agent.to_string(),
-        value: format!("model {version} (no binary given)"),
+        value: format!("model {version} (no binary given){without}"),
     });
 }
 

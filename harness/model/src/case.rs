@@ -83,6 +83,20 @@ impl Case {
         format!("{}/{}[{}]", self.scenario, self.variant, cell.join(","))
     }
 
+    /// Whether Felix is to load eBPF programs at one time or another.
+    pub fn wants_programs(&self) -> bool {
+        let switches = |step: &Step| match step {
+            Step::Fault {
+                fault: Fault::Switch { dataplane },
+                ..
+            } => *dataplane == Dataplane::Bpf,
+            Step::Felix(change) => change.get(Dataplane::FIELD) == Some(&true.into()),
+            _ => false,
+        };
+        let begins = Dataplane::of(&self.cluster) == Some(Dataplane::Bpf);
+        begins || self.timeline.iter().any(switches)
+    }
+
     /// How long its timeline takes at least, without what the steps' own work takes.
     pub fn lasts(&self) -> Duration {
         let (mut now, mut end) = (Duration::ZERO, Duration::ZERO);

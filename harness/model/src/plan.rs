@@ -128,6 +128,7 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
         outside.extend(of_another_dataplane(&case));
         outside.extend(knob::lost(&case, variant, choice));
         outside.extend(beyond_a_real_one(&case));
+        outside.extend(beyond_real_programs(&case, &variant.needs));
         outside.extend(upgrades::cannot_be(&case));
         outside.extend(choice.exclude.iter().find_map(|it| it.leaves_out(&case)));
         if choice.real_clusters {
@@ -231,6 +232,13 @@ fn beyond_a_real_one(case: &Case) -> Option<String> {
     let period = spec.full_sync_period;
     let hour = period == KubeProxySpec::hour();
     (!hour).then(|| format!("sets full-sync-period to {period:?}, this is a real kube-proxy"))
+}
+
+/// What a variant says of a node without eBPF programs, if a real Felix loads them.
+fn beyond_real_programs(case: &Case, needs: &[String]) -> Option<String> {
+    let said = needs.iter().any(|need| need == needs::NO_BPF);
+    let why = "is about a node whose eBPF programs do not work, a real Felix's do";
+    (said && needs::loads_programs(case)).then(|| why.to_owned())
 }
 
 /// What a variant needs of a real Felix, if its model plays it on a real cluster.

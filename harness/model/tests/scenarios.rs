@@ -107,7 +107,7 @@ fn a_real_felix_answers_services_where_its_programs_can_be_loaded() {
             None => panic!("there is no {id}"),
         }
     };
-    let (removed, on, off) = ("kube-proxy-removed", "default-cleanup", "bpf-off");
+    let (removed, on, off) = ("kube-proxy-removed", "cleanup-disabled", "bpf-off");
     assert_eq!(skipped(&Ok(()), removed), None);
     let refused = Err("not allowed".to_owned());
     let why = skipped(&refused, removed);
@@ -122,6 +122,9 @@ fn a_real_felix_answers_services_where_its_programs_can_be_loaded() {
         "it begins with programs"
     );
     assert_eq!(skipped(&refused, off), None, "it loads none");
+    let why = skipped(&Ok(()), "/default-cleanup[");
+    let working = "is about a node whose eBPF programs do not work, a real Felix's do";
+    assert_eq!(why.as_deref(), Some(working));
 }
 
 #[test]

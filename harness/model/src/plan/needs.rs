@@ -5,7 +5,7 @@ use chainbreak_probe::wire::Protocol;
 use super::{Choice, upgrades};
 use crate::{
     case::{
-        AgentSource, Case, Claim, ClusterSpec, Dataplane, Destination, Fault, HostSpec, IpFamily,
+        AgentSource, Case, Claim, ClusterSpec, Destination, Fault, HostSpec, IpFamily,
         IptablesVariant, Promise, ProxyMode, Step, Traffic, Via,
     },
     names::AgentName,
@@ -15,6 +15,8 @@ use crate::{
 
 /// What eBPF programs do, and no model can.
 pub(super) const BPF: &str = "bpf-service-nat";
+/// That nobody does it.
+pub(super) const NO_BPF: &str = "no-bpf-service-nat";
 /// eBPF programs can be loaded.
 const EBPF: &str = "ebpf";
 
@@ -45,7 +47,7 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     }
     needs.extend(
         own.iter()
-            .filter(|need| !needs.contains(need))
+            .filter(|need| *need != NO_BPF && !needs.contains(need))
             .cloned()
             .collect::<Vec<_>>(),
     );
@@ -62,11 +64,8 @@ pub(super) fn told_by<'a>(need: &'a str, case: &Case) -> &'a str {
 }
 
 /// Whether Felix's programs are to be loaded at one time or another; its model has none.
-fn loads_programs(case: &Case) -> bool {
-    let bpf = Dataplane::Bpf;
-    let switched = |step: &Step| matches!(step, Step::Fault { fault: Fault::Switch { dataplane }, .. } if *dataplane == bpf);
-    let begins = Dataplane::of(&case.cluster) == Some(bpf);
-    has_real_felix(case) && (begins || case.timeline.iter().any(switched))
+pub(super) fn loads_programs(case: &Case) -> bool {
+    has_real_felix(case) && case.wants_programs()
 }
 
 fn has_real_felix(case: &Case) -> bool {

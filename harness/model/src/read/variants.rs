@@ -157,7 +157,11 @@ impl Reader<'_> {
             let Some((variant, overrides)) = self.variant(base, node) else {
                 continue;
             };
-            let same = |known: &Variant| known.run == variant.run && known.only == variant.only;
+            // Where something else is there, the same may come out otherwise.
+            let same = |known: &Variant| {
+                (&known.run, &known.only, &known.needs)
+                    == (&variant.run, &variant.only, &variant.needs)
+            };
             let same = variants.iter().find(|(_, known)| same(known));
             if overrides && base.run.as_ref() == Some(&variant.run) {
                 let message = format!("variant {name:?} overrides nothing");
