@@ -112,7 +112,12 @@ pub(in super::super) fn serve(worker: &mut Beside, has_group: bool) -> Result<()
             Ok(Some(made)) => worker.send(&[DONE], &[made.as_raw_fd()]),
             Err(error) => worker.send(&[FAILED, number_of(error)], &[]),
         };
-        answered.map_err(LabError::isolate("answer the worker"))?;
+        match answered.map_err(|error| (error.kind(), error)) {
+            Ok(()) => {}
+            // It has ended while it waited.
+            Err((io::ErrorKind::BrokenPipe, _)) => break,
+            Err((_, error)) => return Err(LabError::isolate("answer the worker")(error)),
+        }
     }
     Ok(())
 }
@@ -155,4 +160,18 @@ fn delegate(opened: &OwnedFd) -> io::Result<()> {
 fn set_of(numbers: &[u32]) -> String {
     let set = numbers.iter().fold(0_u64, |set, number| set | 1 << number);
     format!("{set:#x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::own_root::beside;
+
+    #[test]
+    fn a_worker_that_ends_while_it_waits_for_an_answer_has_ended_and_no_more() {
+        let (mut stage_one, mut worker) = beside().expect("two ends");
+        worker.send(b"what nobody knows", &[]).expect("it is heard");
+        drop(worker);
+        serve(&mut stage_one, false).expect("nothing went wrong");
+    }
 }
