@@ -20,7 +20,9 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use crate::logbook::AgentLog;
 
-pub use capability::{AgentControl, Killing, LateLogs, Recording, Scheduling, Waited};
+pub use capability::{
+    AgentControl, ApiEndpoints, Killing, LateLogs, Recording, Scheduling, Waited,
+};
 pub(crate) use capability::{agent_control, exec_as};
 
 /// A raised cluster.
@@ -67,6 +69,11 @@ pub trait Cluster: Send + Sync {
 
     /// `None` where a process outlives the client that started it.
     fn killing(&self) -> Option<&dyn Killing> {
+        None
+    }
+
+    /// `None` where nobody can say where the API is.
+    fn api_endpoints(&self) -> Option<&dyn ApiEndpoints> {
         None
     }
 

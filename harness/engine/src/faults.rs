@@ -66,6 +66,11 @@ struct Held {
 }
 
 impl Faults {
+    /// What they are done to.
+    pub(crate) fn cluster(&self) -> &dyn Cluster {
+        self.cluster.as_ref()
+    }
+
     pub(crate) fn new(cluster: &Arc<dyn Cluster>, seed: u64, log: &EventLog) -> Self {
         Self {
             cluster: Arc::clone(cluster),

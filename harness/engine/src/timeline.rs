@@ -1,6 +1,6 @@
 //! Playing a scenario's timeline, one step after the other.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use chainbreak_model::{
     case::{Fault, ObjectRef, Step},
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    cluster::Cluster,
     faults::{Faults, within},
     felix_config,
     infra_error::InfraError,
@@ -58,6 +59,7 @@ pub(crate) async fn play(
             Step::Felix(spec) => felix_config::merge(client, spec, log).await?,
             Step::Apply(objects) => apply(client, objects, log).await?,
             Step::Delete(object) => delete(client, object, log).await?,
+            Step::MoveApi => move_api(faults.cluster(), log).await?,
             Step::Fault { fault, duration } => {
                 faults.inject(fault, *duration).await?;
                 faults.belongs_to(number);
@@ -97,6 +99,15 @@ async fn delete(client: &Client, object: &ObjectRef, log: &EventLog) -> Result<(
     deleted.map_err(|error| InfraError::new(text, error))
 }
 
+async fn move_api(cluster: &dyn Cluster, log: &EventLog) -> Result<(), InfraError> {
+    let text = "the API's endpoint moves".to_owned();
+    log.append(EventKind::Step { text });
+    let failed = |why: &dyn Display| InfraError::new("move the API's endpoint", why);
+    let endpoints = cluster.api_endpoints();
+    let endpoints = endpoints.ok_or_else(|| failed(&"the backend cannot"))?;
+    endpoints.move_on().await.map_err(|error| failed(&error))
+}
+
 async fn scale(
     client: &Client,
     namespace: &str,
@@ -122,7 +133,7 @@ pub fn length(steps: &[Step]) -> Duration {
     for step in steps {
         match step {
             Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
-            Step::Felix(_) | Step::Mark(_) | Step::Apply(_) | Step::Delete(_) => {}
+            Step::Felix(_) | Step::Mark(_) | Step::Apply(_) | Step::Delete(_) | Step::MoveApi => {}
             Step::Fault { fault, duration } => {
                 // Nobody has to do anything for a delay.
                 if !matches!(fault, Fault::Slow { .. }) {

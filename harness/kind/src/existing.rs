@@ -233,7 +233,7 @@ impl InExisting {
         if sets_felix(case) {
             run_namespace.note_felix().await?;
             let mut felix = felix_config::get(&client).await?;
-            felix.extend(case.cluster.felix.clone());
+            felix.extend((*case.cluster.felix).clone());
             felix_config::set(&client, &felix).await?;
             iptables_backend::restart(&client, &nodes, AgentName::Felix).await?;
         }

@@ -1,7 +1,7 @@
 //! Which address is whose. The only place that knows a number.
 //!
 //! ```text
-//! 10.0.0.0/16   underlay: 10.0.0.1 the API, 10.0.1.N node nN, 10.0.2.K the K-th off-cluster host, from
+//! 10.0.0.0/16   underlay: 10.0.0.1 the API, 10.0.0.2 or 10.0.0.3 its endpoint, 10.0.1.N node nN, 10.0.2.K the K-th off-cluster host, from
 //!               10.0.3.0 on what pods' further interfaces ask for
 //! 10.20.0.0/16  pods, unless the scenario has pools of its own. Of each pool, node nN owns the N-th /24:
 //!               .1 is its tunnel's, .2 to .254 are pods'
@@ -20,6 +20,8 @@ use crate::error::LabError;
 pub const POD_GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 /// Where the API server listens, on the underlay.
 pub const API_PORT: u16 = 6443;
+/// Where the Service `kubernetes` has it.
+pub const SERVICE_PORT: u16 = 443;
 /// As many nodes as have a /24 each.
 pub const MAX_NODES: u16 = 250;
 /// Off-cluster hosts share one octet.
@@ -59,6 +61,16 @@ impl Plan {
     /// The API's address.
     pub fn api(self) -> IpAddr {
         nth(self.underlay(), 1)
+    }
+
+    /// An endpoint of the API, as the Service `kubernetes` names it: the K-th of two, K from 0. Behind it is the same API.
+    pub fn api_endpoint(self, k: u8) -> IpAddr {
+        nth(self.underlay(), 2 + u32::from(k % 2))
+    }
+
+    /// The cluster IP of the Service `kubernetes`, the first of its range (`pkg/controlplane`).
+    pub fn kubernetes(self) -> IpAddr {
+        nth(self.services(), 1)
     }
 
     /// Node `nN`, N from 1.

@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 
 use chainbreak_engine::{log::EventLog, logbook::Logbook, supervisor::Supervisor};
 use chainbreak_model::{
-    case::{AgentSource, Case},
+    case::{AgentSource, ApiWay, Case, ClusterSpec},
     event::EventKind,
     names::AgentName,
 };
@@ -106,7 +106,8 @@ impl Agents {
                 let real = Real::identify(agent, path).await?;
                 real.say(&self.log);
                 for node in world.nodes() {
-                    let context = self.prepare(&real, world, node).await?;
+                    let way = way(agent, cluster);
+                    let context = self.prepare(&real, world, node, way).await?;
                     let life = real.life(real.start(cluster, version, &context)?);
                     if real.has_root() {
                         let lives = move || life().map(Lives::new);
@@ -133,8 +134,9 @@ impl Agents {
         real: &Real,
         world: &World,
         node: &Node,
+        way: ApiWay,
     ) -> Result<NodeContext, LabError> {
-        let (context, shims) = real.prepare(world, node, &self.log).await?;
+        let (context, shims) = real.prepare(world, node, way, &self.log).await?;
         self.shims.push(shims);
         Ok(context)
     }
@@ -205,6 +207,14 @@ impl Agents {
         })?;
         self.threads.push(thread);
         Ok(())
+    }
+}
+
+/// How an agent reaches the API: kube-proxy by its own address always, for nothing translates before it does.
+fn way(agent: AgentName, cluster: &ClusterSpec) -> ApiWay {
+    match (agent, &cluster.calico) {
+        (AgentName::Felix, Some(calico)) => calico.api,
+        _ => ApiWay::Direct,
     }
 }
 

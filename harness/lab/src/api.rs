@@ -9,7 +9,7 @@ use std::{
 use chainbreak_apiserver::{Asked, Server, ServerConfig};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::{Case, PodOwner},
+    case::{ApiWay, Case, IpFamily, PodOwner},
     event::EventKind,
     names::NodeName,
 };
@@ -24,21 +24,33 @@ use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
 use crate::{
-    addresses::{API_PORT, Plan, block},
+    addresses::{API_PORT, SERVICE_PORT, block},
     error::LabError,
     world::{Node, World},
 };
 
 mod calico;
+pub(crate) mod endpoint;
 
 /// Agents of many nodes come at once, and a connection that finds the queue full waits a second.
 const BACKLOG: u32 = 4096;
 /// Who makes the first objects.
 const FIELD_MANAGER: &str = "chainbreak-lab";
 
-/// Where the API answers, in the world only.
-pub(crate) fn url(plan: Plan) -> String {
-    format!("http://{}", SocketAddr::new(plan.api(), API_PORT))
+/// Where the API answers, in the world only: itself, or the Service `kubernetes`, which a node has to translate.
+pub(crate) fn address(world: &World, way: ApiWay) -> SocketAddr {
+    match way {
+        ApiWay::Direct => SocketAddr::new(world.plan.api(), API_PORT),
+        ApiWay::Service => {
+            let cluster_ip = world.families.first(world.plan.kubernetes());
+            SocketAddr::new(cluster_ip, SERVICE_PORT)
+        }
+    }
+}
+
+/// The same as a URL: plain HTTP.
+pub(crate) fn url(world: &World, way: ApiWay) -> String {
+    format!("http://{}", address(world, way))
 }
 
 /// The server of a world, not yet listening. What an agent asks for in vain is in the history when it
@@ -47,9 +59,8 @@ pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
     let nodes = nodes_by_address(world);
     Server::new(ServerConfig {
         service_cidrs: world.families.services(world.plan.services()),
-        // No Service `kubernetes`: a scenario says itself which services there are, and one more that
-        // never changes decides what a partial sync refers to.
-        advertised: None,
+        // As every cluster has it: an agent may come by the Service `kubernetes`, and a partial sync refers to it.
+        advertised: Some(endpoint::address(world, 0)),
         seed,
         on_unknown: Some(Arc::new(move |asked| {
             let (text, times) = (said(asked, &nodes), None);
@@ -59,9 +70,14 @@ pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
     })
 }
 
-fn nodes_by_address(world: &World) -> BTreeMap<IpAddr, NodeName> {
-    let nodes = world.nodes();
-    nodes.map(|n| (n.address, n.name.clone())).collect()
+/// Which node has an address of the underlay.
+pub(crate) fn nodes_by_address(world: &World) -> BTreeMap<IpAddr, NodeName> {
+    let families = world.families.wired();
+    let of = |family: IpFamily| {
+        let nodes = world.nodes();
+        nodes.map(move |node| (family.address(node.address), node.name.clone()))
+    };
+    families.flat_map(of).collect()
 }
 
 /// A request and who made it: the node of the peer's address, and the program as it calls itself.
@@ -76,15 +92,34 @@ fn said(asked: &Asked, nodes: &BTreeMap<IpAddr, NodeName>) -> String {
     }
 }
 
-/// Listens on the underlay, in the worker's own network namespace, and nowhere else.
-pub(crate) fn listen(plan: Plan) -> Result<TcpListener, LabError> {
-    let address = SocketAddr::new(plan.api(), API_PORT);
+/// Listens on the underlay, in the worker's own network namespace, and nowhere else: in each family that is wired.
+pub(crate) fn listen(world: &World) -> Result<Vec<TcpListener>, LabError> {
+    let families = world.families.wired();
+    let addresses = families.map(|family| family.address(world.plan.api()));
+    let addresses = addresses.map(|address| SocketAddr::new(address, API_PORT));
+    addresses.map(listen_at).collect()
+}
+
+/// Listens at an address of the worker's.
+pub(crate) fn listen_at(address: SocketAddr) -> Result<TcpListener, LabError> {
     let listening = || {
-        let socket = TcpSocket::new_v4()?;
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
         socket.bind(address)?;
         socket.listen(BACKLOG)?.into_std()
     };
     listening().map_err(|source| LabError::Listen { address, source })
+}
+
+/// Serves the API until the world is destroyed.
+pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, log: EventLog) {
+    if let Err(error) = server.serve(listener).await {
+        log.append(EventKind::Trouble {
+            text: format!("the API server ended: {error}"),
+        });
+    }
 }
 
 /// How often requests came again for something that the server does not have.

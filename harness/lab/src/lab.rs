@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::{IpAddr, TcpListener},
+    net::IpAddr,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -14,8 +14,8 @@ use chainbreak_apiserver::Server;
 use chainbreak_engine::{
     backend::{Backend, BackendError, RaiseError},
     cluster::{
-        AgentControl, Cluster, Command, ExecError, Killing, Leftovers, Place, Process, Recording,
-        Scheduling, Signal, SignalError,
+        AgentControl, ApiEndpoints, Cluster, Command, ExecError, Killing, Leftovers, Place,
+        Process, Recording, Scheduling, Signal, SignalError,
     },
     gate::Gate,
     log::EventLog,
@@ -23,8 +23,7 @@ use chainbreak_engine::{
     supervisor::Supervisor,
 };
 use chainbreak_model::{
-    case::{Capabilities, Case},
-    event::EventKind,
+    case::{ApiWay, Capabilities, Case},
     names::{AgentName, NodeName},
 };
 use kube::Client;
@@ -37,7 +36,8 @@ use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
     agents::{Agents, versions::AgentVersions},
-    api, cni, controllers,
+    api::{self, endpoint::Endpoint},
+    cni, controllers,
     error::LabError,
     facts, hosts,
     kubelet::{self, Kubelet},
@@ -101,6 +101,7 @@ impl Backend for Lab {
 #[derive(Debug)]
 struct Raised {
     client: ClientHandle,
+    endpoint: Endpoint,
     world: Arc<World>,
     supervisor: Supervisor,
     versions: AgentVersions,
@@ -130,9 +131,12 @@ impl Raised {
             cni::write(&world, cni, log).await?;
         }
         let server = api::server(&world, case.seed, log.clone());
-        let served = serve(Arc::clone(&server), api::listen(world.plan)?, log.clone());
-        tasks.spawn(lasting("API server", log.clone(), served));
-        let client = api::client(&api::url(world.plan))?;
+        for listener in api::listen(&world)? {
+            let served = api::serve(Arc::clone(&server), listener, log.clone());
+            tasks.spawn(lasting("API server", log.clone(), served));
+        }
+        let endpoint = Endpoint::begin(&world, &server, log).await?;
+        let client = api::client(&api::url(&world, ApiWay::Direct))?;
         api::provision(&client, &world, case).await?;
         let controllers = controllers::run(client.clone(), case.seed, log.clone());
         tasks.spawn(lasting("controllers", log.clone(), controllers));
@@ -146,6 +150,7 @@ impl Raised {
         let agents = Agents::start(case, &world, log).await?;
         Ok(Self {
             client: ClientHandle(client),
+            endpoint,
             world,
             supervisor: agents.supervisor().clone(),
             versions: agents.versions(case),
@@ -224,15 +229,6 @@ impl Raised {
     }
 }
 
-/// Serves the API until the world is destroyed.
-async fn serve(server: Arc<Server>, listener: TcpListener, log: EventLog) {
-    if let Err(error) = server.serve(listener).await {
-        log.append(EventKind::Trouble {
-            text: format!("the API server ended: {error}"),
-        });
-    }
-}
-
 #[async_trait]
 impl Cluster for Raised {
     fn api(&self) -> Client {
@@ -265,9 +261,9 @@ impl Cluster for Raised {
     }
 
     fn account(&self, node: &NodeName) -> String {
-        let address = self.world.node(node).map(|node| node.address);
+        let nodes = api::nodes_by_address(&self.world);
         let asked = self.server.asked().into_iter();
-        let asked = asked.filter(|(asked, _)| Some(asked.peer) == address);
+        let asked = asked.filter(|(asked, _)| nodes.get(&asked.peer) == Some(node));
         let asked: Vec<String> = asked
             .map(|(asked, count)| format!("\n{asked}, {count} times"))
             .collect();
@@ -290,6 +286,10 @@ impl Cluster for Raised {
     }
 
     fn killing(&self) -> Option<&dyn Killing> {
+        Some(self)
+    }
+
+    fn api_endpoints(&self) -> Option<&dyn ApiEndpoints> {
         Some(self)
     }
 
@@ -345,6 +345,14 @@ impl Recording for Raised {
 
     fn gate(&self) -> Gate {
         self.world.gate.clone()
+    }
+}
+
+#[async_trait]
+impl ApiEndpoints for Raised {
+    async fn move_on(&self) -> io::Result<()> {
+        let moved = self.endpoint.move_on(&self.client.0).await;
+        moved.map_err(io::Error::other)
     }
 }
 

@@ -79,17 +79,31 @@ impl Neighbours {
 
     /// A node's end of the underlay.
     pub(crate) fn of_node(&self, node: &Node) -> End {
-        let pods = self.others(node).flat_map(|(_, number, address)| {
-            let ways = self.pools.ways(number);
-            ways.filter_map(move |way| match way {
-                Way::Direct(block) => Some((block, address)),
-                Way::Tunnel(_) => None,
-            })
-        });
+        let others = self.others(node);
+        let pods = others.flat_map(|(_, number, address)| self.pods(number, address));
         End {
             addresses: Vec::new(),
             routes: pods.chain(self.further_of_others(node.address)).collect(),
         }
+    }
+
+    /// How the API answers pods that ask it by their own addresses.
+    pub(crate) fn of_api(&self) -> End {
+        let nodes = self.nodes.values();
+        End {
+            addresses: Vec::new(),
+            routes: nodes
+                .flat_map(|(number, address)| self.pods(*number, *address))
+                .collect(),
+        }
+    }
+
+    /// What of a node's pods is reached without a tunnel.
+    fn pods(&self, number: u16, address: IpAddr) -> impl Iterator<Item = (IpNet, IpAddr)> {
+        self.pools.ways(number).filter_map(move |way| match way {
+            Way::Direct(block) => Some((block, address)),
+            Way::Tunnel(_) => None,
+        })
     }
 
     /// The ends of a family's tunnel, a node's own and the others'; `None` where no pool uses one.

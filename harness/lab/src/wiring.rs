@@ -88,6 +88,13 @@ pub fn end(plan: Plan, address: IpAddr, end: &End) -> String {
             format_args!("addr add {} dev eth0", IpNet::from(*further)),
         );
     }
+    batch.push_str(&routes(end));
+    batch
+}
+
+/// What is reached through whom.
+pub fn routes(end: &End) -> String {
+    let mut batch = String::new();
     for (range, via) in &end.routes {
         line(&mut batch, format_args!("route replace {range} via {via}"));
     }

@@ -124,6 +124,8 @@ impl World {
             .collect::<Result<Vec<_>, _>>()?;
         let neighbours = Neighbours::new(plan, &pools, &nodes, &hosts)?;
         connect(plan, &families, &nodes, &hosts).await?;
+        let answers = wiring::routes(&neighbours.of_api());
+        families.wire_here(answers).await?;
         try_join_all(
             nodes
                 .iter()

@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 
 pub use address::{Network, Ports};
 pub use cluster::{
-    AgentSource, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner, ProxyMode,
+    AgentSource, ApiWay, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner,
+    ProxyMode,
 };
 pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Dataplane, Entries, Family, Fault, RuleBackend, Run, TableRef};
@@ -104,7 +105,11 @@ impl Case {
             match step {
                 Step::Settle(time) | Step::Churn { duration: time, .. } => now += *time,
                 Step::Fault { duration, .. } => end = end.max(now + duration.unwrap_or_default()),
-                Step::Mark(_) | Step::Felix(_) | Step::Apply(_) | Step::Delete(_) => {}
+                Step::Mark(_)
+                | Step::Felix(_)
+                | Step::Apply(_)
+                | Step::Delete(_)
+                | Step::MoveApi => {}
             }
         }
         end.max(now)

@@ -1,5 +1,59 @@
 //! FelixConfiguration as far as the language must know it.
 
+/// What Felix is told by its environment alone (`felix/config/config_params.go`, v3.28.1 and v3.32.1).
+const BY_ENVIRONMENT: &[&str] = &[
+    "BPFConntrackCleanupMode",
+    "CalicoVersion",
+    "ClusterGUID",
+    "ClusterType",
+    "DatastoreType",
+    "DebugBPFCgroupV2",
+    "DebugBPFMapRepinEnabled",
+    "DebugCPUProfilePath",
+    "DebugPanicAfter",
+    "DebugSimulateDataRace",
+    "EndpointReportingDelaySecs",
+    "EtcdAddr",
+    "EtcdCaFile",
+    "EtcdCertFile",
+    "EtcdEndpoints",
+    "EtcdKeyFile",
+    "EtcdScheme",
+    "ExternalNodesCIDRList",
+    "FelixHostname",
+    "IPv4VXLANTunnelAddr",
+    "IPv6VXLANTunnelAddr",
+    "IpInIpEnabled",
+    "IpInIpMtu",
+    "IpInIpTunnelAddr",
+    "IptablesLockProbeIntervalMillis",
+    "IptablesLockTimeoutSecs",
+    "IptablesPostWriteCheckIntervalSecs",
+    "NetlinkTimeoutSecs",
+    "ReportingIntervalSecs",
+    "ReportingTTLSecs",
+    "TyphaAddr",
+    "TyphaCAFile",
+    "TyphaCN",
+    "TyphaCertFile",
+    "TyphaK8sNamespace",
+    "TyphaK8sServiceName",
+    "TyphaKeyFile",
+    "TyphaReadTimeout",
+    "TyphaURISAN",
+    "TyphaWriteTimeout",
+    "UsageReportingInitialDelaySecs",
+    "UsageReportingIntervalSecs",
+    "VXLANTunnelMACAddr",
+    "VXLANTunnelMACAddrV6",
+];
+
+/// Each setting as the environment names it, behind `FELIX_`.
+pub(crate) fn variables() -> impl Iterator<Item = String> {
+    let all = FIELDS.iter().chain(BY_ENVIRONMENT);
+    all.map(|field| field.to_ascii_uppercase())
+}
+
 /// The fields of FelixConfiguration's spec in every version up to 3.32 (Calico's
 /// `api/pkg/apis/projectcalico/v3/felixconfig.go`), in byte order.
 pub(crate) const FIELDS: &[&str] = &[

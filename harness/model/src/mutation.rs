@@ -114,5 +114,5 @@ pub fn opposites(case: &Case) -> Vec<Mutant> {
 
 /// What is done to the cluster, as against what it does all day.
 fn is_fault(step: &Step) -> bool {
-    matches!(step, Step::Fault { .. } | Step::Felix(_))
+    matches!(step, Step::Fault { .. } | Step::Felix(_) | Step::MoveApi)
 }

@@ -57,6 +57,14 @@ pub trait Killing: Send + Sync {
     async fn kill(&self, process: u32) -> io::Result<()>;
 }
 
+/// The endpoint behind the Service `kubernetes` can be another one.
+#[async_trait]
+pub trait ApiEndpoints: Send + Sync {
+    /// Ends the endpoint that is there, with its connections; then another one answers, and the Service's `EndpointSlice` names it.
+    /// Who asks the API by its own address notices nothing.
+    async fn move_on(&self) -> io::Result<()>;
+}
+
 /// Entries of [`Cluster::agent_logs`] come later than they are written.
 pub trait LateLogs: Send + Sync {
     /// Returns when what an agent wrote before that is in [`Cluster::agent_logs`]. A log that cannot be read says so there, and

@@ -205,6 +205,8 @@ fn network(
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::Arc;
+
     use chainbreak_model::case::{CalicoSpec, KubeProxySpec};
 
     use super::*;
@@ -234,11 +236,7 @@ pub(crate) mod tests {
 
     pub(crate) fn with_calico(pods: PodOwner) -> ClusterSpec {
         ClusterSpec {
-            calico: Some(CalicoSpec {
-                version: "v3.28.1".to_owned(),
-                source: AgentSource::Cluster,
-                pods,
-            }),
+            calico: Some(CalicoSpec::new("v3.28.1", AgentSource::Cluster, pods)),
             ..cluster()
         }
     }
@@ -268,7 +266,7 @@ pub(crate) mod tests {
         let as_it_is = name(|_| ());
         // FelixConfiguration is patched live.
         let felix = |it: &mut ClusterSpec| {
-            it.felix.insert("bpfEnabled".to_owned(), true.into());
+            Arc::make_mut(&mut it.felix).insert("bpfEnabled".to_owned(), true.into());
         };
         assert_eq!(name(felix), as_it_is);
         let others: [fn(&mut ClusterSpec); 4] = [
@@ -285,13 +283,7 @@ pub(crate) mod tests {
     #[test]
     fn what_no_real_cluster_can_be_is_said() {
         let mut cluster = cluster();
-        let calico = |source, pods| {
-            Some(CalicoSpec {
-                version: "v3.28.1".to_owned(),
-                source,
-                pods,
-            })
-        };
+        let calico = |source, pods| Some(CalicoSpec::new("v3.28.1", source, pods));
         cluster.calico = calico(AgentSource::Model, PodOwner::Calico);
         let said = spec(&cluster).unwrap_err().to_string();
         assert!(said.contains("knows no pods' interfaces"), "{said}");

@@ -1,6 +1,6 @@
 //! One life of a model: the core, driven on the thread of its node.
 
-use std::{collections::BTreeMap, net::IpAddr, rc::Rc};
+use std::{net::IpAddr, rc::Rc};
 
 use chainbreak_agents::{
     driver::{self, header},
@@ -12,7 +12,7 @@ use chainbreak_engine::{
     supervisor::{Death, Kind},
 };
 use chainbreak_model::{
-    case::{CalicoSpec, ClusterSpec, KubeProxySpec, PodOwner, ProxyMode},
+    case::{ApiWay, CalicoSpec, ClusterSpec, KubeProxySpec, PodOwner, ProxyMode},
     names::AgentName,
 };
 use ipnet::IpNet;
@@ -94,7 +94,7 @@ fn kube_proxy(
         ..kube_proxy::Config::new(version, node.name.as_str())
     };
     said.settle(&mut config);
-    let url = api::url(world.plan);
+    let url = api::url(world, ApiWay::Direct);
     let recorder = recorder(AgentName::KubeProxy, world, node, log);
     Ok(Box::new(move |writer, control| {
         let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
@@ -129,7 +129,7 @@ fn felix(
     let config = felix::Config {
         version: version(AgentName::Felix, &spec.version)?,
         node_name: node.name.to_string(),
-        env: BTreeMap::new(),
+        env: spec.env.clone(),
         // What Calico's manifests set.
         default_endpoint_to_host_action: felix::EndpointToHost::Accept,
         ipv6: world.families.has_v6(),
@@ -139,7 +139,7 @@ fn felix(
         PodOwner::Calico => Some(wiring::calico_interface),
         PodOwner::ThirdParty => None,
     };
-    let url = api::url(world.plan);
+    let url = api::url(world, spec.api);
     let recorder = recorder(AgentName::Felix, world, node, log);
     Ok(Box::new(move |writer, control| {
         let (url, config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));

@@ -29,7 +29,7 @@ const LONGEST: usize = 4 << 20;
 pub(super) struct Start {
     pub(super) argv: Vec<String>,
     /// The whole environment.
-    pub(super) env: BTreeMap<&'static str, String>,
+    pub(super) env: BTreeMap<String, String>,
     pub(super) format: LogFormat,
     /// Written on the node before: its path and content.
     pub(super) file: Option<(&'static str, String)>,
@@ -186,7 +186,7 @@ mod tests {
     fn shell(script: &str) -> Start {
         Start {
             argv: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
-            env: [("NAME", "value".to_owned())].into(),
+            env: [("NAME".to_owned(), "value".to_owned())].into(),
             format: LogFormat::Lines,
             file: None,
         }

@@ -11,7 +11,7 @@ use chainbreak_engine::{
     supervisor::{Death, Kind},
 };
 use chainbreak_model::{
-    case::{ClusterSpec, KubeProxySpec},
+    case::{ApiWay, CalicoSpec, ClusterSpec, KubeProxySpec},
     event::EventKind,
     names::AgentName,
 };
@@ -26,7 +26,7 @@ use super::{
     settings::{self, NodeContext},
 };
 use crate::{
-    addresses::API_PORT,
+    api,
     error::LabError,
     recorder::Recorder,
     shims::{self, Shims},
@@ -35,7 +35,6 @@ use crate::{
 };
 
 /// On each node's own `/run`.
-const KUBECONFIG: &str = "/run/chainbreak/kubeconfig";
 const KUBE_PROXY_CONFIG: &str = "/run/chainbreak/kube-proxy.json";
 
 /// The program that plays an agent on every node.
@@ -81,10 +80,13 @@ impl Real {
         &self,
         world: &World,
         node: &Node,
+        way: ApiWay,
         log: &EventLog,
     ) -> Result<(NodeContext, Shims), LabError> {
-        let api = SocketAddr::new(world.plan.api(), API_PORT);
-        let written = node.place.run(move || write_kubeconfig(api)).await;
+        let api = api::address(world, way);
+        let kubeconfig = format!("/run/chainbreak/{}.kubeconfig", self.agent);
+        let file = kubeconfig.clone();
+        let written = node.place.run(move || write_kubeconfig(&file, api)).await;
         written.map_err(|source| LabError::Place {
             place: node.place.name().to_owned(),
             what: "write a kubeconfig",
@@ -104,7 +106,7 @@ impl Real {
             api,
             pods: world.families.nets(world.pools.main()),
             path: format!("{}:{path}", shims.path_prefix().display()),
-            kubeconfig: KUBECONFIG,
+            kubeconfig,
             pod_owner: world.pod_owner,
         };
         Ok((context, shims))
@@ -123,7 +125,10 @@ impl Real {
                 let spec = spec.ok_or_else(|| absent(self.agent))?;
                 Ok(self.kube_proxy(&spec.at(version), context))
             }
-            AgentName::Felix => Ok(self.felix(context)),
+            AgentName::Felix => {
+                let spec = cluster.calico.as_ref().ok_or_else(|| absent(self.agent))?;
+                Ok(self.felix(spec, context))
+            }
         }
     }
 
@@ -143,10 +148,10 @@ impl Real {
         }
     }
 
-    fn felix(&self, context: &NodeContext) -> Start {
+    fn felix(&self, spec: &CalicoSpec, context: &NodeContext) -> Start {
         Start {
             argv: self.argv(settings::felix_arguments(&self.program)),
-            env: settings::felix(context),
+            env: settings::felix(spec, context),
             format: self.agent.kind().log_format,
             file: None,
         }
@@ -198,7 +203,7 @@ fn say(agent: AgentName, identity: &Identity, log: &EventLog) {
 }
 
 /// The API takes everybody, over plain HTTP.
-fn write_kubeconfig(api: SocketAddr) -> io::Result<()> {
+fn write_kubeconfig(file: &str, api: SocketAddr) -> io::Result<()> {
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -207,10 +212,10 @@ fn write_kubeconfig(api: SocketAddr) -> io::Result<()> {
         "contexts": [{ "name": "lab", "context": { "cluster": "lab", "user": "agent" } }],
         "current-context": "lab",
     });
-    if let Some(folder) = Path::new(KUBECONFIG).parent() {
+    if let Some(folder) = Path::new(file).parent() {
         fs::create_dir_all(folder)?;
     }
-    fs::write(KUBECONFIG, config.to_string())
+    fs::write(file, config.to_string())
 }
 
 /// `None` where it was told to end.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{KubeProxySpec, PodOwner, ProxyMode},
+    case::{CalicoSpec, KubeProxySpec, PodOwner, ProxyMode},
     names::{AgentName, NodeName},
 };
 use ipnet::IpNet;
@@ -31,7 +31,7 @@ pub(super) struct NodeContext {
     /// `PATH`.
     pub(super) path: String,
     /// A kubeconfig for that API.
-    pub(super) kubeconfig: &'static str,
+    pub(super) kubeconfig: String,
     /// Whose the pods' interfaces are.
     pub(super) pod_owner: PodOwner,
 }
@@ -131,13 +131,19 @@ pub(super) fn flags_beside_a_file(file: &str, context: &NodeContext) -> Vec<Stri
 }
 
 /// The environment of either agent, beside [`felix`].
-pub(super) fn environment(context: &NodeContext) -> BTreeMap<&'static str, String> {
-    [
+pub(super) fn environment(context: &NodeContext) -> BTreeMap<String, String> {
+    let variables = [
         ("PATH", context.path.clone()),
         ("HOME", "/root".to_owned()),
         ("NODE_NAME", context.node.to_string()),
-    ]
-    .into()
+    ];
+    named(variables).collect()
+}
+
+fn named<const N: usize>(variables: [(&str, String); N]) -> impl Iterator<Item = (String, String)> {
+    variables
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
 }
 
 /// Felix's arguments: calico-node is many programs in one (node/cmd/calico-node/main.go), calico-felix is
@@ -164,14 +170,14 @@ fn is_only_felix(program: &Path) -> bool {
 
 /// Felix's environment, as Calico's manifest for Kubernetes' datastore has it (manifests/calico.yaml,
 /// container calico-node), quiet towards files and the world outside. What the case says under `felix:` stays
-/// in FelixConfiguration, over which the environment prevails, there as here.
-pub(super) fn felix(context: &NodeContext) -> BTreeMap<&'static str, String> {
+/// in FelixConfiguration, over which the environment prevails, there as here; what it says under `env:` is over all of that.
+pub(super) fn felix(spec: &CalicoSpec, context: &NodeContext) -> BTreeMap<String, String> {
     let mut environment = environment(context);
     let settings = [
         // libcalico-go/lib/apiconfig: which datastore, and where.
         ("DATASTORE_TYPE", "kubernetes"),
         ("FELIX_DATASTORETYPE", "kubernetes"),
-        ("KUBECONFIG", context.kubeconfig),
+        ("KUBECONFIG", &*context.kubeconfig),
         // Nodes' own pod addresses, as without Calico's IPAM.
         ("USE_POD_CIDR", "true"),
         ("FELIX_TYPHAK8SSERVICENAME", "none"),
@@ -185,20 +191,23 @@ pub(super) fn felix(context: &NodeContext) -> BTreeMap<&'static str, String> {
         ("FELIX_DEFAULTENDPOINTTOHOSTACTION", "ACCEPT"),
         ("FELIX_USAGEREPORTINGENABLED", "false"),
     ];
-    environment.extend(settings.map(|(name, value)| (name, value.to_owned())));
+    environment.extend(named(
+        settings.map(|(name, value)| (name, value.to_owned())),
+    ));
     if context.pod_owner == PodOwner::ThirdParty {
         // As the operator does for another CNI; without it no program is attached to a pod (measured with v3.28.1, v3.32.1).
-        environment.insert("FELIX_INTERFACEPREFIX", OTHERS.to_owned());
+        environment.extend(named([("FELIX_INTERFACEPREFIX", OTHERS.to_owned())]));
     }
     let has_v6 = context.pods.iter().any(|net| net.addr().is_ipv6());
-    environment.extend([
+    environment.extend(named([
         ("FELIX_IPV6SUPPORT", has_v6.to_string()),
         ("NODENAME", context.node.to_string()),
         ("FELIX_FELIXHOSTNAME", context.node.to_string()),
         // In eBPF mode Felix reaches the API by these before it has programmed anything.
         ("KUBERNETES_SERVICE_HOST", context.api.ip().to_string()),
         ("KUBERNETES_SERVICE_PORT", context.api.port().to_string()),
-    ]);
+    ]));
+    environment.extend(spec.env.clone());
     environment
 }
 
@@ -215,9 +224,13 @@ mod tests {
             api: ([10, 0, 0, 1], 6443).into(),
             pods: vec!["10.20.0.0/16".parse().expect("a network")],
             path: "/shims:/usr/sbin".to_owned(),
-            kubeconfig: "/run/kubeconfig",
+            kubeconfig: "/run/kubeconfig".to_owned(),
             pod_owner: PodOwner::Calico,
         }
+    }
+
+    fn calico() -> CalicoSpec {
+        CalicoSpec::new("v3.28.1", AgentSource::Model, PodOwner::Calico)
     }
 
     fn spec(mode: ProxyMode) -> KubeProxySpec {
@@ -279,7 +292,7 @@ mod tests {
 
     #[test]
     fn felix_is_told_where_the_datastore_is_and_who_it_is() {
-        let environment = felix(&context());
+        let environment = felix(&calico(), &context());
         let lines = environment
             .iter()
             .map(|(name, value)| format!("{name}={value}"));
@@ -315,10 +328,25 @@ mod tests {
                 pod_owner,
                 ..context()
             };
-            felix(&context).remove("FELIX_INTERFACEPREFIX")
+            felix(&calico(), &context).remove("FELIX_INTERFACEPREFIX")
         };
         assert_eq!(prefix(PodOwner::ThirdParty).as_deref(), Some("eni"));
         assert_eq!(prefix(PodOwner::Calico), None);
+    }
+
+    #[test]
+    fn what_the_case_says_of_felixs_environment_is_over_the_manifests() {
+        let mut spec = calico();
+        let said = [("FELIX_INTERFACEPREFIX", "tap"), ("GODEBUG", "x=1")];
+        spec.env = named(said.map(|(name, value)| (name, value.to_owned()))).collect();
+        let context = NodeContext {
+            pod_owner: PodOwner::ThirdParty,
+            ..context()
+        };
+        let environment = felix(&spec, &context);
+        assert_eq!(environment["FELIX_INTERFACEPREFIX"], "tap");
+        assert_eq!(environment["GODEBUG"], "x=1");
+        assert_eq!(environment["FELIX_LOGFILEPATH"], "none");
     }
 
     #[test]

@@ -188,11 +188,7 @@ mod tests {
 
     fn of(version: &str, pods: PodOwner) -> Vec<String> {
         let families = Families::new(vec![IpFamily::V4, IpFamily::V6]);
-        let calico = CalicoSpec {
-            version: version.to_owned(),
-            source: AgentSource::Model,
-            pods,
-        };
+        let calico = CalicoSpec::new(version, AgentSource::Model, pods);
         let bare = ClusterSpec::new(1, IptablesVariant::Legacy);
         let pools = Pools::of(&bare, Plan::ipv4());
         let objects = objects(&pools, &families, &calico, json!({}), 7).into_iter();

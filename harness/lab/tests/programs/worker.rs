@@ -130,6 +130,8 @@ enum Ask {
     Log(AgentName, NodeName, usize),
     /// What the agents of a node are at.
     Account(NodeName),
+    /// Another endpoint behind the Service `kubernetes`.
+    MoveApi,
     /// Destroy and end.
     Stop,
 }
@@ -212,6 +214,11 @@ async fn ask_one(
             Ok(json!(said.take(count).collect::<Vec<Value>>().await))
         }
         Ask::Account(node) => Ok(json!(cluster.account(&node))),
+        Ask::MoveApi => {
+            let endpoints = cluster.api_endpoints().ok_or("the backend cannot")?;
+            endpoints.move_on().await.map_err(text)?;
+            Ok(json!({}))
+        }
         Ask::Stop => Ok(Value::Null),
     }
 }

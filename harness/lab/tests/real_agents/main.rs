@@ -113,7 +113,7 @@ async fn an_agent_in_a_root_of_its_own_has_its_files_and_its_iptables_and_the_no
     script(&image, "usr/sbin/iptables", iptables);
     fs::write(image.join("marker"), "the image's\n").unwrap();
     let agent = "say $(iptables -t mangle 2> /dev/null)\necho mine > /marker; say $(cat /marker)\n\
-        say $(cat /proc/sys/kernel/hostname) $(cat /run/chainbreak/kubeconfig | wc -l)\nexec sleep 1000\n";
+        say $(cat /proc/sys/kernel/hostname) $(cat /run/chainbreak/kube-proxy.kubeconfig | wc -l)\nexec sleep 1000\n";
     script(
         &image,
         "usr/local/bin/kube-proxy",

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,7 +35,7 @@ pub struct ClusterSpec {
     /// Calico, unless `none`.
     pub calico: Option<CalicoSpec>,
     /// The `spec` of FelixConfiguration `default`, as written, applied through the API before agents start.
-    pub felix: serde_json::Map<String, serde_json::Value>,
+    pub felix: Arc<serde_json::Map<String, serde_json::Value>>,
     /// Off-cluster hosts on the underlay, by name.
     pub hosts: IndexMap<String, HostSpec>,
     /// Kernel settings of every node, by their names with dots, set before agents start.
@@ -65,7 +66,7 @@ impl ClusterSpec {
             iptables,
             kube_proxy: None,
             calico: None,
-            felix: serde_json::Map::new(),
+            felix: Arc::default(),
             hosts: IndexMap::new(),
             sysctls: BTreeMap::new(),
             host_sysctls: BTreeMap::new(),
@@ -209,6 +210,42 @@ pub struct CalicoSpec {
     pub source: AgentSource,
     /// Who owns the pods' interfaces.
     pub pods: PodOwner,
+    /// How Felix reaches the API.
+    #[serde(default, skip_serializing_if = "ApiWay::is_direct")]
+    pub api: ApiWay,
+    /// Felix's environment, over the manifest's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+impl CalicoSpec {
+    /// Without anything said beside that.
+    pub fn new(version: &str, source: AgentSource, pods: PodOwner) -> Self {
+        Self {
+            version: version.to_owned(),
+            source,
+            pods,
+            api: ApiWay::default(),
+            env: BTreeMap::new(),
+        }
+    }
+}
+
+/// How an agent reaches the API.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApiWay {
+    /// By the cluster IP of the Service `kubernetes`, which somebody has to translate on the node.
+    Service,
+    /// By the address where it listens.
+    #[default]
+    Direct,
+}
+
+impl ApiWay {
+    fn is_direct(&self) -> bool {
+        *self == Self::Direct
+    }
 }
 
 /// Who owns the pods' interfaces.

@@ -1,7 +1,7 @@
 //! What a scenario does to a cluster: faults, which last and are undone, and actions of third parties,
 //! which are done once and stay.
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use chainbreak_probe::wire::craft::Segment;
 use indexmap::IndexMap;
@@ -236,7 +236,7 @@ impl Dataplane {
     pub(crate) fn choose(self, cluster: &mut ClusterSpec) {
         if cluster.calico.is_some() && Self::said(cluster).is_none() {
             let bpf = self == Self::Bpf;
-            cluster.felix.insert(Self::FIELD.to_owned(), bpf.into());
+            Arc::make_mut(&mut cluster.felix).insert(Self::FIELD.to_owned(), bpf.into());
         }
     }
 

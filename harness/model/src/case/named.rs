@@ -49,6 +49,7 @@ fn words(step: &Step, versions: &mut Versions) -> Option<String> {
         } => format!("churn of {namespace}/{deployment}"),
         Step::Felix(_) => "change of FelixConfiguration".to_owned(),
         Step::Apply(_) => "apply".to_owned(),
+        Step::MoveApi => "move of the API's endpoint".to_owned(),
         Step::Delete(object) => format!("delete {} {}", object.kind, object.name),
         Step::Fault { fault, .. } => of_fault(fault, versions),
     };

@@ -16,6 +16,7 @@ pub struct Shared {
     texts: Newest<String>,
     incidents: Newest<Vec<String>>,
     files: Newest<PathBuf>,
+    felix: Newest<serde_json::Map<String, serde_json::Value>>,
     manifests: Newest<Vec<serde_json::Value>>,
     traffic: Newest<IndexMap<TrafficName, Traffic>>,
     timelines: Newest<Vec<Step>>,
@@ -28,6 +29,7 @@ impl Shared {
         self.texts.take(&mut case.about);
         self.incidents.take(&mut case.incident);
         self.files.take(&mut case.file);
+        self.felix.take(&mut case.cluster.felix);
         self.manifests.take(&mut case.manifests);
         self.traffic.take(&mut case.traffic);
         self.timelines.take(&mut case.timeline);

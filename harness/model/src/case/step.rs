@@ -34,6 +34,8 @@ pub enum Step {
     Apply(Vec<serde_json::Value>),
     /// Delete a Kubernetes object.
     Delete(ObjectRef),
+    /// The endpoint behind the Service `kubernetes` goes, with its connections, and then another one is in its place.
+    MoveApi,
     /// Something is done to the cluster. The next steps happen meanwhile.
     Fault {
         /// What.
@@ -41,6 +43,20 @@ pub enum Step {
         /// How long; without it until the timeline is over. The timeline is not over before.
         duration: Option<Duration>,
     },
+}
+
+impl Step {
+    /// Whether it takes a processor for seconds: two of these side by side leave each other, and others, too little machine to tell
+    /// (seen on two cores, 6.5 s for what one alone does in 2 s).
+    pub fn fills_conntrack(&self) -> bool {
+        matches!(
+            self,
+            Self::Fault {
+                fault: Fault::FillConntrack { .. },
+                ..
+            }
+        )
+    }
 }
 
 /// A Kubernetes object by name.

@@ -32,6 +32,7 @@ fn step(step: &Step) -> Vec<&'static str> {
     match step {
         Step::Settle(_) | Step::Mark(_) | Step::Churn { .. } => Vec::new(),
         Step::Felix(_) => vec!["sets FelixConfiguration"],
+        Step::MoveApi => vec!["moves the API's endpoint"],
         Step::Apply(objects) => objects.iter().filter_map(object).collect(),
         Step::Delete(object) => {
             let shared = object.namespace.is_none() && object.kind != "Namespace";

@@ -103,6 +103,7 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
             "telling-servers",
             case.promises.values().any(|it| hears_pods(case, it)),
         ),
+        ("api-endpoints", case.timeline.contains(&Step::MoveApi)),
         (
             "held-commands",
             faults

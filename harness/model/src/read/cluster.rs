@@ -1,13 +1,11 @@
 //! `cluster:`.
 
-use std::{path::Path, time::Duration};
-
-use serde_json::Map;
+use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{
-    fields::{Fields, duration, entries, items, note, number, text, word},
+    fields::{Fields, duration, items, note, number, text, word},
     network, proxy_config,
-    words::{CALICO_VERSION, IPTABLES, KUBE_PROXY_VERSION},
+    words::{IPTABLES, KUBE_PROXY_VERSION},
 };
 use crate::{
     case::{
@@ -15,13 +13,13 @@ use crate::{
         ProxyMode,
     },
     diagnostic::{Diagnostic, Gathered},
-    felix,
     language::{Field, Kind, Mapping, default, needed, optional, words},
     names::AgentName,
-    nearest::nearest,
     version,
     yaml::Node,
 };
+
+pub(super) mod calico;
 
 /// Nodes that a cluster can have. A node is a handful of processes and namespaces: more than this
 /// asks for more than one machine.
@@ -98,7 +96,7 @@ pub(super) static AGENTS: [Field; 3] = [
 ];
 
 pub(super) const KUBE_PROXY_OR_NONE: Kind = Kind::OrNone(&Kind::Fields(&KUBE_PROXY));
-pub(super) const CALICO_OR_NONE: Kind = Kind::OrNone(&Kind::Fields(&CALICO));
+pub(super) const CALICO_OR_NONE: Kind = Kind::OrNone(&Kind::Fields(&calico::CALICO));
 
 static KUBE_PROXY: Mapping = Mapping {
     called: "kube-proxy",
@@ -152,26 +150,6 @@ const MODES: [(&str, ProxyMode); 2] = [
     ("nftables", ProxyMode::Nftables),
 ];
 
-static CALICO: Mapping = Mapping {
-    called: "calico",
-    doc: "",
-    fields: &[&[
-        needed("version", CALICO_VERSION, "Its version, v3.25 and later."),
-        SOURCE,
-        default(
-            "pods",
-            Kind::Word(|| words(&OWNERS)),
-            "calico",
-            "Who owns the pods' interfaces: Calico or another CNI.",
-        ),
-    ]],
-};
-
-const OWNERS: [(&str, PodOwner); 2] = [
-    ("calico", PodOwner::Calico),
-    ("third-party", PodOwner::ThirdParty),
-];
-
 const SOURCE: Field = default(
     "source",
     Kind::Text,
@@ -194,9 +172,9 @@ pub(super) fn read(
         agent(node, |node| kube_proxy(gathered, node, folder))
     });
     let calico = fields.maybe("calico", |node| {
-        agent(node, |node| calico(gathered, node, folder))
+        agent(node, |node| calico::read(gathered, node, folder))
     });
-    let felix = fields.or_empty("felix", |node| felix_spec(gathered, node));
+    let felix = fields.or_empty("felix", |node| calico::felix_spec(gathered, node));
     let hosts = fields.or_empty("hosts", |node| network::hosts(gathered, node, nodes));
     let sysctls = fields.or_empty("sysctls", |node| network::sysctls(gathered, node));
     let host_sysctls =
@@ -230,7 +208,7 @@ pub(super) fn read(
         ip_families: ip_families?.unwrap_or_else(|| vec![IpFamily::V4]),
         kube_proxy,
         calico,
-        felix: felix?,
+        felix: Arc::new(felix?),
         hosts: hosts?,
         sysctls: sysctls?,
         host_sysctls: host_sysctls?,
@@ -331,20 +309,6 @@ fn kube_proxy(
     Some((spec, iptables))
 }
 
-fn calico(gathered: &Gathered, node: &Node, folder: &Path) -> Option<CalicoSpec> {
-    let fields = Fields::of(gathered, node, &CALICO)?;
-    let version = fields.need("version", |node| known(gathered, node, version::calico));
-    let source = fields.or_default("source", |node| {
-        source(gathered, node, AgentName::Felix, folder)
-    });
-    let pods = fields.or_default("pods", |node| word(gathered, node, "pods", &OWNERS));
-    Some(CalicoSpec {
-        version: version?,
-        source: source?,
-        pods: pods?,
-    })
-}
-
 /// Who stands for an agent. Whether anything is at the path is not looked at: it may be another
 /// machine's.
 fn source(
@@ -369,27 +333,4 @@ fn known(
         .map_err(|message| note(gathered, &node.place, message, None))
         .ok()?;
     Some(written.to_owned())
-}
-
-/// FelixConfiguration's `spec`. Values are Felix's to judge; names are checked, because Felix ignores
-/// one that it does not know and the scenario would prove nothing.
-pub(super) fn felix_spec(
-    gathered: &Gathered,
-    node: &Node,
-) -> Option<Map<String, serde_json::Value>> {
-    let entries = entries(gathered, node, "felix")?;
-    for (field, entry) in entries {
-        if felix::FIELDS.binary_search(&field.as_str()).is_err() {
-            let message = format!("FelixConfiguration has no field {field:?}");
-            let meant = nearest(field, felix::FIELDS.iter().copied());
-            let hint = meant.map(|name| format!("did you mean {name:?}?"));
-            note(gathered, &entry.key, message, hint);
-        }
-    }
-    Some(
-        entries
-            .iter()
-            .map(|(field, entry)| (field.clone(), entry.node.to_json()))
-            .collect(),
-    )
 }

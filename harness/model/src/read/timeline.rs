@@ -3,13 +3,14 @@
 use std::{collections::BTreeSet, time::Duration};
 
 mod agents;
+mod churn;
 mod faults;
 
 pub(crate) use faults::TAKING_CHANGES;
 
 use super::{
     Reader, cluster,
-    fields::{Fields, duration, entries, items, note, number, text, word},
+    fields::{Fields, duration, entries, items, note, text, word},
     manifests::{Manifests, kinds},
     name,
     traffic::World,
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     case::{Step, Versions},
     diagnostic::{Gathered, Place},
-    language::{Choice, Field, Kind, Mapping, default, needed, optional},
+    language::{Choice, Field, Kind, Mapping, default, needed, optional, words},
     names::MarkName,
     nearest::suggest,
     yaml::{Entry, Node},
@@ -70,7 +71,7 @@ fn steps() -> impl Iterator<Item = &'static Word> {
     STEPS.iter().chain(of_agents).chain(faults::of_nodes())
 }
 
-static STEPS: [Word; 6] = [
+static STEPS: [Word; 7] = [
     step(
         "settle",
         Kind::Time,
@@ -90,9 +91,9 @@ static STEPS: [Word; 6] = [
     ),
     step(
         "churn",
-        Kind::Fields(&CHURN),
+        Kind::Fields(&churn::CHURN),
         "Scale a Deployment through replica counts, over and over.",
-        |reader, entry, there| churn(reader.gathered, &entry.node, there.world),
+        |reader, entry, there| churn::read(reader.gathered, &entry.node, there.world),
     ),
     step(
         "felix",
@@ -112,26 +113,15 @@ static STEPS: [Word; 6] = [
         "Delete an object that was declared, or applied before.",
         |reader, entry, there| delete(reader.gathered, &entry.node, there),
     ),
+    step(
+        "api",
+        Kind::Word(|| words(&API)),
+        "`move`: the endpoint of the Service `kubernetes` ends, with its connections, and another one takes its place; who asks the API `direct` notices nothing.",
+        |reader, entry, _| word(reader.gathered, &entry.node, "api", &API).map(|()| Step::MoveApi),
+    ),
 ];
 
-static CHURN: Mapping = Mapping {
-    called: "churn",
-    doc: "",
-    fields: &[&[
-        needed(
-            "deployment",
-            Kind::Form("^[^/]+/[^/]+$", "test/nginx"),
-            "NAMESPACE/NAME.",
-        ),
-        needed(
-            "replicas",
-            Kind::NonEmpty(&Kind::Whole(REPLICAS.0, REPLICAS.1)),
-            "Replica counts, taken in turn.",
-        ),
-        needed("every", Kind::Time, "Distance of two changes."),
-        needed("for", Kind::Time, "How long."),
-    ]],
-};
+const API: [(&str, ()); 1] = [("move", ())];
 
 static DELETE: Mapping = Mapping {
     called: "delete",
@@ -273,7 +263,7 @@ fn apply(reader: &Reader<'_>, entry: &Entry, there: &mut There<'_>) -> Step {
 fn felix(reader: &Reader<'_>, entry: &Entry, there: &mut There<'_>) -> Option<Step> {
     let gathered = reader.gathered;
     needs_felix(gathered, &entry.key, there.world);
-    let spec = cluster::felix_spec(gathered, &entry.node)?;
+    let spec = cluster::calico::felix_spec(gathered, &entry.node)?;
     if let Some(value) = spec.get(agents::BPF) {
         there.bpf = value.as_bool();
     }
@@ -342,56 +332,4 @@ pub(super) fn only_entry<'a>(
         );
     }
     Some((found?, entry))
-}
-
-fn churn(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
-    let fields = Fields::of(gathered, node, &CHURN)?;
-    let deployment = fields.need("deployment", |node| deployment(gathered, node, world));
-    let replicas = fields.need("replicas", |node| {
-        let items = items(gathered, node, "replicas")?;
-        if items.is_empty() {
-            note(gathered, &node.place, "churn needs a replica count", None);
-        }
-        let counts: Vec<Option<u32>> = items
-            .iter()
-            .map(|item| number(gathered, item, "replicas", REPLICAS))
-            .collect();
-        counts.into_iter().collect::<Option<Vec<u32>>>()
-    });
-    let every = fields.need("every", |node| duration(gathered, node, "every", LENGTH));
-    let length = fields.need("for", |node| duration(gathered, node, "for", LENGTH));
-    let (namespace, deployment) = deployment?;
-    Some(Step::Churn {
-        namespace,
-        deployment,
-        replicas: replicas?,
-        every: every?,
-        duration: length?,
-    })
-}
-
-fn deployment(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<(String, String)> {
-    let written = text(gathered, node, "deployment")?;
-    let Some((namespace, name)) = written.split_once('/') else {
-        let hint = format!("write NAMESPACE/NAME, as in default/{written}");
-        note(
-            gathered,
-            &node.place,
-            format!("{written:?} names no Deployment"),
-            Some(hint),
-        );
-        return None;
-    };
-    if !world.manifests.has("Deployment", namespace, name) && world.manifests.is_complete() {
-        let known = world.manifests.names("Deployment");
-        let hint = suggest(written, known.iter().map(String::as_str));
-        note(
-            gathered,
-            &node.place,
-            format!("unknown deployment {written:?}"),
-            hint,
-        );
-        return None;
-    }
-    Some((namespace.to_owned(), name.to_owned()))
 }

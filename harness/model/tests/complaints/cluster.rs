@@ -1,6 +1,8 @@
 //! Clusters that cannot be: their families, their networks, their settings.
 
-use crate::good::{GOOD, said, said_of};
+use chainbreak_model::case::ApiWay;
+
+use crate::good::{GOOD, OBJECTS, reads, said, said_of};
 
 #[test]
 fn families_that_a_cluster_or_a_service_does_not_have() {
@@ -131,4 +133,34 @@ fn no_node_sets_what_stays_set_on_the_whole_machine() {
         let words = format!("{name} is the whole machine's, and cannot be set back");
         assert!(said.contains(&words), "{said}");
     }
+}
+
+#[test]
+fn felixs_surroundings_are_those_that_felix_has() {
+    let with = |calico: &str| said_of("version: v3.28.1", &format!("version: v3.28.1, {calico}"));
+    for (calico, said) in [
+        ("api: servic", "api cannot be \"servic\""),
+        (
+            "env: { FELIX_INTERFACEPREFX: eni }",
+            "did you mean FELIX_INTERFACEPREFIX?",
+        ),
+        (
+            "env: { felix_loglevel: x }",
+            "is not the name of a variable",
+        ),
+        ("env: { 1X: x }", "is not the name of a variable"),
+    ] {
+        assert!(with(calico).contains(said), "{calico}: {}", with(calico));
+    }
+    let good = "env: { FELIX_BPFENABLED: 'true', FELIX_TYPHAADDR: '', GODEBUG: x }, api: service";
+    let good = GOOD.replace("version: v3.28.1", &format!("version: v3.28.1, {good}"));
+    let read = reads(good.as_bytes(), OBJECTS).expect("it is good");
+    let calico = read
+        .variants
+        .values()
+        .next()
+        .and_then(|it| it.run.cluster.calico.clone());
+    let calico = calico.expect("there is one");
+    assert_eq!(calico.api, ApiWay::Service);
+    assert_eq!(calico.env["FELIX_BPFENABLED"], "true");
 }

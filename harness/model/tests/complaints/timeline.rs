@@ -27,6 +27,7 @@ fn steps_that_cannot_be_played() {
         "run: { as: The Admin, command: [] }",
         "apply: [{ apiVersion: v1, kind: StatefulSet, metadata: { name: web } }]",
         "delete: { kind: Service, namespace: test, name: wbe }",
+        "api: moove",
     ];
     let faults = faults.map(|fault| format!("  - {fault}\n")).concat();
     insta::assert_snapshot!("faults", said_of("  - settle: 1s\n", &faults));

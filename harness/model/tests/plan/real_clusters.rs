@@ -64,6 +64,12 @@ fn what_a_real_cluster_lacks_around_its_nodes_is_named() {
             "further-interfaces",
         ),
         ("SEEN", "out", "within", "telling-servers"),
+        (
+            "[settle: 1s]",
+            "[settle: 1s]",
+            "[settle: 1s, api: move]",
+            "api-endpoints",
+        ),
     ];
     let why = |lacking: Option<&str>| {
         let text = lab

@@ -228,7 +228,7 @@ pub(super) fn ports(node: &Node) -> ServicePorts {
 }
 
 fn felix(gathered: &Gathered, node: &Node) -> Option<()> {
-    cluster::felix_spec(gathered, node.get("spec")?).map(drop)
+    cluster::calico::felix_spec(gathered, node.get("spec")?).map(drop)
 }
 
 /// Its spec is read where its name is known.

@@ -145,7 +145,11 @@ impl Reading<'_> {
                 Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
                 Step::Fault { duration, .. } => last = last.max(due + duration.unwrap_or_default()),
                 Step::Mark(name) if Some(name) == mark => begin = due,
-                Step::Mark(_) | Step::Felix(_) | Step::Apply(_) | Step::Delete(_) => {}
+                Step::Mark(_)
+                | Step::Felix(_)
+                | Step::Apply(_)
+                | Step::Delete(_)
+                | Step::MoveApi => {}
             }
         }
         Some(last.max(due).saturating_sub(begin))

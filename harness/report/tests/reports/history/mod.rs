@@ -117,11 +117,11 @@ fn cluster() -> ClusterSpec {
             full_sync_period: Duration::from_secs(3600),
             config: serde_json::Map::new(),
         }),
-        calico: Some(CalicoSpec {
-            version: "v3.28.1".to_owned(),
-            source: AgentSource::Model,
-            pods: PodOwner::ThirdParty,
-        }),
+        calico: Some(CalicoSpec::new(
+            "v3.28.1",
+            AgentSource::Model,
+            PodOwner::ThirdParty,
+        )),
         ..ClusterSpec::new(2, IptablesVariant::Legacy)
     }
 }

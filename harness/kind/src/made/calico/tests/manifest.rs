@@ -1,6 +1,6 @@
 //! Calico by its manifest: what has to be in it, and what goes into the cluster in which order.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use chainbreak_model::case::{IpFamily, PodOwner};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -80,7 +80,7 @@ async fn the_manifests_objects_are_applied_definitions_first_and_felixs_configur
 {
     let client = served::api();
     let mut cluster = with_calico(PodOwner::Calico);
-    cluster.felix.insert("bpfEnabled".to_owned(), false.into());
+    Arc::make_mut(&mut cluster.felix).insert("bpfEnabled".to_owned(), false.into());
     let done = installed(&client, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
     done.unwrap();
     has_all(&client, Way::Manifest, BY_MANIFEST).await;
@@ -115,7 +115,7 @@ async fn the_manifests_objects_are_applied_definitions_first_and_felixs_configur
 #[tokio::test]
 async fn in_ebpf_mode_calico_has_its_memory_and_without_kube_proxy_the_way_to_the_api() {
     let mut cluster = with_calico(PodOwner::Calico);
-    cluster.felix.insert("bpfEnabled".to_owned(), true.into());
+    Arc::make_mut(&mut cluster.felix).insert("bpfEnabled".to_owned(), true.into());
     let left = served::api();
     let done = installed(&left, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
     done.unwrap();
@@ -147,7 +147,7 @@ async fn another_felix_configuration_in_the_same_cluster_means_new_pods_and_noth
         ("bpfEnabled", json!(true)),
         ("iptablesRefreshInterval", json!("2s")),
     ] {
-        cluster.felix = [(field.to_owned(), value)].into_iter().collect();
+        cluster.felix = Arc::new([(field.to_owned(), value)].into_iter().collect());
         let done = installed(&client, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
         done.unwrap();
         let set = node_set(&client, "kube-system").await;

@@ -1,5 +1,7 @@
 //! Calico by its operator: what it is asked for, and what it says.
 
+use std::sync::Arc;
+
 use chainbreak_model::{case::PodOwner, names::AgentName};
 use serde_json::{Value, json};
 
@@ -14,7 +16,7 @@ use crate::{
 async fn the_operator_is_asked_for_the_dataplane_and_told_where_the_api_is() {
     let client = served::api();
     let mut cluster = with_calico(PodOwner::Calico);
-    cluster.felix.insert("bpfEnabled".to_owned(), true.into());
+    Arc::make_mut(&mut cluster.felix).insert("bpfEnabled".to_owned(), true.into());
     cluster.kube_proxy = None;
     let done = installed(&client, &cluster, Way::Operator, Fate::Ready, Vec::new()).await;
     done.unwrap();

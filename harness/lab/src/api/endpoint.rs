@@ -1,0 +1,105 @@
+//! The endpoint behind the Service `kubernetes`. Behind it is the same API as at its own address, as with a load balancer before servers
+//! of which one is there at a time: who asks it directly notices nothing when the endpoint moves.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use chainbreak_apiserver::Server;
+use chainbreak_engine::log::EventLog;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::{sync::Mutex, task::AbortHandle};
+
+use super::{listen_at, refused, serve};
+use crate::{addresses::API_PORT, error::LabError, wiring::BRIDGE, world::World};
+
+/// Where the endpoint with that number is.
+pub(super) fn address(world: &World, number: u8) -> SocketAddr {
+    let address = world.plan.api_endpoint(number);
+    SocketAddr::new(world.families.first(address), API_PORT)
+}
+
+/// The one that is there.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    world: Arc<World>,
+    server: Arc<Server>,
+    log: EventLog,
+    now: Mutex<(u8, AbortHandle)>,
+}
+
+impl Endpoint {
+    /// The first one, which the Service names from the beginning.
+    pub(crate) async fn begin(
+        world: &Arc<World>,
+        server: &Arc<Server>,
+        log: &EventLog,
+    ) -> Result<Self, LabError> {
+        let first = begin(world, server, log, 0).await?;
+        Ok(Self {
+            world: Arc::clone(world),
+            server: Arc::clone(server),
+            log: log.clone(),
+            now: Mutex::new((0, first)),
+        })
+    }
+
+    /// Ends the one that is there, with its connections; another one is there after that, and then the Service names it.
+    pub(crate) async fn move_on(&self, client: &Client) -> Result<(), LabError> {
+        let mut now = self.now.lock().await;
+        let (number, served) = &*now;
+        served.abort();
+        self.world
+            .families
+            .wire_here(change("del", &self.world, *number))
+            .await?;
+        let next = number + 1;
+        let served = begin(&self.world, &self.server, &self.log, next).await?;
+        *now = (next, served);
+        name(client, address(&self.world, next)).await
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.now.get_mut().1.abort();
+    }
+}
+
+async fn begin(
+    world: &World,
+    server: &Arc<Server>,
+    log: &EventLog,
+    number: u8,
+) -> Result<AbortHandle, LabError> {
+    world
+        .families
+        .wire_here(change("add", world, number))
+        .await?;
+    let listener = listen_at(address(world, number))?;
+    let served = serve(Arc::clone(server), listener, log.clone());
+    Ok(tokio::spawn(served).abort_handle())
+}
+
+fn change(what: &str, world: &World, number: u8) -> String {
+    let (address, prefix) = (
+        world.plan.api_endpoint(number),
+        world.plan.underlay_prefix(),
+    );
+    format!("addr {what} {address}/{prefix} dev {BRIDGE}\n")
+}
+
+async fn name(client: &Client, at: SocketAddr) -> Result<(), LabError> {
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
+    let endpoints = json!([{ "addresses": [at.ip()], "conditions": { "ready": true } }]);
+    let patch = Patch::Merge(json!({ "endpoints": endpoints }));
+    let patched = slices
+        .patch("kubernetes", &PatchParams::default(), &patch)
+        .await;
+    patched
+        .map(drop)
+        .map_err(refused("move the endpoint of the Service kubernetes"))
+}
