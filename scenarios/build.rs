@@ -14,7 +14,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::Capabilities,
+    case::{Capabilities, Step},
     load,
     names::VariantName,
     plan,
@@ -79,12 +79,23 @@ fn write_test(tests: &mut String, names: &mut String, scenario: &Scenario) -> fm
         }
     }
     let name = identifier(scenario.name.as_str());
+    let take = if fills_conntrack(scenario) {
+        "let _alone = one_at_a_time();\n    "
+    } else {
+        ""
+    };
     let file = format!("{:?}", scenario.file.to_string_lossy());
     write!(
         tests,
         "#[rstest]\n{cases}fn {name}(#[case] variant: &str, #[case] cell: &str) {{\n    \
-         comes_out_as_expected({file}, variant, cell);\n}}\n\n"
+         {take}comes_out_as_expected({file}, variant, cell);\n}}\n\n"
     )
+}
+
+/// Whether some of its cases are not to run side by side.
+fn fills_conntrack(scenario: &Scenario) -> bool {
+    let mut variants = scenario.variants.values();
+    variants.any(|variant| variant.run.timeline.iter().any(Step::fills_conntrack))
 }
 
 /// The cases of a variant. Of versions that it is not about there is nothing to test. Whether the others can run here is

@@ -5,11 +5,20 @@
 //! cargo test -p chainbreak-scenarios iptables_nft
 //! ```
 
-use std::process::Command;
+use std::{
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use rstest::rstest;
 
 include!(concat!(env!("OUT_DIR"), "/cases.rs"));
+
+/// For cases that take a processor for seconds: side by side they leave each other too little machine to tell.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs one case the way a person does. What it printed is the failure's text.
 fn comes_out_as_expected(file: &str, variant: &str, cell: &str) {

@@ -11,7 +11,7 @@ use chainbreak_model::{
     verdict::{CaseVerdict, PromiseVerdict, Verdict},
 };
 use futures::StreamExt;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::{
     args,
@@ -19,7 +19,7 @@ use crate::{
     cases::{self, invalid},
     images::Absent,
     record::CaseHistory,
-    supervise::{self, RunOptions},
+    supervise::{self, RunOptions, Turns},
 };
 
 /// No mutation changed a verdict.
@@ -59,7 +59,7 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     }
     // Nobody stops it but a signal, with which every world ends.
     let (_stop, stopped) = watch::channel(false);
-    let starts = Semaphore::new(backend.factory().starts());
+    let turns = Turns::new(backend.factory());
     let options = RunOptions {
         keep: false,
         ready_within: args
@@ -67,7 +67,7 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
             .unwrap_or_else(|| backend.factory().ready_within()),
         backend: &backend,
         given_up: &stopped,
-        starts: &starts,
+        turns: &turns,
     };
     let jobs = args
         .jobs

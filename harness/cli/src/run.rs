@@ -17,7 +17,7 @@ use chainbreak_report::{Ended, FORMAT, Header, Run, exit_code, term::Overview};
 use futures::StreamExt;
 use indexmap::IndexMap;
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::{
     args::{self, Format},
@@ -29,7 +29,7 @@ use crate::{
     provide,
     record::{Record, Recorded},
     reports,
-    supervise::{self, RunOptions},
+    supervise::{self, RunOptions, Turns},
 };
 
 /// A run did not come to its end.
@@ -122,7 +122,7 @@ pub(crate) async fn perform(
         .into_iter()
         .partition(|(_, case)| !case.cluster.host_sysctls.is_empty());
     let mut broken = None;
-    let starts = Semaphore::new(backend.factory().starts());
+    let turns = Turns::new(backend.factory());
     for (cases, jobs) in [(beside, jobs), (alone, 1)] {
         let running = futures::stream::iter(&cases).map(|(index, case)| {
             let options = RunOptions {
@@ -132,7 +132,7 @@ pub(crate) async fn perform(
                     .unwrap_or_else(|| backend.factory().ready_within()),
                 backend,
                 given_up: &given_up,
-                starts: &starts,
+                turns: &turns,
             };
             one(*index, case, options, &live, &record, stopped.clone())
         });

@@ -3,7 +3,7 @@
 use std::{io::ErrorKind, path::Path, process::ExitStatus, time::Duration};
 
 use chainbreak_engine::{
-    backend::Ground,
+    backend::{BackendFactory, Ground},
     log::CaseClock,
     run::{Artifact, stopped},
     timeline,
@@ -13,11 +13,11 @@ use chainbreak_lab::{
     worker::{Worker, WorldOptions, spawn_other, spawn_worker},
 };
 use chainbreak_model::{
-    case::Case,
+    case::{Case, Step},
     event::{Event, EventKind, Phase},
 };
 use tokio::{
-    sync::{Semaphore, watch},
+    sync::{Semaphore, SemaphorePermit, watch},
     time::{Instant, sleep_until},
 };
 
@@ -31,6 +31,7 @@ use crate::{
 const NOT_STARTED: &str = "not started: the run was interrupted";
 /// This program, also when its file was rebuilt meanwhile.
 const SELF: &str = "/proc/self/exe";
+
 /// What was asked for beside the case.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunOptions<'a> {
@@ -42,10 +43,39 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) ready_within: Duration,
     /// Whether nothing is to be waited for any more.
     pub(crate) given_up: &'a watch::Receiver<bool>,
-    /// A place for each cluster that may start: see [`BackendFactory::starts`].
-    ///
-    /// [`BackendFactory::starts`]: chainbreak_engine::backend::BackendFactory::starts
-    pub(crate) starts: &'a Semaphore,
+    /// What cases wait for that run side by side.
+    pub(crate) turns: &'a Turns,
+}
+
+/// What not every case may have at a time: two that take all of a machine leave each other too little to tell.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// A place for each cluster that may start: [`BackendFactory::starts`].
+    starts: Semaphore,
+    /// One case fills conntrack tables.
+    fills: Semaphore,
+}
+
+impl Turns {
+    pub(crate) fn new(factory: &dyn BackendFactory) -> Self {
+        Self {
+            starts: Semaphore::new(factory.starts()),
+            fills: Semaphore::new(1),
+        }
+    }
+
+    /// When the case may start: what it holds to its end, and until it is ready.
+    async fn of(
+        &self,
+        steps: &[Step],
+    ) -> anyhow::Result<(Option<SemaphorePermit<'_>>, SemaphorePermit<'_>)> {
+        let fill = if steps.iter().any(Step::fills_conntrack) {
+            Some(self.fills.acquire().await?)
+        } else {
+            None
+        };
+        Ok((fill, self.starts.acquire().await?))
+    }
 }
 
 /// So many bytes of files are kept of a case, beside its history.
@@ -208,10 +238,11 @@ async fn work(
     parent: &mut Parent<'_, '_>,
 ) -> anyhow::Result<()> {
     let factory = options.backend.factory();
-    let mut start = tokio::select! {
-        start = options.starts.acquire() => Some(start?),
+    let (_fill, start) = tokio::select! {
+        turn = options.turns.of(&case.timeline) => turn?,
         () = stopped(stop.clone()) => anyhow::bail!(NOT_STARTED),
     };
+    let mut start = Some(start);
     let started = Instant::now() + STARTING;
     let mut worker = worker_of(case, options).await?;
     let mut deadline =
@@ -274,7 +305,30 @@ fn ended_well(status: ExitStatus, words: &str, destroyed: bool) -> anyhow::Resul
 mod tests {
     use std::os::unix::process::ExitStatusExt;
 
+    use chainbreak_lab::LabFactory;
+    use chainbreak_model::case::{Entries, Fault};
+    use futures::FutureExt;
+
     use super::*;
+
+    #[tokio::test]
+    async fn of_cases_that_fill_conntrack_one_runs_at_a_time_and_others_beside_it() {
+        let fill = Fault::FillConntrack {
+            node: None,
+            entries: Entries::Number(1000),
+        };
+        let filling = [Step::Fault {
+            fault: fill,
+            duration: None,
+        }];
+        let turns = Turns::new(&LabFactory);
+        let (first, started) = turns.of(&filling).await.unwrap();
+        drop(started);
+        assert!(turns.of(&filling).now_or_never().is_none());
+        assert!(turns.of(&[]).now_or_never().is_some());
+        drop(first);
+        assert!(turns.of(&filling).now_or_never().is_some());
+    }
 
     #[test]
     fn a_kept_file_lies_in_the_folder_of_its_case_whatever_it_is_called() {
