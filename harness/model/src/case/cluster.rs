@@ -243,6 +243,7 @@ pub enum ApiWay {
 }
 
 impl ApiWay {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
     fn is_direct(&self) -> bool {
         *self == Self::Direct
     }
