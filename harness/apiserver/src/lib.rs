@@ -38,3 +38,4 @@ mod watch;
 
 pub use request_counts::{Asked, OnUnknown};
 pub use server::{Clock, Server, ServerConfig};
+pub use service::first_ip;

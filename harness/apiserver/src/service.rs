@@ -379,8 +379,8 @@ fn node_ports(service: &Value) -> Vec<u16> {
         .collect()
 }
 
-/// The first address of a range, which the API server keeps for itself.
-pub(crate) fn first_ip(cidr: IpNet) -> IpAddr {
+/// The first address of a range, which is that of the Service `kubernetes` (`pkg/controlplane`).
+pub fn first_ip(cidr: IpNet) -> IpAddr {
     offset_by(cidr.network(), 1)
 }
 

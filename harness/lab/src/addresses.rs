@@ -68,11 +68,6 @@ impl Plan {
         nth(self.underlay(), 2 + u32::from(k % 2))
     }
 
-    /// The cluster IP of the Service `kubernetes`, the first of its range (`pkg/controlplane`).
-    pub fn kubernetes(self) -> IpAddr {
-        nth(self.services(), 1)
-    }
-
     /// Node `nN`, N from 1.
     pub fn node(self, number: u16) -> IpAddr {
         nth(self.underlay(), 0x100 + u32::from(number))

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use chainbreak_apiserver::{Asked, Server, ServerConfig};
+use chainbreak_apiserver::{Asked, Server, ServerConfig, first_ip};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
     case::{ApiWay, Case, IpFamily, PodOwner},
@@ -42,8 +42,8 @@ pub(crate) fn address(world: &World, way: ApiWay) -> SocketAddr {
     match way {
         ApiWay::Direct => SocketAddr::new(world.plan.api(), API_PORT),
         ApiWay::Service => {
-            let cluster_ip = world.families.first(world.plan.kubernetes());
-            SocketAddr::new(cluster_ip, SERVICE_PORT)
+            let ranges = world.families.services(world.plan.services());
+            SocketAddr::new(first_ip(ranges[0]), SERVICE_PORT)
         }
     }
 }

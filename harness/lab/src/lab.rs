@@ -135,7 +135,7 @@ impl Raised {
             let served = api::serve(Arc::clone(&server), listener, log.clone());
             tasks.spawn(lasting("API server", log.clone(), served));
         }
-        let endpoint = Endpoint::begin(&world, &server, log).await?;
+        let endpoint = Endpoint::begin(&world, &server, log)?;
         let client = api::client(&api::url(&world, ApiWay::Direct))?;
         api::provision(&client, &world, case).await?;
         let controllers = controllers::run(client.clone(), case.seed, log.clone());

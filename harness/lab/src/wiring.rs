@@ -39,14 +39,17 @@ pub struct Port {
     pub address: IpAddr,
 }
 
-/// The underlay: bridge, the API's address, and a port for each node and host.
-pub fn underlay(plan: Plan, ports: &[Port]) -> String {
+/// The underlay: bridge, the API's address and its first endpoint's, how it answers pods, and a port for each node and host.
+pub fn underlay(plan: Plan, answers: &End, ports: &[Port]) -> String {
     let mut batch = format!(
         "link set lo up\n\
          link add {BRIDGE} address {BRIDGE_MAC} type bridge stp_state 0 forward_delay 0\n\
          addr add {}/{} dev {BRIDGE}\n\
+         addr add {}/{} dev {BRIDGE}\n\
          link set {BRIDGE} up\n",
         plan.api(),
+        plan.underlay_prefix(),
+        plan.api_endpoint(0),
         plan.underlay_prefix()
     );
     for (number, port) in ports.iter().enumerate() {
@@ -60,6 +63,7 @@ pub fn underlay(plan: Plan, ports: &[Port]) -> String {
             format_args!("link set u{number} master {BRIDGE} up"),
         );
     }
+    batch.push_str(&routes(answers));
     batch
 }
 
@@ -93,7 +97,7 @@ pub fn end(plan: Plan, address: IpAddr, end: &End) -> String {
 }
 
 /// What is reached through whom.
-pub fn routes(end: &End) -> String {
+fn routes(end: &End) -> String {
     let mut batch = String::new();
     for (range, via) in &end.routes {
         line(&mut batch, format_args!("route replace {range} via {via}"));
@@ -197,13 +201,18 @@ pub(crate) const OTHERS: &str = "eni";
 pub fn pod_interface(owner: PodOwner, namespace: &str, name: &str) -> String {
     match owner {
         PodOwner::Calico => calico_interface(namespace, name),
-        PodOwner::ThirdParty => interface(OTHERS, namespace, name),
+        PodOwner::ThirdParty => others_interface(namespace, name),
     }
 }
 
 /// As [`pod_interface`] where Calico owns the pods.
 pub fn calico_interface(namespace: &str, name: &str) -> String {
     interface("cali", namespace, name)
+}
+
+/// As [`pod_interface`] where another CNI owns them; Felix looks for that name where its prefix is set so.
+pub fn others_interface(namespace: &str, name: &str) -> String {
+    interface(OTHERS, namespace, name)
 }
 
 fn interface(prefix: &str, namespace: &str, name: &str) -> String {
@@ -297,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_underlays_own_address_stays_whatever_is_attached_to_it() {
-        let batch = underlay(Plan::ipv4(), &[]);
+        let batch = underlay(Plan::ipv4(), &End::default(), &[]);
         let lowest = "link add low address 02:00:00:00:00:01 type veth peer name other\n\
                       link set low master underlay up\n\
                       link show underlay\n";

@@ -123,9 +123,7 @@ impl World {
             .map(|(index, (name, spec))| raise_host(plan, index, name, spec))
             .collect::<Result<Vec<_>, _>>()?;
         let neighbours = Neighbours::new(plan, &pools, &nodes, &hosts)?;
-        connect(plan, &families, &nodes, &hosts).await?;
-        let answers = wiring::routes(&neighbours.of_api());
-        families.wire_here(answers).await?;
+        connect(&neighbours, &families, &nodes, &hosts).await?;
         try_join_all(
             nodes
                 .iter()
@@ -254,7 +252,7 @@ fn raise_host(plan: Plan, index: usize, name: &str, spec: &HostSpec) -> Result<H
 
 /// Gives every node and host a port of the underlay.
 async fn connect(
-    plan: Plan,
+    neighbours: &Neighbours,
     families: &Families,
     nodes: &[Node],
     hosts: &[Host],
@@ -273,7 +271,8 @@ async fn connect(
             address,
         })
         .collect();
-    families.wire_here(wiring::underlay(plan, &ports)).await
+    let batch = wiring::underlay(neighbours.plan, &neighbours.of_api(), &ports);
+    families.wire_here(batch).await
 }
 
 /// Routes, forwarding, settings and commands of a node.

@@ -13,8 +13,10 @@ use kube::{
 use serde_json::json;
 use tokio::{sync::Mutex, task::AbortHandle};
 
-use super::{listen_at, refused, serve};
-use crate::{addresses::API_PORT, error::LabError, wiring::BRIDGE, world::World};
+use super::{listen_at, refused};
+use crate::{
+    addresses::API_PORT, api, error::LabError, parts::guarded, wiring::BRIDGE, world::World,
+};
 
 /// Where the endpoint with that number is.
 pub(super) fn address(world: &World, number: u8) -> SocketAddr {
@@ -32,13 +34,13 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The first one, which the Service names from the beginning.
-    pub(crate) async fn begin(
+    /// The first one, which the Service names from the beginning and whose address the underlay has.
+    pub(crate) fn begin(
         world: &Arc<World>,
         server: &Arc<Server>,
         log: &EventLog,
     ) -> Result<Self, LabError> {
-        let first = begin(world, server, log, 0).await?;
+        let first = serve(world, server, log, 0)?;
         Ok(Self {
             world: Arc::clone(world),
             server: Arc::clone(server),
@@ -56,8 +58,12 @@ impl Endpoint {
             .families
             .wire_here(change("del", &self.world, *number))
             .await?;
-        let next = number + 1;
-        let served = begin(&self.world, &self.server, &self.log, next).await?;
+        let next = (number + 1) % 2;
+        self.world
+            .families
+            .wire_here(change("add", &self.world, next))
+            .await?;
+        let served = serve(&self.world, &self.server, &self.log, next)?;
         *now = (next, served);
         name(client, address(&self.world, next)).await
     }
@@ -69,19 +75,21 @@ impl Drop for Endpoint {
     }
 }
 
-async fn begin(
+fn serve(
     world: &World,
     server: &Arc<Server>,
     log: &EventLog,
     number: u8,
 ) -> Result<AbortHandle, LabError> {
-    world
-        .families
-        .wire_here(change("add", world, number))
-        .await?;
     let listener = listen_at(address(world, number))?;
-    let served = serve(Arc::clone(server), listener, log.clone());
-    Ok(tokio::spawn(served).abort_handle())
+    let (served, log) = (
+        api::serve(Arc::clone(server), listener, log.clone()),
+        log.clone(),
+    );
+    let task = async move {
+        guarded("endpoint of the API", &log, served).await;
+    };
+    Ok(tokio::spawn(task).abort_handle())
 }
 
 fn change(what: &str, world: &World, number: u8) -> String {
