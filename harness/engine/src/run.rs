@@ -19,6 +19,7 @@ use crate::{
     backend::Backend,
     census::Census,
     cluster::{Cluster, Command, Place, nodes},
+    endpoints,
     faults::Faults,
     follow,
     infra_error::InfraError,
@@ -229,6 +230,10 @@ fn follow(
             let following = follow::log(Arc::clone(cluster), agent, node.clone(), log.clone());
             background.push(following.boxed());
         }
+    }
+    for service in endpoints::services(case) {
+        let following = endpoints::follow(cluster.api(), service, log.clone());
+        background.push(following.boxed());
     }
     background
 }

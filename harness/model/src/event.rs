@@ -1,7 +1,11 @@
 //! The history of a case: an append-only list of timestamped events, the only thing judged and
 //! reported.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+};
 
 use chainbreak_probe::wire::Sample;
 use serde::{Deserialize, Serialize};
@@ -102,6 +106,13 @@ pub enum EventKind {
     },
     /// Something was watched without a gap.
     Watched(Watched),
+    /// The endpoints of a Service that traffic goes to changed, or were seen first. Told where Felix is to translate by its own map.
+    Endpoints {
+        /// `namespace/name`.
+        service: String,
+        /// The addresses that are ready.
+        ready: BTreeSet<String>,
+    },
     /// A moment went by before all observers had looked.
     Unanswered {
         /// The moment.

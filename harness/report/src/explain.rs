@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 
 use crate::{
     attribution::{self, Cause},
+    blind::{self, Blind},
     edits::EditIndex,
     finding::{ExplainedGap, ExplainedTime, Finding, Logged, Lost, Outage, RuleFound},
     gaps::Gap,
@@ -69,7 +70,7 @@ impl Material<'_> {
         longest: Span,
         traffic: &Traffic,
     ) -> Outage {
-        let cause = attribution::of_gap(self.case, self.index, traffic, longest);
+        let (cause, blind) = self.why(traffic, longest);
         let node = attribution::node_of(self.case, traffic)
             .or_else(|| cause.as_ref().map(|cause| cause.node.clone()));
         let all = self
@@ -77,9 +78,9 @@ impl Material<'_> {
             .get(&requests.traffic)
             .map_or(&[][..], Vec::as_slice);
         let in_one = tells(longest, claim, requests, traffic);
-        let unexplained = match (in_one, &cause) {
-            (true, Some(_)) => None,
-            (true, None) => Some(longest),
+        let unexplained = match (in_one, cause.is_some() || blind.is_some()) {
+            (true, true) => None,
+            (true, false) => Some(longest),
             (false, _) => Some(around(all).unwrap_or(longest)),
         };
         let name = &requests.traffic;
@@ -93,7 +94,22 @@ impl Material<'_> {
             gaps_us: all.iter().map(|gap| gap.span.len_us()).sum(),
             told: self.explained(all, traffic, node.as_ref()),
             cause,
+            blind,
             node,
+        }
+    }
+
+    /// Why requests were lost in a gap: a map that led them astray, or a command. What was deleted beside such a map is not why.
+    fn why(&self, traffic: &Traffic, gap: Span) -> (Option<Cause>, Option<Box<Blind>>) {
+        let node = attribution::node_of(self.case, traffic);
+        let blind =
+            node.and_then(|node| blind::of_gap(self.events, self.index, &node, traffic, gap));
+        match blind {
+            Some(blind) => (None, Some(Box::new(blind))),
+            None => (
+                attribution::of_gap(self.case, self.index, traffic, gap),
+                None,
+            ),
         }
     }
 
@@ -106,10 +122,14 @@ impl Material<'_> {
     ) -> Vec<ExplainedGap> {
         let mut gaps: Vec<&Gap> = all.iter().collect();
         gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.span.len_us()), gap.span.from_us));
-        let explained = |gap: &Gap| ExplainedGap {
-            gap: *gap,
-            cause: attribution::of_gap(self.case, self.index, traffic, gap.span),
-            heal: node.and_then(|node| attribution::healing(self.index, traffic, node, gap)),
+        let explained = |gap: &Gap| {
+            let (cause, blind) = self.why(traffic, gap.span);
+            ExplainedGap {
+                gap: *gap,
+                cause,
+                blind,
+                heal: node.and_then(|node| attribution::healing(self.index, traffic, node, gap)),
+            }
         };
         gaps.into_iter().take(TOLD).map(explained).collect()
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     attribution::{Cause, Heal},
+    blind::Blind,
     gaps::Gap,
     log_finding::LogFinding,
 };
@@ -58,8 +59,10 @@ pub struct Outage {
     pub longest: Span,
     /// Whether that is what there is to tell; else requests were lost one here, one there.
     pub in_one: bool,
-    /// The command that began the longest gap.
+    /// The command that began the longest gap, where no map led astray.
     pub cause: Option<Cause>,
+    /// The map that led its requests to backends that were gone.
+    pub blind: Option<Box<Blind>>,
     /// Where packets ended meanwhile, of what no command explains.
     pub dropped: Option<Dropped>,
     /// Who answered last before it, where conntrack may lead the client's port there still.
@@ -78,8 +81,10 @@ pub struct Outage {
 pub struct ExplainedGap {
     /// When.
     pub gap: Gap,
-    /// The command that began it.
+    /// The command that began it, where no map led astray.
     pub cause: Option<Cause>,
+    /// The map that led its requests to backends that were gone.
+    pub blind: Option<Box<Blind>>,
     /// The command that ended it.
     pub heal: Option<Heal>,
 }

@@ -9,6 +9,7 @@
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
 pub mod attribution;
+pub mod blind;
 pub mod deeds;
 pub mod drops;
 pub mod edits;

@@ -68,9 +68,10 @@ impl Outage {
         let dropped = self.dropped.as_ref().map(|dropped| format!("; {dropped}"));
         let dropped = dropped.unwrap_or_default();
         if self.in_one {
-            let why = match &self.cause {
-                Some(cause) => cause.to_string(),
-                None => "no recorded command explains it".to_owned(),
+            let why = match (&self.blind, &self.cause) {
+                (Some(blind), _) => blind.to_string(),
+                (None, Some(cause)) => cause.to_string(),
+                (None, None) => "no recorded command explains it".to_owned(),
             };
             let last = self.answered_last.as_ref().map(|backend| {
                 format!("; {backend} answered last, where conntrack may lead its kept port still")
@@ -113,14 +114,16 @@ impl ExplainedGap {
             let Cause { link, who, .. } = cause;
             format!("; {link} {verb} by {who} at {at}")
         });
+        let blind = self.blind.as_ref().map(|blind| format!("; {blind}"));
         let heal = self.heal.as_ref();
         let heal = heal.map(|heal| format!("; {heal} at {}", clock(heal.at_us)));
         format!(
-            "  {} – {} ({}, {} lost){}{}",
+            "  {} – {} ({}, {} lost){}{}{}",
             clock(from_us),
             clock(to_us),
             length(self.gap.span.len_us()),
             count(self.gap.lost, "request"),
+            blind.unwrap_or_default(),
             cause.unwrap_or_default(),
             heal.unwrap_or_default()
         )

@@ -38,11 +38,11 @@ fn answers(events: Vec<Event>, from: Option<Origin>) -> Summary {
     summaries(&run(vec![(case, events)])).remove(0)
 }
 
-fn headline(extra: Vec<Event>) -> String {
+pub(crate) fn headline(extra: Vec<Event>) -> String {
     answers(losing(extra), None).headline().unwrap()
 }
 
-const DEAD: &str = "services dead on n2 for 0.200 s from 1.50 s: ";
+pub(crate) const DEAD: &str = "services dead on n2 for 0.200 s from 1.50 s: ";
 
 #[test]
 fn a_gap_that_no_command_explains_blames_nobody() {

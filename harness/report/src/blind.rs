@@ -1,0 +1,178 @@
+//! A map of services that does not know what the API says: Felix's NAT map, as its model's table has it ([`TABLE`]). Who is led to
+//! backends that are gone gets no answer, whatever rules others have.
+
+use std::{collections::BTreeSet, fmt, net::IpAddr};
+
+use chainbreak_model::{
+    case::{Destination, Traffic},
+    event::{Event, EventKind},
+    names::NodeName,
+    verdict::Span,
+};
+use chainbreak_netfilter::ChangeKind;
+use serde::Serialize;
+
+use crate::{edits::EditIndex, text::clock};
+
+/// The table that stands in for eBPF programs (harness/agents/src/felix/programs.rs), and its chain that is the NAT map.
+const TABLE: (&str, &str) = ("felix-programs", "frontends");
+
+/// So many addresses of each side are said.
+const SAID: usize = 3;
+
+type Addresses = BTreeSet<String>;
+
+/// A map that knew none of a Service's endpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Blind {
+    /// Whose map it is.
+    pub who: String,
+    /// `namespace/name`.
+    pub service: String,
+    /// The backends that it has.
+    pub backends: Addresses,
+    /// The endpoints that the API has.
+    pub endpoints: Addresses,
+    /// Since when none of the one is of the other.
+    pub since_us: u64,
+}
+
+impl fmt::Display for Blind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            who,
+            service,
+            backends,
+            endpoints,
+            since_us,
+        } = self;
+        write!(
+            f,
+            "{who}'s NAT map leads {service} to {}, its EndpointSlices have {} since {}",
+            said(backends),
+            said(endpoints),
+            clock(*since_us)
+        )
+    }
+}
+
+fn said(addresses: &Addresses) -> String {
+    let first: Vec<&str> = addresses.iter().take(SAID).map(String::as_str).collect();
+    let more = if addresses.len() > SAID { ", …" } else { "" };
+    format!("{}{more}", first.join(", "))
+}
+
+/// The map of a node that was blind for most of a gap of the traffic.
+pub(crate) fn of_gap(
+    events: &[Event],
+    index: &EditIndex<'_>,
+    node: &NodeName,
+    traffic: &Traffic,
+    gap: Span,
+) -> Option<Blind> {
+    let (Destination::Service { namespace, name }
+    | Destination::NodePort {
+        namespace, name, ..
+    }) = &traffic.to
+    else {
+        return None;
+    };
+    let service = format!("{namespace}/{name}");
+    let maps = maps(index, node, &service);
+    let endpoints: Vec<(u64, &Addresses)> = endpoints(events, &service).collect();
+    let mut moments: BTreeSet<u64> = maps.iter().map(|(at, ..)| *at).collect();
+    moments.extend(endpoints.iter().map(|(at, _)| *at));
+    moments.retain(|at| *at < gap.to_us);
+    let mut blind: Option<Blind> = None;
+    let mut blind_us = 0;
+    for (number, &at_us) in moments.iter().enumerate() {
+        let map = maps.iter().rev().find(|(at, ..)| *at <= at_us);
+        let known = endpoints.iter().rev().find(|(at, _)| *at <= at_us);
+        let (Some((_, who, backends)), Some((_, endpoints))) = (map, known) else {
+            continue;
+        };
+        let knows_none = backends.is_disjoint(endpoints);
+        if !knows_none || backends.is_empty() || endpoints.is_empty() {
+            blind = None;
+            continue;
+        }
+        let since_us = blind.map_or(at_us, |before| before.since_us);
+        blind = Some(Blind {
+            who: who.clone(),
+            service: service.clone(),
+            backends: backends.clone(),
+            endpoints: (*endpoints).clone(),
+            since_us,
+        });
+        let until = moments.iter().nth(number + 1).copied().unwrap_or(gap.to_us);
+        blind_us += until.min(gap.to_us).saturating_sub(at_us.max(gap.from_us));
+    }
+    blind.filter(|_| 2 * blind_us >= gap.len_us())
+}
+
+/// When a node's map was written, by whom, and the backends that it had of the Service from then on.
+fn maps(index: &EditIndex<'_>, node: &NodeName, service: &str) -> Vec<(u64, String, Addresses)> {
+    let (table, chain) = TABLE;
+    let mut maps = Vec::new();
+    for edit in index.on(node) {
+        let ours =
+            |change: &&chainbreak_netfilter::Change| change.table == table && change.chain == chain;
+        let mut changes = edit.changes.iter().filter(ours).peekable();
+        if changes.peek().is_none() {
+            continue;
+        }
+        let rules = changes.filter_map(|change| match &change.kind {
+            ChangeKind::RuleAdded { text, .. } if is_of(text, service) => Some(text),
+            _ => None,
+        });
+        let backends = rules.flat_map(|text| backends(text)).collect();
+        maps.push((edit.at_us, edit.command.who.clone(), backends));
+    }
+    maps
+}
+
+/// Whether the rule's comment is a port's name of the Service: `namespace/name` or `namespace/name:port`.
+fn is_of(rule: &str, service: &str) -> bool {
+    let comment = rule.rsplit_once("comment \"").map(|(_, comment)| comment);
+    let rest = comment.and_then(|comment| comment.strip_prefix(service));
+    rest.is_some_and(|rest| rest.starts_with([':', '"']))
+}
+
+/// The addresses behind `dnat`: `to ADDRESS:PORT`, or a map whose values are `ADDRESS . PORT`.
+fn backends(rule: &str) -> Vec<String> {
+    let Some((_, to)) = rule.split_once("dnat ") else {
+        return Vec::new();
+    };
+    let words = to.split(|c: char| !(c.is_ascii_digit() || c == '.'));
+    words
+        .filter(|word| word.parse::<IpAddr>().is_ok())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn endpoints<'a>(
+    events: &'a [Event],
+    service: &'a str,
+) -> impl Iterator<Item = (u64, &'a Addresses)> {
+    events.iter().filter_map(move |event| match &event.what {
+        EventKind::Endpoints { service: of, ready } if of == service => Some((event.at_us, ready)),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rules_backends_are_read_in_both_forms_and_its_service_by_its_comment() {
+        let one =
+            "ip daddr 10.96.0.7 tcp dport 80 dnat to 10.20.1.2:8080 comment \"test/web:http\"";
+        assert_eq!(backends(one), ["10.20.1.2"]);
+        let two = "ip daddr 10.96.0.7 tcp dport 80 dnat to numgen random mod 2 map { 0 : 10.20.1.2 . 8080, 1 : 10.20.1.3 . 8080 } comment \"test/web:http\"";
+        assert_eq!(backends(two), ["10.20.1.2", "10.20.1.3"]);
+        assert!(backends("ip daddr 10.96.0.7 drop comment \"test/web\"").is_empty());
+        assert!(is_of(one, "test/web") && !is_of(one, "test/we") && !is_of(one, "est/web"));
+    }
+}

@@ -1,0 +1,44 @@
+//! That a map which leads requests to backends that are gone is named.
+
+use chainbreak_model::event::{Event, EventKind};
+
+use crate::{
+    culprits::{DEAD, headline},
+    history::{cleanup, command, event},
+};
+
+/// Felix's map leads to 10.20.1.9, and from 1.45 s on the API has other endpoints; kube-proxy's jump was deleted before.
+fn led_astray(endpoints: &[&str]) -> Vec<Event> {
+    let rule = "ip daddr 10.96.0.7 tcp dport 80 dnat to 10.20.1.9:80 comment \"test/nginx:http\"";
+    let map = format!(
+        "flush chain ip felix-programs frontends\nadd rule ip felix-programs frontends {rule}\n"
+    );
+    let told = |at_us, ready: &[&str]| {
+        let ready = ready.iter().map(|&it| it.to_owned()).collect();
+        let service = "test/nginx".to_owned();
+        event(at_us, EventKind::Endpoints { service, ready })
+    };
+    let mut events = vec![
+        command("n2", 400_000, "felix", &["nft", "-f", "-"], &map),
+        told(350_000, &["10.20.1.9"]),
+    ];
+    events.extend(cleanup("n2", 1_200_000));
+    events.push(told(1_450_000, endpoints));
+    events
+}
+
+#[test]
+fn a_map_that_knows_none_of_a_services_endpoints_is_named_and_not_the_jump_that_was_deleted() {
+    assert_eq!(
+        headline(led_astray(&["10.20.1.10"])),
+        format!(
+            "{DEAD}felix's NAT map leads test/nginx to 10.20.1.9, its EndpointSlices have 10.20.1.10 since 1.450"
+        )
+    );
+}
+
+#[test]
+fn a_map_that_knows_one_of_them_is_not_why_all_requests_are_lost() {
+    let said = headline(led_astray(&["10.20.1.9", "10.20.1.10"]));
+    assert!(said.contains("deleted by felix"), "{said}");
+}
