@@ -6,9 +6,10 @@
 //! `bpfKubeProxyIptablesCleanupEnabled` is false. It is told nothing of kube-proxy.
 //!
 //! What a model cannot do:
-//! - **BPF programs.** In BPF mode only the iptables rules around them are there. With nobody to set
-//!   the "Seen" mark, `-i cali+` not Seen → DROP drops what comes from every pod whose interface
-//!   Calico owns; pods of a third-party CNI (`eni…`) are not touched. Service NAT by BPF is missing too.
+//! - **BPF programs.** Where [`Config::programs`] says that they work, a table of nftables stands in for them
+//!   (`programs`, fed by `nat_map`). Else only the iptables rules around them are there, as on a node that cannot load them. With
+//!   nobody to set the "Seen" mark, `-i cali+` not Seen → DROP drops what comes from every pod whose interface
+//!   Calico owns; pods of a third-party CNI (`eni…`) are not touched. Service NAT by BPF is missing then, too.
 //! - **Policies, host endpoints, floating IPs, IPIP, `WireGuard`, IPVS, the native nftables dataplane.** Where a
 //!   real Felix would use nftables, because kube-proxy does, the model says so and writes through iptables all the same.
 //!   A pod has the profiles of its namespace and its service account, which allow everything.
@@ -29,9 +30,11 @@ mod kube_nft;
 mod life;
 mod load;
 mod log;
+mod nat_map;
 mod params;
 mod patterns;
 mod plan;
+mod programs;
 mod proxy_mode;
 mod renderer;
 mod rule;
@@ -51,8 +54,11 @@ mod rules_tests;
 
 pub use endpoints::Workload;
 pub use life::run;
+pub use programs::lost_with_the_process;
 pub use sets::Pool;
 pub use version::{UnknownVersion, Version};
+
+use crate::kube_proxy;
 
 /// What Felix is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +78,8 @@ pub enum Event {
     Pools(Vec<Pool>),
     /// The addresses of all nodes: who may send VXLAN packets.
     Nodes(Vec<IpAddr>),
+    /// What Felix's own proxy is told of services and endpoints, in BPF mode.
+    Proxied(kube_proxy::Event),
     /// Everything that was there at the start has been told.
     InSync,
 }
@@ -89,6 +97,8 @@ pub struct Config {
     pub default_endpoint_to_host_action: EndpointToHost,
     /// `Ipv6Support` where neither of them sets it.
     pub ipv6: bool,
+    /// Whether its eBPF programs work: the model's is a table in their place.
+    pub programs: bool,
     /// Decides what Go's maps decide by chance: the order of chains in a write.
     pub seed: u64,
 }

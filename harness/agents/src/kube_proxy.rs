@@ -30,14 +30,14 @@ mod logs;
 mod modern;
 mod monitor;
 mod nftables;
-mod ports;
+pub(crate) mod ports;
 mod profile;
 mod rules;
 mod runner;
 mod shared;
-mod slices;
+pub(crate) mod slices;
 mod sync;
-mod topology;
+pub(crate) mod topology;
 mod tracker;
 
 use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll};
@@ -61,7 +61,7 @@ use crate::step::Io;
 /// What the API tells kube-proxy.
 ///
 /// What the real thing leaves out by label selectors is the driver's to leave out.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A service was added or changed.
     Service(Box<Service>),

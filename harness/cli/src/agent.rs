@@ -61,6 +61,7 @@ async fn live(order: &Order) -> anyhow::Result<String> {
         // What Calico's manifests set.
         default_endpoint_to_host_action: felix::EndpointToHost::Accept,
         ipv6: order.ipv6,
+        programs: false,
         seed: order.seed,
     };
     let mut sink = |line: LogLine| {

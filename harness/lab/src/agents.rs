@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 
 use chainbreak_engine::{log::EventLog, logbook::Logbook, supervisor::Supervisor};
 use chainbreak_model::{
-    case::{AgentSource, ApiWay, Case, ClusterSpec},
+    case::{AgentSource, ApiWay, Case, ClusterSpec, Programs},
     event::EventKind,
     names::AgentName,
 };
@@ -92,7 +92,7 @@ impl Agents {
         };
         match source {
             AgentSource::Model => {
-                say_model(agent, version, case.wants_programs(), &self.log);
+                say_model(agent, version, lacking(case), &self.log);
                 for node in world.nodes() {
                     let which = (agent, version);
                     let life = model::life(cluster, which, world, node, case.seed, &self.log)?;
@@ -151,7 +151,7 @@ impl Agents {
         AgentVersions {
             cluster: case.cluster.clone(),
             seed: case.seed,
-            wants_programs: case.wants_programs(),
+            lacking: lacking(case),
             models: self.models.clone(),
             contexts: self.contexts.clone(),
             others: self.others.clone(),
@@ -225,12 +225,23 @@ fn absent(agent: AgentName) -> LabError {
     }
 }
 
+/// What Felix's model has in place of eBPF programs, where they are wanted.
+fn lacking(case: &Case) -> &'static str {
+    let programs = case.cluster.calico.as_ref().and_then(|it| it.programs);
+    match (case.wants_programs(), programs) {
+        (false, _) => "",
+        (true, Some(Programs::Work)) => {
+            ", with a table of nftables in place of eBPF programs: as on a node where they work"
+        }
+        (true, _) => ", without eBPF programs: as on a node where they do not work",
+    }
+}
+
 /// A model never stands in silently, nor for eBPF programs that are wanted and that it does not have.
-fn say_model(agent: AgentName, version: &str, wants_programs: bool, log: &EventLog) {
-    let without = if wants_programs && agent == AgentName::Felix {
-        ", without eBPF programs: as on a node where they do not work"
-    } else {
-        ""
+fn say_model(agent: AgentName, version: &str, lacking: &str, log: &EventLog) {
+    let without = match agent {
+        AgentName::Felix => lacking,
+        AgentName::KubeProxy => "",
     };
     log.append(EventKind::Fact {
         name: agent.to_string(),

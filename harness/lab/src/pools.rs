@@ -34,7 +34,7 @@ impl Pools {
     /// The scenario's, or the lab's own one.
     pub fn of(spec: &ClusterSpec, plan: Plan) -> Self {
         let are_declared = !spec.pools.is_empty();
-        let mut all = spec.pools.clone();
+        let mut all = spec.pools.to_vec();
         if !are_declared {
             all.push(PoolSpec {
                 name: "default-ipv4-ippool".to_owned(),

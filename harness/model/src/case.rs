@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use address::{Network, Ports};
 pub use cluster::{
     AgentSource, ApiWay, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner,
-    ProxyMode,
+    Programs, ProxyMode,
 };
 pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Dataplane, Entries, Family, Fault, RuleBackend, Run, TableRef};

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agents::{AgentChoice, AtHand},
-    case::{AgentSource, Capabilities, Case, Fault, KubeProxySpec, Step},
+    case::{AgentSource, Capabilities, Case, Fault, KubeProxySpec, Programs, Step},
     matrix::MatrixKey,
     names::{AgentName, VariantName},
     read::TAKING_CHANGES,
@@ -128,7 +128,7 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
         outside.extend(of_another_dataplane(&case));
         outside.extend(knob::lost(&case, variant, choice));
         outside.extend(beyond_a_real_one(&case));
-        outside.extend(beyond_real_programs(&case, &variant.needs));
+        outside.extend(beyond_real_programs(&case));
         outside.extend(upgrades::cannot_be(&case));
         outside.extend(choice.exclude.iter().find_map(|it| it.leaves_out(&case)));
         if choice.real_clusters {
@@ -235,8 +235,8 @@ fn beyond_a_real_one(case: &Case) -> Option<String> {
 }
 
 /// What a variant says of a node without eBPF programs, if a real Felix loads them.
-fn beyond_real_programs(case: &Case, needs: &[String]) -> Option<String> {
-    let said = needs.iter().any(|need| need == needs::NO_BPF);
+fn beyond_real_programs(case: &Case) -> Option<String> {
+    let said = needs::says(case, Programs::Fail);
     let why = "is about a node whose eBPF programs do not work, a real Felix's do";
     (said && needs::loads_programs(case)).then(|| why.to_owned())
 }
@@ -244,8 +244,8 @@ fn beyond_real_programs(case: &Case, needs: &[String]) -> Option<String> {
 /// What a variant needs of a real Felix, if its model plays it on a real cluster.
 fn beyond_a_model(case: &Case, needs: &[String]) -> Option<String> {
     let modelled = case.cluster.source(AgentName::Felix) == Some(&AgentSource::Model);
-    let bpf = modelled && needs.iter().any(|need| need == needs::BPF);
-    bpf.then(|| format!("needs {}, this is Felix's model", needs::BPF))
+    let bpf = needs.iter().any(|need| need == needs::BPF) || needs::says(case, Programs::Work);
+    (modelled && bpf).then(|| format!("needs {}, this is Felix's model", needs::BPF))
 }
 
 /// Why a model does not meet [`needs::BPF`].

@@ -234,7 +234,7 @@ impl Reader<'_> {
             cluster::read(gathered, node, &folder, inherited)
         });
         let cluster = cluster.map(|cluster| ClusterSpec {
-            pools: manifests.pools(gathered, &cluster),
+            pools: Arc::new(manifests.pools(gathered, &cluster)),
             ..cluster
         });
         let world = traffic::World {

@@ -76,7 +76,9 @@ fn the_outage_is_planned_in_every_variant_on_both_iptables() {
 
 #[test]
 fn a_variant_that_needs_what_is_not_here_is_skipped_with_the_reason() {
-    let planned = cases("calico-bpf-cleanup-fights-kube-proxy.yaml");
+    let open = |path: &Path| std::fs::read(shipped(path.to_str().unwrap()));
+    let scenario = read(Path::new("example.yaml"), EXAMPLE.as_bytes(), &open).unwrap();
+    let planned = plan_cases(&scenario, &choice(), &laboratory());
     let removed = planned
         .iter()
         .find(|planned| planned.id().contains("kube-proxy-removed"));
@@ -87,6 +89,30 @@ fn a_variant_that_needs_what_is_not_here_is_skipped_with_the_reason() {
         skipped.reason(),
         "bpf-service-nat: Felix's model has no eBPF programs, a real Felix has\nchainbreak run --allow-ebpf --agent felix=PATH"
     );
+}
+
+#[test]
+fn a_models_programs_that_are_to_work_take_nft() {
+    let skipped = |capabilities: &Capabilities| {
+        let scenario = load(&shipped("calico-bpf-cleanup-fights-kube-proxy.yaml"));
+        let planned = plan_cases(&scenario.unwrap(), &choice(), capabilities);
+        let mut removed = planned
+            .into_iter()
+            .filter(|it| it.id().contains("kube-proxy-removed"));
+        match removed.next() {
+            Some(Planned::Skip(skipped)) => Some(skipped.reason()),
+            Some(Planned::Run(_)) => None,
+            None => panic!("there is no such case"),
+        }
+    };
+    let mut capabilities = laboratory();
+    let without = skipped(&capabilities);
+    assert_eq!(
+        without.as_deref(),
+        Some("nft: the backend lab does not have it")
+    );
+    capabilities.0.insert("nft".to_owned(), Ok(()));
+    assert_eq!(skipped(&capabilities), None);
 }
 
 #[test]
@@ -111,10 +137,7 @@ fn a_real_felix_answers_services_where_its_programs_can_be_loaded() {
     assert_eq!(skipped(&Ok(()), removed), None);
     let refused = Err("not allowed".to_owned());
     let why = skipped(&refused, removed);
-    assert_eq!(
-        why.as_deref(),
-        Some("ebpf: not allowed; bpf-service-nat: not allowed")
-    );
+    assert_eq!(why.as_deref(), Some("ebpf: not allowed"));
     let why = skipped(&refused, on);
     assert_eq!(
         why.as_deref(),

@@ -18,9 +18,10 @@ use serde_json::{Map, Value};
 use super::{
     Exec, LogSink, drive,
     feed::{Change, feed},
+    kube_proxy::{NEITHER, services_and_slices},
 };
 use crate::{
-    felix::{Config, Event, Pool, Workload, run},
+    felix::{Config, Event, Pool, Workload, lost_with_the_process, run},
     step::Stepper,
 };
 
@@ -37,21 +38,37 @@ pub async fn felix(
     exec: Rc<dyn Exec>,
     log: &mut dyn LogSink,
 ) -> String {
-    let events = events(&client, &config.node_name, pods);
+    if let Some(lost) = lost_with_the_process(&config) {
+        let output = exec.run(lost).await;
+        if output.exit != 0 {
+            return format!("panic: {}", output.stderr.trim_end());
+        }
+    }
+    let events = events(&client, &config, pods);
     drive(Stepper::new(|io| run(io, config)), events, exec, log).await
 }
 
 fn events(
     client: &Client,
-    node: &str,
+    config: &Config,
     pods: Option<InterfaceName>,
 ) -> LocalBoxStream<'static, Event> {
+    let node = &config.node_name;
     let mut pools = pools(client);
     let mut feeds = vec![configuration(client), nodes(client)];
     if let Some(interface) = pods {
         feeds.push(workloads(client, node, interface));
     }
     let expected = feeds.len() + 1;
+    // Felix's own proxy has informers of its own, and nobody else waits for them.
+    if config.programs {
+        let proxied = services_and_slices(client, [NEITHER; 2]);
+        feeds.push(
+            proxied
+                .map(|event| Told::Event(Event::Proxied(event)))
+                .boxed_local(),
+        );
+    }
     let mut listed = 0;
     // Felix lists the pools before it starts: by them it decides once whether it has a tunnel (daemon.go,
     // `NewEncapsulationCalculator`).

@@ -31,7 +31,8 @@ use crate::{
 };
 
 /// What kube-proxy's informers leave out until 1.35 (1.32 server.go).
-const NEITHER: &str = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
+pub(super) const NEITHER: &str =
+    "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
 /// From 1.36 each label hides one kind only (1.36.0 server.go). Services without a cluster IP are left out by that,
 /// which comes to the same here.
 const NO_OTHER_PROXY: &str = "!service.kubernetes.io/service-proxy-name";
@@ -146,10 +147,6 @@ async fn node_ip(client: &Client, config: &Config) -> Option<IpAddr> {
 
 fn events(client: &Client, config: &Config, follows_cidrs: bool) -> LocalBoxStream<'static, Event> {
     let node = &config.node_name;
-    let [of_services, of_slices] =
-        selectors(&config.version).map(|selector| watcher::Config::default().labels(selector));
-    let services = feed::<Service>(Api::all(client.clone()), of_services).map(service);
-    let slices = feed::<EndpointSlice>(Api::all(client.clone()), of_slices).map(slice);
     let own = watcher::Config::default().fields(&format!("metadata.name={node}"));
     let nodes =
         feed::<Node>(Api::all(client.clone()), own).filter_map(async |change| match change {
@@ -157,15 +154,24 @@ fn events(client: &Client, config: &Config, follows_cidrs: bool) -> LocalBoxStre
             Change::Gone(..) => Some(Event::NodeGone),
             Change::Listed => None,
         });
-    let mut all = vec![
-        services.boxed_local(),
-        slices.boxed_local(),
-        nodes.boxed_local(),
-    ];
+    let services = services_and_slices(client, selectors(&config.version));
+    let mut all = vec![services, nodes.boxed_local()];
     if follows_cidrs {
         all.push(service_cidrs(client));
     }
     futures::stream::select_all(all).boxed_local()
+}
+
+/// Services and their slices, but those that have one of the labels.
+pub(super) fn services_and_slices(
+    client: &Client,
+    without: [&str; 2],
+) -> LocalBoxStream<'static, Event> {
+    let [of_services, of_slices] =
+        without.map(|selector| watcher::Config::default().labels(selector));
+    let services = feed::<Service>(Api::all(client.clone()), of_services).map(service);
+    let slices = feed::<EndpointSlice>(Api::all(client.clone()), of_slices).map(slice);
+    futures::stream::select(services, slices).boxed_local()
 }
 
 /// Which services and which slices are told: labels that they must not have.

@@ -12,6 +12,7 @@ use super::{
     kube_nft::KubeNft,
     log::Line,
     params::Params,
+    programs::{self, Programs},
     proxy_mode::ProxyMode,
     stack::Stack,
     throttle::Throttle,
@@ -27,13 +28,15 @@ const BEFORE_EXIT: Duration = Duration::from_secs(2);
 pub async fn run(io: Io<Event>, config: Config) -> String {
     let line = Line::info("felix/daemon.go 146", "Felix starting up");
     say(&io, line.text("version", &config.version.to_string()));
-    let mut world = World::default();
-    let params = configuration(&io, &config, &mut world).await;
-    let ended = match Life::start(&io, &config, params, world).await {
-        Ok(mut life) => life.go_on().await,
-        Err(panicked) => Err(panicked),
-    };
-    ended.unwrap_or_else(|Panicked(message)| format!("panic: {message}"))
+    live(&io, &config)
+        .await
+        .unwrap_or_else(|Panicked(message)| format!("panic: {message}"))
+}
+
+async fn live(io: &Io<Event>, config: &Config) -> Result<String, Panicked> {
+    let mut world = World::new(config);
+    let params = configuration(io, config, &mut world).await;
+    Life::start(io, config, params, world).await?.go_on().await
 }
 
 /// Waits for a configuration that Felix can start with.
@@ -82,6 +85,7 @@ struct Life {
     world: World,
     stacks: Vec<Stack>,
     kube_nft: Vec<KubeNft>,
+    programs: Option<Programs>,
     proxy_mode: ProxyMode,
     throttle: Throttle,
     throttled: bool,
@@ -122,6 +126,14 @@ impl Life {
             "Enabled" => params.time("NftablesRefreshInterval"),
             _ => params.time("IptablesRefreshInterval"),
         };
+        let programs = match (config.programs, bpf) {
+            (true, true) => Some(Programs::attach(io, config, &params).await?),
+            (true, false) => {
+                programs::remove(io).await?;
+                None
+            }
+            (false, _) => None,
+        };
         let nft = cleanup && config.version.deletes_nft_tables();
         let each_time = config.version.reads_nft_tables_each_time();
         let nft = families.iter().filter(|_| nft);
@@ -131,6 +143,7 @@ impl Life {
             kube_nft: nft
                 .map(|&family| KubeNft::new(family, refresh, each_time))
                 .collect(),
+            programs,
             proxy_mode,
             params,
             world,
@@ -176,6 +189,9 @@ impl Life {
             if let Some(line) = self.proxy_mode.look(&self.io).await {
                 self.shut_down(Some(line), "config changed");
             }
+            if self.sync_programs(now).await? {
+                continue;
+            }
             if self.may_apply(now) {
                 self.apply().await?;
                 continue;
@@ -184,15 +200,33 @@ impl Life {
             let pass = waiting.then(|| self.throttle.next());
             let exit = self.exit.map(|(at, _)| at);
             let look = self.proxy_mode.due();
-            let wake = [self.resched, pass, exit, look].into_iter().flatten().min();
+            let nat = self.programs_due();
+            let wake = [self.resched, pass, exit, look, nat]
+                .into_iter()
+                .flatten()
+                .min();
             if let Some(event) = next_event(&self.io, wake).await {
                 self.take(event);
             }
         }
     }
 
+    /// When the programs' map is to be written next.
+    fn programs_due(&self) -> Option<Duration> {
+        self.programs.as_ref()?.due(&self.world.nat)
+    }
+
+    /// Writes the programs' map if it is time. The real one does so beside everything else.
+    async fn sync_programs(&mut self, now: Duration) -> Result<bool, Panicked> {
+        let is_due = self.programs_due().is_some_and(|at| now >= at);
+        if let Some(programs) = self.programs.as_mut().filter(|_| is_due) {
+            programs.sync(&self.io, &mut self.world.nat).await?;
+        }
+        Ok(is_due)
+    }
+
     fn take(&mut self, event: Event) {
-        self.needs_sync = true;
+        self.needs_sync |= !matches!(event, Event::Proxied(_));
         let was_in_sync = self.world.in_sync;
         let is_config = matches!(event, Event::Config(_));
         self.world.take(event);

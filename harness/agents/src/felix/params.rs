@@ -60,6 +60,16 @@ const PARAMS: &[Param] = &[
     param("BPFEnabled", Kind::Bool),
     param("BPFKubeProxyIptablesCleanupEnabled", Kind::Bool),
     param("BPFHostConntrackBypass", Kind::Bool),
+    param("BPFConnectTimeLoadBalancingEnabled", Kind::Bool),
+    required(
+        "BPFConnectTimeLoadBalancing",
+        Kind::OneOf(&["TCP", "Enabled", "Disabled"]),
+    ),
+    required(
+        "BPFHostNetworkedNATWithoutCTLB",
+        Kind::OneOf(&["Enabled", "Disabled"]),
+    ),
+    param("BPFKubeProxyMinSyncPeriod", Kind::Seconds),
     param("BPFForceTrackPacketsFromIfaces", Kind::List),
     required("ChainInsertMode", Kind::OneOf(&["insert", "append"])),
     required(
@@ -114,6 +124,9 @@ fn default_of(name: &str, config: &Config) -> Value {
     match name {
         "LogSeverityScreen" => word("INFO"),
         "BPFKubeProxyIptablesCleanupEnabled" => Value::Bool(true),
+        "BPFConnectTimeLoadBalancing" => word("TCP"),
+        "BPFHostNetworkedNATWithoutCTLB" if version.balances_tcp_alone() => word("Enabled"),
+        "BPFKubeProxyMinSyncPeriod" => Value::Time(Duration::from_secs(1)),
         "BPFHostConntrackBypass" => Value::Bool(version.bypasses_conntrack()),
         "BPFForceTrackPacketsFromIfaces" => Value::List(vec!["docker+".to_owned()]),
         "ChainInsertMode" => word("insert"),
@@ -130,7 +143,7 @@ fn default_of(name: &str, config: &Config) -> Value {
         "Ipv6Support" => Value::Bool(config.ipv6),
         "VXLANPort" => Value::Number(4789),
         "NFTablesMode" if version.follows_kube_proxys_mode() => word("Auto"),
-        "NFTablesMode" => word("Disabled"),
+        "BPFHostNetworkedNATWithoutCTLB" | "NFTablesMode" => word("Disabled"),
         "NftablesRefreshInterval" => Value::Time(Duration::from_secs(180)),
         _ => Value::Bool(false),
     }
@@ -224,6 +237,11 @@ impl Params {
     /// A parameter of kind [`Kind::Bool`].
     pub(super) fn is(&self, name: &str) -> bool {
         matches!(self.value(name), Value::Bool(true))
+    }
+
+    /// A parameter that is true or false, where somebody sets it.
+    pub(super) fn given(&self, name: &str) -> Option<bool> {
+        self.raw.contains_key(name).then(|| self.is(name))
     }
 
     /// A parameter that is one of several words.

@@ -13,6 +13,7 @@ fn config(env: &[(&str, &str)]) -> Config {
         env: env.collect(),
         default_endpoint_to_host_action: EndpointToHost::Accept,
         ipv6: false,
+        programs: false,
         seed: 1,
     }
 }

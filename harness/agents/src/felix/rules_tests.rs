@@ -17,6 +17,7 @@ fn config(version: &str) -> Config {
         env: BTreeMap::new(),
         default_endpoint_to_host_action: EndpointToHost::Accept,
         ipv6: false,
+        programs: false,
         seed: 1,
     }
 }
@@ -29,7 +30,7 @@ fn renderer(version: &str, spec: &serde_json::Value) -> Renderer {
 }
 
 fn world(interfaces: &[&str]) -> World {
-    let mut world = World::default();
+    let mut world = World::new(&config("v3.28.1"));
     for &interface in interfaces {
         world.take(Event::Workload(Workload {
             namespace: "default".to_owned(),

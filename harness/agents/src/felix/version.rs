@@ -121,6 +121,30 @@ impl Version {
         self.since(30)
     }
 
+    /// `BPFConnectTimeLoadBalancing` exists: connect-time load balancing of TCP alone, which is the default.
+    pub(super) fn balances_tcp_alone(self) -> bool {
+        self.since(27)
+    }
+
+    /// The links of connect-time load balancing are pinned, and stay when Felix ends (felix/bpf/nat/connecttime.go).
+    pub(super) fn pins_connect_time_links(self) -> bool {
+        self.since(29)
+    }
+
+    /// The Kubernetes whose proxy parts Felix links (go.mod).
+    pub(super) fn kubernetes(self) -> &'static str {
+        match self.minor {
+            ..=25 => "1.25",
+            26 => "1.26",
+            27 => "1.27",
+            28 => "1.28",
+            29 => "1.30",
+            30 => "1.32",
+            31 => "1.33",
+            _ => "1.35",
+        }
+    }
+
     /// What the start-up line calls the layer that cleans up after kube-proxy.
     pub(super) fn cleanup_layer(self) -> &'static str {
         if self.since(31) {

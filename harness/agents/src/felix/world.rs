@@ -5,21 +5,35 @@ use std::{collections::BTreeMap, net::IpAddr};
 use serde_json::{Map, Value as Json};
 
 use super::{
-    Event, Family, Pool, Workload,
+    Config, Event, Family, Pool, Workload,
+    nat_map::NatMap,
     renderer::{Layout, Renderer},
 };
 
 /// What Felix was told so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct World {
     pub(super) spec: Option<Map<String, Json>>,
     workloads: BTreeMap<(String, String), Workload>,
     pub(super) pools: Vec<Pool>,
     pub(super) nodes: Vec<IpAddr>,
+    /// What its own proxy knows.
+    pub(super) nat: NatMap,
     pub(super) in_sync: bool,
 }
 
 impl World {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            spec: None,
+            workloads: BTreeMap::new(),
+            pools: Vec::new(),
+            nodes: Vec::new(),
+            nat: NatMap::new(config),
+            in_sync: false,
+        }
+    }
+
     pub(super) fn take(&mut self, event: Event) {
         match event {
             Event::Config(spec) => self.spec = Some(spec),
@@ -32,6 +46,7 @@ impl World {
             }
             Event::Pools(pools) => self.pools = pools,
             Event::Nodes(nodes) => self.nodes = nodes,
+            Event::Proxied(event) => self.nat.take(event),
             Event::InSync => self.in_sync = true,
         }
     }

@@ -9,6 +9,7 @@ mod kube_proxy;
 mod life;
 mod netns;
 mod node;
+mod programs;
 mod property;
 mod proxy_mode;
 mod timing;

@@ -32,6 +32,7 @@ pub(crate) fn config(version: &str) -> Config {
         env: BTreeMap::new(),
         default_endpoint_to_host_action: EndpointToHost::Accept,
         ipv6: false,
+        programs: false,
         seed: 1,
     }
 }

@@ -99,7 +99,7 @@ impl Raising<'_> {
             Network::Calico => Vec::new(),
         };
         let hosts = Hosts::raise(cluster, &spec.name(), nodes, &images, pods).await?;
-        for (name, host) in &cluster.hosts {
+        for (name, host) in cluster.hosts.iter() {
             let nginx = host.nginx.map(|_| format!(" with {}", images.nginx));
             let value = format!("a container{}", nginx.unwrap_or_default());
             self.fact(format!("host {name}"), value);
@@ -152,7 +152,7 @@ impl Hosts {
         });
         raised.all = hosts.collect();
         raised.wire(cluster, &neighbours).await?;
-        for (host, spec) in &cluster.hosts {
+        for (host, spec) in cluster.hosts.iter() {
             raised.serve(name, host, spec, images).await?;
         }
         Ok(raised)

@@ -12,7 +12,7 @@ use chainbreak_engine::{
     supervisor::{Death, Kind},
 };
 use chainbreak_model::{
-    case::{ApiWay, CalicoSpec, ClusterSpec, KubeProxySpec, PodOwner, ProxyMode},
+    case::{CalicoSpec, ClusterSpec, KubeProxySpec, PodOwner, Programs, ProxyMode},
     names::AgentName,
 };
 use ipnet::IpNet;
@@ -23,6 +23,7 @@ use super::{
     lives::Life,
     pausable::run_pausable,
     proxy_config::{Said, own_addresses},
+    way,
 };
 use crate::{
     addresses::block,
@@ -55,17 +56,18 @@ pub(super) fn life(
     log: &EventLog,
 ) -> Result<Life, LabError> {
     let absent = || absent(agent);
+    let url = api::url(world, way(agent, cluster));
     match agent {
         AgentName::KubeProxy => {
             let spec = cluster.kube_proxy.as_ref().ok_or_else(absent)?;
-            kube_proxy(&spec.at(version), world, node, seed, log)
+            kube_proxy(&spec.at(version), url, world, node, seed, log)
         }
         AgentName::Felix => {
             let spec = CalicoSpec {
                 version: version.to_owned(),
                 ..cluster.calico.clone().ok_or_else(absent)?
             };
-            felix(&spec, world, node, seed, log)
+            felix(&spec, url, world, node, seed, log)
         }
     }
 }
@@ -73,6 +75,7 @@ pub(super) fn life(
 /// kube-proxy's model on a node.
 fn kube_proxy(
     spec: &KubeProxySpec,
+    url: String,
     world: &World,
     node: &Node,
     seed: u64,
@@ -94,7 +97,6 @@ fn kube_proxy(
         ..kube_proxy::Config::new(version, node.name.as_str())
     };
     said.settle(&mut config);
-    let url = api::url(world, ApiWay::Direct);
     let recorder = recorder(AgentName::KubeProxy, world, node, log);
     Ok(Box::new(move |writer, control| {
         let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
@@ -121,25 +123,33 @@ fn kube_proxy(
 /// Felix's model on a node.
 fn felix(
     spec: &CalicoSpec,
+    url: String,
     world: &World,
     node: &Node,
     seed: u64,
     log: &EventLog,
 ) -> Result<Life, LabError> {
+    let programs = spec.programs == Some(Programs::Work);
+    let mut env = spec.env.clone();
+    if programs && spec.pods == PodOwner::ThirdParty {
+        // As the operator does for another CNI.
+        env.entry("FELIX_INTERFACEPREFIX".to_owned())
+            .or_insert_with(|| wiring::OTHERS.to_owned());
+    }
     let config = felix::Config {
         version: version(AgentName::Felix, &spec.version)?,
         node_name: node.name.to_string(),
-        env: spec.env.clone(),
+        env,
         // What Calico's manifests set.
         default_endpoint_to_host_action: felix::EndpointToHost::Accept,
         ipv6: world.families.has_v6(),
+        programs,
         seed: seed_of(node, seed),
     };
     let interface: Option<driver::InterfaceName> = match spec.pods {
         PodOwner::Calico => Some(wiring::calico_interface),
-        PodOwner::ThirdParty => None,
+        PodOwner::ThirdParty => programs.then_some(wiring::others_interface),
     };
-    let url = api::url(world, spec.api);
     let recorder = recorder(AgentName::Felix, world, node, log);
     Ok(Box::new(move |writer, control| {
         let (url, config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));

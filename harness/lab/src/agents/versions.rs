@@ -28,7 +28,7 @@ pub(crate) struct AgentVersions {
     pub(super) seed: u64,
     pub(super) models: Models,
     /// Whether Felix is to have eBPF programs.
-    pub(super) wants_programs: bool,
+    pub(super) lacking: &'static str,
     pub(super) contexts: NodeContexts,
     pub(super) others: Others,
 }
@@ -58,7 +58,7 @@ impl AgentVersions {
         let which = (agent, version);
         let life = model::life(&self.cluster, which, world, node, self.seed, log)?;
         lives.replace(life);
-        say_model(agent, version, self.wants_programs, log);
+        say_model(agent, version, self.lacking, log);
         Ok(())
     }
 }

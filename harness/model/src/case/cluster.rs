@@ -37,7 +37,7 @@ pub struct ClusterSpec {
     /// The `spec` of FelixConfiguration `default`, as written, applied through the API before agents start.
     pub felix: Arc<serde_json::Map<String, serde_json::Value>>,
     /// Off-cluster hosts on the underlay, by name.
-    pub hosts: IndexMap<String, HostSpec>,
+    pub hosts: Arc<IndexMap<String, HostSpec>>,
     /// Kernel settings of every node, by their names with dots, set before agents start.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
@@ -50,7 +50,7 @@ pub struct ClusterSpec {
     /// The `IPPool`s of the manifests, the first one that of pods that choose none. Empty where the backend's own is
     /// all there is.
     #[serde(default)]
-    pub pools: Vec<PoolSpec>,
+    pub pools: Arc<Vec<PoolSpec>>,
     /// Programs of the other versions of kube-proxy that the timeline goes to, where real ones play it. Absolute.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub releases: BTreeMap<String, PathBuf>,
@@ -67,11 +67,11 @@ impl ClusterSpec {
             kube_proxy: None,
             calico: None,
             felix: Arc::default(),
-            hosts: IndexMap::new(),
+            hosts: Arc::default(),
             sysctls: BTreeMap::new(),
             host_sysctls: BTreeMap::new(),
             cni: None,
-            pools: Vec::new(),
+            pools: Arc::default(),
             releases: BTreeMap::new(),
         }
     }
@@ -213,6 +213,9 @@ pub struct CalicoSpec {
     /// How Felix reaches the API.
     #[serde(default, skip_serializing_if = "ApiWay::is_direct")]
     pub api: ApiWay,
+    /// Whether its eBPF programs work, where the scenario says so. Unsaid, a real Felix's do and its model's do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<Programs>,
     /// Felix's environment, over the manifest's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -226,9 +229,20 @@ impl CalicoSpec {
             source,
             pods,
             api: ApiWay::default(),
+            programs: None,
             env: BTreeMap::new(),
         }
     }
+}
+
+/// Whether Felix's eBPF programs work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Programs {
+    /// They are loaded and translate services. The model's are a table of nftables.
+    Work,
+    /// They cannot be loaded.
+    Fail,
 }
 
 /// How an agent reaches the API.

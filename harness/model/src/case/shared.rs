@@ -4,7 +4,7 @@ use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use indexmap::IndexMap;
 
-use super::{Case, Promise, Step, Traffic};
+use super::{Case, HostSpec, PoolSpec, Promise, Step, Traffic};
 use crate::names::{PromiseName, TrafficName};
 
 /// How many are remembered: a scenario's cells have few that differ, and stand side by side.
@@ -17,6 +17,8 @@ pub struct Shared {
     incidents: Newest<Vec<String>>,
     files: Newest<PathBuf>,
     felix: Newest<serde_json::Map<String, serde_json::Value>>,
+    hosts: Newest<IndexMap<String, HostSpec>>,
+    pools: Newest<Vec<PoolSpec>>,
     manifests: Newest<Vec<serde_json::Value>>,
     traffic: Newest<IndexMap<TrafficName, Traffic>>,
     timelines: Newest<Vec<Step>>,
@@ -30,6 +32,8 @@ impl Shared {
         self.incidents.take(&mut case.incident);
         self.files.take(&mut case.file);
         self.felix.take(&mut case.cluster.felix);
+        self.hosts.take(&mut case.cluster.hosts);
+        self.pools.take(&mut case.cluster.pools);
         self.manifests.take(&mut case.manifests);
         self.traffic.take(&mut case.traffic);
         self.timelines.take(&mut case.timeline);

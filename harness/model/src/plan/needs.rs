@@ -6,17 +6,17 @@ use super::{Choice, upgrades};
 use crate::{
     case::{
         AgentSource, Case, Claim, ClusterSpec, Destination, Fault, HostSpec, IpFamily,
-        IptablesVariant, Promise, ProxyMode, Step, Traffic, Via,
+        IptablesVariant, Programs, Promise, ProxyMode, Step, Traffic, Via,
     },
     names::AgentName,
     pod_network::NETWORKS,
     version,
 };
 
-/// What eBPF programs do, and no model can.
+/// What eBPF programs do, and no model can: its table of nftables is asked for by `programs: work`.
 pub(super) const BPF: &str = "bpf-service-nat";
-/// That nobody does it.
-pub(super) const NO_BPF: &str = "no-bpf-service-nat";
+/// nft's tables, which stand in for eBPF programs, too.
+const NFT: &str = "nft";
 /// eBPF programs can be loaded.
 const EBPF: &str = "ebpf";
 
@@ -33,7 +33,7 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     }
     let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
     if mode == Some(ProxyMode::Nftables) {
-        needs.push("nft".to_owned());
+        needs.push(NFT.to_owned());
     }
     let hosts = case.cluster.hosts.values();
     if case.manifests.iter().any(runs_nginx) || hosts.into_iter().any(|host| host.nginx.is_some()) {
@@ -44,10 +44,12 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     }
     if loads_programs(case) {
         needs.push(EBPF.to_owned());
+    } else if says(case, Programs::Work) && !needs.iter().any(|need| need == NFT) {
+        needs.push(NFT.to_owned());
     }
     needs.extend(
         own.iter()
-            .filter(|need| *need != NO_BPF && !needs.contains(need))
+            .filter(|need| !needs.contains(need))
             .cloned()
             .collect::<Vec<_>>(),
     );
@@ -66,6 +68,12 @@ pub(super) fn told_by<'a>(need: &'a str, case: &Case) -> &'a str {
 /// Whether Felix's programs are to be loaded at one time or another; its model has none.
 pub(super) fn loads_programs(case: &Case) -> bool {
     has_real_felix(case) && case.wants_programs()
+}
+
+/// Whether the scenario says so of Felix's programs.
+pub(super) fn says(case: &Case, programs: Programs) -> bool {
+    let calico = case.cluster.calico.as_ref();
+    calico.is_some_and(|calico| calico.programs == Some(programs))
 }
 
 fn has_real_felix(case: &Case) -> bool {

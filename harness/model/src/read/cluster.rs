@@ -209,7 +209,7 @@ pub(super) fn read(
         kube_proxy,
         calico,
         felix: Arc::new(felix?),
-        hosts: hosts?,
+        hosts: Arc::new(hosts?),
         sysctls: sysctls?,
         host_sysctls: host_sysctls?,
         cni,

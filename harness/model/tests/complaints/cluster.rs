@@ -1,6 +1,6 @@
 //! Clusters that cannot be: their families, their networks, their settings.
 
-use chainbreak_model::case::ApiWay;
+use chainbreak_model::case::{ApiWay, Programs};
 
 use crate::good::{GOOD, OBJECTS, reads, said, said_of};
 
@@ -152,7 +152,7 @@ fn felixs_surroundings_are_those_that_felix_has() {
     ] {
         assert!(with(calico).contains(said), "{calico}: {}", with(calico));
     }
-    let good = "env: { FELIX_BPFENABLED: 'true', FELIX_TYPHAADDR: '', GODEBUG: x }, api: service";
+    let good = "env: { FELIX_BPFENABLED: 'true', FELIX_TYPHAADDR: '', GODEBUG: x }, api: service, programs: work";
     let good = GOOD.replace("version: v3.28.1", &format!("version: v3.28.1, {good}"));
     let read = reads(good.as_bytes(), OBJECTS).expect("it is good");
     let calico = read
@@ -162,5 +162,6 @@ fn felixs_surroundings_are_those_that_felix_has() {
         .and_then(|it| it.run.cluster.calico.clone());
     let calico = calico.expect("there is one");
     assert_eq!(calico.api, ApiWay::Service);
+    assert_eq!(calico.programs, Some(Programs::Work));
     assert_eq!(calico.env["FELIX_BPFENABLED"], "true");
 }

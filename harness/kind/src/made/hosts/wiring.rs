@@ -198,9 +198,10 @@ mod tests {
         };
         let mut cluster = ClusterSpec::new(2, IptablesVariant::Nft);
         cluster.ip_families = families.to_vec();
-        cluster.hosts.insert("db".to_owned(), db);
+        let hosts = std::sync::Arc::make_mut(&mut cluster.hosts);
+        hosts.insert("db".to_owned(), db);
         let outside = HostSpec::default();
-        cluster.hosts.insert("outside".to_owned(), outside);
+        hosts.insert("outside".to_owned(), outside);
         cluster
     }
 

@@ -12,7 +12,7 @@ use super::{
     SOURCE, known, source,
 };
 use crate::{
-    case::{ApiWay, CalicoSpec, PodOwner},
+    case::{ApiWay, CalicoSpec, PodOwner, Programs},
     diagnostic::Gathered,
     felix,
     language::{Kind, Mapping, default, needed, optional, words},
@@ -41,6 +41,11 @@ pub(super) static CALICO: Mapping = Mapping {
             "How Felix reaches the API: by the cluster IP of the Service `kubernetes`, as a pod does where nothing is said, or `direct`, as with the ConfigMap `kubernetes-services-endpoint`.",
         ),
         optional(
+            "programs",
+            Kind::Word(|| words(&PROGRAMS)),
+            "Whether Felix's eBPF programs `work` in eBPF mode, or `fail`, as on a node that cannot load them. A real Felix's work; its model has a table of nftables in their place where this says `work`, and nothing else.",
+        ),
+        optional(
             "env",
             Kind::Settings("^[A-Z_][A-Z0-9_]*$"),
             "Felix's environment, over what Calico's manifest sets there; `FELIX_…` prevails over FelixConfiguration.",
@@ -55,6 +60,8 @@ const OWNERS: [(&str, PodOwner); 2] = [
 
 const WAYS: [(&str, ApiWay); 2] = [("service", ApiWay::Service), ("direct", ApiWay::Direct)];
 
+const PROGRAMS: [(&str, Programs); 2] = [("work", Programs::Work), ("fail", Programs::Fail)];
+
 pub(super) fn read(gathered: &Gathered, node: &Node, folder: &Path) -> Option<CalicoSpec> {
     let fields = Fields::of(gathered, node, &CALICO)?;
     let version = fields.need("version", |node| known(gathered, node, version::calico));
@@ -63,12 +70,16 @@ pub(super) fn read(gathered: &Gathered, node: &Node, folder: &Path) -> Option<Ca
     });
     let pods = fields.or_default("pods", |node| word(gathered, node, "pods", &OWNERS));
     let api = fields.or_default("api", |node| word(gathered, node, "api", &WAYS));
+    let programs = fields.maybe("programs", |node| {
+        word(gathered, node, "programs", &PROGRAMS)
+    });
     let env = fields.or_empty("env", |node| environment(gathered, node));
     Some(CalicoSpec {
         version: version?,
         source: source?,
         pods: pods?,
         api: api?,
+        programs: programs?,
         env: env?,
     })
 }
