@@ -43,7 +43,9 @@ fn scenarios_come_out_for(user: User) {
         given.display(),
         sha256(&given)
     );
-    let cases = stage.cases();
+    let mut cases = stage.cases();
+    // Nobody plays kube-proxy there.
+    cases.retain(|case, _| !case.contains("/kube-proxy-removed["));
     for ran in RAN {
         assert!(cases.contains_key(ran), "{ran} ran: {:?}", cases.keys());
     }
