@@ -282,11 +282,7 @@ const NFTABLES: (&str, [&str; 2]) = ("kube-proxy", ["services", "service-ips"]);
 /// it leads to, and the chains of the Service as kube-proxy named them in this history. In nftables mode the
 /// chain that looks them up, what it looks them up in, and the Service's chains.
 fn links(index: &EditIndex<'_>, node: &NodeName, traffic: &Traffic) -> Vec<Link> {
-    let (Destination::Service { namespace, name }
-    | Destination::NodePort {
-        namespace, name, ..
-    }) = &traffic.to
-    else {
+    let Some((namespace, name)) = traffic.to.service() else {
         return Vec::new();
     };
     let hook = match &traffic.from {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use chainbreak_model::{
-    case::{Destination, Traffic},
+    case::Traffic,
     event::{Event, EventKind},
     names::NodeName,
     verdict::Span,
@@ -71,48 +71,53 @@ pub(crate) fn of_gap(
     traffic: &Traffic,
     gap: Span,
 ) -> Option<Blind> {
-    let (Destination::Service { namespace, name }
-    | Destination::NodePort {
-        namespace, name, ..
-    }) = &traffic.to
-    else {
-        return None;
-    };
+    let (namespace, name) = traffic.to.service()?;
     let service = format!("{namespace}/{name}");
     let maps = maps(index, node, &service);
     let endpoints: Vec<(u64, &Addresses)> = endpoints(events, &service).collect();
-    let mut moments: BTreeSet<u64> = maps.iter().map(|(at, ..)| *at).collect();
+    let mut moments: BTreeSet<u64> = maps.iter().map(|(at, _)| *at).collect();
     moments.extend(endpoints.iter().map(|(at, _)| *at));
     moments.retain(|at| *at < gap.to_us);
-    let mut blind: Option<Blind> = None;
-    let mut blind_us = 0;
-    for (number, &at_us) in moments.iter().enumerate() {
-        let map = maps.iter().rev().find(|(at, ..)| *at <= at_us);
-        let known = endpoints.iter().rev().find(|(at, _)| *at <= at_us);
-        let (Some((_, who, backends)), Some((_, endpoints))) = (map, known) else {
-            continue;
-        };
-        let knows_none = backends.is_disjoint(endpoints);
-        if !knows_none || backends.is_empty() || endpoints.is_empty() {
-            blind = None;
-            continue;
-        }
-        let since_us = blind.map_or(at_us, |before| before.since_us);
-        blind = Some(Blind {
-            who: who.clone(),
-            service: service.clone(),
-            backends: backends.clone(),
-            endpoints: (*endpoints).clone(),
-            since_us,
+    let ends = moments.iter().skip(1).chain([&gap.to_us]);
+    let (mut since_us, mut blind_us) = (None, 0);
+    for (&at_us, &until_us) in moments.iter().zip(ends) {
+        let known = latest(&maps, at_us).zip(latest(&endpoints, at_us));
+        let is_blind = known.is_some_and(|((_, map), (_, endpoints))| {
+            let both = !map.backends.is_empty() && !endpoints.is_empty();
+            both && map.backends.is_disjoint(endpoints)
         });
-        let until = moments.iter().nth(number + 1).copied().unwrap_or(gap.to_us);
-        blind_us += until.min(gap.to_us).saturating_sub(at_us.max(gap.from_us));
+        if is_blind {
+            since_us.get_or_insert(at_us);
+            blind_us += until_us.saturating_sub(at_us.max(gap.from_us));
+        } else {
+            since_us = None;
+        }
     }
-    blind.filter(|_| 2 * blind_us >= gap.len_us())
+    let since_us = since_us.filter(|_| 2 * blind_us >= gap.len_us())?;
+    let ((_, map), (_, endpoints)) = latest(&maps, gap.to_us).zip(latest(&endpoints, gap.to_us))?;
+    Some(Blind {
+        who: map.who.to_owned(),
+        backends: map.backends.clone(),
+        endpoints: (*endpoints).clone(),
+        service,
+        since_us,
+    })
 }
 
-/// When a node's map was written, by whom, and the backends that it had of the Service from then on.
-fn maps(index: &EditIndex<'_>, node: &NodeName, service: &str) -> Vec<(u64, String, Addresses)> {
+/// What held at that time.
+fn latest<T>(told: &[(u64, T)], at_us: u64) -> Option<&(u64, T)> {
+    told.iter().rev().find(|(at, _)| *at <= at_us)
+}
+
+/// A map as it was written.
+struct Map<'a> {
+    who: &'a str,
+    /// What it has of the Service.
+    backends: Addresses,
+}
+
+/// A node's maps, each with the time from which on it held.
+fn maps<'a>(index: &'a EditIndex<'_>, node: &NodeName, service: &str) -> Vec<(u64, Map<'a>)> {
     let (table, chain) = TABLE;
     let mut maps = Vec::new();
     for edit in index.on(node) {
@@ -127,7 +132,8 @@ fn maps(index: &EditIndex<'_>, node: &NodeName, service: &str) -> Vec<(u64, Stri
             _ => None,
         });
         let backends = rules.flat_map(|text| backends(text)).collect();
-        maps.push((edit.at_us, edit.command.who.clone(), backends));
+        let who = &edit.command.who;
+        maps.push((edit.at_us, Map { who, backends }));
     }
     maps
 }

@@ -90,3 +90,16 @@ pub enum Destination {
     /// `host/db`: the first of the addresses that the scenario gives the host, else the one that the lab gives it.
     Host(String),
 }
+
+impl Destination {
+    /// Namespace and name of the Service that is asked, by whatever address.
+    pub fn service(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Service { namespace, name }
+            | Self::NodePort {
+                namespace, name, ..
+            } => Some((namespace, name)),
+            Self::Pod { .. } | Self::Host(_) => None,
+        }
+    }
+}

@@ -140,17 +140,13 @@ impl Second {
 
 /// Whether a target of a cluster with both families has an address of each: a Service only where it asks for it.
 fn has_both(to: &Destination, manifests: &[Value]) -> bool {
-    let (Destination::Service { namespace, name }
-    | Destination::NodePort {
-        namespace, name, ..
-    }) = to
-    else {
+    let Some((namespace, name)) = to.service() else {
         return true;
     };
     let is = |object: &&Value| {
         let metadata = &object["metadata"];
         let within = metadata["namespace"].as_str().unwrap_or("default");
-        object["kind"] == "Service" && metadata["name"] == **name && within == namespace
+        object["kind"] == "Service" && metadata["name"] == *name && within == namespace
     };
     let policy = manifests.iter().find(is);
     let policy = policy.and_then(|service| service["spec"]["ipFamilyPolicy"].as_str());

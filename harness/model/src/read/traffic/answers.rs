@@ -17,13 +17,7 @@ use crate::{
 
 /// The declared Service that traffic goes to.
 fn service_of<'a>(to: &'a Destination, world: &World<'a>) -> Option<(String, &'a ServicePorts)> {
-    let (Destination::Service { namespace, name }
-    | Destination::NodePort {
-        namespace, name, ..
-    }) = to
-    else {
-        return None;
-    };
+    let (namespace, name) = to.service()?;
     let service = world.manifests.service(namespace, name)?;
     Some((format!("{namespace}/{name}"), service))
 }
