@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_model::{
-    case::{Case, Destination},
+    case::{Case, Programs},
     event::EventKind,
 };
 use futures::{StreamExt, TryStreamExt};
@@ -15,20 +15,14 @@ use kube::{
 
 use crate::{infra_error::InfraError, log::EventLog};
 
-/// The Services of the case's traffic, where Felix translates them by a map of its own. Elsewhere nothing is held against them.
+/// The Services of the case's traffic, where Felix is said to translate them by a map of its own. Elsewhere nothing is held against them.
 pub(crate) fn services(case: &Case) -> BTreeSet<(String, String)> {
-    if !case.wants_programs() {
+    if !case.wants_programs() || case.programs() != Some(Programs::Work) {
         return BTreeSet::new();
     }
-    let destinations = case.traffic.values().map(|traffic| &traffic.to);
-    destinations
-        .filter_map(|to| match to {
-            Destination::Service { namespace, name }
-            | Destination::NodePort {
-                namespace, name, ..
-            } => Some((namespace.clone(), name.clone())),
-            Destination::Pod { .. } | Destination::Host(_) => None,
-        })
+    let asked = case.traffic.values().filter_map(|it| it.to.service());
+    asked
+        .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
         .collect()
 }
 
@@ -72,12 +66,12 @@ impl Known {
                 false
             }
             watcher::Event::InitApply(slice) => {
-                self.slices.insert(slice.name_any(), ready(&slice));
+                self.hold(&slice);
                 false
             }
             watcher::Event::InitDone => true,
             watcher::Event::Apply(slice) => {
-                self.slices.insert(slice.name_any(), ready(&slice));
+                self.hold(&slice);
                 true
             }
             watcher::Event::Delete(slice) => self.slices.remove(&slice.name_any()).is_some(),
@@ -89,16 +83,20 @@ impl Known {
             now
         })
     }
+
+    fn hold(&mut self, slice: &EndpointSlice) {
+        let ready = ready(slice).map(str::to_owned).collect();
+        self.slices.insert(slice.name_any(), ready);
+    }
 }
 
-fn ready(slice: &EndpointSlice) -> BTreeSet<String> {
+/// The addresses of a slice that are ready.
+pub(crate) fn ready(slice: &EndpointSlice) -> impl Iterator<Item = &str> {
     let ready = slice.endpoints.iter().filter(|endpoint| {
         let conditions = endpoint.conditions.as_ref();
         conditions.and_then(|it| it.ready).unwrap_or(true)
     });
-    ready
-        .flat_map(|endpoint| endpoint.addresses.iter().cloned())
-        .collect()
+    ready.flat_map(|endpoint| endpoint.addresses.iter().map(String::as_str))
 }
 
 #[cfg(test)]

@@ -227,8 +227,7 @@ fn absent(agent: AgentName) -> LabError {
 
 /// What Felix's model has in place of eBPF programs, where they are wanted.
 fn lacking(case: &Case) -> &'static str {
-    let programs = case.cluster.calico.as_ref().and_then(|it| it.programs);
-    match (case.wants_programs(), programs) {
+    match (case.wants_programs(), case.programs()) {
         (false, _) => "",
         (true, Some(Programs::Work)) => {
             ", with a table of nftables in place of eBPF programs: as on a node where they work"

@@ -98,6 +98,11 @@ impl Case {
         begins || self.timeline.iter().any(switches)
     }
 
+    /// What the scenario says of Felix's eBPF programs, if anything.
+    pub fn programs(&self) -> Option<Programs> {
+        self.cluster.calico.as_ref()?.programs
+    }
+
     /// How long its timeline takes at least, without what the steps' own work takes.
     pub fn lasts(&self) -> Duration {
         let (mut now, mut end) = (Duration::ZERO, Duration::ZERO);

@@ -236,7 +236,7 @@ fn beyond_a_real_one(case: &Case) -> Option<String> {
 
 /// What a variant says of a node without eBPF programs, if a real Felix loads them.
 fn beyond_real_programs(case: &Case) -> Option<String> {
-    let said = needs::says(case, Programs::Fail);
+    let said = case.programs() == Some(Programs::Fail);
     let why = "is about a node whose eBPF programs do not work, a real Felix's do";
     (said && needs::loads_programs(case)).then(|| why.to_owned())
 }
@@ -244,7 +244,8 @@ fn beyond_real_programs(case: &Case) -> Option<String> {
 /// What a variant needs of a real Felix, if its model plays it on a real cluster.
 fn beyond_a_model(case: &Case, needs: &[String]) -> Option<String> {
     let modelled = case.cluster.source(AgentName::Felix) == Some(&AgentSource::Model);
-    let bpf = needs.iter().any(|need| need == needs::BPF) || needs::says(case, Programs::Work);
+    let said = case.programs() == Some(Programs::Work);
+    let bpf = said || needs.iter().any(|need| need == needs::BPF);
     (modelled && bpf).then(|| format!("needs {}, this is Felix's model", needs::BPF))
 }
 

@@ -21,7 +21,7 @@ use super::{
     kube_proxy::{NEITHER, services_and_slices},
 };
 use crate::{
-    felix::{Config, Event, Pool, Workload, lost_with_the_process, run},
+    felix::{Config, Event, Pool, Workload, lost_with_the_process, run, written},
     step::Stepper,
 };
 
@@ -38,11 +38,10 @@ pub async fn felix(
     exec: Rc<dyn Exec>,
     log: &mut dyn LogSink,
 ) -> String {
-    if let Some(lost) = lost_with_the_process(&config) {
-        let output = exec.run(lost).await;
-        if output.exit != 0 {
-            return format!("panic: {}", output.stderr.trim_end());
-        }
+    if let Some(lost) = lost_with_the_process(&config)
+        && let Err(why) = written(&exec.run(lost).await)
+    {
+        return format!("panic: {why}");
     }
     let events = events(&client, &config, pods);
     drive(Stepper::new(|io| run(io, config)), events, exec, log).await

@@ -19,7 +19,7 @@ use super::{
     nat_map::{Address, Frontend, NatMap},
     params::Params,
 };
-use crate::step::{Command, Io};
+use crate::step::{Command, Io, Output};
 
 /// The table's name, in family `ip`.
 const TABLE: &str = "felix-programs";
@@ -27,6 +27,8 @@ const TABLE: &str = "felix-programs";
 const SEEN: &str = "0x01100000";
 /// What Felix's own nat rule masquerades (`MarkSeenMASQ`), and the bits that are cleared for it.
 const MASQUERADE: [&str; 2] = ["0xfc0fffff", "0x03600000"];
+/// Reads changes of tables.
+const NFT: [&str; 3] = ["nft", "-f", "-"];
 /// Where connect-time load balancing is: before kube-proxy.
 const CONNECT: &str = "{ type nat hook output priority -105; }";
 /// The node's interface, as the default of `bpfDataIfacePattern` has it in the lab.
@@ -79,20 +81,24 @@ pub fn lost_with_the_process(config: &Config) -> Option<Command> {
     }
     let connect = format!("add chain ip {TABLE} connect {CONNECT}");
     Some(Command {
-        argv: ["nft", "-f", "-"].map(str::to_owned).to_vec(),
+        argv: NFT.map(str::to_owned).to_vec(),
         input: format!("add table ip {TABLE}\n{connect}\nflush chain ip {TABLE} connect\n"),
     })
 }
 
 async fn nft(io: &Io<Event>, input: String) -> Result<(), Panicked> {
-    let output = io.run(&["nft", "-f", "-"], input).await;
+    written(&io.run(&NFT, input).await).map_err(Panicked)
+}
+
+/// Whether a command of the table did its work; if not, the words with which Felix panics.
+pub fn written(output: &Output) -> Result<(), String> {
     if output.exit == 0 {
         return Ok(());
     }
     let why = output.stderr.trim_end();
-    Err(Panicked(format!(
+    Err(format!(
         "the table in place of eBPF programs cannot be written: {why}"
-    )))
+    ))
 }
 
 /// All but the map's entries.
@@ -132,8 +138,11 @@ fn hooks(config: &Config, params: &Params) -> String {
     if let Some(which) = host.behind {
         rule(&mut text, "host", format_args!("{which}jump frontends"));
     }
-    let own = "ip saddr . ip daddr @hairpin ct status dnat masquerade";
-    rule(&mut text, "loopback", format_args!("{own}"));
+    rule(
+        &mut text,
+        "loopback",
+        format_args!("ip saddr . ip daddr @hairpin ct status dnat masquerade"),
+    );
     text
 }
 

@@ -17,6 +17,7 @@ use kube::{
 };
 
 use super::Objects;
+use crate::endpoints;
 
 /// The parts of a line, saved, listed or written, that say that an agent knows a cluster IP or an endpoint,
 /// or that an agent which jumps has begun.
@@ -203,15 +204,7 @@ impl<'a> Endpoints<'a> {
     fn of(slices: impl Iterator<Item = &'a EndpointSlice>) -> Self {
         let mut all = Self::default();
         for slice in slices {
-            let ready = slice.endpoints.iter().filter(|endpoint| {
-                endpoint
-                    .conditions
-                    .as_ref()
-                    .and_then(|it| it.ready)
-                    .unwrap_or(true)
-            });
-            let addresses = ready.flat_map(|endpoint| &endpoint.addresses);
-            let addresses: Vec<&str> = addresses.map(String::as_str).collect();
+            let addresses: Vec<&str> = endpoints::ready(slice).collect();
             for port in slice.ports.iter().flatten().filter_map(|port| port.port) {
                 let target = |address: &&str| match slice.address_type.as_str() {
                     "IPv6" => format!("--to-destination [{address}]:{port}"),

@@ -23,6 +23,7 @@ use super::{
     lives::Life,
     pausable::run_pausable,
     proxy_config::{Said, own_addresses},
+    settings::PREFIX,
     way,
 };
 use crate::{
@@ -132,8 +133,7 @@ fn felix(
     let programs = spec.programs == Some(Programs::Work);
     let mut env = spec.env.clone();
     if programs && spec.pods == PodOwner::ThirdParty {
-        // As the operator does for another CNI.
-        env.entry("FELIX_INTERFACEPREFIX".to_owned())
+        env.entry(PREFIX.to_owned())
             .or_insert_with(|| wiring::OTHERS.to_owned());
     }
     let config = felix::Config {

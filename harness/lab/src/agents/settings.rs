@@ -18,6 +18,10 @@ use serde_json::{Value, json};
 use super::proxy_config;
 use crate::wiring::OTHERS;
 
+/// By what interfaces Felix knows pods: as the operator sets it for another CNI, [`OTHERS`]; without it no program is attached to a pod
+/// (measured with v3.28.1, v3.32.1).
+pub(super) const PREFIX: &str = "FELIX_INTERFACEPREFIX";
+
 /// Where an agent is and whom it asks.
 #[derive(Debug, Clone)]
 pub(super) struct NodeContext {
@@ -195,8 +199,7 @@ pub(super) fn felix(spec: &CalicoSpec, context: &NodeContext) -> BTreeMap<String
         settings.map(|(name, value)| (name, value.to_owned())),
     ));
     if context.pod_owner == PodOwner::ThirdParty {
-        // As the operator does for another CNI; without it no program is attached to a pod (measured with v3.28.1, v3.32.1).
-        environment.extend(named([("FELIX_INTERFACEPREFIX", OTHERS.to_owned())]));
+        environment.extend(named([(PREFIX, OTHERS.to_owned())]));
     }
     let has_v6 = context.pods.iter().any(|net| net.addr().is_ipv6());
     environment.extend(named([

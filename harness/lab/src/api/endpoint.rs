@@ -54,15 +54,10 @@ impl Endpoint {
         let mut now = self.now.lock().await;
         let (number, served) = &*now;
         served.abort();
-        self.world
-            .families
-            .wire_here(change("del", &self.world, *number))
-            .await?;
         let next = (number + 1) % 2;
-        self.world
-            .families
-            .wire_here(change("add", &self.world, next))
-            .await?;
+        let [gone, new] =
+            [("del", *number), ("add", next)].map(|(what, it)| change(what, &self.world, it));
+        self.world.families.wire_here(gone + &new).await?;
         let served = serve(&self.world, &self.server, &self.log, next)?;
         *now = (next, served);
         name(client, address(&self.world, next)).await

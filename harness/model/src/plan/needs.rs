@@ -15,8 +15,6 @@ use crate::{
 
 /// What eBPF programs do, and no model can: its table of nftables is asked for by `programs: work`.
 pub(super) const BPF: &str = "bpf-service-nat";
-/// nft's tables, which stand in for eBPF programs, too.
-const NFT: &str = "nft";
 /// eBPF programs can be loaded.
 const EBPF: &str = "ebpf";
 
@@ -32,8 +30,10 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
         needs.push("conntrack".to_owned());
     }
     let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
-    if mode == Some(ProxyMode::Nftables) {
-        needs.push(NFT.to_owned());
+    let programs = loads_programs(case);
+    let stands_in = !programs && case.programs() == Some(Programs::Work);
+    if mode == Some(ProxyMode::Nftables) || stands_in {
+        needs.push("nft".to_owned());
     }
     let hosts = case.cluster.hosts.values();
     if case.manifests.iter().any(runs_nginx) || hosts.into_iter().any(|host| host.nginx.is_some()) {
@@ -42,10 +42,8 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     if !case.cluster.host_sysctls.is_empty() {
         needs.push("host-sysctl".to_owned());
     }
-    if loads_programs(case) {
+    if programs {
         needs.push(EBPF.to_owned());
-    } else if says(case, Programs::Work) && !needs.iter().any(|need| need == NFT) {
-        needs.push(NFT.to_owned());
     }
     needs.extend(
         own.iter()
@@ -68,12 +66,6 @@ pub(super) fn told_by<'a>(need: &'a str, case: &Case) -> &'a str {
 /// Whether Felix's programs are to be loaded at one time or another; its model has none.
 pub(super) fn loads_programs(case: &Case) -> bool {
     has_real_felix(case) && case.wants_programs()
-}
-
-/// Whether the scenario says so of Felix's programs.
-pub(super) fn says(case: &Case, programs: Programs) -> bool {
-    let calico = case.cluster.calico.as_ref();
-    calico.is_some_and(|calico| calico.programs == Some(programs))
 }
 
 fn has_real_felix(case: &Case) -> bool {
