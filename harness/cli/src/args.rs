@@ -49,7 +49,7 @@ pub(crate) enum Verb {
     Plan(Selection),
     /// Run cases and judge them
     #[command(after_help = "Examples:\n  chainbreak run scenarios/kube-proxy\n  \
-                            chainbreak run scenarios --variant default-cleanup --matrix iptables=legacy\n  \
+                            chainbreak run scenarios --variant api-moves --matrix iptables=legacy\n  \
                             chainbreak run scenarios --matrix kube-proxy=1.28,1.32 calico=v3.28.1,v3.32.1\n  \
                             chainbreak run scenarios --agent kube-proxy=/usr/local/bin/kube-proxy\n  \
                             chainbreak run scenarios --jobs 1 --format jsonl > events.jsonl")]

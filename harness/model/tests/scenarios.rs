@@ -26,12 +26,19 @@ fn laboratory() -> Capabilities {
         "iptables-nft",
         "nginx",
         "conntrack",
+        "nft",
     ];
     Capabilities(
         here.into_iter()
             .map(|name| (name.to_owned(), Ok(())))
             .collect(),
     )
+}
+
+fn without_nft() -> Capabilities {
+    let mut all = laboratory();
+    all.0.retain(|name, _| name != "nft");
+    all
 }
 
 fn choice() -> Choice {
@@ -70,7 +77,7 @@ fn the_outage_is_planned_in_every_variant_on_both_iptables() {
         nft.cluster.felix["iptablesRefreshInterval"], "2s",
         "the rest is the scenario's"
     );
-    let broken = run(&planned, "/default-cleanup[iptables=legacy]");
+    let broken = run(&planned, "/api-moves[iptables=legacy]");
     assert!(matches!(broken.expect, Expect::Broken(names) if names.len() == 4));
 }
 
@@ -105,35 +112,40 @@ fn a_models_programs_that_are_to_work_take_nft() {
             None => panic!("there is no such case"),
         }
     };
-    let mut capabilities = laboratory();
-    let without = skipped(&capabilities);
+    assert_eq!(skipped(&laboratory()), None);
+    let without = skipped(&without_nft());
     assert_eq!(
         without.as_deref(),
         Some("nft: the backend lab does not have it")
     );
-    capabilities.0.insert("nft".to_owned(), Ok(()));
-    assert_eq!(skipped(&capabilities), None);
 }
 
 #[test]
 fn a_real_felix_answers_services_where_its_programs_can_be_loaded() {
-    let scenario = load(&shipped("calico-bpf-cleanup-fights-kube-proxy.yaml"));
-    let scenario = scenario.unwrap_or_else(|error| panic!("{}", error.plain()));
     let mut choice = choice();
     let real = AgentChoice::parse("felix=/opt/calico-felix", Path::new("/")).unwrap();
     choice.agents.push(real);
     let skipped = |ebpf: &Result<(), String>, id: &str| {
-        let mut capabilities = laboratory();
+        let scenario = load(&shipped("calico-bpf-cleanup-fights-kube-proxy.yaml"));
+        let silent = load(&shipped("silent-outage-without-an-error-line.yaml"));
+        let mut capabilities = without_nft();
         capabilities.0.insert("ebpf".to_owned(), ebpf.clone());
-        let planned = plan_cases(&scenario, &choice, &capabilities);
-        let case = planned.into_iter().find(|it| it.id().contains(id));
+        let scenarios = [scenario.unwrap(), silent.unwrap()];
+        let mut planned = scenarios
+            .iter()
+            .flat_map(|it| plan_cases(it, &choice, &capabilities));
+        let case = planned.find(|it| it.id().contains(id));
         match case {
             Some(Planned::Skip(skipped)) => Some(skipped.reason()),
             Some(Planned::Run(_)) => None,
             None => panic!("there is no {id}"),
         }
     };
-    let (removed, on, off) = ("kube-proxy-removed", "cleanup-disabled", "bpf-off");
+    let (removed, on, off) = (
+        "kube-proxy-removed",
+        "kube-proxy/cleanup-disabled",
+        "kube-proxy/bpf-off",
+    );
     assert_eq!(skipped(&Ok(()), removed), None);
     let refused = Err("not allowed".to_owned());
     let why = skipped(&refused, removed);
@@ -145,7 +157,7 @@ fn a_real_felix_answers_services_where_its_programs_can_be_loaded() {
         "it begins with programs"
     );
     assert_eq!(skipped(&refused, off), None, "it loads none");
-    let why = skipped(&Ok(()), "/default-cleanup[");
+    let why = skipped(&Ok(()), "/quiet-cluster[");
     let working = "is about a node whose eBPF programs do not work, a real Felix's do";
     assert_eq!(why.as_deref(), Some(working));
 }

@@ -70,7 +70,7 @@ pub struct Summary {
     pub got: String,
     /// The promises, in the scenario's order.
     pub promises: Vec<PromiseSummary>,
-    /// The requests of the first `available` promise that was judged.
+    /// The requests of that `available` promise of which fewest were answered.
     pub requests: Option<Requests>,
     /// How long it was judged.
     pub judged_us: Option<u64>,
@@ -200,14 +200,6 @@ fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -
     let mut trouble = verdict.trouble.iter().flat_map(|text| lines(text));
     let first = trouble.next();
     let first = first.map(|line| Headline::Trouble(one_line(&line)));
-    let requests =
-        verdict
-            .promises
-            .values()
-            .find_map(|judged| match judged.verdict.evidence()? {
-                Evidence::Requests(requests) => Some(requests.clone()),
-                _ => None,
-            });
     Summary {
         id: id.to_owned(),
         outcome,
@@ -221,7 +213,7 @@ fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -
         expected: expected(&case.expect),
         got: got(&promises),
         promises,
-        requests,
+        requests: worst(case, verdict).cloned(),
         judged_us: verdict.window.map(chainbreak_model::verdict::Span::len_us),
         took_us: events.iter().map(|event| event.at_us).max().unwrap_or(0),
         facts: facts(events),
@@ -230,6 +222,24 @@ fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -
         story: timeline::story(case, events, &index, verdict.window),
         artifacts: artifacts.clone(),
     }
+}
+
+/// What the table shows of a case whose services died at one time and lived at another.
+fn worst<'a>(case: &Case, verdict: &'a Verdict) -> Option<&'a Requests> {
+    let available = |name| {
+        let promise = case.promises.get(name);
+        promise.is_some_and(|promise| matches!(promise.claim, Claim::Available { .. }))
+    };
+    let requests =
+        verdict
+            .promises
+            .iter()
+            .filter_map(|(name, judged)| match judged.verdict.evidence()? {
+                Evidence::Requests(requests) if available(name) => Some(requests),
+                _ => None,
+            });
+    let answered = |it: &Requests, of: &Requests| u128::from(it.answered) * u128::from(of.sent);
+    requests.min_by(|one, other| answered(one, other).cmp(&answered(other, one)))
 }
 
 fn of_promises(verdict: &Verdict, material: &Material<'_>) -> Vec<PromiseSummary> {

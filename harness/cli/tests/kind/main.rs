@@ -19,7 +19,7 @@ use std::{
 use ground::{Ground, Running, exits, text, validates};
 use nix::sys::signal::Signal;
 
-const FIGHT: &str = "kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml";
+const SILENT: &str = "kube-proxy/silent-outage-without-an-error-line.yaml";
 
 /// A folder with the scenario, and a state of its own.
 fn ground() -> Ground {
@@ -190,15 +190,19 @@ fn a_calico_that_never_gets_ready_is_an_error_with_its_last_words_and_leaves_not
     assert_eq!(standing(), [""; 0]);
 }
 
-/// At 1.20 every sync is a full one: services flap, and no restore fails. The scenario knows.
+/// In the nodes the model knows no pod's interface, which decides what `cleanup-disabled` comes to.
 #[test]
 #[ignore = "needs Docker, kind and a node image: make test-kind"]
-fn felix_s_model_and_the_real_kube_proxy_fight_and_both_fixes_hold() {
+fn felix_s_model_deletes_the_jumps_of_the_real_kube_proxy_in_ebpf_mode_and_not_without() {
     let ground = ground();
-    let scenario = scenarios().join(FIGHT);
+    let scenario = scenarios().join(SILENT);
     let more = [
         "--agent",
         "felix=model",
+        "--variant",
+        "quiet-cluster",
+        "--variant",
+        "bpf-off",
         "--matrix",
         "kube-proxy=1.20.2",
         "iptables=legacy",
@@ -211,7 +215,7 @@ fn felix_s_model_and_the_real_kube_proxy_fight_and_both_fixes_hold() {
     assert!(history.contains("\"value\":\"model v3.28.1 (asked for)\""));
     let report = fs::read_to_string(ground.newest("report.txt")).unwrap();
     assert!(
-        report.contains("PREROUTING → KUBE-SERVICES deleted by felix"),
+        report.contains("OUTPUT → KUBE-SERVICES deleted by felix"),
         "{report}"
     );
     clean(&ground);

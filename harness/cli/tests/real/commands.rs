@@ -21,7 +21,7 @@ fn every_command_of_the_real_kube_proxy_is_in_the_history_once() {
     let fight = [
         "kube-proxy",
         "--variant",
-        "default-cleanup-before-partial-syncs",
+        "api-moves-before-partial-syncs",
         "--agent",
     ];
     exits(&stage.run(&[&fight[..], &[&agent]].concat()), 0);

@@ -7,8 +7,8 @@ use crate::{
 
 /// Cases that have to be among those that ran: an outage, and its cure.
 const RAN: [&str; 4] = [
-    "calico-bpf-cleanup-fights-kube-proxy/default-cleanup-before-partial-syncs[iptables=legacy]",
-    "calico-bpf-cleanup-fights-kube-proxy/default-cleanup-before-partial-syncs[iptables=nft]",
+    "calico-bpf-cleanup-fights-kube-proxy/api-moves-before-partial-syncs[iptables=legacy]",
+    "calico-bpf-cleanup-fights-kube-proxy/api-moves-before-partial-syncs[iptables=nft]",
     "calico-bpf-cleanup-fights-kube-proxy/cleanup-disabled[iptables=legacy]",
     "silent-outage-without-an-error-line/quiet-cluster[iptables=legacy]",
 ];
@@ -62,7 +62,7 @@ fn scenarios_come_out_for(user: User) {
         assert_eq!(seen.unknown_requests(), [].into(), "{case}");
     }
     let told = text(&output.stdout);
-    let culprit = "jump PREROUTING → KUBE-SERVICES deleted by felix (iptables-legacy-restore)";
+    let culprit = "jump OUTPUT → KUBE-SERVICES deleted by felix (iptables-legacy-restore)";
     assert!(told.contains(culprit), "{told}");
     let junit = stage.ground.newest("junit.xml");
     validates(&junit);

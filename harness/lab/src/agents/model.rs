@@ -132,7 +132,7 @@ fn felix(
 ) -> Result<Life, LabError> {
     let programs = spec.programs == Some(Programs::Work);
     let mut env = spec.env.clone();
-    if programs && spec.pods == PodOwner::ThirdParty {
+    if spec.pods == PodOwner::ThirdParty {
         env.entry(PREFIX.to_owned())
             .or_insert_with(|| wiring::OTHERS.to_owned());
     }
@@ -146,9 +146,9 @@ fn felix(
         programs,
         seed: seed_of(node, seed),
     };
-    let interface: Option<driver::InterfaceName> = match spec.pods {
-        PodOwner::Calico => Some(wiring::calico_interface),
-        PodOwner::ThirdParty => programs.then_some(wiring::others_interface),
+    let interface: driver::InterfaceName = match spec.pods {
+        PodOwner::Calico => wiring::calico_interface,
+        PodOwner::ThirdParty => wiring::others_interface,
     };
     let recorder = recorder(AgentName::Felix, world, node, log);
     Ok(Box::new(move |writer, control| {
@@ -157,7 +157,7 @@ fn felix(
             let mut sink =
                 |line: LogLine| writer.write(header::felix(&line, Timestamp::now(), writer.life()));
             let ended = match api::client(&url) {
-                Ok(client) => driver::felix(client, config, interface, exec, &mut sink).await,
+                Ok(client) => driver::felix(client, config, Some(interface), exec, &mut sink).await,
                 Err(error) => error.to_string(),
             };
             planned(ended)

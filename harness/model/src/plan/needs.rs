@@ -31,7 +31,8 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     }
     let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
     let programs = loads_programs(case);
-    let stands_in = !programs && case.programs() == Some(Programs::Work);
+    // Without eBPF mode, too: there Felix's model takes the table away.
+    let stands_in = !has_real_felix(case) && case.programs() == Some(Programs::Work);
     if mode == Some(ProxyMode::Nftables) || stands_in {
         needs.push("nft".to_owned());
     }
