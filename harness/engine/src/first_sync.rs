@@ -19,6 +19,11 @@ pub(crate) struct FirstSync {
 }
 
 impl FirstSync {
+    /// In all of `log`: of its first life.
+    pub(crate) fn ever(agent: AgentName, log: AgentLog) -> Self {
+        Self { agent, log }
+    }
+
     /// What `log` has so far is passed over, however much it is: that was another life. tokio makes a task that reads a
     /// lot wait for its turn now and then, which looks like the end of what there is.
     pub(crate) fn skip_existing(agent: AgentName, mut log: AgentLog) -> Self {

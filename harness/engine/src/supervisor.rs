@@ -88,6 +88,12 @@ impl Supervisor {
         first_sync.seen().await
     }
 
+    /// Returns when the agent has begun its work at least once. Nobody but the caller sets a deadline.
+    pub async fn has_begun(&self, agent: AgentName, node: &NodeName) -> Result<(), SignalError> {
+        let log = self.logbook.read(agent, node);
+        FirstSync::ever(agent, log).seen().await
+    }
+
     /// Has all agents end, also those that stand still, and does not wait.
     pub fn kill(&self) {
         self.handles.values().for_each(AgentHandle::kill);

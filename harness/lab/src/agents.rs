@@ -14,7 +14,10 @@ mod real;
 mod settings;
 pub(crate) mod versions;
 
-use std::thread::{self, JoinHandle};
+use std::{
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
 use chainbreak_engine::{log::EventLog, logbook::Logbook, supervisor::Supervisor};
 use chainbreak_model::{
@@ -22,7 +25,8 @@ use chainbreak_model::{
     event::EventKind,
     names::AgentName,
 };
-use tokio::sync::watch;
+use futures::future::join_all;
+use tokio::{sync::watch, time::timeout};
 
 use self::{
     lives::Lives,
@@ -35,6 +39,9 @@ use crate::{
     shims::Shims,
     world::{Node, World},
 };
+
+/// Longer than a real kube-proxy takes on a busy machine. One that does not begin keeps nobody from starting.
+const BEGUN_WITHIN: Duration = Duration::from_secs(10);
 
 /// Running agents. Dropping it ends them.
 #[derive(Debug)]
@@ -74,9 +81,24 @@ impl Agents {
             agents.others.insert(version.clone(), real);
         }
         for agent in case.cluster.agents() {
+            if way(agent, &case.cluster) == ApiWay::Service {
+                agents.wait_for_the_service(case, world).await;
+            }
             agents.start_on_all(agent, case, world).await?;
         }
         Ok(agents)
+    }
+
+    /// Waits until kube-proxy leads to the API on every node. Who asks by the Service before loses the first SYN and tries again after
+    /// 30 s (the time that client-go, too, gives a connection); no case is about that.
+    async fn wait_for_the_service(&self, case: &Case, world: &World) {
+        if case.cluster.kube_proxy.is_none() {
+            return;
+        }
+        let nodes = world.nodes();
+        let begun = nodes.map(|node| self.supervisor.has_begun(AgentName::KubeProxy, &node.name));
+        // Whether it is well is asked later.
+        drop(timeout(BEGUN_WITHIN, join_all(begun)).await);
     }
 
     /// Starts one agent on every node: its model's lives, or the program's.
