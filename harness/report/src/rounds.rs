@@ -3,20 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::timeline::{Kind, Round, TimelineEntry};
+use crate::timeline::{Happening, Kind, Round, TimelineEntry};
 
 /// The entries in rounds.
 pub(crate) fn rounds(entries: &[TimelineEntry]) -> Vec<Round> {
     let parts = split(entries);
     let longest = longest_gap(entries);
-    let mut seen: BTreeSet<Kind> = BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let mut rounds = Vec::new();
     for (at, part) in parts.iter().enumerate() {
-        let kinds: BTreeSet<Kind> = part
-            .iter()
-            .map(|entry| entry.what.kind())
-            .filter(|kind| *kind != Kind::Step)
-            .collect();
+        let kinds: BTreeSet<(Kind, String)> = part.iter().map(|entry| shown(&entry.what)).collect();
         // The first part is what came before the first cut, the second one the first round, the last
         // one what closes the case.
         let told = at < 2
@@ -30,6 +26,16 @@ pub(crate) fn rounds(entries: &[TimelineEntry]) -> Vec<Round> {
         rounds.push(Round { told, entries });
     }
     rounds
+}
+
+/// What an entry shows. A step that only counts on is none that was not there before: `scale test/web to 3` after `to 2`.
+fn shown(what: &Happening) -> (Kind, String) {
+    let step = match what {
+        Happening::Step(text) => text.as_str(),
+        _ => "",
+    };
+    let step = step.chars().filter(|c| !c.is_ascii_digit()).collect();
+    (what.kind(), step)
 }
 
 /// What came before the first cut, the rounds that each begin with one, and what closes the case.

@@ -1,6 +1,6 @@
 //! What is found is values, and no renderer reads words.
 
-use chainbreak_model::case::Expect;
+use chainbreak_model::{case::Expect, event::EventKind};
 use chainbreak_report::{
     deeds::{Deed, Verb},
     edits::Link,
@@ -9,7 +9,7 @@ use chainbreak_report::{
     timeline::{Happening, Kind},
 };
 
-use crate::history::{ROUNDS, case, history, run, summaries};
+use crate::history::{ROUNDS, case, event, history, run, summaries};
 
 fn incident() -> Summary {
     summaries(&run(vec![(case("v", Expect::Healthy), history(ROUNDS))])).remove(0)
@@ -43,6 +43,19 @@ fn who_did_it_and_who_healed_it_is_known_without_reading_a_word() {
     };
     let causes = found.told.iter().flatten().map(|time| &time.cause);
     assert_eq!(causes.flatten().count(), 10);
+}
+
+#[test]
+fn a_round_in_which_the_scenario_does_what_it_did_not_before_is_told() {
+    let mut events = history(ROUNDS);
+    let text = "the API's endpoint moves".to_owned();
+    events.push(event(11_000_000, EventKind::Step { text }));
+    events.sort_by_key(|event| event.at_us);
+    let story = summaries(&run(vec![(case("v", Expect::Healthy), events)]))
+        .remove(0)
+        .story;
+    let told: Vec<bool> = story.rounds.iter().map(|round| round.told).collect();
+    assert_eq!(told, [true, true, true, false, true, false, true]);
 }
 
 #[test]
