@@ -3,7 +3,9 @@
 use std::{
     convert::Infallible,
     error::Error,
-    fmt, io,
+    fmt,
+    future::pending,
+    io,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -131,9 +133,31 @@ impl Server {
     /// Serves plain HTTP/1.1 until the future is dropped, which closes every connection. Another call
     /// with another listener goes on with the same objects.
     pub async fn serve(self: &Arc<Self>, listener: std::net::TcpListener) -> io::Result<()> {
+        self.serve_until(listener, pending()).await
+    }
+
+    /// As [`Server::serve`], until `over`. When this returns, every connection is closed.
+    pub async fn serve_until(
+        self: &Arc<Self>,
+        listener: std::net::TcpListener,
+        over: impl Future<Output = ()>,
+    ) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut connections = JoinSet::new();
+        let ended = tokio::select! {
+            ended = self.accept(&listener, &mut connections) => ended,
+            () = over => Ok(()),
+        };
+        connections.shutdown().await;
+        ended
+    }
+
+    async fn accept(
+        self: &Arc<Self>,
+        listener: &tokio::net::TcpListener,
+        connections: &mut JoinSet<()>,
+    ) -> io::Result<()> {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
@@ -160,12 +184,14 @@ impl Server {
             debug!(%error, "connection ended");
             return;
         }
+        // Dropped, the writing half ends the connection also where a process that was just forked has a copy of the descriptor.
+        let (reading, writing) = stream.into_split();
         let service = service_fn(|request| {
             let server = Arc::clone(&self);
             async move { Ok::<_, Infallible>(server.respond(peer, request).await) }
         });
         let served = http1::Builder::new()
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(tokio::io::join(reading, writing)), service)
             .await;
         if let Err(error) = served {
             debug!(%error, "connection ended");

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    future::pending,
     net::{IpAddr, SocketAddr, TcpListener},
     sync::Arc,
 };
@@ -115,7 +116,17 @@ pub(crate) fn listen_at(address: SocketAddr) -> Result<TcpListener, LabError> {
 
 /// Serves the API until the world is destroyed.
 pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, log: EventLog) {
-    if let Err(error) = server.serve(listener).await {
+    serve_until(server, listener, log, pending()).await;
+}
+
+/// As [`serve`], until `over`; its connections are closed then.
+pub(crate) async fn serve_until(
+    server: Arc<Server>,
+    listener: TcpListener,
+    log: EventLog,
+    over: impl Future<Output = ()>,
+) {
+    if let Err(error) = server.serve_until(listener, over).await {
         log.append(EventKind::Trouble {
             text: format!("the API server ended: {error}"),
         });

@@ -58,7 +58,7 @@ async fn who_has_a_connection_to_the_endpoint_loses_it_and_who_asks_directly_doe
     world.sh("node/n1", connected).await;
     world.ask(json!("move-api")).await;
     let ended = format!(
-        "tail --pid {} -s 0.05 -f /dev/null; echo ended",
+        "for i in $(seq 200); do [ -e /proc/{0} ] || break; sleep 0.05; done; [ -e /proc/{0} ] && ss -tanpo || echo ended",
         by_endpoint.trim()
     );
     assert_eq!(world.sh("node/n1", &ended).await.trim(), "ended");

@@ -11,7 +11,10 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::json;
-use tokio::{sync::Mutex, task::AbortHandle};
+use tokio::{
+    sync::{Mutex, oneshot},
+    task::JoinHandle,
+};
 
 use super::{listen_at, refused};
 use crate::{
@@ -30,7 +33,15 @@ pub(crate) struct Endpoint {
     world: Arc<World>,
     server: Arc<Server>,
     log: EventLog,
-    now: Mutex<(u8, AbortHandle)>,
+    now: Mutex<Served>,
+}
+
+/// What is served at the endpoint with that number, until `over` is told or dropped.
+#[derive(Debug)]
+struct Served {
+    number: u8,
+    over: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl Endpoint {
@@ -45,28 +56,31 @@ impl Endpoint {
             world: Arc::clone(world),
             server: Arc::clone(server),
             log: log.clone(),
-            now: Mutex::new((0, first)),
+            now: Mutex::new(first),
         })
     }
 
     /// Ends the one that is there, with its connections; another one is there after that, and then the Service names it.
     pub(crate) async fn move_on(&self, client: &Client) -> Result<(), LabError> {
         let mut now = self.now.lock().await;
-        let (number, served) = &*now;
-        served.abort();
+        let number = now.number;
         let next = (number + 1) % 2;
         let [gone, new] =
-            [("del", *number), ("add", next)].map(|(what, it)| change(what, &self.world, it));
+            [("del", number), ("add", next)].map(|(what, it)| change(what, &self.world, it));
+        now.end().await;
         self.world.families.wire_here(gone + &new).await?;
-        let served = serve(&self.world, &self.server, &self.log, next)?;
-        *now = (next, served);
+        *now = serve(&self.world, &self.server, &self.log, next)?;
         name(client, address(&self.world, next)).await
     }
 }
 
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.now.get_mut().1.abort();
+impl Served {
+    /// Connections are closed while their address is still there: without it nobody hears of their end.
+    async fn end(&mut self) {
+        let (over, _heard) = oneshot::channel();
+        drop(std::mem::replace(&mut self.over, over));
+        let ended = (&mut self.task).await;
+        ended.expect("a guarded task does not panic");
     }
 }
 
@@ -75,16 +89,18 @@ fn serve(
     server: &Arc<Server>,
     log: &EventLog,
     number: u8,
-) -> Result<AbortHandle, LabError> {
+) -> Result<Served, LabError> {
     let listener = listen_at(address(world, number))?;
+    let (over, told) = oneshot::channel();
+    let told = async { drop(told.await) };
     let (served, log) = (
-        api::serve(Arc::clone(server), listener, log.clone()),
+        api::serve_until(Arc::clone(server), listener, log.clone(), told),
         log.clone(),
     );
-    let task = async move {
+    let task = tokio::spawn(async move {
         guarded("endpoint of the API", &log, served).await;
-    };
-    Ok(tokio::spawn(task).abort_handle())
+    });
+    Ok(Served { number, over, task })
 }
 
 fn change(what: &str, world: &World, number: u8) -> String {
