@@ -145,7 +145,7 @@ fn mistakes_that_the_reader_refuses_are_refused_by_the_schema() {
         ("port: 80,", "port: 80000,"),
         ("expect: healthy", "expect: fine"),
         ("iptables: [legacy, nft]", "iptables: []"),
-        ("- settle: 1s", "- sleep: 1s"),
+        ("settle: 1s", "sleep: 1s"),
         ("mode: iptables", "mode: ipvs"),
     ];
     for (right, wrong) in mistakes {
