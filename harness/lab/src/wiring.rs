@@ -196,23 +196,13 @@ pub fn pod_itself(address: IpAddr, mtu: Option<u16>) -> String {
 /// With what the interfaces of another CNI's pods begin, as Amazon's.
 pub(crate) const OTHERS: &str = "eni";
 
-/// The name of a pod's interface on its node: Calico's prefix and hash (`VethNameForWorkload`), or
-/// that of a third-party CNI, which Felix does not know as a workload's.
-pub fn pod_interface(owner: PodOwner, namespace: &str, name: &str) -> String {
+/// What names a pod's interface on its node, by namespace and name: Calico's prefix and hash (`VethNameForWorkload`), or those of
+/// another CNI, which Felix looks for where its prefix is set so.
+pub fn pod_interface(owner: PodOwner) -> fn(&str, &str) -> String {
     match owner {
-        PodOwner::Calico => calico_interface(namespace, name),
-        PodOwner::ThirdParty => others_interface(namespace, name),
+        PodOwner::Calico => |namespace, name| interface("cali", namespace, name),
+        PodOwner::ThirdParty => |namespace, name| interface(OTHERS, namespace, name),
     }
-}
-
-/// As [`pod_interface`] where Calico owns the pods.
-pub fn calico_interface(namespace: &str, name: &str) -> String {
-    interface("cali", namespace, name)
-}
-
-/// As [`pod_interface`] where another CNI owns them; Felix looks for that name where its prefix is set so.
-pub fn others_interface(namespace: &str, name: &str) -> String {
-    interface(OTHERS, namespace, name)
 }
 
 fn interface(prefix: &str, namespace: &str, name: &str) -> String {
@@ -298,9 +288,9 @@ mod tests {
     #[test]
     fn a_pods_interface_is_named_as_calico_names_it() {
         // The digits are those of `printf ns1.pod1 | sha1sum`.
-        let calico = pod_interface(PodOwner::Calico, "ns1", "pod1");
+        let calico = pod_interface(PodOwner::Calico)("ns1", "pod1");
         assert_eq!(calico, "calie822bf90b23");
-        let other = pod_interface(PodOwner::ThirdParty, "ns1", "pod1");
+        let other = pod_interface(PodOwner::ThirdParty)("ns1", "pod1");
         assert_eq!(other, "enie822bf90b23");
     }
 

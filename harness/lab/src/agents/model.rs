@@ -1,6 +1,6 @@
 //! One life of a model: the core, driven on the thread of its node.
 
-use std::{net::IpAddr, rc::Rc};
+use std::{collections::BTreeMap, net::IpAddr, rc::Rc};
 
 use chainbreak_agents::{
     driver::{self, header},
@@ -12,7 +12,7 @@ use chainbreak_engine::{
     supervisor::{Death, Kind},
 };
 use chainbreak_model::{
-    case::{CalicoSpec, ClusterSpec, KubeProxySpec, PodOwner, Programs, ProxyMode},
+    case::{CalicoSpec, ClusterSpec, KubeProxySpec, Programs, ProxyMode},
     names::AgentName,
 };
 use ipnet::IpNet;
@@ -23,7 +23,7 @@ use super::{
     lives::Life,
     pausable::run_pausable,
     proxy_config::{Said, own_addresses},
-    settings::PREFIX,
+    settings::interface_prefix,
     way,
 };
 use crate::{
@@ -131,11 +131,8 @@ fn felix(
     log: &EventLog,
 ) -> Result<Life, LabError> {
     let programs = spec.programs == Some(Programs::Work);
-    let mut env = spec.env.clone();
-    if spec.pods == PodOwner::ThirdParty {
-        env.entry(PREFIX.to_owned())
-            .or_insert_with(|| wiring::OTHERS.to_owned());
-    }
+    let mut env: BTreeMap<_, _> = interface_prefix(spec.pods).into_iter().collect();
+    env.extend(spec.env.clone());
     let config = felix::Config {
         version: version(AgentName::Felix, &spec.version)?,
         node_name: node.name.to_string(),
@@ -146,10 +143,7 @@ fn felix(
         programs,
         seed: seed_of(node, seed),
     };
-    let interface: driver::InterfaceName = match spec.pods {
-        PodOwner::Calico => wiring::calico_interface,
-        PodOwner::ThirdParty => wiring::others_interface,
-    };
+    let interface = wiring::pod_interface(spec.pods);
     let recorder = recorder(AgentName::Felix, world, node, log);
     Ok(Box::new(move |writer, control| {
         let (url, config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));

@@ -18,9 +18,12 @@ use serde_json::{Value, json};
 use super::proxy_config;
 use crate::wiring::OTHERS;
 
-/// By what interfaces Felix knows pods: as the operator sets it for another CNI, [`OTHERS`]; without it no program is attached to a pod
+/// The variable by which Felix knows pods of another CNI, as the operator sets it; without it no program is attached to one
 /// (measured with v3.28.1, v3.32.1).
-pub(super) const PREFIX: &str = "FELIX_INTERFACEPREFIX";
+pub(super) fn interface_prefix(pods: PodOwner) -> Option<(String, String)> {
+    let variable = || ("FELIX_INTERFACEPREFIX".to_owned(), OTHERS.to_owned());
+    (pods == PodOwner::ThirdParty).then(variable)
+}
 
 /// Where an agent is and whom it asks.
 #[derive(Debug, Clone)]
@@ -198,9 +201,7 @@ pub(super) fn felix(spec: &CalicoSpec, context: &NodeContext) -> BTreeMap<String
     environment.extend(named(
         settings.map(|(name, value)| (name, value.to_owned())),
     ));
-    if context.pod_owner == PodOwner::ThirdParty {
-        environment.extend(named([(PREFIX, OTHERS.to_owned())]));
-    }
+    environment.extend(interface_prefix(context.pod_owner));
     let has_v6 = context.pods.iter().any(|net| net.addr().is_ipv6());
     environment.extend(named([
         ("FELIX_IPV6SUPPORT", has_v6.to_string()),

@@ -36,11 +36,11 @@ pub(crate) struct Endpoint {
     now: Mutex<Served>,
 }
 
-/// What is served at the endpoint with that number, until `over` is told or dropped.
+/// What is served at the endpoint with that number, until `over` is dropped.
 #[derive(Debug)]
 struct Served {
     number: u8,
-    over: oneshot::Sender<()>,
+    over: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
@@ -77,8 +77,7 @@ impl Endpoint {
 impl Served {
     /// Connections are closed while their address is still there: without it nobody hears of their end.
     async fn end(&mut self) {
-        let (over, _heard) = oneshot::channel();
-        drop(std::mem::replace(&mut self.over, over));
+        self.over = None;
         let ended = (&mut self.task).await;
         ended.expect("a guarded task does not panic");
     }
@@ -100,7 +99,11 @@ fn serve(
     let task = tokio::spawn(async move {
         guarded("endpoint of the API", &log, served).await;
     });
-    Ok(Served { number, over, task })
+    Ok(Served {
+        number,
+        over: Some(over),
+        task,
+    })
 }
 
 fn change(what: &str, world: &World, number: u8) -> String {

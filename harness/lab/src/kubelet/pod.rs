@@ -232,7 +232,7 @@ impl Sandbox {
         log: &EventLog,
     ) -> Result<Self, LabError> {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-        let interface = wiring::pod_interface(world.pod_owner, &namespace, &name);
+        let interface = wiring::pod_interface(world.pod_owner)(&namespace, &name);
         let on_host = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
         let mut sandbox = Self {
             key: key(pod),
