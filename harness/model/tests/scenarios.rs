@@ -125,12 +125,14 @@ fn a_real_felix_answers_services_where_its_programs_can_be_loaded() {
     let mut choice = choice();
     let real = AgentChoice::parse("felix=/opt/calico-felix", Path::new("/")).unwrap();
     choice.agents.push(real);
+    let files = [
+        "calico-bpf-cleanup-fights-kube-proxy.yaml",
+        "silent-outage-without-an-error-line.yaml",
+    ];
+    let scenarios = files.map(|file| load(&shipped(file)).unwrap());
     let skipped = |ebpf: &Result<(), String>, id: &str| {
-        let scenario = load(&shipped("calico-bpf-cleanup-fights-kube-proxy.yaml"));
-        let silent = load(&shipped("silent-outage-without-an-error-line.yaml"));
         let mut capabilities = without_nft();
         capabilities.0.insert("ebpf".to_owned(), ebpf.clone());
-        let scenarios = [scenario.unwrap(), silent.unwrap()];
         let mut planned = scenarios
             .iter()
             .flat_map(|it| plan_cases(it, &choice, &capabilities));

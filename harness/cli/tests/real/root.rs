@@ -5,7 +5,7 @@ use crate::{
     stage::{Stage, User, root},
 };
 
-const FIGHT: [&str; 5] = [
+const SILENT: [&str; 5] = [
     "kube-proxy",
     "--variant",
     "quiet-cluster",
@@ -29,7 +29,7 @@ fn the_incident_comes_out_in_a_root_of_its_own_for_an_ordinary_user() {
 /// The root's iptables is another version than the machine's, and the one that is used.
 fn incident_comes_out_for(user: User) {
     let stage = Stage::new(user);
-    let (output, _) = stage.run_with(&root("legacy"), &FIGHT);
+    let (output, _) = stage.run_with(&root("legacy"), &SILENT);
     exits(&output, 0);
     let cases = stage.cases();
     let seen = &cases[CASE];
@@ -45,7 +45,7 @@ fn incident_comes_out_for(user: User) {
 #[ignore = "needs a real kube-proxy: make test-real"]
 fn the_iptables_backend_in_the_root_decides_where_rules_are() {
     let stage = Stage::new(User::Myself);
-    let (output, _) = stage.run_with(&root("nft"), &FIGHT);
+    let (output, _) = stage.run_with(&root("nft"), &SILENT);
     exits(&output, 10);
     let told = text(&output.stdout);
     let kept = "node-is-answered kept, though the incident should break it: 100.00 % answered";
