@@ -41,7 +41,7 @@ for (const file of files) {
 }
 
 test("what a field means is shown over it", async () => {
-  assert.match(await server.hover(flagship, "min-sync-period"), /iptables-min-sync-period/);
-  assert.match(await server.hover(flagship, "longest-gap"), /Longest allowed stretch/);
-  assert.match(await server.hover(flagship, "churn"), /Scale a Deployment/);
+  assert.match(await server.hover(flagship, "min-sync-period:"), /iptables-min-sync-period/);
+  assert.match(await server.hover(flagship, "longest-gap:"), /Longest allowed stretch/);
+  assert.match(await server.hover(flagship, "churn:"), /Scale a Deployment/);
 });
