@@ -54,7 +54,7 @@ mod rules_tests;
 
 pub use endpoints::Workload;
 pub use life::run;
-pub use programs::{lost_with_the_process, written};
+pub use programs::{NOTHING_ATTACHED, lost_with_the_pod, lost_with_the_process, written};
 pub use sets::Pool;
 pub use version::{UnknownVersion, Version};
 

@@ -21,7 +21,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use crate::logbook::AgentLog;
 
 pub use capability::{
-    AgentControl, ApiEndpoints, Killing, LateLogs, Recording, Scheduling, Waited,
+    AgentControl, ApiEndpoints, Killing, LateLogs, Recording, Scheduling, Waited, Waiter,
 };
 pub(crate) use capability::{agent_control, exec_as};
 

@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_model::{
-    case::{Capabilities, Case},
+    case::{ApiWay, Capabilities, Case},
     event::Event,
     names::{AgentName, NodeName},
     plan::{Choice, Planned},
@@ -222,6 +222,17 @@ impl AgentControl for Fake {
             .expect("no test panicked")
             .extend(version);
         self.signal(agent, node, Signal::Run).await
+    }
+
+    async fn replace_pod(
+        &self,
+        agent: AgentName,
+        _: &NodeName,
+        api: Option<ApiWay>,
+    ) -> Result<(), SignalError> {
+        let mut signals = self.signals.lock().expect("no test panicked");
+        signals.push(format!("{agent} has another pod, {api:?}"));
+        Ok(())
     }
 }
 

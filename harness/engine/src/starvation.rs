@@ -1,4 +1,5 @@
-//! Looks whether the machine has time for the case: whether something of it had work to do and got no processor.
+//! Looks whether the machine has time for the case: whether something of it had work to do and got no processor, or the processor that it
+//! got was a virtual one that waited itself.
 //!
 //! Linux counts what a task waited when its wait is over. So a long wait shows in one look, and began before the look that came before.
 
@@ -11,7 +12,7 @@ use tokio::{
 };
 
 use crate::{
-    cluster::{Cluster, Waited},
+    cluster::{Cluster, Waited, Waiter},
     log::{EventLog, micros},
 };
 
@@ -22,23 +23,23 @@ const STARVES_PERCENT: u64 = 75;
 /// Shorter stretches are nothing.
 const TOLD_US: u64 = 500_000;
 
-/// What was seen of the case's tasks.
+/// What was seen of the case's tasks and of the processors.
 pub(crate) struct Starvation {
     cluster: Arc<dyn Cluster>,
     last: Option<Look>,
     stretch: Option<Stretch>,
 }
 
-/// A look at all tasks.
+/// A look at all of them.
 struct Look {
     at_us: u64,
     /// How long each had waited in its life.
-    waits: BTreeMap<u32, Waited>,
+    waits: BTreeMap<Waiter, Waited>,
     /// When each was last known to want no processor: 0 where it wanted one at every look.
-    asleep_us: BTreeMap<u32, u64>,
+    asleep_us: BTreeMap<Waiter, u64>,
 }
 
-/// A time in which one task or another was starved at every look.
+/// A time in which one or another was starved at every look.
 struct Stretch {
     starved: Starved,
     /// The longest wait in it.
@@ -82,8 +83,8 @@ impl Starvation {
         let look = Look::new(log.now_us(), waits, self.last.as_ref());
         let starved = self.last.as_ref().and_then(|last| look.starved(last));
         let over = match starved {
-            Some((task, waited_us)) => {
-                let who = self.name(task);
+            Some((waiter, waited_us)) => {
+                let who = self.name(waiter);
                 self.extend(who, look.at_us, waited_us);
                 None
             }
@@ -93,10 +94,10 @@ impl Starvation {
         self.last = Some(look);
     }
 
-    fn name(&self, task: Option<u32>) -> String {
+    fn name(&self, waiter: Option<Waiter>) -> String {
         let scheduling = self.cluster.scheduling();
-        match scheduling.zip(task) {
-            Some((scheduling, task)) => scheduling.task_name(task),
+        match scheduling.zip(waiter) {
+            Some((scheduling, waiter)) => scheduling.name_of(waiter),
             None => "the harness".to_owned(),
         }
     }
@@ -132,14 +133,14 @@ impl Starvation {
 }
 
 impl Look {
-    fn new(at_us: u64, waits: BTreeMap<u32, Waited>, last: Option<&Self>) -> Self {
-        let asleep = |(task, waited): (&u32, &Waited)| {
+    fn new(at_us: u64, waits: BTreeMap<Waiter, Waited>, last: Option<&Self>) -> Self {
+        let asleep = |(waiter, waited): (&Waiter, &Waited)| {
             let asleep_us = match last {
                 _ if !waited.runnable => at_us,
-                Some(last) => last.asleep_us(*task),
+                Some(last) => last.asleep_us(*waiter),
                 None => 0,
             };
-            (*task, asleep_us)
+            (*waiter, asleep_us)
         };
         let asleep_us = waits.iter().map(asleep).collect();
         Self {
@@ -149,28 +150,28 @@ impl Look {
         }
     }
 
-    /// When that task was last known to want no processor. One that it has not seen began later.
-    fn asleep_us(&self, task: u32) -> u64 {
-        self.asleep_us.get(&task).copied().unwrap_or(self.at_us)
+    /// When that one was last known to want no processor. One that it has not seen began later.
+    fn asleep_us(&self, waiter: Waiter) -> u64 {
+        self.asleep_us.get(&waiter).copied().unwrap_or(self.at_us)
     }
 
-    /// What waited longest since the last look, if that was too long a part of it: a task, or the look itself, which is then late.
-    fn starved(&self, last: &Self) -> Option<(Option<u32>, u64)> {
+    /// What waited longest since the last look, if that was too long a part of it: one of them, or the look itself, which is then late.
+    fn starved(&self, last: &Self) -> Option<(Option<Waiter>, u64)> {
         let elapsed_us = self.at_us.saturating_sub(last.at_us);
-        let since = |(task, waited): (&u32, &Waited)| {
-            let before = last.waits.get(task).copied().unwrap_or_default();
+        let since = |(waiter, waited): (&Waiter, &Waited)| {
+            let before = last.waits.get(waiter).copied().unwrap_or_default();
             let waited_us = micros(waited.for_now.saturating_sub(before.for_now));
             // Who starves is hardly ever seen asleep, and who slept did not wait meanwhile, whatever Linux counts.
             let wanted = before.runnable || waited.runnable;
-            let awake_us = self.at_us.saturating_sub(last.asleep_us(*task));
+            let awake_us = self.at_us.saturating_sub(last.asleep_us(*waiter));
             let counted_us = if wanted { waited_us.min(awake_us) } else { 0 };
-            (counted_us, Some(*task))
+            (counted_us, Some(*waiter))
         };
-        let tasks = self.waits.iter().map(since);
+        let all = self.waits.iter().map(since);
         let own = (elapsed_us.saturating_sub(micros(LOOK)), None);
-        let (waited_us, task) = tasks.chain([own]).max()?;
+        let (waited_us, waiter) = all.chain([own]).max()?;
         let starves = waited_us > 0 && waited_us * 100 >= elapsed_us * STARVES_PERCENT;
-        starves.then_some((task, waited_us))
+        starves.then_some((waiter, waited_us))
     }
 }
 
@@ -191,7 +192,8 @@ mod tests {
 
     /// The first, at tasks that all want a processor.
     fn look(at_ms: u64, waits_ms: &[(u32, u64)]) -> Look {
-        let waits = waits_ms.iter().map(|(task, ms)| (*task, waited(*ms, true)));
+        let waited = |(task, ms): &(u32, u64)| (Waiter::Task(*task), waited(*ms, true));
+        let waits = waits_ms.iter().map(waited);
         Look::new(at_ms * MS, waits.collect(), None)
     }
 
@@ -200,10 +202,14 @@ mod tests {
         Waited { for_now, runnable }
     }
 
+    fn task(number: u32) -> Option<Waiter> {
+        Some(Waiter::Task(number))
+    }
+
     /// What waited between two looks, in milliseconds.
-    fn starved(last: &Look, now: &Look) -> Option<(Option<u32>, u64)> {
+    fn starved(last: &Look, now: &Look) -> Option<(Option<Waiter>, u64)> {
         now.starved(last)
-            .map(|(task, waited_us)| (task, waited_us / MS))
+            .map(|(waiter, waited_us)| (waiter, waited_us / MS))
     }
 
     #[test]
@@ -215,10 +221,10 @@ mod tests {
             None,
             "its share of a busy machine"
         );
-        assert_eq!(now(&[(7, 300), (8, 900)]), Some((Some(7), 200)));
-        assert_eq!(now(&[(9, 190)]), Some((Some(9), 190)), "it began meanwhile");
+        assert_eq!(now(&[(7, 300), (8, 900)]), Some((task(7), 200)));
+        assert_eq!(now(&[(9, 190)]), Some((task(9), 190)), "it began meanwhile");
         // What was over only now began before the last look.
-        assert_eq!(now(&[(7, 1300)]), Some((Some(7), 1200)));
+        assert_eq!(now(&[(7, 1300)]), Some((task(7), 1200)));
     }
 
     #[test]
@@ -227,14 +233,14 @@ mod tests {
             let mut last = None;
             let mut waited_for = Vec::new();
             for (at_ms, (ms, runnable)) in [1000, 1250, 1500].into_iter().zip(seen) {
-                let waits = BTreeMap::from([(7, waited(ms, runnable))]);
+                let waits = BTreeMap::from([(Waiter::Task(7), waited(ms, runnable))]);
                 let now = Look::new(at_ms * MS, waits, last.as_ref());
                 waited_for.extend(last.map(|last| starved(&last, &now)));
                 last = Some(now);
             }
             waited_for
         };
-        let of = |ms| Some((Some(7), ms));
+        let of = |ms| Some((task(7), ms));
         assert_eq!(
             looks([(0, true), (0, true), (1400, true)]),
             [None, of(1400)]
@@ -249,6 +255,19 @@ mod tests {
             [None, of(250)]
         );
         assert_eq!(looks([(0, true), (0, false), (1400, false)]), [None, None]);
+    }
+
+    #[test]
+    fn a_virtual_processor_that_its_hypervisor_took_away_was_starved_though_no_task_waited() {
+        let look = |at_ms: u64, stolen_ms: u64| {
+            let processor = (Waiter::VirtualProcessor(1), waited(stolen_ms, true));
+            let task = (Waiter::Task(7), waited(0, true));
+            Look::new(at_ms * MS, BTreeMap::from([processor, task]), None)
+        };
+        let first = look(1000, 40);
+        assert_eq!(starved(&first, &look(1250, 220)), None);
+        let stolen = Some((Some(Waiter::VirtualProcessor(1)), 190));
+        assert_eq!(starved(&first, &look(1250, 230)), stolen);
     }
 
     #[test]

@@ -168,16 +168,10 @@ impl Agents {
         &self.supervisor
     }
 
-    /// What brings models to other versions.
+    /// What says what the next life of each is.
     pub(crate) fn versions(&self, case: &Case) -> AgentVersions {
-        AgentVersions {
-            cluster: case.cluster.clone(),
-            seed: case.seed,
-            lacking: lacking(case),
-            models: self.models.clone(),
-            contexts: self.contexts.clone(),
-            others: self.others.clone(),
-        }
+        let real = (self.contexts.clone(), self.others.clone());
+        AgentVersions::new(case, lacking(case), self.models.clone(), real)
     }
 
     /// Ends all agents and their commands and waits for it.

@@ -187,11 +187,14 @@ impl Raised {
         node: &NodeName,
         version: &str,
     ) -> Result<(), LabError> {
+        let which = (agent, node);
+        // A DaemonSet's upgrade makes pods anew.
+        let (world, log) = (&self.world, &self.log);
+        self.versions.replace_pod(world, log, which, None).await?;
         if agent == AgentName::Felix {
             api::upgrade_calico(&self.client.0, version).await?;
         }
-        let which = (agent, node);
-        self.versions.change(&self.world, &self.log, which, version)
+        self.versions.change(world, log, which, version)
     }
 
     /// Starts a command in a place, with another `PATH` if one is given.
@@ -381,6 +384,21 @@ impl AgentControl for Raised {
             changed.map_err(|error| SignalError(error.to_string()))
         });
         self.supervisor.restart(agent, node, upgraded).await
+    }
+
+    async fn replace_pod(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        api: Option<ApiWay>,
+    ) -> Result<(), SignalError> {
+        let which = (agent, node);
+        let replaced = self
+            .versions
+            .replace_pod(&self.world, &self.log, which, api);
+        replaced
+            .await
+            .map_err(|error| SignalError(error.to_string()))
     }
 }
 

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use address::{Network, Ports};
 pub use cluster::{
-    AgentSource, ApiWay, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner,
+    AgentSource, ApiWay, Bpffs, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner,
     Programs, ProxyMode,
 };
 pub use family::IpFamily;

@@ -124,7 +124,7 @@ pub enum EventKind {
         /// How long they had, in microseconds.
         waited_us: u64,
     },
-    /// Something of the case had work to do, and the machine no processor for it. Older histories do not say so.
+    /// Something of the case had work to do, and the machine no processor for it, or its hypervisor none for the machine. Older histories do not say so.
     Starved(Starved),
     /// An API request that the server did not know, with who asked.
     UnknownRequest {
@@ -156,7 +156,7 @@ pub struct Watched {
     pub ended: Option<String>,
 }
 
-/// A time in which a process or thread of the case was kept waiting for a processor.
+/// A time in which a process or thread of the case, or the virtual processor on which it is, was kept waiting for a processor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Starved {

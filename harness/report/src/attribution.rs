@@ -26,7 +26,7 @@ const STARVED_US: u64 = 100_000;
 
 /// An observer looks after a write, and a log line passes a pipe: both speak of a moment a little before
 /// their own. A slow `iptables-nft-save` takes some tens of milliseconds.
-const SEEN_LATE_US: u64 = 100_000;
+pub(crate) const SEEN_LATE_US: u64 = 100_000;
 
 /// The command that removed a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

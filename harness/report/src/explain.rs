@@ -10,12 +10,12 @@ use indexmap::IndexMap;
 
 use crate::{
     attribution::{self, Cause},
-    blind::{self, Blind},
     edits::EditIndex,
     finding::{ExplainedGap, ExplainedTime, Finding, Logged, Lost, Outage, RuleFound},
     gaps::Gap,
     log_finding::LogFinding,
     meanwhile,
+    programs::{self, Programs},
 };
 
 /// So many gaps, nodes, and times on a node are explained.
@@ -70,7 +70,7 @@ impl Material<'_> {
         longest: Span,
         traffic: &Traffic,
     ) -> Outage {
-        let (cause, blind) = self.why(traffic, longest);
+        let (cause, programs) = self.why(traffic, longest);
         let node = attribution::node_of(self.case, traffic)
             .or_else(|| cause.as_ref().map(|cause| cause.node.clone()));
         let all = self
@@ -78,7 +78,7 @@ impl Material<'_> {
             .get(&requests.traffic)
             .map_or(&[][..], Vec::as_slice);
         let in_one = tells(longest, claim, requests, traffic);
-        let unexplained = match (in_one, cause.is_some() || blind.is_some()) {
+        let unexplained = match (in_one, cause.is_some() || programs.is_some()) {
             (true, true) => None,
             (true, false) => Some(longest),
             (false, _) => Some(around(all).unwrap_or(longest)),
@@ -94,18 +94,19 @@ impl Material<'_> {
             gaps_us: all.iter().map(|gap| gap.span.len_us()).sum(),
             told: self.explained(all, traffic, node.as_ref()),
             cause,
-            blind,
+            programs,
             node,
         }
     }
 
-    /// Why requests were lost in a gap: a map that led them astray, or a command. What was deleted beside such a map is not why.
-    fn why(&self, traffic: &Traffic, gap: Span) -> (Option<Cause>, Option<Box<Blind>>) {
+    /// Why requests were lost in a gap: programs that led them astray or dropped them, or a command. What was deleted beside such programs is
+    /// not why.
+    fn why(&self, traffic: &Traffic, gap: Span) -> (Option<Cause>, Option<Box<Programs>>) {
         let node = attribution::node_of(self.case, traffic);
-        let blind =
-            node.and_then(|node| blind::of_gap(self.events, self.index, &node, traffic, gap));
-        match blind {
-            Some(blind) => (None, Some(Box::new(blind))),
+        let programs =
+            node.and_then(|node| programs::of_gap(self.events, self.index, &node, traffic, gap));
+        match programs {
+            Some(programs) => (None, Some(Box::new(programs))),
             None => (
                 attribution::of_gap(self.case, self.index, traffic, gap),
                 None,
@@ -123,11 +124,11 @@ impl Material<'_> {
         let mut gaps: Vec<&Gap> = all.iter().collect();
         gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.span.len_us()), gap.span.from_us));
         let explained = |gap: &Gap| {
-            let (cause, blind) = self.why(traffic, gap.span);
+            let (cause, programs) = self.why(traffic, gap.span);
             ExplainedGap {
                 gap: *gap,
                 cause,
-                blind,
+                programs,
                 heal: node.and_then(|node| attribution::healing(self.index, traffic, node, gap)),
             }
         };

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::{
     attribution::{Cause, Heal},
-    blind::Blind,
     gaps::Gap,
     log_finding::LogFinding,
+    programs::Programs,
 };
 
 pub use crate::meanwhile::Dropped;
@@ -59,10 +59,10 @@ pub struct Outage {
     pub longest: Span,
     /// Whether that is what there is to tell; else requests were lost one here, one there.
     pub in_one: bool,
-    /// The command that began the longest gap, where no map led astray.
+    /// The command that began the longest gap, where it was not the programs.
     pub cause: Option<Cause>,
-    /// The map that led its requests to backends that were gone.
-    pub blind: Option<Box<Blind>>,
+    /// What Felix's programs did to its requests.
+    pub programs: Option<Box<Programs>>,
     /// Where packets ended meanwhile, of what no command explains.
     pub dropped: Option<Dropped>,
     /// Who answered last before it, where conntrack may lead the client's port there still.
@@ -81,10 +81,10 @@ pub struct Outage {
 pub struct ExplainedGap {
     /// When.
     pub gap: Gap,
-    /// The command that began it, where no map led astray.
+    /// The command that began it, where it was not the programs.
     pub cause: Option<Cause>,
-    /// The map that led its requests to backends that were gone.
-    pub blind: Option<Box<Blind>>,
+    /// What Felix's programs did to its requests.
+    pub programs: Option<Box<Programs>>,
     /// The command that ended it.
     pub heal: Option<Heal>,
 }

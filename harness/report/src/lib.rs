@@ -9,7 +9,6 @@
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
 pub mod attribution;
-pub mod blind;
 pub mod deeds;
 pub mod drops;
 pub mod edits;
@@ -26,6 +25,7 @@ pub mod log_finding;
 mod meanwhile;
 pub mod outcome;
 pub mod parity;
+pub mod programs;
 mod progress;
 mod record;
 mod rounds;

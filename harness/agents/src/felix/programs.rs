@@ -4,12 +4,12 @@
 //! | program | here |
 //! |---|---|
 //! | tc, at pods' interfaces and the node's | chain `interfaces`, before kube-proxy's PREROUTING; chain `marks` sets "Seen" |
-//! | connect-time load balancing | chain `connect`, before kube-proxy's OUTPUT. Its links are pinned from v3.29 on: before that they go with the process |
+//! | connect-time load balancing | chain `connect`, before kube-proxy's OUTPUT. Where its links are not pinned (until v3.28.4) they go with the process | |
 //! | tc behind `bpfin.cali`, for the node's own packets without connect-time load balancing | chain `host`, behind kube-proxy's OUTPUT |
 //!
 //! Not like the programs: connections are the kernel's conntrack's, and so what is marked here is always tracked; a service without
 //! backends swallows packets, which the programs refuse by ICMP; a node port with the cluster policy hides the client's address,
-//! which the programs keep; IPv6 is not translated; policies are not applied.
+//! which the programs keep; IPv6 is neither translated nor dropped; policies are not applied.
 
 use std::{fmt::Write, time::Duration};
 
@@ -80,15 +80,40 @@ pub fn lost_with_the_process(config: &Config) -> Option<Command> {
         return None;
     }
     let connect = format!("add chain ip {TABLE} connect {CONNECT}");
-    Some(Command {
-        argv: NFT.map(str::to_owned).to_vec(),
-        input: format!("add table ip {TABLE}\n{connect}\nflush chain ip {TABLE} connect\n"),
+    let input = format!("add table ip {TABLE}\n{connect}\nflush chain ip {TABLE} connect\n");
+    Some(command(input))
+}
+
+/// What the end of the pod takes along where the pins were in a file system of its own. Pinned links detach their programs; where interfaces
+/// have none, programs stay attached, and the arrays through which they call each other are emptied: each packet is dropped (seen with v3.28.1 and
+/// v3.32.1). It fails where no programs were attached ([`NOTHING_ATTACHED`]).
+pub fn lost_with_the_pod(config: &Config) -> Option<Command> {
+    config.programs.then(|| {
+        command(if config.version.pins_links_of_interfaces() {
+            format!("delete table ip {TABLE}\n")
+        } else {
+            format!(
+                "flush chain ip {TABLE} connect\nflush chain ip {TABLE} marks\n\
+                 add rule ip {TABLE} marks iifname != \"lo\" counter drop\n"
+            )
+        })
     })
+}
+
+/// A command that reads changes of tables.
+fn command(input: String) -> Command {
+    Command {
+        argv: NFT.map(str::to_owned).to_vec(),
+        input,
+    }
 }
 
 async fn nft(io: &Io<Event>, input: String) -> Result<(), Panicked> {
     written(&io.run(&NFT, input).await).map_err(Panicked)
 }
+
+/// What [`lost_with_the_pod`] says on a node where no programs are attached.
+pub const NOTHING_ATTACHED: &str = "No such file or directory";
 
 /// Whether a command of the table did its work; if not, the words with which Felix panics.
 pub fn written(output: &Output) -> Result<(), String> {

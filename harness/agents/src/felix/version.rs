@@ -128,7 +128,18 @@ impl Version {
 
     /// The links of connect-time load balancing are pinned, and stay when Felix ends (felix/bpf/nat/connecttime.go).
     pub(super) fn pins_connect_time_links(self) -> bool {
-        self.since(29)
+        match self.minor {
+            ..=27 => false,
+            28 | 29 => self.patch >= 5,
+            30 => self.patch >= 1,
+            _ => true,
+        }
+    }
+
+    /// Programs at interfaces are attached by links (TCX), which are pinned (felix/bpf/tc/attach.go), where the kernel knows them (6.6) and
+    /// `bpfAttachType` does not say otherwise.
+    pub(super) fn pins_links_of_interfaces(self) -> bool {
+        self.since(31)
     }
 
     /// The Kubernetes whose proxy parts Felix links (go.mod).

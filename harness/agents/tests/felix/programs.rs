@@ -101,7 +101,12 @@ fn the_map_is_written_again_no_sooner_than_its_period_allows() {
 
 #[test]
 fn a_restarted_felix_that_is_told_nothing_leaves_the_map_and_loses_links_that_are_not_pinned() {
-    for (version, stays) in [("v3.28.1", false), ("v3.32.1", true)] {
+    for (version, stays) in [
+        ("v3.28.1", false),
+        ("v3.28.5", true),
+        ("v3.29.4", false),
+        ("v3.32.1", true),
+    ] {
         let netns = Netns::new();
         drop(told(&netns, version));
         assert!(chain(&netns, "connect").contains("jump frontends"));
@@ -116,6 +121,43 @@ fn a_restarted_felix_that_is_told_nothing_leaves_the_map_and_loses_links_that_ar
         let connect = chain(&netns, "connect");
         assert_eq!(connect.contains("jump frontends"), stays, "{version}");
         drop(again);
+    }
+}
+
+#[test]
+fn where_the_pins_end_with_the_pod_links_are_detached_and_programs_without_links_drop() {
+    for (version, detached) in [("v3.28.1", false), ("v3.30.7", false), ("v3.32.1", true)] {
+        let netns = Netns::new();
+        drop(told(&netns, version));
+        let lost = felix::lost_with_the_pod(&working(version)).unwrap();
+        netns.must(&["nft", "-f", "-"], &lost.input);
+        if detached {
+            assert_eq!(table(&netns), None);
+            continue;
+        }
+        let marks = chain(&netns, "marks");
+        assert!(
+            marks.contains("iifname != \"lo\" counter packets 0 bytes 0 drop"),
+            "{marks}"
+        );
+        assert!(!marks.contains("meta mark set"), "{marks}");
+    }
+    assert!(felix::lost_with_the_pod(&config("v3.28.1")).is_none());
+}
+
+#[test]
+fn the_end_of_a_pod_changes_nothing_where_no_programs_are_attached() {
+    for version in ["v3.28.1", "v3.32.1"] {
+        let netns = Netns::new();
+        let lost = felix::lost_with_the_pod(&working(version)).unwrap();
+        let output = netns.run(&["nft", "-f", "-"], &lost.input);
+        assert_ne!(output.exit, 0);
+        assert!(
+            output.stderr.contains(felix::NOTHING_ATTACHED),
+            "{}",
+            output.stderr
+        );
+        assert_eq!(table(&netns), None);
     }
 }
 

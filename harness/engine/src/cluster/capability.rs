@@ -8,7 +8,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use chainbreak_model::names::{AgentName, NodeName};
+use chainbreak_model::{
+    case::ApiWay,
+    names::{AgentName, NodeName},
+};
 use futures::future::BoxFuture;
 
 use super::{Cluster, Command, ExecError, Place, Process, Signal, SignalError};
@@ -46,6 +49,15 @@ pub trait AgentControl: Send + Sync {
         node: &NodeName,
         version: Option<&str>,
     ) -> Result<(), SignalError>;
+
+    /// The next life of an agent that was stopped is in another pod: what the old one had mounted for itself alone is gone, and the new one
+    /// reaches the API as new pods do, which is in this way from now on, if one is given.
+    async fn replace_pod(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        api: Option<ApiWay>,
+    ) -> Result<(), SignalError>;
 }
 
 /// Processes can be killed where they run. Backends that only see a client of the process cannot; cases that need it ask
@@ -73,7 +85,17 @@ pub trait LateLogs: Send + Sync {
     -> BoxFuture<'static, ()>;
 }
 
-/// How long a task has waited for a processor.
+/// What can wait for a processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waiter {
+    /// A process or thread, by its number.
+    Task(u32),
+    /// A virtual processor, by its number, which waits for one of its hypervisor's while a task runs on it that does not know. It is runnable
+    /// where a task of the case wants it.
+    VirtualProcessor(u32),
+}
+
+/// How long something has waited for a processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waited {
     /// In its life so far, as Linux counts it: when a wait is over.
@@ -83,13 +105,13 @@ pub struct Waited {
     pub runnable: bool,
 }
 
-/// What runs of the case tells how long it has waited for a processor.
+/// What runs of the case, and what it runs on, tells how long it has waited for a processor.
 pub trait Scheduling: Send + Sync {
-    /// How long each process and thread has waited, by its number.
-    fn waits(&self) -> BTreeMap<u32, Waited>;
+    /// How long each has waited.
+    fn waits(&self) -> BTreeMap<Waiter, Waited>;
 
     /// What one of them is called.
-    fn task_name(&self, task: u32) -> String;
+    fn name_of(&self, waiter: Waiter) -> String;
 }
 
 /// Runs a command on behalf of somebody, recorded as theirs where the backend records.

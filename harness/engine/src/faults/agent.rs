@@ -49,7 +49,7 @@ impl Injection<'_> {
         Ok(())
     }
 
-    /// Stops, pauses or restarts the agent, on one node or on every one.
+    /// Stops, pauses, restarts or recreates the agent, on one node or on every one.
     pub(super) async fn agent(
         &mut self,
         agent: AgentName,
@@ -60,6 +60,9 @@ impl Injection<'_> {
             let (verb, signal, undone) = match what {
                 AgentFault::Stop => ("stop", Signal::Stop, "start"),
                 AgentFault::Pause => ("pause", Signal::Pause, "resume"),
+                AgentFault::Recreate { .. } => {
+                    ("delete the pod of", Signal::Stop, "make a pod for")
+                }
                 AgentFault::Restart => {
                     let text = format!("restart {agent} on {node}");
                     self.restart_with(agent, &node, None, text).await?;
@@ -72,7 +75,17 @@ impl Injection<'_> {
             let control = agent_control(self.cluster).map_err(failed)?;
             let done = control.signal(agent, &node, signal).await;
             done.map_err(failed)?;
+            if let AgentFault::Recreate { api } = what {
+                let replaced = control.replace_pod(agent, &node, api).await;
+                replaced.map_err(failed)?;
+            }
             self.say(text);
+        }
+        if let AgentFault::Recreate { api: Some(api) } = what {
+            self.say(format!(
+                "new pods of {agent} reach the API: {}",
+                api.as_str()
+            ));
         }
         Ok(())
     }
@@ -154,7 +167,7 @@ fn to_run(verb: &str, agent: AgentName, node: &NodeName) -> Undo {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::{Fault, Versions};
+    use chainbreak_model::case::{ApiWay, Fault, Versions};
     use tokio::time::timeout;
 
     use super::{
@@ -204,6 +217,34 @@ mod tests {
                 "kube-proxy on n1 has begun"
             ]
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_is_made_anew_loses_its_pod_and_gets_another_one() {
+        let (fake, cluster) = Fake::default().cluster();
+        let (log, mut events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let fault = Fault::Agent {
+            agent: AgentName::Felix,
+            node: None,
+            what: AgentFault::Recreate {
+                api: Some(ApiWay::Direct),
+            },
+        };
+        faults.inject(&fault, None).await.unwrap();
+        faults.heal_all().await;
+        let done = [
+            "Stop felix",
+            "felix has another pod, Some(Direct)",
+            "Run felix",
+        ];
+        assert_eq!(fake.signals(), done);
+        let told = [
+            "delete the pod of felix on n1",
+            "new pods of felix reach the API: direct",
+            "make a pod for felix on n1",
+        ];
+        assert_eq!(said(&mut events), told);
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use chainbreak_engine::{
     logbook::{AgentLog, Logbook},
 };
 use chainbreak_model::{
-    case::{AgentSource, Case},
+    case::{AgentSource, ApiWay, Case},
     names::{AgentName, NodeName},
 };
 use futures::future::BoxFuture;
@@ -248,6 +248,16 @@ impl AgentControl for Raised {
         }
         let restarted = self.restart_pod(agent, node, version).await;
         restarted.map_err(|error| SignalError(error.to_string()))
+    }
+
+    /// A stopped agent's pod is deleted already ([`signal`]), and a model has mounted nothing.
+    async fn replace_pod(
+        &self,
+        _: AgentName,
+        _: &NodeName,
+        _: Option<ApiWay>,
+    ) -> Result<(), SignalError> {
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chainbreak_engine::cluster::Signal;
 use chainbreak_model::{
-    case::{AgentFault, AgentSource, Case, Fault, Step},
+    case::{AgentSource, Case, Fault, Step},
     names::{AgentName, NodeName},
 };
 use k8s_openapi::api::{
@@ -117,7 +117,7 @@ fn is_stopped(case: &Case, agent: AgentName) -> bool {
             return false;
         };
         // A restart deletes the pod.
-        *whose == agent && *what == AgentFault::Stop
+        *whose == agent && what.ends()
     };
     case.timeline.iter().any(stops)
 }

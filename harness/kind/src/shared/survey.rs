@@ -32,10 +32,10 @@ pub(crate) const CALICO_STAYS: &str =
     "Calico is not upgraded on kind yet: it takes its whole manifest, not an image alone";
 
 /// What no real cluster has for now, and why.
-const LACKING: [(&str, &str); 5] = [
+const LACKING: [(&str, &str); 6] = [
     (
         "api-endpoints",
-        "where a real cluster's API is, is not the harness's to change",
+        "where a real cluster's API is, and how its pods reach it, is not the harness's to change",
     ),
     ("calico-upgrade", CALICO_STAYS),
     (
@@ -45,6 +45,10 @@ const LACKING: [(&str, &str); 5] = [
     (
         "load-balancers",
         "nobody gives Services of type LoadBalancer an address on a real cluster",
+    ),
+    (
+        "own-bpffs",
+        "Calico's manifest gives Felix the host's /sys/fs/bpf",
     ),
     (
         "underlay-addresses",

@@ -99,7 +99,7 @@ fn kube_proxy(
     };
     said.settle(&mut config);
     let recorder = recorder(AgentName::KubeProxy, world, node, log);
-    Ok(Box::new(move |writer, control| {
+    Ok(Life::new(move |writer, control| {
         let (url, mut config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
         let (families, said, addresses) = (families.clone(), said.clone(), addresses.clone());
         Box::pin(run_pausable(control, async move {
@@ -143,9 +143,10 @@ fn felix(
         programs,
         seed: seed_of(node, seed),
     };
+    let lost = felix::lost_with_the_pod(&config);
     let interface = wiring::pod_interface(spec.pods);
     let recorder = recorder(AgentName::Felix, world, node, log);
-    Ok(Box::new(move |writer, control| {
+    let life = Life::new(move |writer, control| {
         let (url, config, exec) = (url.clone(), config.clone(), Rc::new(recorder.clone()));
         Box::pin(run_pausable(control, async move {
             let mut sink =
@@ -156,7 +157,8 @@ fn felix(
             };
             planned(ended)
         }))
-    }))
+    });
+    Ok(life.losing(lost))
 }
 
 /// The families that a kube-proxy serves, each with its pods, and with the node's. Before 1.21 it knows one only, that of its

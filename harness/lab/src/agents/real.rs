@@ -83,15 +83,7 @@ impl Real {
         way: ApiWay,
         log: &EventLog,
     ) -> Result<(NodeContext, Shims), LabError> {
-        let api = api::address(world, way);
-        let kubeconfig = format!("/run/chainbreak/{}.kubeconfig", self.agent);
-        let file = kubeconfig.clone();
-        let written = node.place.run(move || write_kubeconfig(&file, api)).await;
-        written.map_err(|source| LabError::Place {
-            place: node.place.name().to_owned(),
-            what: "write a kubeconfig",
-            source,
-        })?;
+        let (api, kubeconfig) = tell_way(self.agent, world, node, way).await?;
         let recorder = Recorder::new(self.agent.as_str(), node.name.clone(), log.clone());
         let recorder = recorder.behind(world.gate.clone());
         let root = self.root.as_deref().unwrap_or(Path::new("/"));
@@ -178,7 +170,7 @@ impl Real {
             if let Some(root) = root {
                 image::enter(&root, agent.as_str())?;
             }
-            Ok(Box::new(move |writer, control| {
+            Ok(Life::new(move |writer, control| {
                 let start = start.clone();
                 Box::pin(async move {
                     let ended = process::live(&start, control, |entry| writer.write(entry)).await;
@@ -200,6 +192,26 @@ fn say(agent: AgentName, identity: &Identity, log: &EventLog) {
     if let Some(iptables) = &identity.iptables {
         fact(format!("{agent}.iptables"), iptables.clone());
     }
+}
+
+/// Writes where the API is for an agent of that node, which reads it as it starts; returns that, and the file. The variables
+/// `KUBERNETES_SERVICE_HOST` and `_PORT` stay those of the agent's first pod: Felix v3.28.1 and v3.32.1 only log them where there is a kubeconfig.
+pub(super) async fn tell_way(
+    agent: AgentName,
+    world: &World,
+    node: &Node,
+    way: ApiWay,
+) -> Result<(SocketAddr, String), LabError> {
+    let api = api::address(world, way);
+    let kubeconfig = format!("/run/chainbreak/{agent}.kubeconfig");
+    let file = kubeconfig.clone();
+    let written = node.place.run(move || write_kubeconfig(&file, api)).await;
+    written.map_err(|source| LabError::Place {
+        place: node.place.name().to_owned(),
+        what: "write a kubeconfig",
+        source,
+    })?;
+    Ok((api, kubeconfig))
 }
 
 /// The API takes everybody, over plain HTTP.

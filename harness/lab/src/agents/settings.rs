@@ -207,7 +207,7 @@ pub(super) fn felix(spec: &CalicoSpec, context: &NodeContext) -> BTreeMap<String
         ("FELIX_IPV6SUPPORT", has_v6.to_string()),
         ("NODENAME", context.node.to_string()),
         ("FELIX_FELIXHOSTNAME", context.node.to_string()),
-        // In eBPF mode Felix reaches the API by these before it has programmed anything.
+        // As every pod has them. With a kubeconfig Felix only logs them.
         ("KUBERNETES_SERVICE_HOST", context.api.ip().to_string()),
         ("KUBERNETES_SERVICE_PORT", context.api.port().to_string()),
     ]));

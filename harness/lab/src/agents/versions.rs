@@ -1,16 +1,35 @@
-//! Other versions of agents that run, models and real ones. What one has written stays as it is: only who looks after it from then on
-//! is another.
+//! What the next life of an agent is, a model's or a real one's: its version, its pod, its way to the API. What the last one has written stays as it
+//! is, but for what it had pinned in a file system that ends with its pod: only who looks after it from then on is another.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
+use chainbreak_agents::felix::{NOTHING_ATTACHED, written};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::ClusterSpec,
+    case::{ApiWay, Bpffs, CalicoSpec, Case, ClusterSpec, Versions},
+    event::EventKind,
     names::{AgentName, NodeName},
 };
 
-use super::{lives::Lives, model, real::Real, say_model, settings::NodeContext};
-use crate::{error::LabError, world::World};
+use super::{
+    lives::Lives,
+    model,
+    real::{Real, tell_way},
+    say_model,
+    settings::NodeContext,
+};
+use crate::{
+    error::LabError,
+    recorder::Recorder,
+    worker::delegation,
+    world::{Node, World},
+};
+
+/// To whom the history ascribes what the end of a pod does to its node.
+const PODS_END: &str = "end of felix's pod";
 
 /// What the models live by.
 pub(super) type Models = BTreeMap<(AgentName, NodeName), Lives>;
@@ -21,19 +40,46 @@ pub(super) type NodeContexts = BTreeMap<(AgentName, NodeName), (Lives, NodeConte
 /// Real kube-proxies by the version that a timeline calls them.
 pub(super) type Others = BTreeMap<String, Real>;
 
+/// What agents are from their next life on.
+#[derive(Debug)]
+struct Wanted {
+    cluster: ClusterSpec,
+    versions: Versions,
+}
+
 /// The agents of a case, and what it says of them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct AgentVersions {
-    pub(super) cluster: ClusterSpec,
-    pub(super) seed: u64,
-    pub(super) models: Models,
+    wanted: Mutex<Wanted>,
+    seed: u64,
+    models: Models,
     /// Whether Felix is to have eBPF programs.
-    pub(super) lacking: &'static str,
-    pub(super) contexts: NodeContexts,
-    pub(super) others: Others,
+    lacking: &'static str,
+    contexts: NodeContexts,
+    others: Others,
 }
 
 impl AgentVersions {
+    pub(super) fn new(
+        case: &Case,
+        lacking: &'static str,
+        models: Models,
+        (contexts, others): (NodeContexts, Others),
+    ) -> Self {
+        let wanted = Wanted {
+            cluster: case.cluster.clone(),
+            versions: Versions::of(&case.cluster),
+        };
+        Self {
+            wanted: Mutex::new(wanted),
+            seed: case.seed,
+            models,
+            lacking,
+            contexts,
+            others,
+        }
+    }
+
     /// The agent's next life on that node is that of another version. It is to be ended for that.
     pub(crate) fn change(
         &self,
@@ -42,23 +88,103 @@ impl AgentVersions {
         (agent, node): (AgentName, &NodeName),
         version: &str,
     ) -> Result<(), LabError> {
-        let absent = || LabError::Unable {
-            what: format!("there is no {agent} {version} that could be on {node} from now on"),
-        };
+        let mut wanted = self.wanted();
         if let Some((lives, context)) = self.contexts.get(&(agent, node.clone())) {
-            let other = self.others.get(version).ok_or_else(absent)?;
-            let start = other.start(&self.cluster, version, context)?;
+            let other = self.others.get(version);
+            let other = other.ok_or_else(|| unknown(agent, version, node))?;
+            let start = other.start(&wanted.cluster, version, context)?;
             lives.replace(other.life(start)()?);
             other.say(log);
             return Ok(());
         }
-        let models = self.models.get(&(agent, node.clone()));
-        let lives = models.ok_or_else(absent)?;
-        let node = world.node(node).ok_or_else(absent)?;
-        let which = (agent, version);
-        let life = model::life(&self.cluster, which, world, node, self.seed, log)?;
-        lives.replace(life);
+        wanted.versions.set(agent, node, version);
+        self.remodel(&wanted, world, log, (agent, node))?;
         say_model(agent, version, self.lacking, log);
         Ok(())
+    }
+
+    /// The agent's next life on that node is in another pod: what the old one had pinned in a file system of its own is gone, and the
+    /// API is reached in the way that is wanted, which is this one from now on if one is given. The agent is to be ended for that.
+    pub(crate) async fn replace_pod(
+        &self,
+        world: &World,
+        log: &EventLog,
+        (agent, node): (AgentName, &NodeName),
+        api: Option<ApiWay>,
+    ) -> Result<(), LabError> {
+        let (Some(at), AgentName::Felix) = (world.node(node), agent) else {
+            return Ok(());
+        };
+        let Some(calico) = self.calico(api) else {
+            return Ok(());
+        };
+        if calico.bpffs == Bpffs::Own {
+            self.unpin(at, log).await?;
+        }
+        if self.models.contains_key(&(agent, node.clone())) {
+            return self.remodel(&self.wanted(), world, log, (agent, node));
+        }
+        tell_way(agent, world, at, calico.api).await.map(drop)
+    }
+
+    /// What is wanted of Calico, with that way to the API from now on if one is given.
+    fn calico(&self, api: Option<ApiWay>) -> Option<CalicoSpec> {
+        let mut wanted = self.wanted();
+        let calico = wanted.cluster.calico.as_mut()?;
+        calico.api = api.unwrap_or(calico.api);
+        Some(calico.clone())
+    }
+
+    /// What Felix has pinned on that node is pinned no more, and the history says so.
+    async fn unpin(&self, at: &Node, log: &EventLog) -> Result<(), LabError> {
+        let Some(lives) = self.models.get(&(AgentName::Felix, at.name.clone())) else {
+            let unpinned = at.place.run(delegation::unpin_all).await;
+            unpinned.map_err(|source| LabError::Place {
+                place: at.place.name().to_owned(),
+                what: "take away what is pinned",
+                source,
+            })?;
+            let text = format!("what felix had pinned on {} is gone", at.name);
+            log.append(EventKind::Step { text });
+            return Ok(());
+        };
+        let Some(lost) = lives.lost_with_pod() else {
+            return Ok(());
+        };
+        let recorder = Recorder::new(PODS_END, at.name.clone(), log.clone());
+        let output = recorder.run_in(&at.place, lost).await;
+        if output.stderr.contains(NOTHING_ATTACHED) {
+            return Ok(());
+        }
+        written(&output).map_err(|what| LabError::Unable { what })
+    }
+
+    /// The model's next life is as it is wanted.
+    fn remodel(
+        &self,
+        wanted: &Wanted,
+        world: &World,
+        log: &EventLog,
+        (agent, node): (AgentName, &NodeName),
+    ) -> Result<(), LabError> {
+        let version = wanted.versions.get(agent, node).unwrap_or("?");
+        let absent = || unknown(agent, version, node);
+        let lives = self.models.get(&(agent, node.clone()));
+        let lives = lives.ok_or_else(absent)?;
+        let node = world.node(node).ok_or_else(absent)?;
+        let which = (agent, version);
+        let life = model::life(&wanted.cluster, which, world, node, self.seed, log)?;
+        lives.replace(life);
+        Ok(())
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unknown(agent: AgentName, version: &str, node: &NodeName) -> LabError {
+    LabError::Unable {
+        what: format!("there is no {agent} {version} that could be on {node} from now on"),
     }
 }

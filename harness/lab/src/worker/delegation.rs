@@ -47,6 +47,19 @@ pub(crate) fn mount_for(node: &str) -> io::Result<()> {
     broker::lend(calls::token(&File::open(BPF)?)?)
 }
 
+/// For the calling thread, which has the mounts of a node: what is pinned is pinned no more, as when its file system ends.
+pub(crate) fn unpin_all() -> io::Result<()> {
+    for entry in fs::read_dir(BPF)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            fs::remove_dir_all(path)?;
+        } else {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
 /// For the calling thread, whose place is no node: nothing loads programs there.
 pub(crate) fn none_here() -> io::Result<()> {
     if stage_one::is_there() {

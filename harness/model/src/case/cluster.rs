@@ -216,6 +216,9 @@ pub struct CalicoSpec {
     /// Whether its eBPF programs work, where the scenario says so. Unsaid, a real Felix's do and its model's do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<Programs>,
+    /// Where its programs and maps are pinned.
+    #[serde(default, skip_serializing_if = "Bpffs::is_hosts")]
+    pub bpffs: Bpffs,
     /// Felix's environment, over the manifest's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -230,6 +233,7 @@ impl CalicoSpec {
             pods,
             api: ApiWay::default(),
             programs: None,
+            bpffs: Bpffs::default(),
             env: BTreeMap::new(),
         }
     }
@@ -245,6 +249,24 @@ pub enum Programs {
     Fail,
 }
 
+/// Whose `/sys/fs/bpf` is in Felix's pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bpffs {
+    /// The host's: what is pinned outlives the pod.
+    #[default]
+    Host,
+    /// The pod's, which ends with it.
+    Own,
+}
+
+impl Bpffs {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_hosts(&self) -> bool {
+        *self == Self::Host
+    }
+}
+
 /// How an agent reaches the API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -257,6 +279,18 @@ pub enum ApiWay {
 }
 
 impl ApiWay {
+    /// As scenarios write them.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("service", Self::Service), ("direct", Self::Direct)];
+
+    /// As scenarios write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "service",
+            Self::Direct => "direct",
+        }
+    }
+
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
     fn is_direct(&self) -> bool {
         *self == Self::Direct

@@ -7,7 +7,7 @@ use chainbreak_probe::wire::craft::Segment;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterSpec, Destination, Origin};
+use super::{ApiWay, ClusterSpec, Destination, Origin};
 use crate::names::{AgentName, NodeName, TrafficName};
 
 /// What is done. Where a node or a place may be given, `None` is every node.
@@ -199,6 +199,18 @@ pub enum AgentFault {
     Pause,
     /// Its process ends and is started at once.
     Restart,
+    /// Its pod is deleted; undone, it has another one.
+    Recreate {
+        /// How it reaches the API from then on, on whichever node it gets a new pod.
+        api: Option<ApiWay>,
+    },
+}
+
+impl AgentFault {
+    /// Whether there is no process until somebody starts it.
+    pub fn ends(self) -> bool {
+        matches!(self, Self::Stop | Self::Recreate { .. })
+    }
 }
 
 /// What Felix programs with.

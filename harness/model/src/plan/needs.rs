@@ -5,8 +5,8 @@ use chainbreak_probe::wire::Protocol;
 use super::{Choice, upgrades};
 use crate::{
     case::{
-        AgentSource, Case, Claim, ClusterSpec, Destination, Fault, HostSpec, IpFamily,
-        IptablesVariant, Programs, Promise, ProxyMode, Step, Traffic, Via,
+        AgentFault, AgentSource, Bpffs, Case, Claim, ClusterSpec, Destination, Fault, HostSpec,
+        IpFamily, IptablesVariant, Programs, Promise, ProxyMode, Step, Traffic, Via,
     },
     names::AgentName,
     pod_network::NETWORKS,
@@ -104,7 +104,8 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
             "telling-servers",
             case.promises.values().any(|it| hears_pods(case, it)),
         ),
-        ("api-endpoints", case.timeline.contains(&Step::MoveApi)),
+        ("api-endpoints", case.timeline.iter().any(is_about_the_api)),
+        ("own-bpffs", has_own_bpffs(cluster)),
         (
             "held-commands",
             faults
@@ -120,6 +121,24 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
     let parts = parts.into_iter().filter(|(_, needed)| *needed);
     let parts = parts.map(|(name, _)| name.to_owned());
     kubernetes.chain(parts).collect()
+}
+
+/// Whether the API's endpoint is another one after it, or the way of an agent to it.
+fn is_about_the_api(step: &Step) -> bool {
+    let Step::Fault {
+        fault: Fault::Agent { what, .. },
+        ..
+    } = step
+    else {
+        return *step == Step::MoveApi;
+    };
+    matches!(what, AgentFault::Recreate { api: Some(_) })
+}
+
+/// Whether what Felix pins ends with its pod.
+fn has_own_bpffs(cluster: &ClusterSpec) -> bool {
+    let calico = cluster.calico.as_ref();
+    calico.is_some_and(|calico| calico.bpffs == Bpffs::Own)
 }
 
 /// Everything that a case makes.

@@ -1,6 +1,6 @@
 //! Clusters that cannot be: their families, their networks, their settings.
 
-use chainbreak_model::case::{ApiWay, Programs};
+use chainbreak_model::case::{ApiWay, Bpffs, Programs};
 
 use crate::good::{GOOD, OBJECTS, reads, said, said_of};
 
@@ -140,6 +140,7 @@ fn felixs_surroundings_are_those_that_felix_has() {
     let with = |calico: &str| said_of("version: v3.28.1", &format!("version: v3.28.1, {calico}"));
     for (calico, said) in [
         ("api: servic", "api cannot be \"servic\""),
+        ("bpffs: pod", "bpffs cannot be \"pod\""),
         (
             "env: { FELIX_INTERFACEPREFX: eni }",
             "did you mean FELIX_INTERFACEPREFIX?",
@@ -152,7 +153,7 @@ fn felixs_surroundings_are_those_that_felix_has() {
     ] {
         assert!(with(calico).contains(said), "{calico}: {}", with(calico));
     }
-    let good = "env: { FELIX_BPFENABLED: 'true', FELIX_TYPHAADDR: '', GODEBUG: x }, api: service, programs: work";
+    let good = "env: { FELIX_BPFENABLED: 'true', FELIX_TYPHAADDR: '', GODEBUG: x }, api: service, programs: work, bpffs: none";
     let good = GOOD.replace("version: v3.28.1", &format!("version: v3.28.1, {good}"));
     let read = reads(good.as_bytes(), OBJECTS).expect("it is good");
     let calico = read
@@ -163,5 +164,6 @@ fn felixs_surroundings_are_those_that_felix_has() {
     let calico = calico.expect("there is one");
     assert_eq!(calico.api, ApiWay::Service);
     assert_eq!(calico.programs, Some(Programs::Work));
+    assert_eq!(calico.bpffs, Bpffs::Own);
     assert_eq!(calico.env["FELIX_BPFENABLED"], "true");
 }

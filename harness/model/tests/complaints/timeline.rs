@@ -22,6 +22,7 @@ fn steps_that_cannot_be_played() {
         "lock: { node: n1, until: 3s }",
         "stop: { agent: kubelet, for: 3 }",
         "restart: { agent: felix, for: 3s }",
+        "recreate: { agent: kube-proxy, api: direct }",
         "flush: { table: KUBE-SVC, family: inet }",
         "delete-rule: { table: nat, chain: KUBE-SERVICES, matches: '(' }",
         "run: { as: The Admin, command: [] }",

@@ -68,8 +68,8 @@ impl Outage {
         let dropped = self.dropped.as_ref().map(|dropped| format!("; {dropped}"));
         let dropped = dropped.unwrap_or_default();
         if self.in_one {
-            let why = match (&self.blind, &self.cause) {
-                (Some(blind), _) => blind.to_string(),
+            let why = match (&self.programs, &self.cause) {
+                (Some(programs), _) => programs.to_string(),
                 (None, Some(cause)) => cause.to_string(),
                 (None, None) => "no recorded command explains it".to_owned(),
             };
@@ -114,7 +114,7 @@ impl ExplainedGap {
             let Cause { link, who, .. } = cause;
             format!("; {link} {verb} by {who} at {at}")
         });
-        let blind = self.blind.as_ref().map(|blind| format!("; {blind}"));
+        let programs = self.programs.as_ref().map(|it| format!("; {it}"));
         let heal = self.heal.as_ref();
         let heal = heal.map(|heal| format!("; {heal} at {}", clock(heal.at_us)));
         format!(
@@ -123,7 +123,7 @@ impl ExplainedGap {
             clock(to_us),
             length(self.gap.span.len_us()),
             count(self.gap.lost, "request"),
-            blind.unwrap_or_default(),
+            programs.unwrap_or_default(),
             cause.unwrap_or_default(),
             heal.unwrap_or_default()
         )

@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
 
-mod blind;
 mod culprits;
 mod findings;
 mod golden;
 mod history;
 mod junit;
 mod parity;
+mod programs;
 mod progress;
 mod recording;
 mod terminal;

@@ -2,7 +2,7 @@
 //! `TigeraStatus`es how far that has come.
 
 use chainbreak_model::{
-    case::{AgentFault, Case, Fault, IpFamily, Step},
+    case::{Case, Fault, IpFamily, Step},
     names::AgentName,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -71,9 +71,7 @@ pub(crate) fn operator_can(case: &Case, network: Network) -> Result<(), KindErro
 fn undoes(case: &Case) -> Option<&'static str> {
     let undone = |step: &Step| match step {
         Step::Fault { fault, .. } => match fault {
-            Fault::Agent { agent, what, .. } => {
-                *agent == AgentName::Felix && *what == AgentFault::Stop
-            }
+            Fault::Agent { agent, what, .. } => *agent == AgentName::Felix && what.ends(),
             Fault::Switch { .. } => true,
             _ => false,
         },

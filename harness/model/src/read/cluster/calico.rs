@@ -12,7 +12,7 @@ use super::{
     SOURCE, known, source,
 };
 use crate::{
-    case::{ApiWay, CalicoSpec, PodOwner, Programs},
+    case::{ApiWay, Bpffs, CalicoSpec, PodOwner, Programs},
     diagnostic::Gathered,
     felix,
     language::{Kind, Mapping, default, needed, optional, words},
@@ -36,7 +36,7 @@ pub(super) static CALICO: Mapping = Mapping {
         ),
         default(
             "api",
-            Kind::Word(|| words(&WAYS)),
+            Kind::Word(|| words(&ApiWay::ALL)),
             "direct",
             "How Felix reaches the API: by the cluster IP of the Service `kubernetes`, as a pod does where nothing is said, or `direct`, as with the ConfigMap `kubernetes-services-endpoint`.",
         ),
@@ -44,6 +44,12 @@ pub(super) static CALICO: Mapping = Mapping {
             "programs",
             Kind::Word(|| words(&PROGRAMS)),
             "Whether Felix's eBPF programs `work` in eBPF mode, or `fail`, as on a node that cannot load them. A real Felix's work; its model has a table of nftables in their place where this says `work`, and nothing else.",
+        ),
+        default(
+            "bpffs",
+            Kind::Word(|| words(&MOUNTS)),
+            "host",
+            "Whose file system `/sys/fs/bpf` is in Felix's pod: the host's, as in Calico's manifest, or with `none` the pod's own, so that a new pod (`recreate`, `upgrade`) finds nothing pinned.",
         ),
         optional(
             "env",
@@ -58,9 +64,9 @@ const OWNERS: [(&str, PodOwner); 2] = [
     ("third-party", PodOwner::ThirdParty),
 ];
 
-const WAYS: [(&str, ApiWay); 2] = [("service", ApiWay::Service), ("direct", ApiWay::Direct)];
-
 const PROGRAMS: [(&str, Programs); 2] = [("work", Programs::Work), ("fail", Programs::Fail)];
+
+const MOUNTS: [(&str, Bpffs); 2] = [("host", Bpffs::Host), ("none", Bpffs::Own)];
 
 pub(super) fn read(gathered: &Gathered, node: &Node, folder: &Path) -> Option<CalicoSpec> {
     let fields = Fields::of(gathered, node, &CALICO)?;
@@ -69,10 +75,11 @@ pub(super) fn read(gathered: &Gathered, node: &Node, folder: &Path) -> Option<Ca
         source(gathered, node, AgentName::Felix, folder)
     });
     let pods = fields.or_default("pods", |node| word(gathered, node, "pods", &OWNERS));
-    let api = fields.or_default("api", |node| word(gathered, node, "api", &WAYS));
+    let api = fields.or_default("api", |node| word(gathered, node, "api", &ApiWay::ALL));
     let programs = fields.maybe("programs", |node| {
         word(gathered, node, "programs", &PROGRAMS)
     });
+    let bpffs = fields.or_default("bpffs", |node| word(gathered, node, "bpffs", &MOUNTS));
     let env = fields.or_empty("env", |node| environment(gathered, node));
     Some(CalicoSpec {
         version: version?,
@@ -80,6 +87,7 @@ pub(super) fn read(gathered: &Gathered, node: &Node, folder: &Path) -> Option<Ca
         pods: pods?,
         api: api?,
         programs: programs?,
+        bpffs: bpffs?,
         env: env?,
     })
 }

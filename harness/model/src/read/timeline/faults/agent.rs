@@ -11,15 +11,15 @@ use super::{
     FOR, Reading, done, fault,
 };
 use crate::{
-    case::{AgentFault, AgentSource, ClusterSpec, Fault, Step},
-    language::{Field, Kind, Mapping, needed, optional, words},
+    case::{AgentFault, AgentSource, ApiWay, ClusterSpec, Fault, Step},
+    language::{Field, Kind, Mapping, default, needed, optional, words},
     names::AgentName,
 };
 
 /// No command but a point in kube-proxy's model: between its look at what changed and its taking it over.
 pub(crate) const TAKING_CHANGES: &str = "taking-changes";
 
-pub(in super::super) static STEPS: [Word; 4] = [
+pub(in super::super) static STEPS: [Word; 5] = [
     fault(
         "slow",
         &SLOW,
@@ -43,6 +43,12 @@ pub(in super::super) static STEPS: [Word; 4] = [
         &RESTART,
         "An agent's process ends and is started at once. The step is over when it has begun its work; of several nodes one after the other.",
         |it| it.restart(),
+    ),
+    fault(
+        "recreate",
+        &RECREATE,
+        "An agent's pod is deleted, with what it alone had mounted (`calico: { bpffs: none }`), and made anew when the time is over. Nobody waits until it works: it may never.",
+        |it| it.recreate(),
     ),
 ];
 
@@ -85,6 +91,21 @@ static RESTART: Mapping = Mapping {
     fields: &[&[
         WHOSE,
         optional("node", NODE, "Where; every node when not given."),
+    ]],
+};
+
+static RECREATE: Mapping = Mapping {
+    called: "recreate",
+    doc: "",
+    fields: &[&[
+        WHOSE,
+        optional("node", NODE, "Where; every node when not given."),
+        default("for", Kind::Time, "1s", "How long there is no pod."),
+        optional(
+            "api",
+            Kind::Word(|| words(&ApiWay::ALL)),
+            "How Felix's new pods reach the API from now on: `direct`, when the ConfigMap `kubernetes-services-endpoint` was made.",
+        ),
     ]],
 };
 
@@ -152,6 +173,31 @@ impl Reading<'_> {
             })
         };
         self.lasting(fault())
+    }
+
+    /// Unlike other faults it is over soon where no time is said.
+    fn recreate(&self) -> Option<Step> {
+        let gathered = self.fields.gathered;
+        let (agent, node) = (self.agent_name(), self.node());
+        let length = self
+            .fields
+            .or_default("for", |node| duration(gathered, node, "for", LENGTH));
+        let api = self.fields.maybe("api", |node| {
+            if agent == Some(AgentName::KubeProxy) {
+                let message = "kube-proxy asks the API at its own address always";
+                note(gathered, &node.place, message, None);
+            }
+            word(gathered, node, "api", &ApiWay::ALL)
+        });
+        let fault = Fault::Agent {
+            agent: agent?,
+            node: node?,
+            what: AgentFault::Recreate { api: api? },
+        };
+        Some(Step::Fault {
+            fault,
+            duration: Some(length?),
+        })
     }
 
     fn restart(&self) -> Option<Step> {

@@ -1,4 +1,4 @@
-//! That a map which leads requests to backends that are gone is named.
+//! That programs are named which lead requests to backends that are gone, or drop them.
 
 use chainbreak_model::event::{Event, EventKind};
 
@@ -34,6 +34,19 @@ fn a_map_that_knows_none_of_a_services_endpoints_is_named_and_not_the_jump_that_
         format!(
             "{DEAD}felix's NAT map leads test/nginx to 10.20.1.9, its EndpointSlices have 10.20.1.10 since 1.450"
         )
+    );
+}
+
+#[test]
+fn programs_that_drop_each_packet_are_named_and_not_the_jump_that_was_deleted() {
+    let lost = "add table ip felix-programs\nadd chain ip felix-programs marks\n\
+        flush chain ip felix-programs marks\nadd rule ip felix-programs marks iifname != \"lo\" counter drop\n";
+    let mut events = cleanup("n2", 1_200_000);
+    let nft = ["nft", "-f", "-"];
+    events.push(command("n2", 1_400_000, "end of felix's pod", &nft, lost));
+    assert_eq!(
+        headline(events),
+        format!("{DEAD}felix's programs drop every packet since 1.400 (end of felix's pod)")
     );
 }
 

@@ -1,5 +1,5 @@
-//! A map of services that does not know what the API says: Felix's NAT map, as its model's table has it ([`TABLE`]). Who is led to
-//! backends that are gone gets no answer, whatever rules others have.
+//! What Felix's programs do to requests, as its model's table has it ([`TABLE`]), whatever rules others have: by a map of services that does
+//! not know what the API says, or because they drop each packet.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
@@ -12,15 +12,58 @@ use chainbreak_model::{
 use chainbreak_netfilter::ChangeKind;
 use serde::Serialize;
 
-use crate::{edits::EditIndex, text::clock};
+use crate::{attribution::SEEN_LATE_US, edits::EditIndex, text::clock};
 
 /// The table that stands in for eBPF programs (harness/agents/src/felix/programs.rs), and its chain that is the NAT map.
 const TABLE: (&str, &str) = ("felix-programs", "frontends");
+
+/// Its chain that each packet passes first.
+const MARKS: &str = "marks";
 
 /// So many addresses of each side are said.
 const SAID: usize = 3;
 
 type Addresses = BTreeSet<String>;
+
+/// What Felix's programs did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Programs {
+    /// They led requests to backends that were gone.
+    Blind(Blind),
+    /// They dropped each packet.
+    Dropping(Dropping),
+}
+
+impl fmt::Display for Programs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blind(blind) => blind.fmt(f),
+            Self::Dropping(dropping) => dropping.fmt(f),
+        }
+    }
+}
+
+/// Programs that cannot call each other any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Dropping {
+    /// By what.
+    pub who: String,
+    /// Since when.
+    pub since_us: u64,
+}
+
+impl fmt::Display for Dropping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, since_us } = self;
+        write!(
+            f,
+            "felix's programs drop every packet since {} ({who})",
+            clock(*since_us)
+        )
+    }
+}
 
 /// A map that knew none of a Service's endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -63,8 +106,20 @@ fn said(addresses: &Addresses) -> String {
     format!("{}{more}", first.join(", "))
 }
 
-/// The map of a node that was blind for most of a gap of the traffic.
+/// What a node's programs did to the traffic in a gap: that explains it, whatever else was deleted.
 pub(crate) fn of_gap(
+    events: &[Event],
+    index: &EditIndex<'_>,
+    node: &NodeName,
+    traffic: &Traffic,
+    gap: Span,
+) -> Option<Programs> {
+    let dropping = dropping(index, node, gap).map(Programs::Dropping);
+    dropping.or_else(|| blind(events, index, node, traffic, gap).map(Programs::Blind))
+}
+
+/// The map of a node that was blind for most of a gap of the traffic.
+fn blind(
     events: &[Event],
     index: &EditIndex<'_>,
     node: &NodeName,
@@ -101,6 +156,20 @@ pub(crate) fn of_gap(
         endpoints: (*endpoints).clone(),
         service,
         since_us,
+    })
+}
+
+/// Who has the programs drop each packet when a gap begins.
+fn dropping(index: &EditIndex<'_>, node: &NodeName, gap: Span) -> Option<Dropping> {
+    let before = |at_us: u64| at_us <= gap.from_us + SEEN_LATE_US;
+    let edits = index.on(node).filter(|edit| before(edit.at_us));
+    let changes = edits.flat_map(|edit| edit.changes.iter().map(move |change| (edit, change)));
+    let first = changes.filter(|(_, it)| it.table == TABLE.0 && it.chain == MARKS);
+    let (edit, last) = first.last()?;
+    let drops = matches!(&last.kind, ChangeKind::RuleAdded { text, .. } if text.ends_with("drop"));
+    drops.then(|| Dropping {
+        who: edit.command.who.clone(),
+        since_us: edit.at_us,
     })
 }
 
