@@ -1,5 +1,7 @@
 //! The backend.
 
+mod control;
+
 use std::{
     collections::BTreeMap,
     io,
@@ -15,7 +17,7 @@ use chainbreak_engine::{
     backend::{Backend, BackendError, RaiseError},
     cluster::{
         AgentControl, ApiEndpoints, Cluster, Command, ExecError, Killing, Leftovers, Place,
-        Process, Recording, Scheduling, Signal, SignalError,
+        Process, Recording, Scheduling,
     },
     gate::Gate,
     log::EventLog,
@@ -180,23 +182,6 @@ impl Raised {
         Ok(folder.map(|folder| format!("{folder}:{PATH}")))
     }
 
-    /// Another version of an agent that is ended, and what its installation makes.
-    async fn upgrade(
-        &self,
-        agent: AgentName,
-        node: &NodeName,
-        version: &str,
-    ) -> Result<(), LabError> {
-        let which = (agent, node);
-        // A DaemonSet's upgrade makes pods anew.
-        let (world, log) = (&self.world, &self.log);
-        self.versions.replace_pod(world, log, which, None).await?;
-        if agent == AgentName::Felix {
-            api::upgrade_calico(&self.client.0, version).await?;
-        }
-        self.versions.change(world, log, which, version)
-    }
-
     /// Starts a command in a place, with another `PATH` if one is given.
     async fn spawn(
         &self,
@@ -356,49 +341,6 @@ impl ApiEndpoints for Raised {
     async fn move_on(&self) -> io::Result<()> {
         let moved = self.endpoint.move_on(&self.client.0).await;
         moved.map_err(io::Error::other)
-    }
-}
-
-#[async_trait]
-impl AgentControl for Raised {
-    async fn signal(
-        &self,
-        agent: AgentName,
-        node: &NodeName,
-        signal: Signal,
-    ) -> Result<(), SignalError> {
-        self.supervisor.signal(agent, node, signal).await
-    }
-
-    async fn restart_with(
-        &self,
-        agent: AgentName,
-        node: &NodeName,
-        version: Option<&str>,
-    ) -> Result<(), SignalError> {
-        let upgraded = Box::pin(async {
-            let Some(version) = version else {
-                return Ok(());
-            };
-            let changed = self.upgrade(agent, node, version).await;
-            changed.map_err(|error| SignalError(error.to_string()))
-        });
-        self.supervisor.restart(agent, node, upgraded).await
-    }
-
-    async fn replace_pod(
-        &self,
-        agent: AgentName,
-        node: &NodeName,
-        api: Option<ApiWay>,
-    ) -> Result<(), SignalError> {
-        let which = (agent, node);
-        let replaced = self
-            .versions
-            .replace_pod(&self.world, &self.log, which, api);
-        replaced
-            .await
-            .map_err(|error| SignalError(error.to_string()))
     }
 }
 

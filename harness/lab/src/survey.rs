@@ -111,6 +111,9 @@ const HOST_SYSCTL: &str = "host-sysctl";
 /// Worlds may load eBPF programs.
 const EBPF: &str = "ebpf";
 
+/// Worlds may list eBPF programs.
+const EBPF_LISTS: &str = "ebpf-lists";
+
 /// A world's tasks are bounded.
 const CGROUP: &str = "cgroup";
 
@@ -141,6 +144,8 @@ pub(crate) async fn survey(host_changes: bool, ebpf: bool) -> Capabilities {
                       chainbreak run --allow-ebpf";
         *possible = allowed(ebpf, reason);
     }
+    let why = "a world may not list the machine's eBPF programs, by which a Felix that is switched back finds its own: they would stay attached";
+    found.0.insert(EBPF_LISTS.to_owned(), Err(why.to_owned()));
     found.0.insert(CGROUP.to_owned(), group::missing());
     found
 }

@@ -128,6 +128,7 @@ fn a_real_felix_answers_services_where_its_programs_can_be_loaded() {
     let files = [
         "calico-bpf-cleanup-fights-kube-proxy.yaml",
         "silent-outage-without-an-error-line.yaml",
+        "../felix/services-die-after-the-way-back-from-ebpf.yaml",
     ];
     let scenarios = files.map(|file| load(&shipped(file)).unwrap());
     let skipped = |ebpf: &Result<(), String>, id: &str| {
@@ -162,6 +163,9 @@ fn a_real_felix_answers_services_where_its_programs_can_be_loaded() {
     let why = skipped(&Ok(()), "/quiet-cluster[");
     let working = "is about a node whose eBPF programs do not work, a real Felix's do";
     assert_eq!(why.as_deref(), Some(working));
+    let back = skipped(&Ok(()), "way-back-from-ebpf/quiet-cluster");
+    let back = back.expect("it leaves programs behind");
+    assert!(back.starts_with("ebpf-lists: "), "{back}");
 }
 
 #[test]

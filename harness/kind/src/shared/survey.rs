@@ -25,7 +25,7 @@ const BROUGHT: [&str; 9] = [
     "nginx",
 ];
 /// What Calico's real eBPF dataplane does and no model can, and that it can be loaded there.
-const REAL: [&str; 2] = ["bpf-service-nat", "ebpf"];
+const REAL: [&str; 3] = ["bpf-service-nat", "ebpf", "ebpf-lists"];
 
 /// Why `calico-upgrade` is not there.
 pub(crate) const CALICO_STAYS: &str =

@@ -6,11 +6,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use chainbreak_agents::felix::{NOTHING_ATTACHED, written};
+use chainbreak_agents::{felix::NOTHING_ATTACHED, step::Command};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
     case::{ApiWay, Bpffs, CalicoSpec, Case, ClusterSpec, Versions},
-    event::EventKind,
     names::{AgentName, NodeName},
 };
 
@@ -137,26 +136,20 @@ impl AgentVersions {
 
     /// What Felix has pinned on that node is pinned no more, and the history says so.
     async fn unpin(&self, at: &Node, log: &EventLog) -> Result<(), LabError> {
-        let Some(lives) = self.models.get(&(AgentName::Felix, at.name.clone())) else {
-            let unpinned = at.place.run(delegation::unpin_all).await;
-            unpinned.map_err(|source| LabError::Place {
-                place: at.place.name().to_owned(),
-                what: "take away what is pinned",
-                source,
-            })?;
-            let text = format!("what felix had pinned on {} is gone", at.name);
-            log.append(EventKind::Step { text });
-            return Ok(());
+        let lost = match self.models.get(&(AgentName::Felix, at.name.clone())) {
+            Some(lives) => lives.lost_with_pod(),
+            None => Some(unpin_all()),
         };
-        let Some(lost) = lives.lost_with_pod() else {
+        let Some(lost) = lost else {
             return Ok(());
         };
         let recorder = Recorder::new(PODS_END, at.name.clone(), log.clone());
         let output = recorder.run_in(&at.place, lost).await;
-        if output.stderr.contains(NOTHING_ATTACHED) {
+        if output.exit == 0 || output.stderr.contains(NOTHING_ATTACHED) {
             return Ok(());
         }
-        written(&output).map_err(|what| LabError::Unable { what })
+        let what = format!("take away what felix has pinned: {}", output.stderr.trim());
+        Err(LabError::Unable { what })
     }
 
     /// The model's next life is as it is wanted.
@@ -180,6 +173,16 @@ impl AgentVersions {
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends all pins of a real Felix, as when their file system ends. What the kernel itself has there, `maps.debug` and `progs.debug`, is no pin.
+fn unpin_all() -> Command {
+    let what = ["-mindepth", "1", "!", "-name", "*.debug", "-delete"];
+    let argv = ["find", delegation::BPF].into_iter().chain(what);
+    Command {
+        argv: argv.map(str::to_owned).collect(),
+        input: String::new(),
     }
 }
 

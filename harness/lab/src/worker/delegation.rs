@@ -29,7 +29,7 @@ use crate::error::tolerate;
 /// What is delegated: `BPF_MAP_CREATE`, `BPF_PROG_LOAD`, `BPF_BTF_LOAD` of linux/bpf.h.
 const COMMANDS: [u32; 3] = [0, 5, 18];
 /// Where a node has its own.
-const BPF: &str = "/sys/fs/bpf";
+pub(crate) const BPF: &str = "/sys/fs/bpf";
 /// The cgroup of a node, and where Felix wants it (felix/bpf/utils, `CgroupV2Path`).
 const GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/run/calico/cgroup"];
 /// Where the world's cgroup is for a moment.
@@ -45,19 +45,6 @@ pub(crate) fn mount_for(node: &str) -> io::Result<()> {
     fs::create_dir_all(WHOLE)?;
     tolerate("show a node its cgroup", group(node));
     broker::lend(calls::token(&File::open(BPF)?)?)
-}
-
-/// For the calling thread, which has the mounts of a node: what is pinned is pinned no more, as when its file system ends.
-pub(crate) fn unpin_all() -> io::Result<()> {
-    for entry in fs::read_dir(BPF)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            fs::remove_dir_all(path)?;
-        } else {
-            fs::remove_file(path)?;
-        }
-    }
-    Ok(())
 }
 
 /// For the calling thread, whose place is no node: nothing loads programs there.

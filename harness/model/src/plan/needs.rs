@@ -5,8 +5,8 @@ use chainbreak_probe::wire::Protocol;
 use super::{Choice, upgrades};
 use crate::{
     case::{
-        AgentFault, AgentSource, Bpffs, Case, Claim, ClusterSpec, Destination, Fault, HostSpec,
-        IpFamily, IptablesVariant, Programs, Promise, ProxyMode, Step, Traffic, Via,
+        AgentFault, AgentSource, Bpffs, Case, Claim, ClusterSpec, Dataplane, Destination, Fault,
+        HostSpec, IpFamily, IptablesVariant, Programs, Promise, ProxyMode, Step, Traffic, Via,
     },
     names::AgentName,
     pod_network::NETWORKS,
@@ -17,6 +17,9 @@ use crate::{
 pub(super) const BPF: &str = "bpf-service-nat";
 /// eBPF programs can be loaded.
 const EBPF: &str = "ebpf";
+
+/// Which programs are attached can be listed: so a Felix that goes on without eBPF finds those of its life before, and takes them away.
+const EBPF_LISTS: &str = "ebpf-lists";
 
 /// Every capability that a case needs, in one place: the backend, what its manifests and agents run,
 /// and what the scenario says beyond that.
@@ -45,6 +48,7 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     }
     if programs {
         needs.push(EBPF.to_owned());
+        needs.extend(goes_on_without(case).then(|| EBPF_LISTS.to_owned()));
     }
     needs.extend(
         own.iter()
@@ -133,6 +137,20 @@ fn is_about_the_api(step: &Step) -> bool {
         return *step == Step::MoveApi;
     };
     matches!(what, AgentFault::Recreate { api: Some(_) })
+}
+
+/// Whether Felix is switched to rules.
+fn goes_on_without(case: &Case) -> bool {
+    let switches = |step: &Step| {
+        let Step::Fault { fault, .. } = step else {
+            return false;
+        };
+        *fault
+            == Fault::Switch {
+                dataplane: Dataplane::Iptables,
+            }
+    };
+    case.timeline.iter().any(switches)
 }
 
 /// Whether what Felix pins ends with its pod.

@@ -1,0 +1,73 @@
+//! What is done to a world's agents.
+
+use async_trait::async_trait;
+use chainbreak_engine::cluster::{AgentControl, Signal, SignalError};
+use chainbreak_model::{
+    case::ApiWay,
+    names::{AgentName, NodeName},
+};
+
+use super::Raised;
+use crate::{api, error::LabError};
+
+#[async_trait]
+impl AgentControl for Raised {
+    async fn signal(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        signal: Signal,
+    ) -> Result<(), SignalError> {
+        self.supervisor.signal(agent, node, signal).await
+    }
+
+    async fn restart_with(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: Option<&str>,
+    ) -> Result<(), SignalError> {
+        let upgraded = Box::pin(async {
+            let Some(version) = version else {
+                return Ok(());
+            };
+            let changed = self.upgrade(agent, node, version).await;
+            changed.map_err(|error| SignalError(error.to_string()))
+        });
+        self.supervisor.restart(agent, node, upgraded).await
+    }
+
+    async fn replace_pod(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        api: Option<ApiWay>,
+    ) -> Result<(), SignalError> {
+        let which = (agent, node);
+        let replaced = self
+            .versions
+            .replace_pod(&self.world, &self.log, which, api);
+        replaced
+            .await
+            .map_err(|error| SignalError(error.to_string()))
+    }
+}
+
+impl Raised {
+    /// Another version of an agent that is ended, and what its installation makes.
+    async fn upgrade(
+        &self,
+        agent: AgentName,
+        node: &NodeName,
+        version: &str,
+    ) -> Result<(), LabError> {
+        let which = (agent, node);
+        // A DaemonSet's upgrade makes pods anew.
+        let (world, log) = (&self.world, &self.log);
+        self.versions.replace_pod(world, log, which, None).await?;
+        if agent == AgentName::Felix {
+            api::upgrade_calico(&self.client.0, version).await?;
+        }
+        self.versions.change(world, log, which, version)
+    }
+}
