@@ -202,10 +202,6 @@ mod tests {
         Waited { for_now, runnable }
     }
 
-    fn task(number: u32) -> Option<Waiter> {
-        Some(Waiter::Task(number))
-    }
-
     /// What waited between two looks, in milliseconds.
     fn starved(last: &Look, now: &Look) -> Option<(Option<Waiter>, u64)> {
         now.starved(last)
@@ -221,10 +217,17 @@ mod tests {
             None,
             "its share of a busy machine"
         );
-        assert_eq!(now(&[(7, 300), (8, 900)]), Some((task(7), 200)));
-        assert_eq!(now(&[(9, 190)]), Some((task(9), 190)), "it began meanwhile");
+        assert_eq!(
+            now(&[(7, 300), (8, 900)]),
+            Some((Some(Waiter::Task(7)), 200))
+        );
+        assert_eq!(
+            now(&[(9, 190)]),
+            Some((Some(Waiter::Task(9)), 190)),
+            "it began meanwhile"
+        );
         // What was over only now began before the last look.
-        assert_eq!(now(&[(7, 1300)]), Some((task(7), 1200)));
+        assert_eq!(now(&[(7, 1300)]), Some((Some(Waiter::Task(7)), 1200)));
     }
 
     #[test]
@@ -240,7 +243,7 @@ mod tests {
             }
             waited_for
         };
-        let of = |ms| Some((task(7), ms));
+        let of = |ms| Some((Some(Waiter::Task(7)), ms));
         assert_eq!(
             looks([(0, true), (0, true), (1400, true)]),
             [None, of(1400)]

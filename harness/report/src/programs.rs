@@ -164,8 +164,8 @@ fn dropping(index: &EditIndex<'_>, node: &NodeName, gap: Span) -> Option<Droppin
     let before = |at_us: u64| at_us <= gap.from_us + SEEN_LATE_US;
     let edits = index.on(node).filter(|edit| before(edit.at_us));
     let changes = edits.flat_map(|edit| edit.changes.iter().map(move |change| (edit, change)));
-    let first = changes.filter(|(_, it)| it.table == TABLE.0 && it.chain == MARKS);
-    let (edit, last) = first.last()?;
+    let mut marks = changes.filter(|(_, it)| it.table == TABLE.0 && it.chain == MARKS);
+    let (edit, last) = marks.next_back()?;
     let drops = matches!(&last.kind, ChangeKind::RuleAdded { text, .. } if text.ends_with("drop"));
     drops.then(|| Dropping {
         who: edit.command.who.clone(),
