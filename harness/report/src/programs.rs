@@ -9,13 +9,16 @@ use chainbreak_model::{
     names::NodeName,
     verdict::Span,
 };
-use chainbreak_netfilter::ChangeKind;
+use chainbreak_netfilter::{Change, ChangeKind};
 use serde::Serialize;
 
 use crate::{attribution::SEEN_LATE_US, edits::EditIndex, text::clock};
 
-/// The table that stands in for eBPF programs (harness/agents/src/felix/programs.rs), and its chain that is the NAT map.
-const TABLE: (&str, &str) = ("felix-programs", "frontends");
+/// The table that stands in for eBPF programs (harness/agents/src/felix/programs.rs).
+const TABLE: &str = "felix-programs";
+
+/// Its chain that is the NAT map.
+const FRONTENDS: &str = "frontends";
 
 /// Its chain that each packet passes first.
 const MARKS: &str = "marks";
@@ -164,13 +167,18 @@ fn dropping(index: &EditIndex<'_>, node: &NodeName, gap: Span) -> Option<Droppin
     let before = |at_us: u64| at_us <= gap.from_us + SEEN_LATE_US;
     let edits = index.on(node).filter(|edit| before(edit.at_us));
     let changes = edits.flat_map(|edit| edit.changes.iter().map(move |change| (edit, change)));
-    let mut marks = changes.filter(|(_, it)| it.table == TABLE.0 && it.chain == MARKS);
+    let mut marks = changes.filter(|(_, change)| is_in(change, MARKS));
     let (edit, last) = marks.next_back()?;
     let drops = matches!(&last.kind, ChangeKind::RuleAdded { text, .. } if text.ends_with("drop"));
     drops.then(|| Dropping {
         who: edit.command.who.clone(),
         since_us: edit.at_us,
     })
+}
+
+/// Whether it is a change of that chain of the programs' table.
+fn is_in(change: &Change, chain: &str) -> bool {
+    change.table == TABLE && change.chain == chain
 }
 
 /// What held at that time.
@@ -187,12 +195,10 @@ struct Map<'a> {
 
 /// A node's maps, each with the time from which on it held.
 fn maps<'a>(index: &'a EditIndex<'_>, node: &NodeName, service: &str) -> Vec<(u64, Map<'a>)> {
-    let (table, chain) = TABLE;
     let mut maps = Vec::new();
     for edit in index.on(node) {
-        let ours =
-            |change: &&chainbreak_netfilter::Change| change.table == table && change.chain == chain;
-        let mut changes = edit.changes.iter().filter(ours).peekable();
+        let ours = edit.changes.iter().filter(|it| is_in(it, FRONTENDS));
+        let mut changes = ours.peekable();
         if changes.peek().is_none() {
             continue;
         }

@@ -4,7 +4,7 @@
 //! | program | here |
 //! |---|---|
 //! | tc, at pods' interfaces and the node's | chain `interfaces`, before kube-proxy's PREROUTING; chain `marks` sets "Seen" |
-//! | connect-time load balancing | chain `connect`, before kube-proxy's OUTPUT. Where its links are not pinned (until v3.28.4) they go with the process | |
+//! | connect-time load balancing | chain `connect`, before kube-proxy's OUTPUT. Where its links are not pinned (until v3.28.4) they go with the process |
 //! | tc behind `bpfin.cali`, for the node's own packets without connect-time load balancing | chain `host`, behind kube-proxy's OUTPUT |
 //!
 //! Not like the programs: connections are the kernel's conntrack's, and so what is marked here is always tracked; a service without

@@ -9,7 +9,7 @@ use std::{
 use chainbreak_agents::{felix::NOTHING_ATTACHED, step::Command};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::{ApiWay, Bpffs, CalicoSpec, Case, ClusterSpec, Versions},
+    case::{ApiWay, Case, ClusterSpec, Versions},
     names::{AgentName, NodeName},
 };
 
@@ -102,8 +102,22 @@ impl AgentVersions {
         Ok(())
     }
 
-    /// The agent's next life on that node is in another pod: what the old one had pinned in a file system of its own is gone, and the
-    /// API is reached in the way that is wanted, which is this one from now on if one is given. The agent is to be ended for that.
+    /// What the agent's pod on that node has pinned in a file system of its own is gone. The agent is to be ended for that.
+    pub(crate) async fn end_pod(
+        &self,
+        world: &World,
+        log: &EventLog,
+        (agent, node): (AgentName, &NodeName),
+    ) -> Result<(), LabError> {
+        let own = agent == AgentName::Felix && self.wanted().cluster.has_own_bpffs();
+        match world.node(node) {
+            Some(at) if own => self.unpin(at, log).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The agent's next life on that node is in another pod ([`Self::end_pod`]), and the API is reached in the way that is wanted, which is
+    /// this one from now on if one is given.
     pub(crate) async fn replace_pod(
         &self,
         world: &World,
@@ -111,27 +125,25 @@ impl AgentVersions {
         (agent, node): (AgentName, &NodeName),
         api: Option<ApiWay>,
     ) -> Result<(), LabError> {
+        self.end_pod(world, log, (agent, node)).await?;
         let (Some(at), AgentName::Felix) = (world.node(node), agent) else {
             return Ok(());
         };
-        let Some(calico) = self.calico(api) else {
+        let Some(way) = self.way(api) else {
             return Ok(());
         };
-        if calico.bpffs == Bpffs::Own {
-            self.unpin(at, log).await?;
-        }
         if self.models.contains_key(&(agent, node.clone())) {
             return self.remodel(&self.wanted(), world, log, (agent, node));
         }
-        tell_way(agent, world, at, calico.api).await.map(drop)
+        tell_way(agent, world, at, way).await.map(drop)
     }
 
-    /// What is wanted of Calico, with that way to the API from now on if one is given.
-    fn calico(&self, api: Option<ApiWay>) -> Option<CalicoSpec> {
+    /// How Felix is to reach the API, which is this way from now on if one is given.
+    fn way(&self, api: Option<ApiWay>) -> Option<ApiWay> {
         let mut wanted = self.wanted();
         let calico = wanted.cluster.calico.as_mut()?;
         calico.api = api.unwrap_or(calico.api);
-        Some(calico.clone())
+        Some(calico.api)
     }
 
     /// What Felix has pinned on that node is pinned no more, and the history says so.

@@ -64,7 +64,7 @@ impl Raised {
         let which = (agent, node);
         // A DaemonSet's upgrade makes pods anew.
         let (world, log) = (&self.world, &self.log);
-        self.versions.replace_pod(world, log, which, None).await?;
+        self.versions.end_pod(world, log, which).await?;
         if agent == AgentName::Felix {
             api::upgrade_calico(&self.client.0, version).await?;
         }

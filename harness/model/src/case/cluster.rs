@@ -57,6 +57,12 @@ pub struct ClusterSpec {
 }
 
 impl ClusterSpec {
+    /// Whether what Felix pins ends with its pod.
+    pub fn has_own_bpffs(&self) -> bool {
+        let calico = self.calico.as_ref();
+        calico.is_some_and(|calico| calico.bpffs == Bpffs::Own)
+    }
+
     /// So many bare nodes.
     pub fn new(nodes: u16, iptables: IptablesVariant) -> Self {
         Self {

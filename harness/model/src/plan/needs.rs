@@ -5,8 +5,8 @@ use chainbreak_probe::wire::Protocol;
 use super::{Choice, upgrades};
 use crate::{
     case::{
-        AgentFault, AgentSource, Bpffs, Case, Claim, ClusterSpec, Dataplane, Destination, Fault,
-        HostSpec, IpFamily, IptablesVariant, Programs, Promise, ProxyMode, Step, Traffic, Via,
+        AgentFault, AgentSource, Case, Claim, ClusterSpec, Dataplane, Destination, Fault, HostSpec,
+        IpFamily, IptablesVariant, Programs, Promise, ProxyMode, Step, Traffic, Via,
     },
     names::AgentName,
     pod_network::NETWORKS,
@@ -109,7 +109,7 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
             case.promises.values().any(|it| hears_pods(case, it)),
         ),
         ("api-endpoints", case.timeline.iter().any(is_about_the_api)),
-        ("own-bpffs", has_own_bpffs(cluster)),
+        ("own-bpffs", cluster.has_own_bpffs()),
         (
             "held-commands",
             faults
@@ -142,21 +142,17 @@ fn is_about_the_api(step: &Step) -> bool {
 /// Whether Felix is switched to rules.
 fn goes_on_without(case: &Case) -> bool {
     let switches = |step: &Step| {
-        let Step::Fault { fault, .. } = step else {
-            return false;
-        };
-        *fault
-            == Fault::Switch {
-                dataplane: Dataplane::Iptables,
+        matches!(
+            step,
+            Step::Fault {
+                fault: Fault::Switch {
+                    dataplane: Dataplane::Iptables
+                },
+                ..
             }
+        )
     };
     case.timeline.iter().any(switches)
-}
-
-/// Whether what Felix pins ends with its pod.
-fn has_own_bpffs(cluster: &ClusterSpec) -> bool {
-    let calico = cluster.calico.as_ref();
-    calico.is_some_and(|calico| calico.bpffs == Bpffs::Own)
 }
 
 /// Everything that a case makes.

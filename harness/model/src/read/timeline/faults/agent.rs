@@ -79,19 +79,12 @@ static PAUSE: Mapping = Mapping {
     fields: &[&AGENT],
 };
 
-static AGENT: [Field; 3] = [
-    WHOSE,
-    optional("node", NODE, "Where; every node when not given."),
-    FOR,
-];
+static AGENT: [Field; 3] = [WHOSE, AT, FOR];
 
 static RESTART: Mapping = Mapping {
     called: "restart",
     doc: "",
-    fields: &[&[
-        WHOSE,
-        optional("node", NODE, "Where; every node when not given."),
-    ]],
+    fields: &[&[WHOSE, AT]],
 };
 
 static RECREATE: Mapping = Mapping {
@@ -99,7 +92,7 @@ static RECREATE: Mapping = Mapping {
     doc: "",
     fields: &[&[
         WHOSE,
-        optional("node", NODE, "Where; every node when not given."),
+        AT,
         default("for", Kind::Time, "1s", "How long there is no pod."),
         optional(
             "api",
@@ -114,6 +107,8 @@ const WHOSE: Field = needed(
     Kind::Word(|| words(&AgentName::WORDS)),
     "Which agent.",
 );
+
+const AT: Field = optional("node", NODE, "Where; every node when not given.");
 
 const COMMANDS: [(&str, &str); 10] = [
     ("iptables", "iptables"),
@@ -164,15 +159,7 @@ impl Reading<'_> {
     }
 
     fn agent(&self, what: AgentFault) -> Option<Step> {
-        let (agent, node) = (self.agent_name(), self.node());
-        let fault = || {
-            Some(Fault::Agent {
-                agent: agent?,
-                node: node?,
-                what,
-            })
-        };
-        self.lasting(fault())
+        self.lasting(self.done_to_agent(what))
     }
 
     /// Unlike other faults it is over soon where no time is said.
@@ -201,16 +188,17 @@ impl Reading<'_> {
     }
 
     fn restart(&self) -> Option<Step> {
+        done(self.done_to_agent(AgentFault::Restart))
+    }
+
+    /// What is done to the agent that is named, where it is said.
+    fn done_to_agent(&self, what: AgentFault) -> Option<Fault> {
         let (agent, node) = (self.agent_name(), self.node());
-        let what = AgentFault::Restart;
-        let fault = || {
-            Some(Fault::Agent {
-                agent: agent?,
-                node: node?,
-                what,
-            })
-        };
-        done(fault())
+        Some(Fault::Agent {
+            agent: agent?,
+            node: node?,
+            what,
+        })
     }
 
     /// An agent that the cluster has.
