@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt, process::Output};
 
-use crate::ground::{Ground, exits, text, validates};
+use crate::ground::{self, Ground, exits, text, validates};
 
 /// A kubeconfig of a cluster `theirs` at a port of this machine.
 fn kubeconfig(ground: &Ground, port: u16) {
@@ -116,7 +116,7 @@ fn clean_says_that_a_cluster_cannot_be_reached() {
     kubeconfig(&ground, port);
     let mut command = ground.command(&["clean", "--kubeconfig", "kubeconfig"]);
     command.env("XDG_STATE_HOME", ground.path().join("state"));
-    let output = command.output().unwrap();
+    let output = ground::output(&mut command);
     exits(&output, 1);
     assert!(text(&output.stderr).contains("could not reach the cluster theirs"));
 }

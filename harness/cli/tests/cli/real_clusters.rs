@@ -54,7 +54,7 @@ impl Fakes<'_> {
         command
             .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
             .env("XDG_STATE_HOME", ground.path().join("state"));
-        command.output().unwrap()
+        crate::ground::output(&mut command)
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
+    sync::{PoisonError, RwLock, RwLockWriteGuard},
     thread,
     time::{Duration, Instant},
 };
@@ -52,7 +53,7 @@ impl Ground {
     }
 
     pub(crate) fn chainbreak(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
+        output(&mut self.command(args))
     }
 
     /// Runs a variant of the short scenario to its end.
@@ -83,6 +84,22 @@ impl Ground {
             .map(|path| fs::read_to_string(self.newest(&path)).unwrap())
             .collect()
     }
+}
+
+/// Held by those who clean; by one alone who wants to see what `clean` finds.
+static CLEANS: RwLock<()> = RwLock::new(());
+
+/// Runs the program to its end. `clean` ends what a killed run of any test has left, so it waits for
+/// [those who want to see that](nobody_cleans).
+pub(crate) fn output(program: &mut Command) -> Output {
+    let cleans = program.get_args().next() == Some(OsStr::new("clean"));
+    let _along = cleans.then(|| CLEANS.read().unwrap_or_else(PoisonError::into_inner));
+    program.output().unwrap()
+}
+
+/// Until it is dropped no other test cleans.
+pub(crate) fn nobody_cleans() -> RwLockWriteGuard<'static, ()> {
+    CLEANS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run_args(variant: &str) -> [&str; 6] {
