@@ -166,8 +166,8 @@ async fn exercise(
             }
         }
         let mut flows = Vec::new();
-        for (name, traffic) in case.traffic.iter() {
-            flows.push(Flow::start(cluster.as_ref(), name, traffic, log).await?);
+        for (number, (name, traffic)) in (0..).zip(case.traffic.iter()) {
+            flows.push(Flow::start(cluster.as_ref(), number, name, traffic, log).await?);
         }
         observe::addresses(cluster.as_ref(), case, log).await?;
         log.append(EventKind::Phase(Phase::Ready));

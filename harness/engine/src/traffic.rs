@@ -46,15 +46,16 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Starts the probe and waits for its first answer or failure.
+    /// Starts the probe of the traffic with that number in its case, and waits for its first answer or failure.
     pub(crate) async fn start(
         cluster: &dyn Cluster,
+        number: u16,
         name: &TrafficName,
         traffic: &Traffic,
         log: &EventLog,
     ) -> Result<Self, InfraError> {
         let within = traffic.timeout + BESIDE;
-        let begun = timeout(within, Self::begin(cluster, name, traffic, log)).await;
+        let begun = timeout(within, Self::begin(cluster, number, name, traffic, log)).await;
         begun.unwrap_or_else(|_elapsed| {
             let why = format!("its probe had no answer and no failure in {within:?}");
             Err(InfraError::new(format!("start {name}"), why))
@@ -63,6 +64,7 @@ impl Flow {
 
     async fn begin(
         cluster: &dyn Cluster,
+        number: u16,
         name: &TrafficName,
         traffic: &Traffic,
         log: &EventLog,
@@ -76,6 +78,7 @@ impl Flow {
             connections: traffic.connections,
             count: None,
             source: None,
+            number,
         };
         let trouble =
             |error: &dyn std::fmt::Display| InfraError::new(format!("start {name}"), error);

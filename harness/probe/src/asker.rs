@@ -115,8 +115,9 @@ impl Asker {
     /// Sends a question; opens its socket if that is not there.
     fn ask(&mut self, token: Token, number: u64) -> io::Result<()> {
         if !self.sockets.contains_key(&token) {
+            let port = self.course.ports.take();
             let order = &self.course.order;
-            let socket = Socket::open(order.target, order.source)?;
+            let socket = Socket::open(order.target, order.source, port)?;
             self.course.reactor.watch(&socket, token)?;
             self.sockets.insert(token, socket);
         }

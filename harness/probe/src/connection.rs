@@ -16,6 +16,7 @@ use nix::{
 
 use crate::{
     answer::{Answer, Head},
+    socket::any,
     wire::Outcome,
 };
 
@@ -43,11 +44,26 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Begins the handshake. The port is chosen by the kernel at connect time, also with a given source
-    /// address: a port is then taken only for this target, not for all.
+    /// Begins the handshake from that port, or, where somebody has it, from one of the kernel's choice.
     pub(crate) fn open(
         target: SocketAddr,
         source: Option<IpAddr>,
+        port: u16,
+        due_us: u64,
+    ) -> io::Result<Self> {
+        let opened = Self::from(target, source, port, due_us);
+        opened.or_else(|error| match error.kind() {
+            ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable if port != 0 => {
+                Self::from(target, source, 0, due_us)
+            }
+            _ => Err(error),
+        })
+    }
+
+    fn from(
+        target: SocketAddr,
+        source: Option<IpAddr>,
+        port: u16,
         due_us: u64,
     ) -> io::Result<Self> {
         let family = match target {
@@ -57,12 +73,13 @@ impl Connection {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let socket = socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;
         let stream = TcpStream::from(socket);
-        if let Some(source) = source {
-            setsockopt(&stream, IpBindAddressNoPort, &true)?;
-            bind(
-                fd(&stream),
-                &SockaddrStorage::from(SocketAddr::new(source, 0)),
-            )?;
+        if source.is_some() || port != 0 {
+            if port == 0 {
+                // Chosen at connect time, so that it is taken only for this target.
+                setsockopt(&stream, IpBindAddressNoPort, &true)?;
+            }
+            let source = SocketAddr::new(source.unwrap_or_else(|| any(target)), port);
+            bind(fd(&stream), &SockaddrStorage::from(source))?;
         }
         match connect(fd(&stream), &SockaddrStorage::from(target)) {
             Ok(()) | Err(Errno::EINPROGRESS) => {}

@@ -8,6 +8,7 @@ use crate::{
     clock::monotonic_us,
     error::ProbeError,
     output::Output,
+    ports::Ports,
     reactor::{Reactor, Ready, Token},
     wire::{Lateness, Order, Outcome, Report, Sample},
 };
@@ -56,6 +57,7 @@ pub(crate) fn send_due(carrier: &mut impl Carrier) -> Result<(), ProbeError> {
 pub(crate) struct Course {
     pub(crate) order: Order,
     pub(crate) reactor: Reactor,
+    pub(crate) ports: Ports,
     output: Output,
     start_us: u64,
     /// How many requests became due.
@@ -70,6 +72,7 @@ pub(crate) struct Course {
 impl Course {
     pub(crate) fn new(order: Order, reactor: Reactor, output: Output, start_us: u64) -> Self {
         Self {
+            ports: Ports::new(order.number),
             order,
             reactor,
             output,

@@ -26,6 +26,8 @@ mod error;
 #[cfg(feature = "bin")]
 mod output;
 #[cfg(feature = "bin")]
+mod ports;
+#[cfg(feature = "bin")]
 mod probe;
 #[cfg(feature = "bin")]
 mod reactor;

@@ -6,8 +6,8 @@
 //! **New connections** ask the server to close (`Connection: close`) and are closed after it did. So it is
 //! the server that keeps `TIME_WAIT`, the client's ports are free again at once, and conntrack sees the same
 //! four-packet end that real clients give. (An RST would free ports too, but puts conntrack entries on
-//! another path, which is just what this harness is to observe.) Ports are the kernel's choice for each
-//! target; 28,000 of them bound how many conntrack entries one flow can fill.
+//! another path, which is just what this harness is to observe.) Ports come [one after the other](crate::ports);
+//! 28,000 of them bound how many conntrack entries one flow can fill.
 //!
 //! **A kept connection** carries one request at a time, as a client with one connection does: a request due
 //! meanwhile waits its turn, and its own timeout runs while it waits. A connection whose request timed out,
@@ -225,7 +225,9 @@ impl Probe {
             self.places.len() - 1
         });
         let token = self.places[index].generation << 32 | index as u64;
-        let opened = Connection::open(self.course.order.target, self.course.order.source, due)
+        let port = self.course.ports.take();
+        let order = &self.course.order;
+        let opened = Connection::open(order.target, order.source, port, due)
             .and_then(|connection| {
                 self.course
                     .reactor

@@ -34,12 +34,15 @@ pub(crate) enum Heard {
 }
 
 impl Socket {
-    pub(crate) fn open(target: SocketAddr, source: Option<IpAddr>) -> io::Result<Self> {
-        let any = match target {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        let socket = UdpSocket::bind(SocketAddr::new(source.unwrap_or(any), 0))?;
+    /// From that port, or, where somebody has it, from one of the kernel's choice.
+    pub(crate) fn open(
+        target: SocketAddr,
+        source: Option<IpAddr>,
+        port: u16,
+    ) -> io::Result<Self> {
+        let source = source.unwrap_or_else(|| any(target));
+        let ports = [port, 0].map(|port| SocketAddr::new(source, port));
+        let socket = UdpSocket::bind(&ports[..])?;
         socket.set_nonblocking(true)?;
         match target {
             SocketAddr::V4(_) => setsockopt(&socket, Ipv4RecvErr, &true)?,
@@ -86,6 +89,14 @@ impl Socket {
         let errno = errno.and_then(|errno| i32::try_from(errno).ok());
         let error = Errno::from_raw(errno.unwrap_or_default());
         Some((Heard::Error(error.into()), message.bytes))
+    }
+}
+
+/// Any address of the target's family.
+pub(crate) fn any(target: SocketAddr) -> IpAddr {
+    match target {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     }
 }
 

@@ -53,6 +53,9 @@ pub struct Order {
     /// Bind requests to this local address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
+    /// Which this is of the orders that run beside each other in one place: their ports begin apart.
+    #[serde(default)]
+    pub number: u16,
 }
 
 /// What carries requests.

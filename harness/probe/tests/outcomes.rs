@@ -53,8 +53,10 @@ fn an_answer_names_its_backend_and_the_address_it_saw() {
         assert_eq!((backend.as_str(), *seen_as), ("web-1", Some(*local)));
         assert_eq!(Some(local.ip()), source);
     }
-    let ports: BTreeSet<_> = locals(&said).into_iter().collect();
+    let ports: BTreeSet<_> = locals(&said).iter().map(SocketAddr::port).collect();
     assert_eq!(ports.len(), 50, "a connection for each request");
+    let span = ports.last().unwrap() - ports.first().unwrap();
+    assert_eq!(span, 49, "from one port after the other: {ports:?}");
     assert!(matches!(said.done, Report::Done { sent: 50, .. }));
 }
 

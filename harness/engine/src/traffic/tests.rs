@@ -23,7 +23,7 @@ async fn start(script: String) -> Result<Flow, InfraError> {
         commands: Commands::Shell(script, Duration::ZERO),
         ..Fake::default()
     };
-    Flow::start(&host, &"web".into(), &traffic, &log).await
+    Flow::start(&host, 0, &"web".into(), &traffic, &log).await
 }
 
 #[tokio::test(start_paused = true)]

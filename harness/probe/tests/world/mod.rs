@@ -265,5 +265,6 @@ pub fn order(port: u16, every_us: u64, count: Option<u64>) -> Order {
         connections: Connections::New,
         count,
         source: None,
+        number: 0,
     }
 }
