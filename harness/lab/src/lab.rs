@@ -111,6 +111,7 @@ struct Raised {
     shims: AsyncMutex<BTreeMap<(String, NodeName), Shims>>,
     server: Arc<Server>,
     log: EventLog,
+    tasks: WorldTasks,
     /// What ends when the world is destroyed, the agents first.
     running: Mutex<Option<(Agents, JoinSet<()>)>>,
 }
@@ -160,6 +161,7 @@ impl Raised {
             running: Mutex::new(Some((agents, tasks))),
             server,
             log: log.clone(),
+            tasks: WorldTasks::default(),
         })
     }
 }
@@ -282,7 +284,7 @@ impl Cluster for Raised {
     }
 
     fn scheduling(&self) -> Option<&dyn Scheduling> {
-        Some(&WorldTasks)
+        Some(&self.tasks)
     }
 
     /// Ends agents, pods, controllers and API. The namespaces end with the worker.

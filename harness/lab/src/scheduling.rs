@@ -2,28 +2,51 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use chainbreak_engine::cluster::{Scheduling, Waited, Waiter};
 
 /// All processes and threads of the world: its `/proc` shows no others.
-pub(crate) struct WorldTasks;
+#[derive(Debug, Default)]
+pub(crate) struct WorldTasks(Mutex<BTreeMap<u32, Process>>);
+
+/// A process, and of each of its threads what tells of it.
+#[derive(Debug, Default)]
+struct Process(BTreeMap<u32, Task>);
+
+/// A thread's files, which stay open: to look for them again costs the kernel ten times what it takes to read them.
+#[derive(Debug)]
+struct Task {
+    schedstat: File,
+    stat: File,
+}
+
+/// What is seen of a task.
+#[derive(Debug)]
+struct Seen {
+    waited: Waited,
+    /// On which processor it runs, or last ran.
+    processor: Option<u32>,
+    /// How many threads its process has.
+    threads: usize,
+}
 
 impl Scheduling for WorldTasks {
     fn waits(&self) -> BTreeMap<Waiter, Waited> {
+        let mut processes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let there: BTreeSet<u32> = numbers("/proc").into_iter().collect();
+        processes.retain(|pid, _| there.contains(pid));
         let mut waits = BTreeMap::new();
         let mut wanted = BTreeSet::new();
-        for process in numbers("/proc") {
-            let folder = format!("/proc/{process}/task");
-            for task in numbers(&folder) {
-                // What has ended meanwhile waits no more.
-                let Some((waited, processor)) = waited(&format!("{folder}/{task}")) else {
-                    continue;
-                };
-                wanted.extend(processor.filter(|_| waited.runnable));
-                waits.insert(Waiter::Task(task), waited);
+        for pid in there {
+            for (task, seen) in processes.entry(pid).or_default().look(pid) {
+                wanted.extend(seen.processor.filter(|_| seen.waited.runnable));
+                waits.insert(Waiter::Task(task), seen.waited);
             }
         }
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -46,16 +69,59 @@ impl Scheduling for WorldTasks {
     }
 }
 
-/// Of the task with that folder, and the processor on which it runs, or last ran.
-fn waited(folder: &str) -> Option<(Waited, Option<u32>)> {
-    let schedstat = fs::read_to_string(format!("{folder}/schedstat")).ok()?;
-    let stat = fs::read_to_string(format!("{folder}/stat")).ok()?;
-    let (runnable, processor) = running(&stat)?;
-    let waited = Waited {
-        for_now: run_delay(&schedstat)?,
-        runnable,
-    };
-    Some((waited, processor))
+impl Process {
+    /// Its threads, those that have just begun among them. What has ended waits no more.
+    fn look(&mut self, pid: u32) -> Vec<(u32, Seen)> {
+        let alone = self.0.len() == 1;
+        let first = self.0.get(&pid).filter(|_| alone).and_then(Task::look);
+        if let Some(first) = first.filter(|seen| seen.threads == 1) {
+            return vec![(pid, first)];
+        }
+        let folder = format!("/proc/{pid}/task");
+        let mut before = std::mem::take(&mut self.0);
+        let mut all = Vec::new();
+        for number in numbers(&folder) {
+            let known = before.remove(&number).and_then(Task::seen);
+            let began = || Task::open(&format!("{folder}/{number}")).ok()?.seen();
+            if let Some((task, seen)) = known.or_else(began) {
+                self.0.insert(number, task);
+                all.push((number, seen));
+            }
+        }
+        all
+    }
+}
+
+impl Task {
+    fn open(folder: &str) -> io::Result<Self> {
+        Ok(Self {
+            schedstat: File::open(format!("{folder}/schedstat"))?,
+            stat: File::open(format!("{folder}/stat"))?,
+        })
+    }
+
+    /// What is seen of it; none when it has ended, also where another has its number by now.
+    fn look(&self) -> Option<Seen> {
+        let for_now = run_delay(&text(&self.schedstat)?)?;
+        let (runnable, processor, threads) = running(&text(&self.stat)?)?;
+        Some(Seen {
+            waited: Waited { for_now, runnable },
+            processor,
+            threads,
+        })
+    }
+
+    fn seen(self) -> Option<(Self, Seen)> {
+        self.look().map(|seen| (self, seen))
+    }
+}
+
+/// What such a file says now: it is shorter than that.
+fn text(file: &File) -> Option<String> {
+    let mut bytes = vec![0; 2048];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    bytes.truncate(length);
+    String::from_utf8(bytes).ok()
 }
 
 /// What was stolen from the processor of that line of `/proc/stat`: its eighth figure, in hundredths of a second (proc(5)). The kernel counts it
@@ -67,11 +133,14 @@ fn stolen(line: &str) -> Option<(u32, Duration)> {
     Some((number.parse().ok()?, Duration::from_millis(hundredths * 10)))
 }
 
-/// Whether a task wants a processor, and which it was on last: the fields 3 and 39 of `stat`, after the name, which may hold anything (proc(5)).
-fn running(stat: &str) -> Option<(bool, Option<u32>)> {
+/// Whether a task wants a processor, which it was on last, and how many threads its process has: the fields 3, 39 and 20 of `stat`, after the
+/// name, which may hold anything (proc(5)).
+fn running(stat: &str) -> Option<(bool, Option<u32>, usize)> {
     let (_, fields) = stat.rsplit_once(") ")?;
-    let processor = fields.split(' ').nth(36).and_then(|it| it.parse().ok());
-    Some((fields.starts_with('R'), processor))
+    let field = |number: usize| fields.split(' ').nth(number - 3);
+    let processor = field(39).and_then(|it| it.parse().ok());
+    let threads = field(20).and_then(|it| it.parse().ok());
+    Some((fields.starts_with('R'), processor, threads.unwrap_or_default()))
 }
 
 /// The entries of a folder that are numbers.
@@ -100,14 +169,16 @@ mod tests {
 
     #[test]
     fn a_task_that_wants_a_processor_is_told_from_one_that_sleeps_and_where_it_is_is_known() {
-        let stat = |state| format!("7 (a) {state} 1{}1 0", " 0".repeat(34) + " ");
-        assert_eq!(running(&stat("R")), Some((true, Some(1))));
-        assert_eq!(running(&stat("S")), Some((false, Some(1))));
-        assert_eq!(running("7 (a) S (b) R 1 7"), Some((true, None)));
-        assert_eq!(running("7 (a) R (b) S 1 7"), Some((false, None)));
-        let own = nix::unistd::gettid();
-        let (own, _) = waited(&format!("/proc/self/task/{own}")).unwrap();
-        assert!(own.runnable);
+        let zeros = |count| " 0".repeat(count);
+        let stat = |state| format!("7 (a) {state} 1{} 5{} 1 0", zeros(15), zeros(18));
+        assert_eq!(running(&stat("R")), Some((true, Some(1), 5)));
+        assert_eq!(running(&stat("S")), Some((false, Some(1), 5)));
+        assert_eq!(running("7 (a) S (b) R 1 7"), Some((true, None, 0)));
+        assert_eq!(running("7 (a) R (b) S 1 7"), Some((false, None, 0)));
+        let own = Task::open(&format!("/proc/self/task/{}", nix::unistd::gettid()));
+        let own = own.unwrap().look().unwrap();
+        assert!(own.waited.runnable);
+        assert!(own.threads > 1, "tests have a thread each");
     }
 
     #[test]
@@ -117,7 +188,7 @@ mod tests {
         let one = "cpu1 649132 0 176304 1121634 5183 0 6056 1014 0 0";
         assert_eq!(stolen(one), Some((1, Duration::from_millis(10_140))));
         assert_eq!(stolen("intr 16849593 0 0 0 0 0 0 0 0"), None);
-        let seen = WorldTasks.waits();
+        let seen = WorldTasks::default().waits();
         let wanted = |(who, waited): (&Waiter, &Waited)| {
             matches!(who, Waiter::VirtualProcessor(_)) && waited.runnable
         };
@@ -125,10 +196,38 @@ mod tests {
     }
 
     #[test]
-    fn every_thread_of_this_process_is_looked_at() {
-        let own = nix::unistd::gettid().as_raw();
-        let own = Waiter::Task(u32::try_from(own).unwrap());
-        assert!(WorldTasks.waits().contains_key(&own));
-        assert!(!WorldTasks.name_of(own).is_empty());
+    fn every_thread_is_looked_at_from_its_beginning_to_its_end() {
+        let tasks = WorldTasks::default();
+        let is_seen = |task| tasks.waits().contains_key(&task);
+        let task = || Waiter::Task(nix::unistd::gettid().as_raw().try_into().unwrap());
+        assert!(is_seen(task()));
+        assert!(!tasks.name_of(task()).is_empty());
+        let (say, said) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            say.send(task()).unwrap();
+            let _ended = ended.recv();
+        });
+        let other = said.recv().unwrap();
+        assert!(is_seen(other), "it began");
+        assert!(is_seen(other), "it is there still");
+        drop(end);
+        thread.join().unwrap();
+        // The kernel says that it has ended a moment before it is gone.
+        while is_seen(other) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_process_is_looked_at_from_its_beginning_to_its_end_and_its_threads_with_it() {
+        let tasks = WorldTasks::default();
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let waiter = Waiter::Task(process.id());
+        assert!(tasks.waits().contains_key(&waiter));
+        assert!(tasks.waits().contains_key(&waiter), "alone, as before");
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(!tasks.waits().contains_key(&waiter));
     }
 }
