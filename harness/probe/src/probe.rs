@@ -227,8 +227,8 @@ impl Probe {
         let token = self.places[index].generation << 32 | index as u64;
         let port = self.course.ports.take();
         let order = &self.course.order;
-        let opened = Connection::open(order.target, order.source, port, due)
-            .and_then(|connection| {
+        let opened =
+            Connection::open(order.target, order.source, port, due).and_then(|connection| {
                 self.course
                     .reactor
                     .watch(&connection, token)

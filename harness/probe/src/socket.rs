@@ -35,11 +35,7 @@ pub(crate) enum Heard {
 
 impl Socket {
     /// From that port, or, where somebody has it, from one of the kernel's choice.
-    pub(crate) fn open(
-        target: SocketAddr,
-        source: Option<IpAddr>,
-        port: u16,
-    ) -> io::Result<Self> {
+    pub(crate) fn open(target: SocketAddr, source: Option<IpAddr>, port: u16) -> io::Result<Self> {
         let source = source.unwrap_or_else(|| any(target));
         let ports = [port, 0].map(|port| SocketAddr::new(source, port));
         let socket = UdpSocket::bind(&ports[..])?;
