@@ -10,6 +10,7 @@ pub mod header;
 mod health;
 mod kube_proxy;
 pub mod netlink;
+mod watcher_cache;
 
 pub use felix::{InterfaceName, felix};
 pub use kube_proxy::{concerns, kube_proxy, selectors};

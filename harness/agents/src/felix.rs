@@ -22,6 +22,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 mod apply;
+mod datastore;
 mod detect;
 mod dispatch;
 mod endpoints;
@@ -52,6 +53,7 @@ mod world;
 #[cfg(test)]
 mod rules_tests;
 
+pub use datastore::{Attempt, Unreached};
 pub use endpoints::Workload;
 pub use life::run;
 pub use programs::{NOTHING_ATTACHED, lost_with_the_pod, lost_with_the_process, written};
@@ -82,6 +84,8 @@ pub enum Event {
     Proxied(kube_proxy::Event),
     /// Everything that was there at the start has been told.
     InSync,
+    /// The API did not answer.
+    Unreached(Unreached),
 }
 
 /// What is set outside of the API.

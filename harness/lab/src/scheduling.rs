@@ -140,7 +140,11 @@ fn running(stat: &str) -> Option<(bool, Option<u32>, usize)> {
     let field = |number: usize| fields.split(' ').nth(number - 3);
     let processor = field(39).and_then(|it| it.parse().ok());
     let threads = field(20).and_then(|it| it.parse().ok());
-    Some((fields.starts_with('R'), processor, threads.unwrap_or_default()))
+    Some((
+        fields.starts_with('R'),
+        processor,
+        threads.unwrap_or_default(),
+    ))
 }
 
 /// The entries of a folder that are numbers.
@@ -222,7 +226,10 @@ mod tests {
     #[test]
     fn a_process_is_looked_at_from_its_beginning_to_its_end_and_its_threads_with_it() {
         let tasks = WorldTasks::default();
-        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut process = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         let waiter = Waiter::Task(process.id());
         assert!(tasks.waits().contains_key(&waiter));
         assert!(tasks.waits().contains_key(&waiter), "alone, as before");

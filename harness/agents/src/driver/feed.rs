@@ -45,15 +45,16 @@ where
 
 type Key = (String, String);
 
+/// What a watch has told of so far.
 #[derive(Default)]
-struct Known {
+pub(super) struct Known {
     keys: BTreeSet<Key>,
     relisted: BTreeSet<Key>,
     listed: bool,
 }
 
 impl Known {
-    fn take<K: Resource>(&mut self, event: watcher::Event<K>) -> Vec<Change<K>> {
+    pub(super) fn take<K: Resource>(&mut self, event: watcher::Event<K>) -> Vec<Change<K>> {
         match event {
             watcher::Event::Init => {
                 self.relisted.clear();

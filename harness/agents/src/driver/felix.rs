@@ -3,25 +3,27 @@
 use std::{collections::BTreeMap, net::IpAddr, rc::Rc};
 
 use futures::{
-    FutureExt, StreamExt,
-    stream::{LocalBoxStream, select_all},
+    StreamExt,
+    stream::{LocalBoxStream, SelectAll, select_all},
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind},
-    runtime::watcher,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{
     Exec, LogSink, drive,
-    feed::{Change, feed},
+    feed::Change,
     kube_proxy::{NEITHER, services_and_slices},
+    watcher_cache::{Heard, Watched, watcher_cache},
 };
 use crate::{
-    felix::{Config, Event, Pool, Workload, lost_with_the_process, run, written},
+    felix::{
+        Config, Event, Pool, Unreached, Version, Workload, lost_with_the_process, run, written,
+    },
     step::Stepper,
 };
 
@@ -52,11 +54,11 @@ fn events(
     config: &Config,
     pods: Option<InterfaceName>,
 ) -> LocalBoxStream<'static, Event> {
-    let node = &config.node_name;
-    let mut pools = pools(client);
-    let mut feeds = vec![configuration(client), nodes(client)];
+    let version = config.version;
+    let pools = pools(client, version);
+    let mut feeds = vec![configuration(client, version), nodes(client, version)];
     if let Some(interface) = pods {
-        feeds.push(workloads(client, node, interface));
+        feeds.push(workloads(client, config, interface));
     }
     let expected = feeds.len() + 1;
     // Felix's own proxy has informers of its own, and nobody else waits for them.
@@ -71,11 +73,7 @@ fn events(
     let mut listed = 0;
     // Felix lists the pools before it starts: by them it decides once whether it has a tunnel (daemon.go,
     // `NewEncapsulationCalculator`).
-    let first = async move { (pools.next().await, pools) }.into_stream();
-    let told = first.flat_map(move |(first, pools)| {
-        feeds.push(pools);
-        futures::stream::iter(first).chain(select_all(std::mem::take(&mut feeds)))
-    });
+    let told = futures::stream::unfold(Feeds::Pools(pools, feeds), Feeds::next);
     // Felix is in sync when everything that it watches has been listed.
     told.filter_map(move |told| {
         let event = match told {
@@ -96,14 +94,68 @@ enum Told {
     Listed,
 }
 
+type Feed = LocalBoxStream<'static, Told>;
+
+/// The pools until they are listed, and then all there is.
+enum Feeds {
+    Pools(Feed, Vec<Feed>),
+    All(SelectAll<Feed>),
+}
+
+impl Feeds {
+    async fn next(self) -> Option<(Told, Self)> {
+        match self {
+            Self::Pools(mut pools, mut others) => {
+                let told = pools.next().await?;
+                if matches!(told, Told::Event(Event::Unreached(_))) {
+                    return Some((told, Self::Pools(pools, others)));
+                }
+                others.push(pools);
+                Some((told, Self::All(select_all(others))))
+            }
+            Self::All(mut all) => {
+                let told = all.next().await?;
+                Some((told, Self::All(all)))
+            }
+        }
+    }
+}
+
+/// What Felix hears of a kind, or of the objects of it that a field selector names.
+fn changes<K>(
+    api: Api<K>,
+    plural: &'static str,
+    fields: &str,
+    version: Version,
+) -> LocalBoxStream<'static, Heard<K>>
+where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let watched = Watched {
+        plural,
+        fields: fields.to_owned(),
+        watches_again: version.watches_again(),
+    };
+    watcher_cache(api, watched)
+}
+
+fn unreached(unreached: Unreached) -> Told {
+    Told::Event(Event::Unreached(unreached))
+}
+
 /// FelixConfiguration `default`; where there is none, an empty one.
-fn configuration(client: &Client) -> LocalBoxStream<'static, Told> {
+fn configuration(client: &Client, version: Version) -> Feed {
     let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let own = watcher::Config::default().fields("metadata.name=default");
     let mut empty = true;
-    feed(api, own)
-        .flat_map(move |change| futures::stream::iter(configured(change, &mut empty)))
+    let own = "metadata.name=default";
+    changes(api, "felixconfigurations", own, version)
+        .flat_map(move |heard| {
+            futures::stream::iter(match heard {
+                Heard::Change(change) => configured(change, &mut empty),
+                Heard::Unreached(it) => vec![unreached(it)],
+            })
+        })
         .boxed_local()
 }
 
@@ -131,11 +183,12 @@ fn spec(object: &DynamicObject) -> Map<String, Value> {
 }
 
 /// All pools at once, and again whenever one changes.
-fn pools(client: &Client) -> LocalBoxStream<'static, Told> {
+fn pools(client: &Client, version: Version) -> Feed {
     let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "IPPool");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     let read = |object: &DynamicObject| pool(object.data.get("spec")?);
-    all(api, read, Event::Pools)
+    let pools = changes(api, "ippools", "", version);
+    all(pools, read, Event::Pools)
 }
 
 fn pool(spec: &Value) -> Option<Pool> {
@@ -148,9 +201,10 @@ fn pool(spec: &Value) -> Option<Pool> {
 }
 
 /// The addresses of all nodes at once, and again whenever a node changes.
-fn nodes(client: &Client) -> LocalBoxStream<'static, Told> {
+fn nodes(client: &Client, version: Version) -> Feed {
     let tell = |nodes: Vec<Vec<IpAddr>>| Event::Nodes(nodes.concat());
-    all(Api::all(client.clone()), internal, tell)
+    let nodes = changes(Api::all(client.clone()), "nodes", "", version);
+    all(nodes, internal, tell)
 }
 
 /// A node's addresses, of each family that it has.
@@ -166,19 +220,23 @@ fn internal(node: &Node) -> Option<Vec<IpAddr>> {
 
 /// What is read from all objects of a kind, when they are listed and whenever it changes after that.
 fn all<K, T>(
-    api: Api<K>,
+    changes: LocalBoxStream<'static, Heard<K>>,
     read: impl Fn(&K) -> Option<T> + 'static,
     tell: impl Fn(Vec<T>) -> Event + 'static,
-) -> LocalBoxStream<'static, Told>
+) -> Feed
 where
-    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    K: Resource + 'static,
     T: Clone + PartialEq + 'static,
 {
     let mut known: BTreeMap<(String, String), Option<T>> = BTreeMap::new();
     let mut is_listed = false;
     let mut told: Option<Vec<T>> = None;
-    feed(api, watcher::Config::default())
-        .flat_map(move |change| {
+    changes
+        .flat_map(move |heard| {
+            let change = match heard {
+                Heard::Change(change) => change,
+                Heard::Unreached(it) => return futures::stream::iter(vec![unreached(it)]),
+            };
             let listed = matches!(change, Change::Listed);
             match change {
                 Change::Present(object) => {
@@ -192,32 +250,29 @@ where
             let news = is_listed && told.as_ref() != Some(&now);
             let event = news.then(|| Told::Event(tell(now.clone())));
             told = is_listed.then_some(now);
-            futures::stream::iter(event.into_iter().chain(listed.then_some(Told::Listed)))
+            let listed = listed.then_some(Told::Listed);
+            futures::stream::iter(event.into_iter().chain(listed).collect::<Vec<_>>())
         })
         .boxed_local()
 }
 
 /// The pods of the node that have an address and a network of their own.
-fn workloads(
-    client: &Client,
-    node: &str,
-    interface: InterfaceName,
-) -> LocalBoxStream<'static, Told> {
-    let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-    feed::<Pod>(Api::all(client.clone()), own)
-        .filter_map(move |change| {
-            async move {
-                match change {
-                    Change::Present(pod) => {
-                        workload(&pod, interface).map(|pod| Told::Event(Event::Workload(pod)))
-                    }
-                    Change::Gone(namespace, name) => {
-                        Some(Told::Event(Event::WorkloadGone { namespace, name }))
-                    }
-                    Change::Listed => Some(Told::Listed),
+fn workloads(client: &Client, config: &Config, interface: InterfaceName) -> Feed {
+    let own = format!("spec.nodeName={}", config.node_name);
+    let pods = Api::<Pod>::all(client.clone());
+    changes(pods, "workloadendpoints", &own, config.version)
+        .filter_map(move |heard| {
+            let told = match heard {
+                Heard::Change(Change::Present(pod)) => {
+                    workload(&pod, interface).map(|pod| Told::Event(Event::Workload(pod)))
                 }
-            }
-            .boxed_local()
+                Heard::Change(Change::Gone(namespace, name)) => {
+                    Some(Told::Event(Event::WorkloadGone { namespace, name }))
+                }
+                Heard::Change(Change::Listed) => Some(Told::Listed),
+                Heard::Unreached(it) => Some(unreached(it)),
+            };
+            std::future::ready(told)
         })
         .boxed_local()
 }

@@ -47,6 +47,12 @@ async fn configuration(io: &Io<Event>, config: &Config, world: &mut World) -> Pa
     );
     loop {
         let event = io.event().await;
+        if let Event::Unreached(unreached) = &event {
+            unreached
+                .line_at_start()
+                .into_iter()
+                .for_each(|line| say(io, line));
+        }
         let is_config = matches!(event, Event::Config(_));
         world.take(event);
         let Some(spec) = world.spec.as_ref().filter(|_| is_config) else {
@@ -226,6 +232,9 @@ impl Life {
     }
 
     fn take(&mut self, event: Event) {
+        if let Event::Unreached(unreached) = &event {
+            return say(&self.io, unreached.line(self.config.version));
+        }
         self.needs_sync |= !matches!(event, Event::Proxied(_));
         let was_in_sync = self.world.in_sync;
         let is_config = matches!(event, Event::Config(_));

@@ -64,6 +64,11 @@ impl Version {
         Duration::from_secs(if self.since(27) { 5 } else { 1 })
     }
 
+    /// A watch of the API that cannot be begun is tried again, and not followed by a list (watchercache.go).
+    pub(crate) fn watches_again(self) -> bool {
+        self.since(30)
+    }
+
     /// Felix measures its commands: slow ones stretch the post-write check, and are said in the log
     /// (table.go).
     pub(super) fn measures_commands(self) -> bool {

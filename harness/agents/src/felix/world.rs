@@ -48,6 +48,7 @@ impl World {
             Event::Nodes(nodes) => self.nodes = nodes,
             Event::Proxied(event) => self.nat.take(event),
             Event::InSync => self.in_sync = true,
+            Event::Unreached(_) => {}
         }
     }
 
