@@ -2,6 +2,7 @@
 
 mod agents;
 mod given;
+pub(crate) mod named;
 pub(crate) mod selection;
 pub(crate) mod settings;
 
@@ -51,6 +52,8 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  chainbreak run scenarios/kube-proxy\n  \
                             chainbreak run scenarios --variant api-moves --matrix iptables=legacy\n  \
                             chainbreak run scenarios --matrix kube-proxy=1.28,1.32 calico=v3.28.1,v3.32.1\n  \
+                            chainbreak run 'calico-bpf-*/api-moves' --repeat 20\n  \
+                            chainbreak run --failed\n  \
                             chainbreak run scenarios --agent kube-proxy=/usr/local/bin/kube-proxy\n  \
                             chainbreak run scenarios --jobs 1 --format jsonl > events.jsonl")]
     Run(Run),
@@ -165,6 +168,9 @@ pub(crate) struct Run {
     /// How many cases run side by side [default: seven for each core that this process may use, real clusters one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
+    /// Run each case so often, each time with another seed, and say how often it came out as expected
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) repeat: u32,
     /// Where the run's folder goes
     #[arg(long, default_value = "reports/out", value_name = "DIR")]
     pub(crate) out: PathBuf,

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     io::IsTerminal,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -15,19 +15,21 @@ use chainbreak_model::{
     names::ScenarioName,
     plan::{Planned, merged},
     scenario::Scenario,
-    scenario_files,
+    scenario_files, suggest,
 };
+use chainbreak_report::summary::{Outcome, summaries};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 use crate::{
     args::{
         Players,
+        named::Named,
         selection::{Paths, Selection},
     },
     backend_choice::BackendChoice,
     choice,
     images::Absent,
-    provide,
+    provide, reports,
 };
 
 /// The command line or a scenario is wrong; what is wrong has been said or is in the words.
@@ -57,12 +59,13 @@ pub(crate) fn check(paths: &Paths) -> anyhow::Result<ExitCode> {
 
 /// `chainbreak list`.
 pub(crate) async fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
-    let scenarios = scenarios(&selection.paths.paths)?;
+    let scenarios = scenarios(&selection.named.paths())?;
     let choice = choice::of(selection, &scenarios, Absent::Left).await?;
-    for scenario in &scenarios {
-        for id in chainbreak_model::list(scenario, &choice) {
-            crate::say(&format!("{id}\n"))?;
-        }
+    let listed = |scenario| chainbreak_model::list(scenario, &choice);
+    let ids: Vec<String> = scenarios.iter().flat_map(listed).collect();
+    let chosen = Chosen::of(&selection.named, &ids)?;
+    for id in ids.iter().filter(|id| chosen.has(id)) {
+        crate::say(&format!("{id}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -95,18 +98,22 @@ pub(crate) async fn planned(
     capabilities: &Capabilities,
     absent: Absent,
 ) -> anyhow::Result<Vec<Planned>> {
-    let scenarios = scenarios(&selection.paths.paths)?;
+    let scenarios = scenarios(&selection.named.paths())?;
     let choice = choice::of(selection, &scenarios, absent).await?;
+    let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
+    let mut planned: Vec<Planned> = scenarios.iter().flat_map(plan).collect();
+    let ids: Vec<String> = planned.iter().map(Planned::id).collect();
+    let chosen = Chosen::of(&selection.named, &ids)?;
+    planned.retain(|plan| chosen.has(&plan.id()));
     for (id, cells) in scenarios
         .iter()
         .flat_map(|scenario| merged(scenario, &choice))
+        .filter(|(id, _)| chosen.has(id))
     {
         crate::note(&format!(
             "{id}: {cells} cells of the matrix run this same case"
         ));
     }
-    let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
-    let planned = scenarios.iter().flat_map(plan).collect();
     let planned = match selection.shard {
         Some(shard) => shard.of(planned),
         None => planned,
@@ -118,6 +125,49 @@ pub(crate) async fn planned(
         }
     }
     Ok(planned)
+}
+
+/// Which of all cases a person wants.
+struct Chosen(BTreeSet<String>);
+
+impl Chosen {
+    /// Of these. A name that is no case's is a mistake; that nothing failed, or matches, is none.
+    fn of(wanted: &Named, ids: &[String]) -> anyhow::Result<Self> {
+        let named = wanted.cases();
+        for (text, regex) in &named {
+            if !ids.iter().any(|id| regex.is_match(id)) {
+                let hint = suggest(text, ids.iter().map(String::as_str)).unwrap_or_default();
+                return Err(invalid(format!(
+                    "{text}: no such file, and no case of that name; `chainbreak list` prints all. {hint}"
+                )));
+            }
+        }
+        let failed = wanted.failed.as_deref().map(failed).transpose()?;
+        let is_wanted = |id: &&String| {
+            let is_named = named.is_empty() || named.iter().any(|(_, regex)| regex.is_match(id));
+            let has_failed = failed.as_ref().is_none_or(|failed| failed.contains(*id));
+            is_named && has_failed && wanted.matches(id)
+        };
+        Ok(Self(ids.iter().filter(is_wanted).cloned().collect()))
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.0.contains(id)
+    }
+}
+
+/// The cases of a run that did not come out as expected, those that were not judged among them.
+fn failed(run: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let (run, _) = reports::read(run)?;
+    let failed = summaries(&run).into_iter().filter(|summary| {
+        matches!(
+            summary.outcome,
+            Outcome::NotAsExpected | Outcome::Inconclusive
+        )
+    });
+    // Of one that was repeated, the case.
+    let case = |id: &str| id.split('#').next().unwrap_or_default().to_owned();
+    Ok(failed.map(|summary| case(&summary.id)).collect())
 }
 
 /// Reads every scenario under the paths, each file once. All mistakes of all files are said before the error returns.

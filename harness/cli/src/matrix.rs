@@ -139,7 +139,7 @@ async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<J
 }
 
 /// What of a selection each job is given as it is, quoted for a shell.
-fn passed_on(selection: &Selection) -> String {
+pub(crate) fn passed_on(selection: &Selection) -> String {
     let all = |flag: &str, values: &[String]| {
         let words = values
             .iter()

@@ -22,8 +22,7 @@ use crate::{
 
 /// Compares, and succeeds when all that both have is the same.
 pub(crate) async fn parity(args: args::Parity) -> anyhow::Result<ExitCode> {
-    let paths = &args.selection.paths.paths;
-    match (args.backends.as_slice(), paths.as_slice()) {
+    match (args.backends.as_slice(), args.selection.named.all()) {
         ([], [one, other]) => {
             let runs = [reports::read(one)?.0, reports::read(other)?.0];
             let names = [one, other].map(|path| path.display().to_string());
@@ -55,7 +54,7 @@ async fn backends(args: &args::Parity, backends: [Registered; 2]) -> anyhow::Res
         crate::note(&format!("{name}: {count} cases that both can run"));
         let backend = BackendChoice::of(&args.selection);
         let recorded = run::perform(args, &backend, planned).await?;
-        if let Err(code) = run::reported(&recorded, false) {
+        if let Err(code) = run::reported(&recorded, None, false) {
             return Ok(code);
         }
         let Recorded { run, folder, .. } = recorded;
@@ -76,6 +75,7 @@ fn on(args: &args::Parity, backend: Registered) -> args::Run {
             ..args.selection.clone()
         },
         jobs: args.jobs,
+        repeat: 1,
         out: args.out.clone(),
         allow_host_changes: false,
         allow_ebpf: false,

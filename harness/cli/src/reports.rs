@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use chainbreak_engine::run::Artifact;
+use chainbreak_engine::{run::Artifact, shell::quoted};
 use chainbreak_model::{event::EventKind, input};
 use chainbreak_report::{
     Run, WholeFile, exit_code, history,
@@ -25,7 +25,12 @@ const WIDTH: usize = 140;
 
 /// Writes every report into the run's folder and, if asked, the human one to standard output. One case is in memory at a
 /// time: what comes back of each is short.
-pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Overview> {
+pub(crate) fn write(
+    run: &Run,
+    folder: &Path,
+    again: Option<&str>,
+    print: bool,
+) -> anyhow::Result<Overview> {
     let paths = ["run.jsonl", "junit.xml", "report.txt"].map(|name| folder.join(name));
     let [_, junit, story] = &paths;
     let plain = Terminal {
@@ -40,7 +45,10 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Ove
         tempfile::tempfile_in(folder)?,
     );
     let mut overview = Overview::default();
-    for summary in summary::each(run) {
+    for mut summary in summary::each(run) {
+        // Of one that was repeated, the case.
+        let case = summary.id.split('#').next().unwrap_or_default();
+        summary.again = again.map(|command| format!("{command} {}", quoted(case)));
         junit.append(suites.case(&summary)?.as_bytes())?;
         let told = term::case_story(&summary, plain).unwrap_or_default();
         stories.write_all(told.as_bytes())?;
@@ -95,7 +103,7 @@ pub(crate) fn folder(file: &Path) -> &Path {
 /// `chainbreak report`.
 pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
     let (run, file) = read(&args.run)?;
-    let overview = write(&run, folder(&file), true)?;
+    let overview = write(&run, folder(&file), None, true)?;
     Ok(ExitCode::from(exit_code(overview.cases())))
 }
 

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use chainbreak_engine::shell::quoted;
 use chainbreak_lab::{ebpf, machine, remove_left_cgroups};
 use chainbreak_model::{
     case::{Capabilities, Case},
@@ -20,12 +21,13 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
-    args::{self, Format},
+    args::{self, Format, selection::Selection},
     backend_choice::BackendChoice,
     cases,
     images::Absent,
     interrupted::interrupted,
     live::Live,
+    matrix::passed_on,
     provide,
     record::{Record, Recorded},
     reports,
@@ -51,10 +53,12 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let capabilities = backend.demanded(backend.survey().await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
+    let planned = repeated(planned, args.repeat);
     let before = backend.has_ebpf().then(ebpf::Before::look).transpose()?;
     let recorded = perform(&args, &backend, planned).await?;
     drop(remove_left_cgroups());
-    let reported = reported(&recorded, args.format == Format::Human);
+    let again = again(&args);
+    let reported = reported(&recorded, Some(&again), args.format == Format::Human);
     if let Some(before) = before {
         programs_end(before).await?;
     }
@@ -71,6 +75,21 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     } else {
         code
     }))
+}
+
+/// Each case so often. What is skipped is skipped once.
+fn repeated(planned: Vec<Planned>, times: u32) -> Vec<Planned> {
+    if times == 1 {
+        return planned;
+    }
+    let each = planned.into_iter().flat_map(|plan| match plan {
+        Planned::Run(case) => case
+            .repeated(times)
+            .map(|case| Planned::Run(case.into()))
+            .collect(),
+        skipped @ Planned::Skip(_) => vec![skipped],
+    });
+    each.collect()
 }
 
 /// Waits for what came of eBPF with the run, and says what stays. Reports are there: a Ctrl-C ends the wait, and the next run says it.
@@ -150,13 +169,17 @@ pub(crate) async fn perform(
     broken.map_or(Ok(recorded), Err)
 }
 
-/// Writes the reports of a run; with `print` also to standard output. Where it could not be written, or they cannot, its verdicts so far
+/// Writes the reports of a run; with `print` also to standard output. `again` is what runs a case of it again, up to its name. Where it could not be written, or they cannot, its verdicts so far
 /// are told, and the code is what the program ends with.
-pub(crate) fn reported(recorded: &Recorded, print: bool) -> Result<Overview, ExitCode> {
+pub(crate) fn reported(
+    recorded: &Recorded,
+    again: Option<&str>,
+    print: bool,
+) -> Result<Overview, ExitCode> {
     let Recorded { run, folder, .. } = recorded;
     let why = match &recorded.unwritten {
         Some(why) => format!("{why}: the run was ended, and has no reports"),
-        None => match reports::write(run, folder, print) {
+        None => match reports::write(run, folder, again, print) {
             Ok(overview) => return Ok(overview),
             Err(error) => format!(
                 "could not write the reports in {}: {}",
@@ -247,6 +270,31 @@ fn spread<T, K: Ord>(items: Vec<T>, kind: impl Fn(&T) -> K) -> Vec<T> {
         (a * of_b).cmp(&(b * of_a))
     });
     placed.into_iter().map(|(item, _)| item).collect()
+}
+
+/// The command that runs a case again as it ran here, up to the case's name.
+fn again(args: &args::Run) -> String {
+    let selection = Selection {
+        // The case's name has it.
+        variants: Vec::new(),
+        ..args.selection.clone()
+    };
+    let paths = selection.named.paths().into_iter();
+    let paths = paths.map(|it| quoted(&it.display().to_string()));
+    let matrix = selection.matrix.iter();
+    let matrix = matrix.map(|it| format!("--matrix {}", quoted(it)));
+    let allowed = [
+        (args.allow_ebpf, "--allow-ebpf"),
+        (args.allow_host_changes, "--allow-host-changes"),
+    ];
+    let allowed = allowed.into_iter().filter(|(is, _)| *is);
+    let words = ["chainbreak run".to_owned()].into_iter().chain(paths);
+    let words = words.chain(matrix).chain([passed_on(&selection)]);
+    let words = words.chain(allowed.map(|(_, flag)| flag.to_owned()));
+    words
+        .filter(|it| !it.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Facts about the machine that a reader of the reports wants.

@@ -72,16 +72,39 @@ pub struct Case {
     pub expect: Expect,
     /// Seed of everything random.
     pub seed: u64,
+    /// Which repetition it is, from 1 on; 0 where it is not repeated.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repetition: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Case {
-    /// `scenario/variant` or `scenario/variant[iptables=nft]`: unique in a run, and what a person filters by.
+    /// `scenario/variant` or `scenario/variant[iptables=nft]`, where it is repeated with `#2` behind it: unique in a run, and what a
+    /// person filters by.
     pub fn id(&self) -> String {
-        if self.cell.is_empty() {
-            return format!("{}/{}", self.scenario, self.variant);
-        }
         let cell: Vec<String> = self.cell.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        format!("{}/{}[{}]", self.scenario, self.variant, cell.join(","))
+        let cell = match cell.as_slice() {
+            [] => String::new(),
+            _ => format!("[{}]", cell.join(",")),
+        };
+        let repetition = match self.repetition {
+            0 => String::new(),
+            number => format!("#{number}"),
+        };
+        format!("{}/{}{cell}{repetition}", self.scenario, self.variant)
+    }
+
+    /// It so many times, each with a seed of its own: the first has that of the case.
+    pub fn repeated(&self, times: u32) -> impl Iterator<Item = Self> {
+        (1..=times).map(|repetition| Self {
+            repetition,
+            seed: self.seed.wrapping_add(u64::from(repetition) - 1),
+            ..self.clone()
+        })
     }
 
     /// Whether Felix is to load eBPF programs at one time or another.

@@ -28,6 +28,7 @@ pub mod parity;
 pub mod programs;
 mod progress;
 mod record;
+mod repeats;
 mod rounds;
 mod run;
 pub mod summary;

@@ -86,6 +86,8 @@ pub struct Summary {
     pub story: Story,
     /// Files kept, relative to the folder of the run.
     pub artifacts: Vec<String>,
+    /// The command that runs it again, where that is known: a run that was read back does not say.
+    pub again: Option<String>,
 }
 
 impl Summary {
@@ -101,6 +103,7 @@ impl Summary {
             drops: Vec::new(),
             story: Story::default(),
             artifacts: Vec::new(),
+            again: None,
             ..self
         }
     }
@@ -221,6 +224,7 @@ fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -
         drops: drops(events),
         story: timeline::story(case, events, &index, verdict.window),
         artifacts: artifacts.clone(),
+        again: None,
     }
 }
 
@@ -288,6 +292,7 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         drops: Vec::new(),
         story: Story::default(),
         artifacts: Vec::new(),
+        again: None,
     }
 }
 

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use crate::{
     drops,
     head::Head,
+    repeats::rates,
     summary::{Headline, Outcome, PromiseSummary, State, Summary},
     text::{count, cut, cut_within, length, percent, wrap},
 };
@@ -69,6 +70,9 @@ impl Overview {
                 .map(|line| wrap(&line, terminal.width) + "\n")
                 .reduce(|a, b| a + &b),
         );
+        let rates = rates(&self.cases).into_iter();
+        let rates = rates.map(|(id, rate)| wrap(&format!("{id}: {rate}"), terminal.width) + "\n");
+        parts.extend(rates.reduce(|a, b| a + &b));
         parts.push(closing(&self.cases, reports));
         parts.join("\n")
     }
@@ -248,6 +252,7 @@ pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
                     .iter()
                     .map(|path| format!("    kept: {path}")),
             );
+            lines.extend(summary.again.iter().map(|it| format!("    again: {it}")));
         }
     }
     lines.extend(otherwise.map(|text| format!("    {text}")));

@@ -7,20 +7,23 @@ use chainbreak_model::plan::Shard;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, builder::ValueParser};
 
-use super::{Players, given::OfBackends};
+use super::{Players, given::OfBackends, named::Named};
 use crate::registry::{self, Registered};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Paths {
     /// Scenario files, or folders to search for them
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(default_value = SCENARIOS, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }
+
+/// Where scenarios are when nobody says where.
+pub(crate) const SCENARIOS: &str = "scenarios";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Selection {
     #[command(flatten)]
-    pub(crate) paths: Paths,
+    pub(crate) named: Named,
     /// Only this variant (may be given several times)
     #[arg(long = "variant", value_name = "NAME")]
     pub(crate) variants: Vec<String>,

@@ -1,0 +1,114 @@
+//! Which cases a person names: by files, by ids, by what their ids match, by how they came out before.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use regex::Regex;
+
+use super::selection::SCENARIOS;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Named {
+    /// Scenario files, folders to search for them, and cases by their ids as `chainbreak list` prints them, in which `*` stands for
+    /// anything [default: scenarios]
+    #[arg(value_name = "PATH|CASE")]
+    what: Vec<PathBuf>,
+    /// Only cases whose id this regular expression matches somewhere
+    #[arg(short = 'k', long, value_name = "REGEX", value_parser = Regex::new)]
+    matching: Option<Regex>,
+    /// Only cases that did not come out as expected in that run
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "reports/out/latest")]
+    pub(crate) failed: Option<PathBuf>,
+}
+
+impl Named {
+    /// All that was named, as it is.
+    pub(crate) fn all(&self) -> &[PathBuf] {
+        &self.what
+    }
+
+    /// Where scenarios are searched for.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let paths: Vec<PathBuf> = self.what.iter().filter(|it| is_path(it)).cloned().collect();
+        if paths.is_empty() {
+            vec![PathBuf::from(SCENARIOS)]
+        } else {
+            paths
+        }
+    }
+
+    /// What names cases, as it is written, and what it matches.
+    pub(crate) fn cases(&self) -> Vec<(String, Regex)> {
+        let cases = self.what.iter().filter(|it| !is_path(it));
+        let cases = cases.map(|it| it.to_string_lossy().into_owned());
+        cases
+            .map(|text| (anything(&text), text))
+            .map(|(regex, text)| (text, regex))
+            .collect()
+    }
+
+    /// Whether what an id has to match somewhere is there.
+    pub(crate) fn matches(&self, id: &str) -> bool {
+        self.matching.as_ref().is_none_or(|it| it.is_match(id))
+    }
+}
+
+/// What is there is a file or a folder; what is not, and is written like one, was meant as one.
+fn is_path(named: &Path) -> bool {
+    let is_yaml = named
+        .extension()
+        .is_some_and(|it| it == "yaml" || it == "yml");
+    is_yaml || named.exists()
+}
+
+/// What a pattern matches: all of an id, or of what is before its cell.
+fn anything(pattern: &str) -> Regex {
+    let literal = regex::escape(pattern).replace("\\*", ".*");
+    Regex::new(&format!(r"^{literal}(\[.*\])?$")).expect("what is escaped is valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_named_by_its_id_by_its_variant_in_all_cells_or_by_a_pattern() {
+        let names = |pattern: &str, id: &str| anything(pattern).is_match(id);
+        let id = "silent/bpf-off[iptables=nft]";
+        for pattern in [
+            id,
+            "silent/bpf-off",
+            "silent/*",
+            "*nft]",
+            "*/bpf-*[iptables=*",
+            "*",
+        ] {
+            assert!(names(pattern, id), "{pattern}");
+        }
+        for pattern in [
+            "silent",
+            "bpf-off",
+            "silent/bpf-of",
+            "silent/bpf-off[iptables=n?t]",
+        ] {
+            assert!(!names(pattern, id), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_is_there_or_written_as_a_file_is_a_path_and_all_else_a_case() {
+        let wanted = Named {
+            what: ["src", "src/nowhere.yaml", "silent/bpf-off"]
+                .map(PathBuf::from)
+                .to_vec(),
+            matching: None,
+            failed: None,
+        };
+        assert_eq!(
+            wanted.paths(),
+            ["src", "src/nowhere.yaml"].map(PathBuf::from)
+        );
+        let cases: Vec<String> = wanted.cases().into_iter().map(|(text, _)| text).collect();
+        assert_eq!(cases, ["silent/bpf-off"]);
+    }
+}
