@@ -17,7 +17,7 @@ use chainbreak_model::{
     scenario::Scenario,
     scenario_files, suggest,
 };
-use chainbreak_report::summary::{Outcome, summaries};
+use chainbreak_report::summary::summaries;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 use crate::{
@@ -159,12 +159,8 @@ impl Chosen {
 /// The cases of a run that did not come out as expected, those that were not judged among them.
 fn failed(run: &Path) -> anyhow::Result<BTreeSet<String>> {
     let (run, _) = reports::read(run)?;
-    let failed = summaries(&run).into_iter().filter(|summary| {
-        matches!(
-            summary.outcome,
-            Outcome::NotAsExpected | Outcome::Inconclusive
-        )
-    });
+    let failed = summaries(&run).into_iter();
+    let failed = failed.filter(|summary| summary.outcome.has_failed());
     // Of one that was repeated, the case.
     let case = |id: &str| id.split('#').next().unwrap_or_default().to_owned();
     Ok(failed.map(|summary| case(&summary.id)).collect())

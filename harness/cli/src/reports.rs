@@ -1,7 +1,7 @@
 //! Writing the reports of a run, and writing them again from its folder.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{BufRead, BufReader, IsTerminal, Seek, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -12,7 +12,7 @@ use chainbreak_model::{event::EventKind, input};
 use chainbreak_report::{
     Run, WholeFile, exit_code, history,
     junit::{self, Junit},
-    summary,
+    summary::{self, Summary},
     term::{self, Colour, Overview, Terminal},
 };
 
@@ -20,6 +20,8 @@ use crate::{args, cases};
 
 /// So long may a `run.jsonl` be: those of format 1 have the events of all cases in it.
 const RUN: u64 = 4 << 30;
+/// More cases than these are run again by `--failed`.
+const MOST_AGAIN: usize = 5;
 /// Line width where no terminal says one.
 const WIDTH: usize = 140;
 
@@ -45,10 +47,7 @@ pub(crate) fn write(
         tempfile::tempfile_in(folder)?,
     );
     let mut overview = Overview::default();
-    for mut summary in summary::each(run) {
-        // Of one that was repeated, the case.
-        let case = summary.id.split('#').next().unwrap_or_default();
-        summary.again = again.map(|command| format!("{command} {}", quoted(case)));
+    for summary in summary::each(run) {
         junit.append(suites.case(&summary)?.as_bytes())?;
         let told = term::case_story(&summary, plain).unwrap_or_default();
         stories.write_all(told.as_bytes())?;
@@ -72,8 +71,30 @@ pub(crate) fn write(
             crate::tell(&(line? + "\n"))?;
         }
         crate::tell(&format!("\n{}", overview.below(&paths, terminal())))?;
+        if let Some(command) = again {
+            crate::tell(&run_again(command, folder, overview.cases()))?;
+        }
     }
     Ok(overview)
+}
+
+/// How to run again what did not come out as expected, a line a case; of many, all of them at once. It is said to whoever ran it, and not
+/// written down: what a run of somebody else's says is no command to follow.
+fn run_again(command: &str, folder: &Path, cases: &[Summary]) -> String {
+    let failed = cases.iter().filter(|case| case.outcome.has_failed());
+    // Of one that was repeated, the case.
+    let failed = failed.map(|case| case.id.split('#').next().unwrap_or_default());
+    let failed: BTreeSet<&str> = failed.collect();
+    let lines: Vec<String> = if failed.len() > MOST_AGAIN {
+        let run = quoted(&folder.display().to_string());
+        vec![format!("again: {command} --failed={run}\n")]
+    } else {
+        let of_each = failed.into_iter().map(quoted);
+        of_each
+            .map(|id| format!("again: {command} {id}\n"))
+            .collect()
+    };
+    lines.concat()
 }
 
 /// A run read back, and its file: that of a folder is its `run.jsonl`.

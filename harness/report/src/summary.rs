@@ -37,6 +37,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether somebody will want to run it again.
+    pub fn has_failed(self) -> bool {
+        matches!(self, Self::NotAsExpected | Self::Inconclusive)
+    }
+
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
@@ -86,8 +91,6 @@ pub struct Summary {
     pub story: Story,
     /// Files kept, relative to the folder of the run.
     pub artifacts: Vec<String>,
-    /// The command that runs it again, where that is known: a run that was read back does not say.
-    pub again: Option<String>,
 }
 
 impl Summary {
@@ -103,7 +106,6 @@ impl Summary {
             drops: Vec::new(),
             story: Story::default(),
             artifacts: Vec::new(),
-            again: None,
             ..self
         }
     }
@@ -224,7 +226,6 @@ fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -
         drops: drops(events),
         story: timeline::story(case, events, &index, verdict.window),
         artifacts: artifacts.clone(),
-        again: None,
     }
 }
 
@@ -292,7 +293,6 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         drops: Vec::new(),
         story: Story::default(),
         artifacts: Vec::new(),
-        again: None,
     }
 }
 

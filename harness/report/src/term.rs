@@ -252,7 +252,6 @@ pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
                     .iter()
                     .map(|path| format!("    kept: {path}")),
             );
-            lines.extend(summary.again.iter().map(|it| format!("    again: {it}")));
         }
     }
     lines.extend(otherwise.map(|text| format!("    {text}")));

@@ -82,7 +82,7 @@ fn what_did_not_come_out_as_expected_is_run_again_and_nothing_else() {
     exits(&ran, 10);
     let said = text(&ran.stdout);
     assert!(
-        said.contains("    again: chainbreak run 'short.yaml' 'short/wrong'\n"),
+        said.ends_with("\nagain: chainbreak run 'short.yaml' 'short/wrong'\n"),
         "{said}"
     );
     assert!(!said.contains("'short/calm'\n"), "{said}");
