@@ -17,7 +17,7 @@ use chainbreak_model::{
     scenario::Scenario,
     scenario_files, suggest,
 };
-use chainbreak_report::summary::summaries;
+use chainbreak_report::summary;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 use crate::{
@@ -136,9 +136,10 @@ impl Chosen {
         let named = wanted.cases();
         for (text, regex) in &named {
             if !ids.iter().any(|id| regex.is_match(id)) {
-                let hint = suggest(text, ids.iter().map(String::as_str)).unwrap_or_default();
+                let hint = suggest(text, ids.iter().map(String::as_str));
+                let hint = hint.map(|it| format!("; {it}")).unwrap_or_default();
                 return Err(invalid(format!(
-                    "{text}: no such file, and no case of that name; `chainbreak list` prints all. {hint}"
+                    "{text}: no such file, and no case of that name: `chainbreak list` prints all{hint}"
                 )));
             }
         }
@@ -159,11 +160,9 @@ impl Chosen {
 /// The cases of a run that did not come out as expected, those that were not judged among them.
 fn failed(run: &Path) -> anyhow::Result<BTreeSet<String>> {
     let (run, _) = reports::read(run)?;
-    let failed = summaries(&run).into_iter();
-    let failed = failed.filter(|summary| summary.outcome.has_failed());
-    // Of one that was repeated, the case.
-    let case = |id: &str| id.split('#').next().unwrap_or_default().to_owned();
-    Ok(failed.map(|summary| case(&summary.id)).collect())
+    // One case is in memory at a time.
+    let failed = summary::each(&run).filter(|summary| summary.outcome.has_failed());
+    Ok(failed.map(|summary| summary.case().to_owned()).collect())
 }
 
 /// Reads every scenario under the paths, each file once. All mistakes of all files are said before the error returns.

@@ -1,6 +1,7 @@
 //! The binary `chainbreak`: verbs, and nothing that decides anything. As a library so that the
 //! scenario tests can have the same program under a path that cargo tells them.
 
+mod again;
 #[cfg(feature = "clusters")]
 mod agent;
 mod agents;

@@ -138,20 +138,21 @@ async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<J
     Ok(jobs.collect())
 }
 
+/// A flag with each of these values, quoted for a shell.
+pub(crate) fn flags(flag: &str, values: &[String]) -> impl Iterator<Item = String> {
+    values
+        .iter()
+        .map(move |value| format!("{flag} {}", quoted(value)))
+}
+
 /// What of a selection each job is given as it is, quoted for a shell.
 pub(crate) fn passed_on(selection: &Selection) -> String {
-    let all = |flag: &str, values: &[String]| {
-        let words = values
-            .iter()
-            .map(|value| format!("{flag} {}", quoted(value)));
-        words.collect::<Vec<String>>()
-    };
-    let mut words = all("--variant", &selection.variants);
-    words.extend(all("--agent", &selection.agents));
+    let mut words: Vec<String> = flags("--variant", &selection.variants).collect();
+    words.extend(flags("--agent", &selection.agents));
     if selection.players == Players::Real {
         words.push("--agents real".to_owned());
     }
-    words.extend(all("--exclude", &selection.exclude));
+    words.extend(flags("--exclude", &selection.exclude));
     words.extend(backends::passed_on(selection));
     if selection.seed != 0 {
         words.push(format!("--seed {}", selection.seed));

@@ -41,7 +41,7 @@ pub(crate) fn merge(args: &args::Merge) -> anyhow::Result<ExitCode> {
     }
     let whole = whole.run;
     run::latest(&args.out, &folder);
-    let overview = reports::write(&whole, &folder, None, true)?;
+    let overview = reports::write(&whole, &folder, true)?;
     Ok(ExitCode::from(exit_code(overview.cases())))
 }
 

@@ -54,7 +54,7 @@ async fn backends(args: &args::Parity, backends: [Registered; 2]) -> anyhow::Res
         crate::note(&format!("{name}: {count} cases that both can run"));
         let backend = BackendChoice::of(&args.selection);
         let recorded = run::perform(args, &backend, planned).await?;
-        if let Err(code) = run::reported(&recorded, None, false) {
+        if let Err(code) = run::reported(&recorded, false) {
             return Ok(code);
         }
         let Recorded { run, folder, .. } = recorded;

@@ -1,18 +1,18 @@
 //! Writing the reports of a run, and writing them again from its folder.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io::{BufRead, BufReader, IsTerminal, Seek, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use chainbreak_engine::{run::Artifact, shell::quoted};
+use chainbreak_engine::run::Artifact;
 use chainbreak_model::{event::EventKind, input};
 use chainbreak_report::{
     Run, WholeFile, exit_code, history,
     junit::{self, Junit},
-    summary::{self, Summary},
+    summary,
     term::{self, Colour, Overview, Terminal},
 };
 
@@ -20,19 +20,12 @@ use crate::{args, cases};
 
 /// So long may a `run.jsonl` be: those of format 1 have the events of all cases in it.
 const RUN: u64 = 4 << 30;
-/// More cases than these are run again by `--failed`.
-const MOST_AGAIN: usize = 5;
 /// Line width where no terminal says one.
 const WIDTH: usize = 140;
 
 /// Writes every report into the run's folder and, if asked, the human one to standard output. One case is in memory at a
 /// time: what comes back of each is short.
-pub(crate) fn write(
-    run: &Run,
-    folder: &Path,
-    again: Option<&str>,
-    print: bool,
-) -> anyhow::Result<Overview> {
+pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Overview> {
     let paths = ["run.jsonl", "junit.xml", "report.txt"].map(|name| folder.join(name));
     let [_, junit, story] = &paths;
     let plain = Terminal {
@@ -71,30 +64,8 @@ pub(crate) fn write(
             crate::tell(&(line? + "\n"))?;
         }
         crate::tell(&format!("\n{}", overview.below(&paths, terminal())))?;
-        if let Some(command) = again {
-            crate::tell(&run_again(command, folder, overview.cases()))?;
-        }
     }
     Ok(overview)
-}
-
-/// How to run again what did not come out as expected, a line a case; of many, all of them at once. It is said to whoever ran it, and not
-/// written down: what a run of somebody else's says is no command to follow.
-fn run_again(command: &str, folder: &Path, cases: &[Summary]) -> String {
-    let failed = cases.iter().filter(|case| case.outcome.has_failed());
-    // Of one that was repeated, the case.
-    let failed = failed.map(|case| case.id.split('#').next().unwrap_or_default());
-    let failed: BTreeSet<&str> = failed.collect();
-    let lines: Vec<String> = if failed.len() > MOST_AGAIN {
-        let run = quoted(&folder.display().to_string());
-        vec![format!("again: {command} --failed={run}\n")]
-    } else {
-        let of_each = failed.into_iter().map(quoted);
-        of_each
-            .map(|id| format!("again: {command} {id}\n"))
-            .collect()
-    };
-    lines.concat()
 }
 
 /// A run read back, and its file: that of a folder is its `run.jsonl`.
@@ -124,7 +95,7 @@ pub(crate) fn folder(file: &Path) -> &Path {
 /// `chainbreak report`.
 pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
     let (run, file) = read(&args.run)?;
-    let overview = write(&run, folder(&file), None, true)?;
+    let overview = write(&run, folder(&file), true)?;
     Ok(ExitCode::from(exit_code(overview.cases())))
 }
 

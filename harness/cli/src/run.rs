@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use chainbreak_engine::shell::quoted;
 use chainbreak_lab::{ebpf, machine, remove_left_cgroups};
 use chainbreak_model::{
     case::{Capabilities, Case},
@@ -21,13 +20,13 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
-    args::{self, Format, selection::Selection},
+    again,
+    args::{self, Format},
     backend_choice::BackendChoice,
     cases,
     images::Absent,
     interrupted::interrupted,
     live::Live,
-    matrix::passed_on,
     provide,
     record::{Record, Recorded},
     reports,
@@ -57,8 +56,13 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let before = backend.has_ebpf().then(ebpf::Before::look).transpose()?;
     let recorded = perform(&args, &backend, planned).await?;
     drop(remove_left_cgroups());
-    let again = again(&args);
-    let reported = reported(&recorded, Some(&again), args.format == Format::Human);
+    let print = args.format == Format::Human;
+    let reported = reported(&recorded, print);
+    if let Ok(overview) = &reported
+        && print
+    {
+        crate::tell(&again::told(&args, &recorded.folder, overview.cases()))?;
+    }
     if let Some(before) = before {
         programs_end(before).await?;
     }
@@ -169,17 +173,13 @@ pub(crate) async fn perform(
     broken.map_or(Ok(recorded), Err)
 }
 
-/// Writes the reports of a run; with `print` also to standard output. `again` is what runs a case of it again, up to its name. Where it could not be written, or they cannot, its verdicts so far
+/// Writes the reports of a run; with `print` also to standard output. Where it could not be written, or they cannot, its verdicts so far
 /// are told, and the code is what the program ends with.
-pub(crate) fn reported(
-    recorded: &Recorded,
-    again: Option<&str>,
-    print: bool,
-) -> Result<Overview, ExitCode> {
+pub(crate) fn reported(recorded: &Recorded, print: bool) -> Result<Overview, ExitCode> {
     let Recorded { run, folder, .. } = recorded;
     let why = match &recorded.unwritten {
         Some(why) => format!("{why}: the run was ended, and has no reports"),
-        None => match reports::write(run, folder, again, print) {
+        None => match reports::write(run, folder, print) {
             Ok(overview) => return Ok(overview),
             Err(error) => format!(
                 "could not write the reports in {}: {}",
@@ -270,31 +270,6 @@ fn spread<T, K: Ord>(items: Vec<T>, kind: impl Fn(&T) -> K) -> Vec<T> {
         (a * of_b).cmp(&(b * of_a))
     });
     placed.into_iter().map(|(item, _)| item).collect()
-}
-
-/// The command that runs a case again as it ran here, up to the case's name.
-fn again(args: &args::Run) -> String {
-    let selection = Selection {
-        // The case's name has it.
-        variants: Vec::new(),
-        ..args.selection.clone()
-    };
-    let paths = selection.named.paths().into_iter();
-    let paths = paths.map(|it| quoted(&it.display().to_string()));
-    let matrix = selection.matrix.iter();
-    let matrix = matrix.map(|it| format!("--matrix {}", quoted(it)));
-    let allowed = [
-        (args.allow_ebpf, "--allow-ebpf"),
-        (args.allow_host_changes, "--allow-host-changes"),
-    ];
-    let allowed = allowed.into_iter().filter(|(is, _)| *is);
-    let words = ["chainbreak run".to_owned()].into_iter().chain(paths);
-    let words = words.chain(matrix).chain([passed_on(&selection)]);
-    let words = words.chain(allowed.map(|(_, flag)| flag.to_owned()));
-    words
-        .filter(|it| !it.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 /// Facts about the machine that a reader of the reports wants.

@@ -172,7 +172,7 @@ fn case() -> Case {
         promises: Default::default(),
         expect: Expect::Healthy,
         seed: 1,
-        repetition: 0,
+        repetition: None,
     }
 }
 

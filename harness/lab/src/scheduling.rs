@@ -19,7 +19,7 @@ pub(crate) struct WorldTasks(Mutex<BTreeMap<u32, Process>>);
 #[derive(Debug, Default)]
 struct Process(BTreeMap<u32, Task>);
 
-/// A thread's files, which stay open: to look for them again costs the kernel ten times what it takes to read them.
+/// A thread's files, which stay open: to open them again costs the kernel several times what it takes to read them.
 #[derive(Debug)]
 struct Task {
     schedstat: File,

@@ -72,14 +72,14 @@ pub struct Case {
     pub expect: Expect,
     /// Seed of everything random.
     pub seed: u64,
-    /// Which repetition it is, from 1 on; 0 where it is not repeated.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub repetition: u32,
+    /// Which repetition it is, from 1 on, where it is repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repetition: Option<u32>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+/// Of the [id](Case::id) of a repetition the case that is repeated; none of another.
+pub fn repeated_case(id: &str) -> Option<&str> {
+    id.rsplit_once('#').map(|(case, _)| case)
 }
 
 impl Case {
@@ -91,17 +91,15 @@ impl Case {
             [] => String::new(),
             _ => format!("[{}]", cell.join(",")),
         };
-        let repetition = match self.repetition {
-            0 => String::new(),
-            number => format!("#{number}"),
-        };
+        let repetition = self.repetition.map(|it| format!("#{it}"));
+        let repetition = repetition.unwrap_or_default();
         format!("{}/{}{cell}{repetition}", self.scenario, self.variant)
     }
 
     /// It so many times, each with a seed of its own: the first has that of the case.
     pub fn repeated(&self, times: u32) -> impl Iterator<Item = Self> {
         (1..=times).map(|repetition| Self {
-            repetition,
+            repetition: Some(repetition),
             seed: self.seed.wrapping_add(u64::from(repetition) - 1),
             ..self.clone()
         })

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use chainbreak_model::case::repeated_case;
 use indexmap::IndexMap;
 
 use crate::summary::{Outcome, Summary};
@@ -22,7 +23,7 @@ pub(crate) struct Rate {
 pub(crate) fn rates(summaries: &[Summary]) -> Vec<(&str, Rate)> {
     let mut rates = IndexMap::<&str, Rate>::new();
     for summary in summaries {
-        let Some((case, _)) = summary.id.rsplit_once('#') else {
+        let Some(case) = repeated_case(&summary.id) else {
             continue;
         };
         let rate = rates.entry(case).or_default();

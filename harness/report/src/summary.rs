@@ -2,7 +2,7 @@
 //! (later: HTML) only lay this out.
 
 use chainbreak_model::{
-    case::{Case, Claim, Expect},
+    case::{Case, Claim, Expect, repeated_case},
     event::{Event, EventKind, Phase},
     judge,
     names::PromiseName,
@@ -94,6 +94,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// The case's id; of a repetition, that of the case which is repeated.
+    pub fn case(&self) -> &str {
+        repeated_case(&self.id).unwrap_or(&self.id)
+    }
+
     /// What the table of verdicts has of it, and why it was skipped: a run of thousands of cases keeps no more.
     pub(crate) fn brief(self) -> Self {
         let skipped = self.outcome == Outcome::Skipped;

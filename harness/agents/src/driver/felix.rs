@@ -21,9 +21,7 @@ use super::{
     watcher_cache::{Heard, Watched, watcher_cache},
 };
 use crate::{
-    felix::{
-        Config, Event, Pool, Unreached, Version, Workload, lost_with_the_process, run, written,
-    },
+    felix::{Config, Event, Pool, Version, Workload, lost_with_the_process, run, written},
     step::Stepper,
 };
 
@@ -121,26 +119,32 @@ impl Feeds {
     }
 }
 
-/// What Felix hears of a kind, or of the objects of it that a field selector names.
-fn changes<K>(
+/// What Felix is told of the changes of a kind, and that the API does not answer.
+fn feed<K>(
     api: Api<K>,
-    plural: &'static str,
-    fields: &str,
-    version: Version,
-) -> LocalBoxStream<'static, Heard<K>>
+    watched: Watched,
+    mut tell: impl FnMut(Change<K>) -> Vec<Told> + 'static,
+) -> Feed
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    let watched = Watched {
-        plural,
-        fields: fields.to_owned(),
-        watches_again: version.watches_again(),
-    };
     watcher_cache(api, watched)
+        .flat_map(move |heard| {
+            futures::stream::iter(match heard {
+                Heard::Change(change) => tell(change),
+                Heard::Unreached(it) => vec![Told::Event(Event::Unreached(it))],
+            })
+        })
+        .boxed_local()
 }
 
-fn unreached(unreached: Unreached) -> Told {
-    Told::Event(Event::Unreached(unreached))
+/// A kind, or the objects of it that a field selector names.
+fn watched(plural: &'static str, fields: impl Into<String>, version: Version) -> Watched {
+    Watched {
+        plural,
+        fields: fields.into(),
+        watches_again: version.watches_again(),
+    }
 }
 
 /// FelixConfiguration `default`; where there is none, an empty one.
@@ -148,15 +152,8 @@ fn configuration(client: &Client, version: Version) -> Feed {
     let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "FelixConfiguration");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     let mut empty = true;
-    let own = "metadata.name=default";
-    changes(api, "felixconfigurations", own, version)
-        .flat_map(move |heard| {
-            futures::stream::iter(match heard {
-                Heard::Change(change) => configured(change, &mut empty),
-                Heard::Unreached(it) => vec![unreached(it)],
-            })
-        })
-        .boxed_local()
+    let own = watched("felixconfigurations", "metadata.name=default", version);
+    feed(api, own, move |change| configured(change, &mut empty))
 }
 
 /// What Felix is told of its configuration; `empty` until there was one.
@@ -187,8 +184,7 @@ fn pools(client: &Client, version: Version) -> Feed {
     let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", "IPPool");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     let read = |object: &DynamicObject| pool(object.data.get("spec")?);
-    let pools = changes(api, "ippools", "", version);
-    all(pools, read, Event::Pools)
+    all(api, watched("ippools", "", version), read, Event::Pools)
 }
 
 fn pool(spec: &Value) -> Option<Pool> {
@@ -203,8 +199,8 @@ fn pool(spec: &Value) -> Option<Pool> {
 /// The addresses of all nodes at once, and again whenever a node changes.
 fn nodes(client: &Client, version: Version) -> Feed {
     let tell = |nodes: Vec<Vec<IpAddr>>| Event::Nodes(nodes.concat());
-    let nodes = changes(Api::all(client.clone()), "nodes", "", version);
-    all(nodes, internal, tell)
+    let nodes = watched("nodes", "", version);
+    all(Api::all(client.clone()), nodes, internal, tell)
 }
 
 /// A node's addresses, of each family that it has.
@@ -220,61 +216,53 @@ fn internal(node: &Node) -> Option<Vec<IpAddr>> {
 
 /// What is read from all objects of a kind, when they are listed and whenever it changes after that.
 fn all<K, T>(
-    changes: LocalBoxStream<'static, Heard<K>>,
+    api: Api<K>,
+    watched: Watched,
     read: impl Fn(&K) -> Option<T> + 'static,
     tell: impl Fn(Vec<T>) -> Event + 'static,
 ) -> Feed
 where
-    K: Resource + 'static,
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
     T: Clone + PartialEq + 'static,
 {
     let mut known: BTreeMap<(String, String), Option<T>> = BTreeMap::new();
     let mut is_listed = false;
     let mut told: Option<Vec<T>> = None;
-    changes
-        .flat_map(move |heard| {
-            let change = match heard {
-                Heard::Change(change) => change,
-                Heard::Unreached(it) => return futures::stream::iter(vec![unreached(it)]),
-            };
-            let listed = matches!(change, Change::Listed);
-            match change {
-                Change::Present(object) => {
-                    let key = (object.namespace().unwrap_or_default(), object.name_any());
-                    known.insert(key, read(&object));
-                }
-                Change::Gone(namespace, name) => drop(known.remove(&(namespace, name))),
-                Change::Listed => is_listed = true,
+    feed(api, watched, move |change| {
+        let listed = matches!(change, Change::Listed);
+        match change {
+            Change::Present(object) => {
+                let key = (object.namespace().unwrap_or_default(), object.name_any());
+                known.insert(key, read(&object));
             }
-            let now: Vec<T> = known.values().flatten().cloned().collect();
-            let news = is_listed && told.as_ref() != Some(&now);
-            let event = news.then(|| Told::Event(tell(now.clone())));
-            told = is_listed.then_some(now);
-            let listed = listed.then_some(Told::Listed);
-            futures::stream::iter(event.into_iter().chain(listed).collect::<Vec<_>>())
-        })
-        .boxed_local()
+            Change::Gone(namespace, name) => drop(known.remove(&(namespace, name))),
+            Change::Listed => is_listed = true,
+        }
+        let now: Vec<T> = known.values().flatten().cloned().collect();
+        let news = is_listed && told.as_ref() != Some(&now);
+        let event = news.then(|| Told::Event(tell(now.clone())));
+        told = is_listed.then_some(now);
+        let listed = listed.then_some(Told::Listed);
+        event.into_iter().chain(listed).collect()
+    })
 }
 
 /// The pods of the node that have an address and a network of their own.
 fn workloads(client: &Client, config: &Config, interface: InterfaceName) -> Feed {
     let own = format!("spec.nodeName={}", config.node_name);
-    let pods = Api::<Pod>::all(client.clone());
-    changes(pods, "workloadendpoints", &own, config.version)
-        .filter_map(move |heard| {
-            let told = match heard {
-                Heard::Change(Change::Present(pod)) => {
-                    workload(&pod, interface).map(|pod| Told::Event(Event::Workload(pod)))
-                }
-                Heard::Change(Change::Gone(namespace, name)) => {
-                    Some(Told::Event(Event::WorkloadGone { namespace, name }))
-                }
-                Heard::Change(Change::Listed) => Some(Told::Listed),
-                Heard::Unreached(it) => Some(unreached(it)),
-            };
-            std::future::ready(told)
-        })
-        .boxed_local()
+    let own = watched("workloadendpoints", own, config.version);
+    feed(Api::<Pod>::all(client.clone()), own, move |change| {
+        let told = match change {
+            Change::Present(pod) => {
+                workload(&pod, interface).map(|pod| Told::Event(Event::Workload(pod)))
+            }
+            Change::Gone(namespace, name) => {
+                Some(Told::Event(Event::WorkloadGone { namespace, name }))
+            }
+            Change::Listed => Some(Told::Listed),
+        };
+        told.into_iter().collect()
+    })
 }
 
 fn workload(pod: &Pod, interface: InterfaceName) -> Option<Workload> {

@@ -47,11 +47,10 @@ async fn configuration(io: &Io<Event>, config: &Config, world: &mut World) -> Pa
     );
     loop {
         let event = io.event().await;
-        if let Event::Unreached(unreached) = &event {
-            unreached
-                .line_at_start()
-                .into_iter()
-                .for_each(|line| say(io, line));
+        if let Event::Unreached(unreached) = &event
+            && let Some(line) = unreached.line_at_start()
+        {
+            say(io, line);
         }
         let is_config = matches!(event, Event::Config(_));
         world.take(event);

@@ -41,10 +41,11 @@ impl Named {
     pub(crate) fn cases(&self) -> Vec<(String, Regex)> {
         let cases = self.what.iter().filter(|it| !is_path(it));
         let cases = cases.map(|it| it.to_string_lossy().into_owned());
-        cases
-            .map(|text| (anything(&text), text))
-            .map(|(regex, text)| (text, regex))
-            .collect()
+        let with_regex = cases.map(|text| {
+            let regex = anything(&text);
+            (text, regex)
+        });
+        with_regex.collect()
     }
 
     /// Whether what an id has to match somewhere is there.

@@ -86,7 +86,7 @@ async fn ten_thousand_cases() {
     }
     let recorded = record.end(Ended::Complete).await.unwrap();
     assert_eq!(recorded.unwritten, None);
-    let overview = reports::write(&recorded.run, folder.path(), None, false).unwrap();
+    let overview = reports::write(&recorded.run, folder.path(), false).unwrap();
     assert_eq!(overview.cases().len(), CASES);
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

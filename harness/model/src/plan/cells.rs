@@ -165,7 +165,7 @@ fn case(
         promises: Arc::new(promises),
         expect: variant.expect.clone(),
         seed: choice.seed.or(scenario.seed).unwrap_or_default(),
-        repetition: 0,
+        repetition: None,
     };
     if has_both {
         both(&mut case);

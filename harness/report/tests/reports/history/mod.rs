@@ -94,7 +94,7 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
         ])),
         expect,
         seed: 7,
-        repetition: 0,
+        repetition: None,
     }
 }
 
