@@ -115,7 +115,7 @@ impl Material<'_> {
     }
 
     /// The longest gaps, each with who cut and who healed it.
-    fn explained(
+    pub(crate) fn explained(
         &self,
         all: &[Gap],
         traffic: &Traffic,

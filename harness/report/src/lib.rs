@@ -4,7 +4,7 @@
 //! - [`attribution`] says who did it, [`finding`] has what is found of a promise, [`timeline`] the story: values.
 //! - [`drops`] ranks the rules in which packets ended.
 //! - [`summary`] puts them beside the verdict, `head` what stands around them. `words` makes lines of them, which
-//!   [`term`] and [`junit`] lay out; HTML can take the values.
+//!   [`term`] and [`junit`] lay out; `html` (a feature) makes a page of the values.
 //! - [`parity`] compares two runs.
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
@@ -20,6 +20,8 @@ pub mod finding;
 pub mod gaps;
 mod head;
 pub mod history;
+#[cfg(feature = "html")]
+pub mod html;
 pub mod junit;
 pub mod log_finding;
 mod meanwhile;

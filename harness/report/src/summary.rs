@@ -1,12 +1,12 @@
-//! What reports show of a case: the verdict and what explains it beside the story, as values. Terminal and JUnit
-//! (later: HTML) only lay this out.
+//! What reports show of a case: the verdict and what explains it beside the story, as values. Terminal, JUnit and HTML only
+//! lay this out.
 
 use chainbreak_model::{
     case::{Case, Claim, Expect, repeated_case},
     event::{Event, EventKind, Phase},
     judge,
     names::PromiseName,
-    verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Requests, Verdict},
+    verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Requests, Span, Verdict},
 };
 use serde::Serialize;
 
@@ -77,8 +77,8 @@ pub struct Summary {
     pub promises: Vec<PromiseSummary>,
     /// The requests of that `available` promise of which fewest were answered.
     pub requests: Option<Requests>,
-    /// How long it was judged.
-    pub judged_us: Option<u64>,
+    /// When it was judged.
+    pub judged: Option<Span>,
     /// From its beginning to its last event.
     pub took_us: u64,
     /// What its history says about the world: agents' sources, versions, substitutions.
@@ -168,11 +168,8 @@ pub enum State {
 /// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged again from
 /// plan and history, which is read when its summary is asked for. A case whose history cannot be read is inconclusive.
 pub fn each(run: &Run) -> impl Iterator<Item = Summary> {
-    let ran = run.cases.iter().map(|(id, recorded)| {
-        let events = recorded.history.readable();
-        let verdict = judge(&recorded.case, events.iter());
-        of_case(id, recorded, &events, &verdict)
-    });
+    let ran = run.cases.iter();
+    let ran = ran.map(|(id, recorded)| with_material(id, recorded, |_, summary| summary));
     let skipped = run.skipped.iter();
     ran.chain(skipped.map(|skipped| of_skipped(&skipped.id, &skipped.reason)))
 }
@@ -182,23 +179,33 @@ pub fn summaries(run: &Run) -> Vec<Summary> {
     each(run).collect()
 }
 
+/// What `show` makes of a case's summary and of what that is made from, which is in memory as long as that takes.
+pub(crate) fn with_material<T>(
+    id: &str,
+    recorded: &Recorded,
+    show: impl FnOnce(&Material<'_>, Summary) -> T,
+) -> T {
+    let case = &recorded.case;
+    let events = recorded.history.readable();
+    let verdict = judge(case, events.iter());
+    let gaps = verdict.window.map(|span| gaps(&events, span));
+    let material = Material {
+        case,
+        events: &events,
+        index: &EditIndex::new(&events),
+        gaps: &gaps.unwrap_or_default(),
+    };
+    let summary = of_case(id, recorded, &material, &verdict);
+    show(&material, summary)
+}
+
 /// The summary of a case that ran, or began to.
-fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -> Summary {
+fn of_case(id: &str, recorded: &Recorded, material: &Material<'_>, verdict: &Verdict) -> Summary {
     let Recorded {
         case, artifacts, ..
     } = recorded;
-    let index = EditIndex::new(events);
-    let gaps = verdict
-        .window
-        .map(|span| gaps(events, span))
-        .unwrap_or_default();
-    let material = Material {
-        case,
-        events,
-        index: &index,
-        gaps: &gaps,
-    };
-    let promises = of_promises(verdict, &material);
+    let events = material.events;
+    let promises = of_promises(verdict, material);
     let stopped = stopped(events);
     let outcome = match verdict.case {
         // What was seen broken stays broken; but half a case is never a success.
@@ -224,12 +231,12 @@ fn of_case(id: &str, recorded: &Recorded, events: &[Event], verdict: &Verdict) -
         got: got(&promises),
         promises,
         requests: worst(case, verdict).cloned(),
-        judged_us: verdict.window.map(chainbreak_model::verdict::Span::len_us),
+        judged: verdict.window,
         took_us: events.iter().map(|event| event.at_us).max().unwrap_or(0),
         facts: facts(events),
         unknown: unknown_requests(events),
         drops: drops(events),
-        story: timeline::story(case, events, &index, verdict.window),
+        story: timeline::story(case, events, material.index, verdict.window),
         artifacts: artifacts.clone(),
     }
 }
@@ -291,7 +298,7 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         got: String::new(),
         promises: Vec::new(),
         requests: None,
-        judged_us: None,
+        judged: None,
         took_us: 0,
         facts: Vec::new(),
         unknown: Vec::new(),

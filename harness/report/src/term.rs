@@ -52,9 +52,14 @@ impl Overview {
         &self.cases
     }
 
+    /// Who played the agents, a line for each of them.
+    pub(crate) fn played(&self) -> Vec<String> {
+        self.head.played()
+    }
+
     /// Who played the agents, and the table of verdicts.
     pub fn above(&self, terminal: Terminal) -> String {
-        let played = self.head.played().into_iter();
+        let played = self.played().into_iter();
         let lines = played.map(|line| wrap(&line, terminal.width) + "\n");
         let lines: String = lines.collect();
         let blank = if lines.is_empty() { "" } else { "\n" };
@@ -193,7 +198,9 @@ fn row(summary: &Summary) -> [String; 7] {
         case.to_owned(),
         figure(&summary.expected),
         figure(&summary.got),
-        summary.judged_us.map_or_else(none, length),
+        summary
+            .judged
+            .map_or_else(none, |judged| length(judged.len_us())),
         gap.unwrap_or_else(none),
         answered.unwrap_or_else(none),
         format!("{} {}", mark(summary.outcome), summary.outcome.words()),
@@ -201,7 +208,7 @@ fn row(summary: &Summary) -> [String; 7] {
 }
 
 /// Scenario and the rest of an id.
-fn split(id: &str) -> (&str, &str) {
+pub(crate) fn split(id: &str) -> (&str, &str) {
     id.split_once('/').unwrap_or(("", id))
 }
 

@@ -1,7 +1,7 @@
 //! The words for what was found, in lines. Terminal and JUnit only lay them out.
 
 mod requests;
-mod story;
+pub(crate) mod story;
 
 use chainbreak_model::{
     case::Claim,

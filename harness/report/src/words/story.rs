@@ -25,7 +25,7 @@ impl Story {
 }
 
 /// One line of what came before the story.
-fn before(early: &[TimelineEntry]) -> Option<String> {
+pub(crate) fn before(early: &[TimelineEntry]) -> Option<String> {
     let first = early.first()?;
     let whos: BTreeSet<&str> = early.iter().map(|entry| entry.who.as_str()).collect();
     let whos: Vec<&str> = whos.into_iter().collect();
@@ -86,7 +86,7 @@ impl Columns {
 }
 
 /// `… 4 more rounds like this, mean 2.1 s, begun at 6.910, 9.020, … s`.
-fn more(rounds: &[&Round]) -> Option<String> {
+pub(crate) fn more(rounds: &[&Round]) -> Option<String> {
     const NAMED: usize = 4;
     let begins: Vec<u64> = rounds
         .iter()
@@ -122,7 +122,7 @@ fn shortened(mut lines: Vec<String>) -> Vec<String> {
 }
 
 /// Other nodes in a line each, many in one for all.
-fn elsewhere(entries: &[TimelineEntry]) -> Vec<String> {
+pub(crate) fn elsewhere(entries: &[TimelineEntry]) -> Vec<String> {
     const EACH: usize = 3;
     let mut nodes: BTreeMap<&NodeName, Vec<&TimelineEntry>> = BTreeMap::new();
     for entry in entries {

@@ -37,6 +37,13 @@ fn the_recorded_run_renders_the_committed_junit_which_is_valid() {
     crate::junit::validate(&xml);
 }
 
+#[cfg(feature = "html")]
+#[test]
+fn the_recorded_run_renders_the_committed_page() {
+    let page = fs::read_to_string(golden("report.html")).unwrap();
+    assert_eq!(crate::page::page(&recorded()), page);
+}
+
 /// An incident of which too little was expected, its control, a skip.
 #[test]
 fn the_recorded_run_is_judged_as_it_was() {

@@ -7,6 +7,8 @@ mod findings;
 mod golden;
 mod history;
 mod junit;
+#[cfg(feature = "html")]
+mod page;
 mod parity;
 mod programs;
 mod progress;
