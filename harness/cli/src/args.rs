@@ -78,7 +78,8 @@ pub(crate) enum Verb {
                             12 no case is in both")]
     Parity(Parity),
     /// Write the reports of a run again, from its folder
-    #[command(after_help = "Example:\n  chainbreak report reports/out/latest")]
+    #[command(after_help = "Examples:\n  chainbreak report reports/out/latest\n  \
+                            xdg-open \"$(chainbreak report --html)\"")]
     Report(Report),
     /// Rank the rules of a run that drop or reject by the packets that ended in them
     #[command(after_help = "Examples:\n  chainbreak drops\n  \
@@ -268,6 +269,9 @@ pub(crate) struct Report {
     /// The run's folder, or its run.jsonl
     #[arg(value_name = "RUN", default_value = "reports/out/latest")]
     pub(crate) run: PathBuf,
+    /// Only the page, report.html, and print where it is
+    #[arg(long)]
+    pub(crate) html: bool,
 }
 
 #[derive(Debug, Args)]

@@ -27,7 +27,7 @@ mod run;
 mod supervise;
 #[cfg(feature = "clusters")]
 mod versions;
-#[cfg(not(all(feature = "clusters", feature = "images")))]
+#[cfg(not(all(feature = "clusters", feature = "html", feature = "images")))]
 mod without_features;
 mod worker;
 

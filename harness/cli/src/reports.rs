@@ -1,5 +1,8 @@
 //! Writing the reports of a run, and writing them again from its folder.
 
+#[cfg(feature = "html")]
+mod page;
+
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, IsTerminal, Seek, Write},
@@ -18,6 +21,12 @@ use chainbreak_report::{
 
 use crate::{args, cases};
 
+/// The files of a run, beside those of its cases.
+#[cfg(not(feature = "html"))]
+const FILES: [&str; 3] = ["run.jsonl", "junit.xml", "report.txt"];
+#[cfg(feature = "html")]
+const FILES: [&str; 4] = ["run.jsonl", "junit.xml", "report.txt", page::NAME];
+
 /// So long may a `run.jsonl` be: those of format 1 have the events of all cases in it.
 const RUN: u64 = 4 << 30;
 /// Line width where no terminal says one.
@@ -26,8 +35,8 @@ const WIDTH: usize = 140;
 /// Writes every report into the run's folder and, if asked, the human one to standard output. One case is in memory at a
 /// time: what comes back of each is short.
 pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Overview> {
-    let paths = ["run.jsonl", "junit.xml", "report.txt"].map(|name| folder.join(name));
-    let [_, junit, story] = &paths;
+    let paths = FILES.map(|name| folder.join(name));
+    let [_, junit, story, ..] = &paths;
     let plain = Terminal {
         width: WIDTH,
         colour: Colour::Off,
@@ -56,6 +65,8 @@ pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Ove
     stories.rewind()?;
     story.append_file(&mut stories)?;
     story.finish()?;
+    #[cfg(feature = "html")]
+    page::write(run, &overview, folder)?;
     if print {
         let paths = paths.map(|path| path.display().to_string());
         crate::tell(&overview.above(terminal()))?;
@@ -95,8 +106,27 @@ pub(crate) fn folder(file: &Path) -> &Path {
 /// `chainbreak report`.
 pub(crate) fn again(args: &args::Report) -> anyhow::Result<ExitCode> {
     let (run, file) = read(&args.run)?;
-    let overview = write(&run, folder(&file), true)?;
+    let overview = if args.html {
+        page_alone(&run, folder(&file))?
+    } else {
+        write(&run, folder(&file), true)?
+    };
     Ok(ExitCode::from(exit_code(overview.cases())))
+}
+
+/// Writes the page and nothing else, and says where it is.
+#[cfg(feature = "html")]
+fn page_alone(run: &Run, folder: &Path) -> anyhow::Result<Overview> {
+    let mut overview = Overview::default();
+    summary::each(run).for_each(|summary| overview.add(summary));
+    let path = page::write(run, &overview, folder)?;
+    crate::tell(&format!("{}\n", path.display()))?;
+    Ok(overview)
+}
+
+#[cfg(not(feature = "html"))]
+fn page_alone(_run: &Run, _folder: &Path) -> anyhow::Result<Overview> {
+    Err(cases::invalid(crate::without_features::HTML))
 }
 
 /// Colours in a terminal, unless `NO_COLOR` says no; never in a pipe.
@@ -141,4 +171,19 @@ pub(crate) fn folder_name(id: &str) -> String {
 /// Where the events of a case are, in the folder of its run.
 pub(crate) fn events_path(id: &str) -> String {
     format!("{}/events.jsonl", folder_name(id))
+}
+
+#[cfg(all(test, not(feature = "html")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_the_page_says_so_to_whoever_wants_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = r#"{"format":2,"tool":"x","seed":0,"started":"2026-01-01T00:00:00Z"}"#;
+        std::fs::write(folder.path().join("run.jsonl"), format!("{header}\n")).unwrap();
+        let run = folder.path().to_owned();
+        let refused = again(&args::Report { run, html: true }).unwrap_err();
+        assert_eq!(refused.to_string(), crate::without_features::HTML);
+    }
 }

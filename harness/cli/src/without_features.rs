@@ -11,6 +11,10 @@ pub(crate) const CLUSTERS: &str = "this chainbreak was built without real cluste
 #[cfg(not(feature = "images"))]
 pub(crate) const IMAGES: &str = "this chainbreak was built without images: make build";
 
+/// Of the report as a page.
+#[cfg(not(feature = "html"))]
+pub(crate) const HTML: &str = "this chainbreak was built without HTML reports: make build";
+
 /// Of what the backends kind and cluster need, where they are not: a person who will build the whole program wants to know.
 #[cfg(not(feature = "clusters"))]
 pub(crate) fn doctor() -> impl Iterator<Item = Finding> {

@@ -16,7 +16,7 @@ fn reports_are_rendered_again_from_the_history_alone_byte_by_byte() {
     }
     let again = ground.chainbreak(&["report", "elsewhere"]);
     exits(&again, 10);
-    for file in ["junit.xml", "report.txt"] {
+    for file in ["junit.xml", "report.html", "report.txt"] {
         let read = |path| fs::read_to_string(path).unwrap();
         assert_eq!(
             read(elsewhere.join(file)),
@@ -53,7 +53,7 @@ fn the_committed_run_of_format_1_is_rendered_byte_by_byte() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/golden");
     fs::copy(golden.join("run.jsonl"), ground.path().join("run.jsonl")).unwrap();
     exits(&ground.chainbreak(&["report", "run.jsonl"]), 10);
-    for file in ["junit.xml", "report.txt"] {
+    for file in ["junit.xml", "report.html", "report.txt"] {
         let read = |folder: &Path| fs::read_to_string(folder.join(file)).unwrap();
         assert_eq!(read(ground.path()), read(&golden), "{file}");
     }
@@ -70,6 +70,23 @@ fn the_committed_run_of_format_1_is_rendered_byte_by_byte() {
         story,
         fs::read_to_string(golden.join("report.txt")).unwrap()
     );
+}
+
+#[test]
+fn the_page_alone_is_written_and_where_it_is_is_all_that_is_said() {
+    let ground = Ground::new();
+    ground.run("fight-nobody-expects", &[]);
+    let page = ground.newest("report.html");
+    let whole = fs::read_to_string(&page).unwrap();
+    assert!(whole.contains("cut by <a href=\"#c0-") && whole.ends_with("</html>\n"));
+    fs::write(&page, "").unwrap();
+    let junit = ground.newest("junit.xml");
+    fs::remove_file(&junit).unwrap();
+    let output = ground.chainbreak(&["report", "--html", "out/latest"]);
+    exits(&output, 10);
+    assert_eq!(text(&output.stdout), "out/latest/report.html\n");
+    assert_eq!(fs::read_to_string(&page).unwrap(), whole);
+    assert!(!junit.exists());
 }
 
 #[test]
