@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program test-editor test-escape fuzz record test-kind real bench mutate packages build check static
+.PHONY: demo test test-demo test-real test-built test-program test-browser test-editor test-escape fuzz record test-kind real bench mutate packages build check static
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. In the folder of all others, where
 # `make build` and `make test` find what has the same features there; `make build` puts the whole program in its place.
@@ -72,6 +72,11 @@ test-kind: packages ## what needs a kind cluster: one of Kubernetes v1.20.2, mad
 test-editor: ## that editors find nothing wrong with a scenario, and its mistakes, by the YAML language server that they use
 	@command -v npm >/dev/null || { echo "npm is needed, and node: apt-get install nodejs npm" >&2; exit 2; }
 	@cd .ci/editor && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm test
+
+# Installs Debian's Chromium where there is none, and Node. Half a minute.
+test-browser: test-program ## the page of a real run in a headless browser: it fits, prints, asks for nothing and opens at once
+	@clusters/lab/install-packages .ci/browser/packages.txt
+	@node --test --test-reporter=spec .ci/browser/
 
 # Needs a C++ compiler. Two minutes for all eight and, the first time, four for compiling; with a finding it exits with 1.
 fuzz: packages ## what reads what others wrote, on inputs that a fuzzer makes up: SECONDS_EACH=600 TARGETS="scenario worker"
