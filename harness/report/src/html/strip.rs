@@ -243,7 +243,7 @@ mod tests {
         let strip = strip(500, &requests);
         assert_eq!((strip.cells.len(), strip.cells_long), (22, 21.5));
         // Half a second of lead, and 30 ms.
-        assert_eq!(strip.begins, 0.06);
+        assert_eq!(format!("{:.2}", strip.begins), "0.06");
         let lost = strip
             .cells
             .iter()

@@ -105,9 +105,10 @@ fn class(outcome: Outcome) -> &'static str {
     }
 }
 
-/// A moment: in the case's own time, as logs of the run have it, and on the axis.
+/// A moment: in the case's own time, as logs of the run have it, and with a sign that of the axis. A browser takes most of its time for
+/// elements, of which these would have most: they are without any.
 fn moment(scale: &Scale, at_us: u64) -> Markup {
-    html! { td.time { (clock(at_us)) " " small { (scale.clock(at_us)) } } }
+    html! { td.time { (clock(at_us)) " " (scale.clock(at_us)) } }
 }
 
 /// What is unfolded by a click.

@@ -192,16 +192,17 @@ fn lasting(scale: &Scale, bar: &Bar, top: u32) -> Markup {
 fn marked(case: usize, scale: &Scale, mark: &Mark, y: u32) -> Markup {
     let id = mark.shape.id();
     let shape = html! {
-        title {
-            (scale.clock(mark.at_us)) " " (said(&mark.text))
-            @if mark.times > 1 { " (first of " (mark.times) ")" }
+        use href={ "#m-" (id) } class={ "m-" (id) } x=(scale.x(mark.at_us)) y=(y) {
+            title {
+                (scale.clock(mark.at_us)) " " (said(&mark.text))
+                @if mark.times > 1 { " (first of " (mark.times) ")" }
+            }
         }
-        use href={ "#m-" (id) } class={ "m-" (id) } x=(scale.x(mark.at_us)) y=(y) {}
     };
     html! {
         @match mark.command {
             Some(command) => a href={ "#" (command_id(case, command)) } { (shape) },
-            None => g { (shape) },
+            None => (shape),
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn story(number: usize, page: &CasePage<'_>, summary: &Summary) -> Ma
             @for row in rows {
                 @match row {
                     Row::Told(it) => (entry(number, page, it)),
-                    Row::More(text) => tr { td.more colspan="4" { (said(text.trim())) } },
+                    Row::More(text) => tr { td.more colspan="3" { (said(text.trim())) } },
                 }
             }
         } }
@@ -74,8 +74,7 @@ fn entry(number: usize, page: &CasePage<'_>, entry: &TimelineEntry) -> Markup {
     html! {
         tr class={ "e-" (kind) } {
             (moment(&page.scale, entry.at_us))
-            td { @if let Some(node) = &entry.node { (said(node)) } }
-            td { (said(&entry.who)) }
+            td { @if let Some(node) = &entry.node { (said(node)) " " } (said(&entry.who)) }
             td { (to_command(number, page.commands.entry(entry), &entry.what.to_string())) }
         }
     }

@@ -35,7 +35,7 @@ pub(in crate::html) fn top(run: &Run, overview: &Overview, scenarios: &Scenarios
     };
     let only = html! {
         @if (1..overview.cases().len()).contains(&failed) {
-            label.only { input #only type="checkbox"; " only what did not come out as expected" }
+            input #only type="checkbox"; label for="only" { "only what did not come out as expected" }
         }
     };
     let columns = html! {
@@ -47,8 +47,8 @@ pub(in crate::html) fn top(run: &Run, overview: &Overview, scenarios: &Scenarios
     let doctype = DOCTYPE.0;
     let [head, body, only, columns] = [head, body, only, columns].map(Markup::into_string);
     format!(
-        "{doctype}<html lang=\"en\"><head>{head}</head>\n<body>{body}\
-         <section id=\"cases\">{only}<div class=\"wide\"><table>{columns}"
+        "{doctype}<html lang=\"en\"><head>{head}</head>\n<body>{body}{only}\
+         <section id=\"cases\"><div class=\"wide\"><table>{columns}"
     )
 }
 
@@ -162,7 +162,7 @@ fn legend() -> Markup {
             summary { "How to read the lanes" }
             p {
                 "The cases of a scenario share one axis, which begins with the judged time; the times in tables are seconds since the case \
-                 began, and in small letters those of the axis. Red hatching is a time in which a traffic got no answer at all. In the \
+                 began, and with a sign those of the axis. Red hatching is a time in which a traffic got no answer at all. In the \
                  strip of a traffic the slowest answer of each moment stands on the ground, from 0.1 ms to 10 s in steps of ten; what was lost \
                  hangs from above. A mark leads to its command, where that is shown."
             }
