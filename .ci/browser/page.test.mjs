@@ -90,6 +90,15 @@ test("a link leads to the command that cut, which is unfolded", async () => {
   writeFileSync(join(seen, "command.png"), await browser.screenshot());
 });
 
+test("what came out as expected can be left out, without a script", async () => {
+  await browser.open(page);
+  const shown = "[...document.querySelectorAll('article, tbody tr[class]')].filter((it) => it.checkVisibility()).map((it) => it.className)";
+  assert.equal((await browser.value(shown)).filter((it) => it.includes("ok")).length, 2);
+  await browser.value("document.querySelector('#only').click()");
+  const left = await browser.value(shown);
+  assert.ok(left.length >= 2 && left.every((it) => it.includes("bad")), `${left}`);
+});
+
 test("it is printed", async () => {
   await browser.open(page);
   const pdf = await browser.pdf();
@@ -97,7 +106,7 @@ test("it is printed", async () => {
   assert.ok(pdf.length > 20_000, `${pdf.length} bytes`);
 });
 
-test("that of 312 cases is below 10 MB and is seen within a second", async () => {
+test("that of 312 cases is below 10 MB and opens in less than a second", async () => {
   const many = join(run, "many.jsonl");
   const recorded = readFileSync(join(run, "run.jsonl"), "utf8");
   const planned = recorded.split("\n").filter((line) => line.startsWith('{"planned"')).length;
@@ -108,10 +117,10 @@ test("that of 312 cases is below 10 MB and is seen within a second", async () =>
   // Others may have the processor for a while.
   for (let time = 0; time < 3; time += 1) {
     await browser.open(page);
-    took.push(await browser.value("performance.getEntriesByType('paint')[0].startTime"));
+    took.push(await browser.value("performance.getEntriesByType('navigation')[0].loadEventEnd"));
   }
   assert.equal(await browser.value("document.querySelectorAll('article.case').length"), CASES);
-  assert.ok(Math.min(...took) < 1_000, `seen after ${took} ms`);
+  assert.ok(Math.min(...took) < 1_000, `opened after ${took} ms`);
 });
 
 // The run with each of its cases so often, under other names.
