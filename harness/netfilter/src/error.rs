@@ -50,3 +50,17 @@ pub enum NetfilterError {
         text: String,
     },
 }
+
+impl NetfilterError {
+    /// The same of a text that has so many more lines before it.
+    pub(crate) fn further_down(mut self, by: usize) -> Self {
+        match &mut self {
+            Self::Line { line, .. }
+            | Self::NoTable { line, .. }
+            | Self::NoChain { line, .. }
+            | Self::OpenQuote { line, .. } => *line += by,
+            Self::Incompatible { .. } | Self::Argv { .. } => {}
+        }
+        self
+    }
+}

@@ -6,6 +6,8 @@
 //! - [`apply`] predicts the ruleset after a command, [`diff`] says what lies between two rulesets.
 //! - [`Owner`] tells whose a chain or a rule is.
 //! - [`Tally`] sums what rules' counters grow by from look to look; [`nft`] reads what `nft list` prints.
+//! - [`walk`] says what becomes of a packet on a node with such rules.
+//! - [`dumps`] are what people attach of a node, recognised by what is in them.
 //! - [`names`] are those that kube-proxy gives to the chains of services.
 //! - [`conntrack`] reads the listings of `conntrack`; [`netlink`] what is said and heard without a program.
 
@@ -16,6 +18,7 @@ pub mod conntrack;
 mod counters;
 mod diff;
 mod drops;
+pub mod dumps;
 mod error;
 pub mod names;
 pub mod netlink;
@@ -26,6 +29,7 @@ mod restore;
 mod rule;
 mod save;
 mod transaction;
+pub mod walk;
 mod words;
 
 pub use apply::{Refusal, apply};

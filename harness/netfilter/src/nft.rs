@@ -3,7 +3,7 @@
 
 mod content;
 mod list;
-mod normal;
+pub(crate) mod normal;
 mod tables;
 
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@ pub fn normal(line: &str) -> String {
 }
 
 /// Words, quoted texts, and the marks that stand by themselves whether or not there are blanks around them.
-pub(super) fn tokens(line: &str) -> Vec<String> {
+pub(crate) fn tokens(line: &str) -> Vec<String> {
     let (mut tokens, mut token, mut quoted) = (Vec::new(), String::new(), false);
     let mut end = |token: &mut String| {
         if !token.is_empty() {

@@ -1,0 +1,393 @@
+//! Where a packet goes: rules (`ip rule`), tables (`ip route`) and addresses of a node (Linux 6.18, `fib_rules.c`,
+//! `fib_trie.c`, `devinet.c`).
+
+mod read;
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use ipnet::IpNet;
+
+use super::matches::{Kind, Masked};
+use crate::Family;
+
+/// The routing of a node in one family.
+#[derive(Debug, Clone, Default)]
+pub struct Routing {
+    rules: Vec<PolicyRule>,
+    /// By name (`local`, `main`, `default`) or number.
+    tables: BTreeMap<String, Vec<Route>>,
+    addresses: Vec<Address>,
+}
+
+/// A line of `ip rule`.
+#[derive(Debug, Clone, Default)]
+struct PolicyRule {
+    preference: u32,
+    not: bool,
+    from: Option<IpNet>,
+    to: Option<IpNet>,
+    mark: Option<Masked>,
+    input: Option<String>,
+    output: Option<String>,
+    /// Routes of at most this length are passed over.
+    suppress: Option<u8>,
+    action: Decision,
+    /// Words that are not known here.
+    unknown: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Decision {
+    Table(String),
+    Fails(Kind),
+    #[default]
+    Nothing,
+}
+
+/// A line of `ip route`.
+#[derive(Debug, Clone)]
+struct Route {
+    /// None is `throw`: the next rule is asked.
+    kind: Option<Kind>,
+    net: IpNet,
+    hops: Vec<Hop>,
+    metric: u32,
+    src: Option<IpAddr>,
+}
+
+/// Where a route leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hop {
+    pub(super) interface: String,
+    pub(super) via: Option<IpAddr>,
+}
+
+/// A line of `ip addr`.
+#[derive(Debug, Clone)]
+struct Address {
+    net: IpNet,
+    interface: String,
+    /// Of the host or the link only.
+    narrow: bool,
+}
+
+/// Where a packet comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A program on the node.
+    Here,
+    /// What is behind this interface.
+    By(String),
+}
+
+/// What is looked up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Query<'a> {
+    pub(super) dst: IpAddr,
+    pub(super) src: IpAddr,
+    pub(super) mark: u32,
+    pub(super) input: Option<&'a str>,
+}
+
+/// What is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    /// For the node itself (`Local`, `Broadcast`), on to one of several hops (`Unicast`), or refused by a route.
+    Route(Kind, Vec<Hop>, IpNet),
+    /// No route.
+    Nothing,
+    /// A rule that is not understood comes first.
+    Open(String),
+}
+
+impl Routing {
+    /// Reads what `ip rule`, `ip route` (or `ip route show table all`) and `ip addr` printed for a family; a text that
+    /// is not there is empty. Without rules the kernel's own three are taken; without a table `local` one is made of
+    /// the addresses, and of the source addresses of the interfaces' own routes.
+    pub fn read(family: Family, rules: &str, routes: &str, addresses: &str) -> Self {
+        let mut routing = Self {
+            rules: read::rules(rules),
+            tables: read::routes(family, routes),
+            addresses: read::addresses(family, addresses),
+        };
+        if routing.rules.is_empty() {
+            routing.rules = read::rules("0: from all lookup local\n32766: from all lookup main");
+        }
+        routing.complete(family);
+        routing
+    }
+
+    fn complete(&mut self, family: Family) {
+        if self.addresses.is_empty() {
+            self.addresses = self.sources();
+        }
+        if self.tables.contains_key("local") {
+            return;
+        }
+        let lo = match family {
+            Family::V4 => "127.0.0.0/8",
+            Family::V6 => "::1/128",
+        };
+        let lo = lo.parse().ok().map(|net| Route::local(net, "lo"));
+        let hosts = self.addresses.iter();
+        let hosts = hosts.map(|it| Route::local(IpNet::from(it.net.addr()), &it.interface));
+        let table = lo.into_iter().chain(hosts).collect();
+        self.tables.insert("local".to_owned(), table);
+    }
+
+    /// The addresses that routes tell.
+    fn sources(&self) -> Vec<Address> {
+        let local =
+            |route: &&Route| route.kind == Some(Kind::Local) && route.net.addr() != LOOPBACK;
+        let of_local = self.tables.get("local").into_iter().flatten().filter(local);
+        let of_local = of_local.map(|route| (route.net.addr(), route));
+        let of_main = self.tables.get("main").into_iter().flatten();
+        let of_main = of_main.filter_map(|route| Some((route.src?, route)));
+        let address = |(address, route): (IpAddr, &Route)| {
+            let interface = route.hops.first()?.interface.clone();
+            let narrow = interface == "lo";
+            Some(Address {
+                net: IpNet::from(address),
+                interface,
+                narrow,
+            })
+        };
+        of_local.chain(of_main).filter_map(address).collect()
+    }
+
+    /// Where what an address sends comes from; none when it has no route.
+    pub fn origin(&self, address: IpAddr) -> Option<Origin> {
+        if self.kind(address, None) == Kind::Local {
+            return Some(Origin::Here);
+        }
+        let found = self.look(Query {
+            dst: address,
+            src: address,
+            mark: 0,
+            input: None,
+        });
+        match found {
+            Found::Route(Kind::Unicast, hops, _) => {
+                let hop = hops.into_iter().next()?;
+                Some(Origin::By(hop.interface))
+            }
+            _ => None,
+        }
+    }
+
+    /// What the rules and tables say.
+    pub(super) fn look(&self, query: Query<'_>) -> Found {
+        for rule in &self.rules {
+            if let Some(words) = &rule.unknown {
+                return Found::Open(format!("an ip rule: {words}"));
+            }
+            if !rule.fits(query) {
+                continue;
+            }
+            match &rule.action {
+                Decision::Fails(kind) => {
+                    return Found::Route(*kind, Vec::new(), any_like(query.dst));
+                }
+                Decision::Nothing => {}
+                Decision::Table(table) => {
+                    let best = self.best(table, query.dst);
+                    let long = |it: &&Route| {
+                        rule.suppress
+                            .is_none_or(|length| it.net.prefix_len() > length)
+                    };
+                    if let Some(Route {
+                        kind: Some(kind),
+                        hops,
+                        net,
+                        ..
+                    }) = best.filter(long)
+                    {
+                        return Found::Route(*kind, hops.clone(), *net);
+                    }
+                }
+            }
+        }
+        Found::Nothing
+    }
+
+    /// The longest, then the cheapest route to a destination.
+    fn best(&self, table: &str, dst: IpAddr) -> Option<&Route> {
+        let routes = self.tables.get(table)?.iter();
+        let routes = routes.filter(|it| it.net.contains(&dst));
+        routes.min_by_key(|it| (u8::MAX - it.net.prefix_len(), it.metric))
+    }
+
+    /// What kind of address it is, on this interface or on any: only table `local` is asked.
+    pub(super) fn kind(&self, address: IpAddr, interface: Option<&str>) -> Kind {
+        if address.is_multicast() {
+            return Kind::Multicast;
+        }
+        let broadcast = matches!(address, IpAddr::V4(it) if it.is_broadcast());
+        if broadcast || address.is_unspecified() {
+            return Kind::Broadcast;
+        }
+        let on = |it: &Route| interface.is_none_or(|name| it.leads_to(name));
+        let found = self.best("local", address).filter(|it| on(it));
+        found.and_then(|it| it.kind).unwrap_or(Kind::Unicast)
+    }
+
+    /// The first address of an interface.
+    pub(super) fn address_on(&self, interface: &str) -> Option<IpAddr> {
+        let mut own = self.addresses.iter();
+        let own = own.find(|it| !it.narrow && it.interface == interface);
+        own.map(|it| it.net.addr())
+    }
+
+    /// The address that an interface gives to what it sends to `next`: one of the same network, else its first; else
+    /// another interface's (`inet_select_addr`).
+    pub(super) fn address_of(&self, interface: &str, next: IpAddr) -> Option<IpAddr> {
+        let wide = || self.addresses.iter().filter(|it| !it.narrow);
+        let own = || wide().filter(|it| it.interface == interface);
+        let near = own().find(|it| it.net.contains(&next));
+        let found = near.or_else(|| own().next()).or_else(|| wide().next());
+        found.map(|it| it.net.addr())
+    }
+}
+
+const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+fn any_like(address: IpAddr) -> IpNet {
+    let host = IpNet::from(address);
+    host.supernet().unwrap_or(host)
+}
+
+impl PolicyRule {
+    fn fits(&self, query: Query<'_>) -> bool {
+        let within = |net: Option<IpNet>, address| net.is_none_or(|net| net.contains(&address));
+        let by = |name: &Option<String>, is: Option<&str>| {
+            name.as_deref()
+                .is_none_or(|name| is.unwrap_or("lo") == name)
+        };
+        let fits = within(self.from, query.src)
+            && within(self.to, query.dst)
+            && self.mark.is_none_or(|mark| mark.has(query.mark))
+            && by(&self.input, query.input)
+            // Nobody here asks for an output interface.
+            && self.output.is_none();
+        fits != self.not
+    }
+}
+
+impl Route {
+    fn local(net: IpNet, interface: &str) -> Self {
+        Self {
+            kind: Some(Kind::Local),
+            net,
+            hops: vec![Hop {
+                interface: interface.to_owned(),
+                via: None,
+            }],
+            metric: 0,
+            src: None,
+        }
+    }
+
+    fn leads_to(&self, interface: &str) -> bool {
+        self.hops.iter().any(|hop| hop.interface == interface)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUTES: &str = "default via 10.0.0.254 dev eth0 proto static metric 100
+10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1
+blackhole 10.20.1.0/26 proto bird
+10.20.1.2 dev cali1 scope link
+10.30.0.0/16 proto static metric 5
+\tnexthop via 10.0.0.2 dev eth0 weight 1
+\tnexthop via 10.0.0.3 dev eth0 weight 1
+default dev tun0 table 100 scope link
+throw 10.40.0.0/16 table 100
+local 10.0.0.1 dev eth0 table local proto kernel scope host src 10.0.0.1
+local 127.0.0.0/8 dev lo table local proto kernel scope host src 127.0.0.1
+broadcast 10.0.0.255 dev eth0 table local proto kernel scope link src 10.0.0.1
+";
+    const RULES: &str = "0:\tfrom all lookup local
+100:\tfrom all fwmark 0x100/0x100 lookup 100
+200:\tnot from 10.0.0.0/8 prohibit
+32766:\tfrom all lookup main
+";
+
+    fn look(dst: &str, mark: u32) -> Found {
+        let routing = Routing::read(Family::V4, RULES, ROUTES, "");
+        let (src, dst) = ("10.20.1.2".parse().unwrap(), dst.parse().unwrap());
+        let input = Some("cali1");
+        routing.look(Query {
+            dst,
+            src,
+            mark,
+            input,
+        })
+    }
+
+    fn by(found: &Found) -> (Kind, Vec<String>) {
+        let Found::Route(kind, hops, _) = found else {
+            panic!("{found:?}");
+        };
+        let hop = |hop: &Hop| match hop.via {
+            Some(via) => format!("{via} {}", hop.interface),
+            None => hop.interface.clone(),
+        };
+        (*kind, hops.iter().map(hop).collect())
+    }
+
+    #[test]
+    fn the_longest_route_of_the_first_table_that_has_one_is_taken() {
+        let hop = |words: &str| vec![words.to_owned()];
+        let unicast = |words: &str| (Kind::Unicast, hop(words));
+        assert_eq!(by(&look("10.20.1.2", 0)), unicast("cali1"));
+        assert_eq!(by(&look("8.8.8.8", 0)), unicast("10.0.0.254 eth0"));
+        assert_eq!(by(&look("8.8.8.8", 0x300)), unicast("tun0"));
+        let routing = Routing::read(Family::V4, RULES, ROUTES, "");
+        let from_outside = routing.look(Query {
+            dst: "8.8.8.8".parse().unwrap(),
+            src: "192.0.2.9".parse().unwrap(),
+            mark: 0,
+            input: None,
+        });
+        assert_eq!(by(&from_outside).0, Kind::Prohibit);
+        assert_eq!(by(&look("10.40.0.1", 0x100)), unicast("10.0.0.254 eth0"));
+        assert_eq!(by(&look("10.20.1.3", 0)).0, Kind::Blackhole);
+        assert_eq!(by(&look("10.0.0.1", 0x100)).0, Kind::Local);
+        assert_eq!(by(&look("10.0.0.255", 0)).0, Kind::Broadcast);
+        let two = vec!["10.0.0.2 eth0".to_owned(), "10.0.0.3 eth0".to_owned()];
+        assert_eq!(by(&look("10.30.1.1", 0)), (Kind::Unicast, two));
+    }
+
+    #[test]
+    fn without_a_local_table_addresses_are_the_nodes() {
+        let addresses = "2: eth0    inet 10.0.0.1/24 brd 10.0.0.255 scope global eth0\n";
+        for addresses in [addresses, ""] {
+            let routes = "10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1";
+            let routing = Routing::read(Family::V4, "", routes, addresses);
+            let kind = |address: &str, on| routing.kind(address.parse().unwrap(), on);
+            assert_eq!(kind("10.0.0.1", None), Kind::Local);
+            assert_eq!(kind("10.0.0.1", Some("eth1")), Kind::Unicast);
+            assert_eq!(kind("127.0.0.1", None), Kind::Local);
+            assert_eq!(kind("10.0.0.2", None), Kind::Unicast);
+            let address = routing.address_of("eth0", "10.0.0.9".parse().unwrap());
+            assert_eq!(address, Some("10.0.0.1".parse().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_rule_that_is_not_understood_is_no_route() {
+        let rules = "0: from all lookup local\n10: from all tun_id 7 lookup 100\n";
+        let routing = Routing::read(Family::V4, rules, ROUTES, "");
+        let (src, dst) = ("10.20.1.2".parse().unwrap(), "10.20.1.2".parse().unwrap());
+        let found = routing.look(Query {
+            dst,
+            src,
+            mark: 0,
+            input: None,
+        });
+        assert!(matches!(found, Found::Open(words) if words.contains("tun_id 7")));
+    }
+}

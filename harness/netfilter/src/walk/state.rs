@@ -1,0 +1,239 @@
+//! What is known of a node: tables, connections, routing and settings, indexed once for many walks.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use ipnet::IpNet;
+
+use super::{
+    conntrack::{Connections, Settings},
+    flight::Flight,
+    matches::{Answer, Kind, SetKey, Side},
+    nft,
+    packet::Protocol,
+    path::Hook,
+    program::{Base, Program},
+    route::{Found, Query, Routing},
+};
+use crate::{Family, conntrack::Flow, nft::NftTable, save::Ruleset};
+
+/// What is known of a node in one family of addresses.
+#[derive(Debug, Clone)]
+pub struct State {
+    pub(super) family: Family,
+    pub(super) programs: Vec<Program>,
+    pub(super) connections: Connections,
+    pub(super) routing: Option<Routing>,
+    sysctls: BTreeMap<String, String>,
+    sets: BTreeMap<String, IpSet>,
+}
+
+/// An ipset's type and elements.
+#[derive(Debug, Clone, Default)]
+struct IpSet {
+    kind: String,
+    elements: Vec<IpSetElement>,
+}
+
+/// Addresses, and the protocol with its first and last port where the set's type has them.
+type IpSetElement = (IpNet, Option<(Protocol, u16, u16)>);
+
+impl State {
+    /// Nothing is known: no rules, no connections, no routes.
+    pub fn new(family: Family) -> Self {
+        Self {
+            family,
+            programs: Vec::new(),
+            connections: Connections::default(),
+            routing: None,
+            sysctls: BTreeMap::new(),
+            sets: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the tables of an `iptables-save` (or `ip6tables-save`) of either front end. Where two bases of one hook have
+    /// one priority, the one that was added first is asked first; the kernel asks the younger one first, which no dump
+    /// tells.
+    pub fn add_save(&mut self, save: &Ruleset) {
+        let tables = save.tables.iter();
+        let programs = tables.map(|(name, table)| Program::of_table(name, table));
+        self.programs.extend(programs);
+    }
+
+    /// Adds the tables of `nft list ruleset` that see this family. Those that are a front end's, and are there as
+    /// `iptables-save` prints them, are left out.
+    pub fn add_nft(&mut self, tables: &[NftTable]) {
+        let family = match self.family {
+            Family::V4 => "ip",
+            Family::V6 => "ip6",
+        };
+        for table in tables {
+            let seen = table.family == family || table.family == "inet";
+            if seen && !self.has_as_save(table) {
+                self.programs.push(nft::program(table));
+            }
+        }
+    }
+
+    /// Whether an added save has all of the table's chains that a front end would show.
+    fn has_as_save(&self, table: &NftTable) -> bool {
+        let known = self.programs.iter().find(|it| it.table == table.name);
+        let shown = |name: &String, known: &Program| known.chains.iter().any(|it| it.name == *name);
+        known.is_some_and(|known| table.table.chains.keys().all(|name| shown(name, known)))
+    }
+
+    /// Adds an entry of `conntrack -L`.
+    pub fn add_flow(&mut self, flow: Flow) {
+        self.connections.add(flow);
+    }
+
+    /// Says where packets go.
+    pub fn set_routing(&mut self, routing: Routing) {
+        self.routing = Some(routing);
+    }
+
+    /// Says what a setting is: `net.ipv4.ip_forward`, `1`.
+    pub fn set_sysctl(&mut self, name: &str, value: &str) {
+        let name = name.trim().replace('/', ".");
+        self.sysctls.insert(name, value.trim().to_owned());
+    }
+
+    /// Adds the sets of an `ipset save`.
+    pub fn add_ipsets(&mut self, save: &str) {
+        for line in save.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match *words.as_slice() {
+                ["create", name, kind, ..] => {
+                    let set = self.sets.entry(name.to_owned()).or_default();
+                    kind.clone_into(&mut set.kind);
+                }
+                ["add", name, element, ..] => {
+                    let set = self.sets.entry(name.to_owned()).or_default();
+                    set.elements.extend(ip_set_element(element));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A setting's number; none when it is not known.
+    pub(super) fn sysctl(&self, name: &str) -> Option<u32> {
+        self.sysctls.get(name)?.parse().ok()
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        let loose = self.sysctl("net.netfilter.nf_conntrack_tcp_loose");
+        Settings {
+            loose: loose != Some(0),
+        }
+    }
+
+    /// The base chains of a hook in the order in which they are asked.
+    pub(super) fn bases(&self, hook: Hook) -> Vec<(&Program, &Base)> {
+        let all = self.programs.iter();
+        let all = all.flat_map(|program| program.bases.iter().map(move |base| (program, base)));
+        let mut bases: Vec<_> = all.filter(|(_, base)| base.hook == hook).collect();
+        bases.sort_by_key(|(_, base)| base.priority);
+        bases
+    }
+
+    /// `-m addrtype`.
+    pub(super) fn kind_of(
+        &self,
+        flight: &Flight,
+        address: IpAddr,
+        kinds: &[Kind],
+        only_of_input: bool,
+    ) -> Answer {
+        let Some(routing) = &self.routing else {
+            return Answer::Open(format!(
+                "whether {address} is the node's: no addresses are known"
+            ));
+        };
+        let interface = if only_of_input { flight.input() } else { None };
+        kinds.contains(&routing.kind(address, interface)).into()
+    }
+
+    /// `-m rpfilter` (Linux 6.18, `ipt_rpfilter.c`).
+    pub(super) fn reverse_route(
+        &self,
+        flight: &Flight,
+        loose: bool,
+        with_mark: bool,
+        accept_local: bool,
+    ) -> Answer {
+        let Some(input) = flight.input().filter(|it| *it != "lo") else {
+            return Answer::Yes;
+        };
+        let Some(routing) = &self.routing else {
+            return Answer::Open("the way back to the source: no routes are known".to_owned());
+        };
+        let packet = &flight.packet;
+        let query = Query {
+            dst: packet.src,
+            src: packet.dst,
+            mark: if with_mark { packet.mark } else { 0 },
+            input: None,
+        };
+        match routing.look(query) {
+            Found::Route(Kind::Unicast, hops, _) => {
+                (loose || hops.iter().any(|hop| hop.interface == input)).into()
+            }
+            Found::Route(Kind::Local, hops, _) => {
+                let here = hops.iter().any(|hop| hop.interface == input);
+                (accept_local && (loose || here)).into()
+            }
+            Found::Open(words) => Answer::Open(words),
+            Found::Route(..) | Found::Nothing => Answer::No,
+        }
+    }
+
+    /// `-m set`.
+    pub(super) fn in_set(&self, flight: &Flight, name: &str, keys: &[SetKey]) -> Answer {
+        let open = |why: &str| Answer::Open(format!("whether it is in the ipset {name}: {why}"));
+        let Some(set) = self.sets.get(name) else {
+            return open("its elements are not known");
+        };
+        let ([SetKey(side)] | [SetKey(side), _], true) = (keys, KINDS.contains(&&*set.kind)) else {
+            return open("its type is not known here");
+        };
+        let address = flight.address(*side);
+        let packet = &flight.packet;
+        let port = match keys.get(1) {
+            Some(SetKey(Side::Src)) => packet.sport,
+            _ => packet.dport,
+        };
+        let mut elements = set.elements.iter();
+        let has = |ports: &Option<(Protocol, u16, u16)>| {
+            ports.is_none_or(|(protocol, first, last)| {
+                protocol == packet.protocol && (first..=last).contains(&port)
+            })
+        };
+        elements
+            .any(|(net, ports)| net.contains(&address) && has(ports))
+            .into()
+    }
+}
+
+/// The types of sets that Felix makes (Calico v3.28, `ipsets/ipsets.go`).
+const KINDS: [&str; 4] = ["hash:ip", "hash:net", "hash:ip,port", "hash:net,port"];
+
+/// Reads `10.0.0.1`, `10.0.0.0/8` or `10.0.0.1,tcp:80`.
+fn ip_set_element(text: &str) -> Option<IpSetElement> {
+    let (address, port) = match text.split_once(',') {
+        Some((address, port)) => (address, Some(port)),
+        None => (text, None),
+    };
+    let host = || address.parse::<IpAddr>().ok().map(IpNet::from);
+    let net = address.parse().ok().or_else(host)?;
+    let Some(port) = port else {
+        return Some((net, None));
+    };
+    let (protocol, range) = port.split_once(':').unwrap_or(("tcp", port));
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let ports = (
+        Protocol::parse(protocol)?,
+        first.parse().ok()?,
+        last.parse().ok()?,
+    );
+    Some((net, Some(ports)))
+}

@@ -1,0 +1,394 @@
+//! One world in the kernel and in the walk.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
+
+use chainbreak_netfilter::{
+    Family, Rule, Ruleset, Table,
+    conntrack::{Flow, flows},
+    nft::{self, NftTable},
+    walk::{End, Packet, Path, Routing, State, Step, walk},
+};
+
+use crate::{
+    grammar::{Sent, World},
+    packets::Ends,
+    places::{Place, Places, run},
+};
+
+/// By table, chain and number, how many packets.
+type Counts = BTreeMap<(String, String, usize), u64>;
+
+/// How many packets were compared.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    pub(crate) packets: u64,
+    /// Of these, for how many the walk assumes something.
+    pub(crate) open: u64,
+}
+
+/// What was seen of a packet.
+#[derive(Debug, Default)]
+struct Seen {
+    arrived: Vec<(Place, Ends)>,
+    counts: Counts,
+}
+
+/// What stands in the node's kernel.
+#[derive(Debug)]
+struct Look {
+    rules: Rules,
+    flows: Vec<Flow>,
+}
+
+#[derive(Debug)]
+enum Rules {
+    Save(Ruleset),
+    Nft(Vec<NftTable>),
+}
+
+impl Rules {
+    /// The tables by the names that a walk has for them.
+    fn tables(&self) -> BTreeMap<String, &Table> {
+        match self {
+            Self::Save(save) => save
+                .tables
+                .iter()
+                .map(|(name, it)| (name.clone(), it))
+                .collect(),
+            Self::Nft(tables) => tables
+                .iter()
+                .map(|it| (format!("ip {}", it.name), &it.table))
+                .collect(),
+        }
+    }
+}
+
+/// What iptables-restore takes for no rules.
+const EMPTY: &str = "*raw\nCOMMIT\n*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\nCOMMIT\n";
+
+/// Reads what iptables-restore takes and puts it in the place of what was there.
+fn load(backend: &str) -> String {
+    match backend {
+        "nftables" => "{ for t in raw mangle nat filter; do echo \"add table ip $t\"; echo \"delete table ip $t\"; done
+             iptables-restore-translate -f /dev/stdin; } | nft -f -"
+            .to_owned(),
+        front => format!("iptables-{front}-restore"),
+    }
+}
+
+pub(crate) struct Kernel {
+    places: Places,
+    routing: Routing,
+    backend: &'static str,
+    last: Look,
+}
+
+/// How long the kernel may take to let a packet arrive.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Kernel {
+    pub(crate) fn new() -> Self {
+        let places = Places::new();
+        let routes = run("ip route show table all", "");
+        let routing = Routing::read(
+            Family::V4,
+            &run("ip rule", ""),
+            &routes,
+            &run("ip -4 -o addr", ""),
+        );
+        Self {
+            places,
+            routing,
+            backend: "legacy",
+            last: Look {
+                rules: Rules::Nft(Vec::new()),
+                flows: Vec::new(),
+            },
+        }
+    }
+
+    /// How many packets came out alike, and how many the walk leaves open; or the first one that did not.
+    pub(crate) fn compare(&mut self, world: &World) -> Result<Compared, String> {
+        self.set_up(world);
+        let mut arrivals: Vec<Option<(Place, Ends)>> = Vec::new();
+        let mut compared = Compared::default();
+        for (number, sent) in world.packets.iter().enumerate() {
+            let arrived = match follow(sent, &arrivals) {
+                Some(packet) => self
+                    .send(world, sent, &packet, &mut compared)
+                    .map_err(|it| {
+                        format!(
+                            "packet {number}, {packet} by {:?} mark {:#x}: {it}",
+                            packet.input, packet.mark
+                        )
+                    })?,
+                None => None,
+            };
+            arrivals.push(arrived);
+        }
+        Ok(compared)
+    }
+
+    fn set_up(&mut self, world: &World) {
+        if world.backend != self.backend {
+            run(&load(self.backend), EMPTY);
+            self.backend = world.backend;
+        }
+        run(
+            &format!("{}; conntrack -F 2>/dev/null", load(self.backend)),
+            &world.restore(),
+        );
+        let [all, each] = world.rp_filter;
+        for (name, value) in [("all", all), ("cali1", each), ("eth0", each)] {
+            let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+            std::fs::write(path, value.to_string()).unwrap();
+        }
+        self.places.arrived();
+        self.last = self.look();
+    }
+
+    /// Rules with counters, and connections. An ordinary user may not read the list of legacy tables.
+    fn look(&self) -> Look {
+        let tables = "for t in raw mangle nat filter; do iptables-legacy-save -c -t $t; done";
+        let save = match self.backend {
+            "nft" => "iptables-nft-save -c",
+            "nftables" => "for t in raw mangle nat filter; do nft list table ip $t; done",
+            _ if legacy_tables_are_listed() => "iptables-legacy-save -c",
+            _ => tables,
+        };
+        let said = run(
+            &format!("{save}; echo; echo CONNECTIONS; conntrack -L 2>/dev/null"),
+            "",
+        );
+        let (rules, listing) = said.split_once("\nCONNECTIONS\n").unwrap();
+        let flows = flows(listing).collect();
+        let rules = match self.backend {
+            "nftables" => Rules::Nft(nft::listing(rules).unwrap()),
+            _ => Rules::Save(Ruleset::parse(rules).unwrap()),
+        };
+        Look { rules, flows }
+    }
+
+    fn send(
+        &mut self,
+        world: &World,
+        sent: &Sent,
+        packet: &Packet,
+        compared: &mut Compared,
+    ) -> Result<Option<(Place, Ends)>, String> {
+        let mut state = State::new(Family::V4);
+        match &self.last.rules {
+            Rules::Save(save) => state.add_save(save),
+            Rules::Nft(tables) => state.add_nft(tables),
+        }
+        for flow in &self.last.flows {
+            state.add_flow(flow.clone());
+        }
+        state.set_routing(self.routing.clone());
+        let [all, each] = world.rp_filter;
+        state.set_sysctl("net.ipv4.conf.all.rp_filter", &all.to_string());
+        for name in ["cali1", "eth0"] {
+            state.set_sysctl(
+                &format!("net.ipv4.conf.{name}.rp_filter"),
+                &each.to_string(),
+            );
+        }
+        let walk = walk(&state, packet);
+        compared.packets += 1;
+        compared.open += u64::from(!walk.decided());
+        let from = match sent.answers {
+            Some(_) => place_of(packet),
+            None => sent.from,
+        };
+        self.places.send(from, packet, sent.answers.is_some());
+        let begun = Instant::now();
+        let mut seen = Seen::default();
+        loop {
+            seen.arrived.extend(self.places.arrived());
+            let now = self.look();
+            seen.counts = counts(&now.rules, &self.last.rules);
+            if let Some(path) = walk.paths.iter().find(|path| is_as(path, &seen)) {
+                same_flow(path, &now.flows)?;
+                self.last = now;
+                return Ok(seen.arrived.first().copied());
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(told(&walk.paths, &seen));
+            }
+        }
+    }
+}
+
+fn legacy_tables_are_listed() -> bool {
+    std::fs::read("/proc/net/ip_tables_names").is_ok()
+}
+
+/// Whether conntrack keeps what the walk says.
+fn same_flow(path: &Path, listed: &[Flow]) -> Result<(), String> {
+    let Some(expected) = &path.flow else {
+        return Ok(());
+    };
+    let same =
+        |flow: &&Flow| flow.original == expected.original && flow.protocol == expected.protocol;
+    let Some(real) = listed.iter().find(same) else {
+        return Ok(());
+    };
+    let mut reply = expected.reply;
+    reply.dport = reply.dport.or(real.reply.dport);
+    if real.reply == reply && real.mark == expected.mark {
+        return Ok(());
+    }
+    Err(format!("the entry is {real}, expected {expected}"))
+}
+
+/// The packet that is to be sent now: an answer goes back from where the packet arrived.
+fn follow(sent: &Sent, arrivals: &[Option<(Place, Ends)>]) -> Option<Packet> {
+    let Some(answers) = sent.answers else {
+        return Some(sent.packet.clone());
+    };
+    let (place, ends) = arrivals.get(answers).copied().flatten()?;
+    if place.has(ends.src) {
+        return None;
+    }
+    let input = match place {
+        Place::Client => Some("cali1".to_owned()),
+        Place::Server => Some("eth0".to_owned()),
+        Place::Node => None,
+    };
+    let (sport, dport) = if ends.protocol.has_ports() {
+        (ends.dport, ends.sport)
+    } else {
+        (ends.sport, 0)
+    };
+    Some(Packet {
+        src: ends.dst,
+        dst: ends.src,
+        sport,
+        dport,
+        icmp: 0,
+        mark: if input.is_none() {
+            crate::places::OURS
+        } else {
+            0
+        },
+        input,
+        ..sent.packet.clone()
+    })
+}
+
+fn place_of(packet: &Packet) -> Place {
+    match packet.input.as_deref() {
+        Some("cali1") => Place::Client,
+        Some(_) => Place::Server,
+        None => Place::Node,
+    }
+}
+
+fn counts(now: &Rules, before: &Rules) -> Counts {
+    let mut counts = Counts::new();
+    let before = before.tables();
+    for (table, content) in now.tables() {
+        for (chain, rules) in &content.chains {
+            let earlier = &before[&table].chains[chain].rules;
+            for ((rule, earlier), number) in rules.rules.iter().zip(earlier).zip(1..) {
+                let packets = |it: &Rule| it.counters.unwrap_or_default().packets;
+                let grown = packets(rule) - packets(earlier);
+                if grown > 0 {
+                    counts.insert((table.clone(), chain.clone(), number), grown);
+                }
+            }
+        }
+    }
+    counts
+}
+
+/// What a way says of counters. A rule of nft's that does several things is told several times.
+fn expected(path: &Path) -> Counts {
+    let mut counts = Counts::new();
+    let mut last = None;
+    for step in &path.steps {
+        let Step::Rule { site, number, .. } = step else {
+            last = None;
+            continue;
+        };
+        let at = (site.table.clone(), site.chain.clone(), *number);
+        if last.as_ref() != Some(&at) {
+            *counts.entry(at.clone()).or_default() += 1;
+        }
+        last = Some(at);
+    }
+    counts
+}
+
+fn is_as(path: &Path, seen: &Seen) -> bool {
+    if expected(path) != seen.counts {
+        return false;
+    }
+    let place = match &path.end {
+        End::Delivered => Some(Place::Node),
+        End::Sent { interface, .. } => match interface.as_deref() {
+            Some("cali1") => Some(Place::Client),
+            _ => Some(Place::Server),
+        },
+        _ => None,
+    };
+    match (place, seen.arrived.as_slice()) {
+        (None, []) => true,
+        (Some(place), [(at, ends)]) => *at == place && ends.is(&path.packet),
+        (Some(place @ (Place::Client | Place::Server)), []) => !place.has(path.packet.dst),
+        _ => false,
+    }
+}
+
+fn told(paths: &[Path], seen: &Seen) -> String {
+    let mut text = format!("seen {:?}\n  counted {:?}\n", seen.arrived, seen.counts);
+    for path in paths {
+        writeln!(
+            text,
+            "  or {:?} {} counting {:?}",
+            path.end,
+            path.packet,
+            expected(path)
+        )
+        .unwrap();
+        for step in &path.steps {
+            if !matches!(step, Step::Hook { .. }) {
+                writeln!(text, "     {step:?}").unwrap();
+            }
+        }
+    }
+    text
+}
+
+/// The same difference with as few rules and packets as can be.
+pub(crate) fn shrunk(kernel: &mut Kernel, world: &World) -> String {
+    let mut small = world.clone();
+    let mut difference = String::new();
+    while let Some((_, rest)) = small.packets.split_last() {
+        let mut fewer = small.clone();
+        fewer.packets = rest.to_vec();
+        match kernel.compare(&fewer) {
+            Err(it) => (small, difference) = (fewer, it),
+            Ok(_) => break,
+        }
+    }
+    let mut at = 0;
+    while at < small.rules.len() {
+        let mut fewer = small.clone();
+        fewer.rules.remove(at);
+        match kernel.compare(&fewer) {
+            Err(it) => (small, difference) = (fewer, it),
+            Ok(_) => at += 1,
+        }
+    }
+    format!(
+        "{} rp_filter {:?}\n{}\n{difference}",
+        small.backend,
+        small.rp_filter,
+        small.restore()
+    )
+}

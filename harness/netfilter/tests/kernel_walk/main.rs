@@ -1,0 +1,103 @@
+//! The walk held to the kernel: random rules and random packets, sent through real network namespaces, by root or by an
+//! ordinary user. Of each packet its end, its addresses as it arrives, every rule's counter and conntrack's entry are
+//! compared with one of the ways that the walk tells.
+//!
+//! `CHAINBREAK_WORLDS` is how many rulesets are made, `CHAINBREAK_SEED` the first one's seed.
+
+#![expect(clippy::print_stdout, reason = "how much was compared is told")]
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
+
+mod compare;
+mod grammar;
+mod packets;
+mod places;
+
+use std::{env, os::unix::fs::MetadataExt, process::Command};
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use compare::{Compared, Kernel, shrunk};
+
+/// As many as ten seconds allow.
+const WORLDS: u64 = 20;
+/// How many differences are told.
+const MOST: usize = 5;
+const INSIDE: &str = "CHAINBREAK_WALK_INSIDE";
+const SAID: &str = "packets compared";
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    let given = env::var(name).ok();
+    given.map_or(otherwise, |it| it.parse().expect("a number"))
+}
+
+#[test]
+fn the_walk_says_of_every_packet_what_the_kernel_does_with_it() {
+    if env::var(INSIDE).is_ok() {
+        return compare_worlds();
+    }
+    let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    let namespaces = if root { "-n" } else { "-Urn" };
+    let lock = tempfile::NamedTempFile::new().expect("a temporary file");
+    let output = Command::new("unshare")
+        .arg(namespaces)
+        .arg(env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "the_walk_says_of_every_packet_what_the_kernel_does_with_it",
+        ])
+        .arg("--nocapture")
+        .env(INSIDE, "1")
+        .env("XTABLES_LOCKFILE", lock.path())
+        .output()
+        .expect("unshare (package util-linux) runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.contains(SAID),
+        "{said}\n{error}"
+    );
+    println!("{said}");
+}
+
+fn compare_worlds() {
+    let (first, count) = (
+        number("CHAINBREAK_SEED", 1),
+        number("CHAINBREAK_WORLDS", WORLDS),
+    );
+    let mut kernel = Kernel::new();
+    let mut all = Compared::default();
+    let (mut different, mut smallest) = (Vec::new(), String::new());
+    for seed in first..first + count {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let world = grammar::world(&mut random);
+        match kernel.compare(&world) {
+            Ok(compared) => {
+                all.packets += compared.packets;
+                all.open += compared.open;
+            }
+            Err(difference) if different.is_empty() => {
+                different.push(format!("world {seed}: {difference}"));
+                smallest = shrunk(&mut kernel, &world);
+            }
+            Err(difference) => different.push(format!("world {seed}: {difference}")),
+        }
+        if different.len() == MOST {
+            break;
+        }
+    }
+    let Compared { packets, open } = all;
+    println!(
+        "{count} worlds, {packets} {SAID}, {} differ, {open} left open",
+        different.len()
+    );
+    let told = different.join("\n\n");
+    assert!(
+        different.is_empty(),
+        "{told}\n\nthe first one shrunk:\n{smallest}"
+    );
+    assert!(
+        packets > count && open * 20 < packets,
+        "{packets} packets, {open} left open"
+    );
+}
