@@ -1,6 +1,7 @@
 //! The command line: verbs, their options, and help that teaches.
 
 mod agents;
+mod explain;
 mod given;
 pub(crate) mod named;
 pub(crate) mod selection;
@@ -17,6 +18,7 @@ use self::{
 use crate::registry::Registered;
 
 pub(crate) use agents::{Agents, AgentsVerb, Players};
+pub(crate) use explain::{Explain, ExplainFormat};
 
 /// Breaks Kubernetes service networking on purpose and proves the fix.
 #[derive(Debug, Parser)]
@@ -86,6 +88,17 @@ pub(crate) enum Verb {
                             chainbreak drops reports/out/latest --node n1 --top 10\n  \
                             chainbreak drops --format jsonl | jq .drops.packets")]
     Drops(Drops),
+    /// Say what becomes of a packet on a node, and which rule of whom decides it, from the node's dumps
+    #[command(
+        after_help = "Examples:\n  chainbreak explain 10.20.1.2 10.96.0.10:53 --protocol udp --dump node-1/\n  \
+                            chainbreak explain 203.0.113.9 10.0.1.1:30080 --in eth0 --dump iptables-save.txt --dump routes.txt\n  \
+                            chainbreak explain 10.20.2.5:80 10.20.1.2:40000 --flags SYN,ACK --dump node-1/ --format json\n\n\
+                            On the node, as root:\n  mkdir node-1 && cd node-1\n  \
+                            iptables-save -c > iptables; nft list ruleset > nft; conntrack -L > conntrack; ipset save > ipset\n  \
+                            ip route show table all > routes; ip rule > rules; ip addr > addresses; sysctl -a > sysctls\n\n\
+                            Exit codes: 0 explained · 2 no dump, or one that is not whole"
+    )]
+    Explain(Explain),
     /// Say what this machine can run, and the command that mends what is missing
     #[command(after_help = "Example:\n  chainbreak doctor")]
     Doctor,

@@ -12,6 +12,7 @@ mod choice;
 mod clean;
 mod doctor;
 mod drops;
+mod explain;
 mod images;
 mod interrupted;
 mod live;
@@ -104,6 +105,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Parity(args) => parity::parity(args).await,
             Verb::Report(args) => reports::again(&args),
             Verb::Drops(args) => drops::rank(&args),
+            Verb::Explain(args) => explain::explain(&args),
             Verb::Doctor => doctor::doctor().await,
             Verb::Shell(args) => Ok(chainbreak_lab::registry::shell(
                 args.place.as_deref(),

@@ -8,6 +8,7 @@ mod cluster;
 mod codes;
 mod disk;
 mod drops;
+mod explain;
 mod faults;
 mod ground;
 mod impostor;

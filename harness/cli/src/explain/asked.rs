@@ -1,0 +1,101 @@
+//! The packet that a command line asks about.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::Result;
+use chainbreak_netfilter::{
+    Family,
+    dumps::Dumps,
+    walk::{Origin, Packet, Protocol, TcpFlags},
+};
+
+use crate::{args::Explain, cases::invalid};
+
+/// A port that clients have (Linux's `ip_local_port_range` begins at 32768).
+const CLIENT_PORT: u16 = 40_000;
+/// As which interface the node itself is given.
+const NODE: &str = "node";
+
+pub(super) fn packet(args: &Explain, dumps: &Dumps) -> Result<Packet> {
+    let protocol = Protocol::parse(&args.protocol).ok_or_else(|| {
+        invalid(format!(
+            "--protocol: {:?} is none; tcp, udp, sctp, icmp or a number",
+            args.protocol
+        ))
+    })?;
+    let (src, sport) = end(&args.from, "FROM")?;
+    let (dst, dport) = end(&args.to, "TO:PORT")?;
+    if src.is_ipv4() != dst.is_ipv4() {
+        return Err(invalid(format!("{src} and {dst} are of two families")));
+    }
+    if protocol.has_ports() && dport.is_none() {
+        return Err(invalid(format!(
+            "TO:PORT: {protocol} has ports: {}",
+            with_port(dst)
+        )));
+    }
+    let ports = protocol.has_ports();
+    let port = |given: Option<u16>, otherwise| if ports { given.unwrap_or(otherwise) } else { 0 };
+    let from = SocketAddr::new(src, port(sport, CLIENT_PORT));
+    let to = SocketAddr::new(dst, port(dport, 0));
+    let mut packet = Packet::new(protocol, from, to);
+    if protocol == Protocol::TCP {
+        packet.flags = flags(args)?;
+    }
+    packet.mark = args.mark.unwrap_or_default();
+    packet.tracking = args.state.map(Into::into);
+    packet.input = input(args, dumps, src)?;
+    Ok(packet)
+}
+
+fn flags(args: &Explain) -> Result<TcpFlags> {
+    let Some(given) = &args.flags else {
+        return Ok(TcpFlags::SYN);
+    };
+    TcpFlags::parse(given).ok_or_else(|| {
+        invalid(format!(
+            "--flags: {given:?} is none; as SYN, SYN,ACK or FIN,ACK"
+        ))
+    })
+}
+
+/// By which interface it comes: as said, else as the node's routes lead to its source.
+fn input(args: &Explain, dumps: &Dumps, src: IpAddr) -> Result<Option<String>> {
+    match args.input.as_deref() {
+        Some(NODE) => return Ok(None),
+        Some(name) => return Ok(Some(name.to_owned())),
+        None => {}
+    }
+    let family = if src.is_ipv4() {
+        Family::V4
+    } else {
+        Family::V6
+    };
+    let say = "say by which interface it comes with --in, as --in eth0, or --in node for what a program on the node sends";
+    let Some(routing) = dumps.routing(family) else {
+        return Err(invalid(format!("no `ip route` is among the dumps: {say}")));
+    };
+    match routing.origin(src) {
+        Some(Origin::Here) => Ok(None),
+        Some(Origin::By(name)) => Ok(Some(name)),
+        None => Err(invalid(format!("the node has no route to {src}: {say}"))),
+    }
+}
+
+/// An address, with or without a port.
+fn end(text: &str, name: &str) -> Result<(IpAddr, Option<u16>)> {
+    if let Ok(end) = text.parse::<SocketAddr>() {
+        return Ok((end.ip(), Some(end.port())));
+    }
+    let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    match bare.unwrap_or(text).parse() {
+        Ok(address) => Ok((address, None)),
+        Err(_) => Err(invalid(format!(
+            "{name}: {text:?} is no address; as 10.96.0.10:53 or [fd00::a]:53. Names are not looked up"
+        ))),
+    }
+}
+
+fn with_port(address: IpAddr) -> SocketAddr {
+    SocketAddr::new(address, 80)
+}

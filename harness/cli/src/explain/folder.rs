@@ -1,0 +1,88 @@
+//! The dumps in a folder: every file of it that is one.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Result;
+use chainbreak_model::input;
+use chainbreak_netfilter::dumps::Dumps;
+
+use crate::cases::invalid;
+
+/// The most that is read of all files, in bytes: 100,000 rules are some 20 MB.
+const MOST: u64 = 256 << 20;
+/// The most files of a folder, its folders' included.
+const MOST_FILES: usize = 1000;
+/// How deep folders are looked into.
+const DEPTH: usize = 4;
+
+pub(super) fn read(paths: &[PathBuf]) -> Result<Dumps> {
+    let mut files = Vec::new();
+    for path in paths {
+        collect(path, 0, &mut files)?;
+    }
+    files.sort();
+    let (mut dumps, mut left, mut known) = (Dumps::default(), MOST, 0);
+    for file in &files {
+        known += usize::from(take(file, &mut dumps, &mut left)?);
+    }
+    if known == 0 {
+        let places: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        return Err(invalid(format!(
+            "no dump is in {}: put there what `iptables-save -c`, `nft list ruleset`, `conntrack -L`, `ip route show \
+             table all`, `ip rule`, `ip addr` and `sysctl -a` print on the node, a file each",
+            places.join(" or ")
+        )));
+    }
+    Ok(dumps)
+}
+
+fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+    let unreadable = |error: std::io::Error| {
+        let hint = match error.kind() {
+            ErrorKind::NotFound => ": there is no such folder or file",
+            _ => "",
+        };
+        invalid(format!("{}{hint} ({error})", path.display()))
+    };
+    let about = fs::metadata(path).map_err(unreadable)?;
+    if about.is_file() {
+        files.push(path.to_owned());
+    } else if about.is_dir() && depth < DEPTH {
+        for entry in fs::read_dir(path).map_err(unreadable)? {
+            collect(&entry.map_err(unreadable)?.path(), depth + 1, files)?;
+        }
+    }
+    if files.len() > MOST_FILES {
+        return Err(invalid(format!(
+            "more than {MOST_FILES} files are in {}: name those that are dumps, each with --dump",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Reads a file; false when it is no dump.
+fn take(file: &Path, dumps: &mut Dumps, left: &mut u64) -> Result<bool> {
+    let name = file.display();
+    let read = input::read(file, *left);
+    let bytes = read.map_err(|error| invalid(format!("{name} cannot be read: {error}")))?;
+    *left -= u64::try_from(bytes.len()).unwrap_or(*left);
+    let Ok(text) = String::from_utf8(bytes) else {
+        crate::note(&format!("{name}: no text, left out"));
+        return Ok(false);
+    };
+    let found = dumps.add(&text).map_err(|error| {
+        invalid(format!("{name}, {error}: a dump that is whole ends each table with COMMIT (iptables) or }} (nft)"))
+    })?;
+    if found.is_empty() {
+        crate::note(&format!("{name}: not a dump that is known, left out"));
+    }
+    Ok(!found.is_empty())
+}
