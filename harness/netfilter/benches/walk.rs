@@ -1,6 +1,8 @@
 //! How fast a packet walks through a large node's rules: `cargo bench -p chainbreak-netfilter --bench walk`.
 
-use std::{fmt::Write, hint::black_box};
+mod services;
+
+use std::hint::black_box;
 
 use chainbreak_netfilter::{
     Family, Ruleset,
@@ -13,38 +15,7 @@ const SERVICES: usize = 10_000;
 
 /// A save as kube-proxy 1.32 leaves it.
 fn text() -> String {
-    let line = "written to a string";
-    let (mut chains, mut rules) = (String::new(), String::new());
-    for n in 0..SERVICES {
-        let ip = format!("10.96.{}.{}", n / 256, n % 256);
-        let service = format!(
-            "-d {ip}/32 -p tcp -m comment --comment \"test/shop-{n}:http cluster IP\" -m tcp --dport 80"
-        );
-        writeln!(chains, ":KUBE-SVC-{n:016} - [0:0]").expect(line);
-        writeln!(rules, "-A KUBE-SERVICES {service} -j KUBE-SVC-{n:016}").expect(line);
-        writeln!(
-            rules,
-            "-A KUBE-SVC-{n:016} ! -s 10.20.0.0/16 {service} -j KUBE-MARK-MASQ"
-        )
-        .expect(line);
-        for (end, share) in [
-            (1, " -m statistic --mode random --probability 0.50000000000"),
-            (2, ""),
-        ] {
-            let (sep, pod) = (
-                format!("KUBE-SEP-{n:014}-{end}"),
-                format!("10.2{end}.{}.{}", n / 256, n % 256),
-            );
-            writeln!(chains, ":{sep} - [0:0]").expect(line);
-            writeln!(rules, "-A KUBE-SVC-{n:016} -m comment --comment \"test/shop-{n}:http -> {pod}:80\"{share} -j {sep}").expect(line);
-            writeln!(
-                rules,
-                "-A {sep} -s {pod}/32 -m comment --comment \"test/shop-{n}:http\" -j KUBE-MARK-MASQ"
-            )
-            .expect(line);
-            writeln!(rules, "-A {sep} -p tcp -m comment --comment \"test/shop-{n}:http\" -m tcp -j DNAT --to-destination {pod}:80").expect(line);
-        }
-    }
+    let (chains, rules) = services::text(SERVICES, "");
     format!(
         "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-NODEPORTS - [0:0]\n\
          :KUBE-MARK-MASQ - [0:0]\n:KUBE-POSTROUTING - [0:0]\n{chains}-A PREROUTING -j KUBE-SERVICES\n\

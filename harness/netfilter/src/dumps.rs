@@ -2,7 +2,7 @@
 //! `ip route`, `ip rule`, `ip addr`, `sysctl`, `ipset save`, one after the other or all in one file, with whatever stands
 //! between them.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use crate::{
     Family,
@@ -11,6 +11,7 @@ use crate::{
     nft::{self, NftTable},
     save::Ruleset,
     walk::{Routing, State},
+    words::is_number,
 };
 
 /// What is known of a node by its dumps.
@@ -275,10 +276,7 @@ fn is_nft_table(line: &str) -> bool {
 
 /// Of a save without a head: as its addresses say.
 fn family_of_save(save: &str) -> Family {
-    let is_v6 = |word: &str| {
-        let address = word.split('/').next().unwrap_or(word);
-        address.parse::<std::net::Ipv6Addr>().is_ok()
-    };
+    let is_v6 = |word: &str| address(word).is_some_and(|it| it.is_ipv6());
     let says = save.contains("icmp6") || save.contains("ipv6-icmp");
     if says || save.split_whitespace().any(is_v6) {
         Family::V6
@@ -287,14 +285,15 @@ fn family_of_save(save: &str) -> Family {
     }
 }
 
+/// The address that stands alone or before the length of a network.
+fn address(word: &str) -> Option<IpAddr> {
+    word.split('/').next()?.parse().ok()
+}
+
 /// What a line is of that stands by itself.
 fn kind(line: &str) -> Option<Kind> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-    let is_net = |text: &str| {
-        let address = text.split('/').next().unwrap_or(text);
-        address.parse::<std::net::IpAddr>().is_ok()
-    };
+    let is_net = |text: &str| address(text).is_some();
     match *words.as_slice() {
         ["create" | "add", _, _, ..] if line.starts_with("create ") || line.starts_with("add ") => {
             Some(Kind::Sets)

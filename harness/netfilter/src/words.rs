@@ -102,6 +102,11 @@ pub fn join<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     line
 }
 
+/// Whether it is digits and nothing else.
+pub(crate) fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -1,10 +1,9 @@
 //! The model of a restore against the real one, in a network namespace of its own: as root, or as an
 //! ordinary user in a user namespace.
 
-use std::{
-    os::unix::fs::MetadataExt,
-    process::{Command, Output},
-};
+mod namespace;
+
+use std::process::Output;
 
 use chainbreak_netfilter::{Family, Order, Ruleset, apply, committed, diff};
 
@@ -32,19 +31,12 @@ const JUMP: [&str; 11] = [
 /// Runs a shell script in a fresh network namespace, with `$B` the iptables backend. Saves name their table: an
 /// ordinary user may not read the list of legacy tables.
 fn in_namespace(backend: &str, script: &str) -> Output {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
-    let namespaces = if root { "-n" } else { "-Urn" };
-    let mut command = Command::new("unshare");
-    command
-        .args([namespaces, "sh", "-c", script])
-        .env("B", backend);
+    let (mut command, _lock) = namespace::unshare();
+    command.args(["sh", "-c", script]).env("B", backend);
     command
         .env("FULL", FULL)
         .env("PARTIAL", PARTIAL)
         .env("SABOTAGE", SABOTAGE);
-    // A lock file that an ordinary user may write; nobody else is in this namespace.
-    let lock = tempfile::NamedTempFile::new().expect("a temporary file");
-    command.env("XTABLES_LOCKFILE", lock.path());
     command.output().expect("unshare (package util-linux) runs")
 }
 

@@ -39,12 +39,7 @@ impl State {
         }
         let filter = self.largest(input, "rp_filter").unwrap_or(0);
         let marked = self.largest(input, "src_valid_mark") == Some(1);
-        let found = routing.look(Query {
-            dst: src,
-            src: packet.dst,
-            mark: if marked { packet.mark } else { 0 },
-            input: None,
-        });
+        let found = routing.look(Query::back(packet, marked));
         let back = |kind: &str| Some(format!("rp_filter={filter} of {input}: {src} {kind}"));
         match found {
             Found::Route(Kind::Local, ..) => {

@@ -45,7 +45,7 @@ pub(super) enum Test {
     OriginalPort(Ports),
     /// Whether the packet goes in the direction in which the connection began.
     OriginalDirection,
-    /// Which [`kinds`] of address it is.
+    /// Which [`Kind`]s of address it is.
     Kind {
         side: Side,
         kinds: Vec<Kind>,
@@ -74,7 +74,7 @@ pub(super) enum Test {
     /// It was in a set of this name: what is looked up, by side and protocol.
     Set {
         name: String,
-        keys: Vec<SetKey>,
+        keys: Vec<Side>,
     },
     /// What nft looks up in a set of its own.
     Lookup {
@@ -84,10 +84,6 @@ pub(super) enum Test {
     /// What is asked is not known here: the words.
     Unknown(String),
 }
-
-/// What of a packet an ipset is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SetKey(pub(super) Side);
 
 /// A value under a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 use ipnet::IpNet;
 
 use super::{
-    matches::{CASES, IfName, Kind, Masked, Match, Ports, SetKey, Side, Test, states},
+    matches::{CASES, IfName, Kind, Masked, Match, Ports, Side, Test, states},
     packet::{Protocol, TcpFlags},
     rules::{Indexed, Part},
     target,
@@ -28,7 +28,8 @@ impl Clause<'_> {
         }
     }
 
-    fn text(&self) -> String {
+    /// As it was written.
+    pub(super) fn text(&self) -> String {
         let not = self.not.then_some("!").into_iter();
         let values = self.values.iter().map(|it| &**it);
         join(not.chain([&*self.option]).chain(values))
@@ -273,7 +274,8 @@ fn of_conntrack(option: &str, value: &str) -> Option<Test> {
     }
 }
 
-fn net(value: &str) -> Option<IpNet> {
+/// Reads a network, or an address as one of its own.
+pub(super) fn net(value: &str) -> Option<IpNet> {
     let host = || value.parse::<IpAddr>().ok().map(IpNet::from);
     value.parse().ok().or_else(host)
 }
@@ -320,8 +322,8 @@ fn in_set(clause: &Clause<'_>) -> Option<Test> {
         return None;
     };
     let key = |word| match word {
-        "src" => Some(SetKey(Side::Src)),
-        "dst" => Some(SetKey(Side::Dst)),
+        "src" => Some(Side::Src),
+        "dst" => Some(Side::Dst),
         _ => None,
     };
     Some(Test::Set {

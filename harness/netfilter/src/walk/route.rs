@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use ipnet::IpNet;
 
-use super::matches::{Kind, Masked};
+use super::{
+    matches::{Kind, Masked},
+    packet::Packet,
+};
 use crate::Family;
 
 /// The routing of a node in one family.
@@ -87,6 +90,28 @@ pub(super) struct Query<'a> {
     pub(super) src: IpAddr,
     pub(super) mark: u32,
     pub(super) input: Option<&'a str>,
+}
+
+impl<'a> Query<'a> {
+    /// Where a packet goes.
+    pub(super) fn of(packet: &'a Packet) -> Self {
+        Self {
+            dst: packet.dst,
+            src: packet.src,
+            mark: packet.mark,
+            input: packet.input.as_deref(),
+        }
+    }
+
+    /// Where an answer to a packet would go, with the packet's mark or without.
+    pub(super) fn back(packet: &Packet, marked: bool) -> Self {
+        Self {
+            dst: packet.src,
+            src: packet.dst,
+            mark: if marked { packet.mark } else { 0 },
+            input: None,
+        }
+    }
 }
 
 /// What is found.

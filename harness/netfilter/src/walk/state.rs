@@ -7,9 +7,10 @@ use ipnet::IpNet;
 use super::{
     conntrack::{Connections, Settings},
     flight::Flight,
-    matches::{Answer, Kind, SetKey, Side},
+    matches::{Answer, Kind, Side},
     nft,
     packet::Protocol,
+    parse::net,
     path::Hook,
     program::{Base, Program},
     route::{Found, Query, Routing},
@@ -167,14 +168,7 @@ impl State {
         let Some(routing) = &self.routing else {
             return Answer::Open("the way back to the source: no routes are known".to_owned());
         };
-        let packet = &flight.packet;
-        let query = Query {
-            dst: packet.src,
-            src: packet.dst,
-            mark: if with_mark { packet.mark } else { 0 },
-            input: None,
-        };
-        match routing.look(query) {
+        match routing.look(Query::back(&flight.packet, with_mark)) {
             Found::Route(Kind::Unicast, hops, _) => {
                 (loose || hops.iter().any(|hop| hop.interface == input)).into()
             }
@@ -188,18 +182,18 @@ impl State {
     }
 
     /// `-m set`.
-    pub(super) fn in_set(&self, flight: &Flight, name: &str, keys: &[SetKey]) -> Answer {
+    pub(super) fn in_set(&self, flight: &Flight, name: &str, keys: &[Side]) -> Answer {
         let open = |why: &str| Answer::Open(format!("whether it is in the ipset {name}: {why}"));
         let Some(set) = self.sets.get(name) else {
             return open("its elements are not known");
         };
-        let ([SetKey(side)] | [SetKey(side), _], true) = (keys, KINDS.contains(&&*set.kind)) else {
+        let ([side] | [side, _], true) = (keys, KINDS.contains(&&*set.kind)) else {
             return open("its type is not known here");
         };
         let address = flight.address(*side);
         let packet = &flight.packet;
         let port = match keys.get(1) {
-            Some(SetKey(Side::Src)) => packet.sport,
+            Some(Side::Src) => packet.sport,
             _ => packet.dport,
         };
         let mut elements = set.elements.iter();
@@ -223,8 +217,7 @@ fn ip_set_element(text: &str) -> Option<IpSetElement> {
         Some((address, port)) => (address, Some(port)),
         None => (text, None),
     };
-    let host = || address.parse::<IpAddr>().ok().map(IpNet::from);
-    let net = address.parse().ok().or_else(host)?;
+    let net = net(address)?;
     let Some(port) = port else {
         return Some((net, None));
     };

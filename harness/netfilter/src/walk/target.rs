@@ -10,7 +10,6 @@ use super::{
     parse::Clause,
     rules::{Action, Port},
 };
-use crate::words::join;
 
 /// What `-j` or `-g` and the options after it do; a rule without target counts.
 pub(super) fn action(clauses: &[Clause<'_>], chains: &BTreeMap<String, usize>) -> Action {
@@ -27,11 +26,8 @@ pub(super) fn action(clauses: &[Clause<'_>], chains: &BTreeMap<String, usize>) -
 }
 
 fn words(clauses: &[Clause<'_>]) -> String {
-    let words = clauses.iter().flat_map(|clause| {
-        let values = clause.values.iter().map(|it| &**it);
-        std::iter::once(&*clause.option).chain(values)
-    });
-    join(words)
+    let words: Vec<String> = clauses.iter().map(Clause::text).collect();
+    words.join(" ")
 }
 
 fn known(name: &str, options: &[Clause<'_>]) -> Option<Action> {

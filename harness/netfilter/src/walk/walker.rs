@@ -7,7 +7,6 @@ use super::{
     packet::{Packet, Tracking},
     path::{End, Hook, Path, Step},
     program::{Base, Kind as BaseKind, Program},
-    route::Hop,
     rules::Port,
     state::State,
     ways::Way,
@@ -56,7 +55,7 @@ pub(super) struct Walker<'a> {
     pub(super) share: f64,
     /// How many chains were entered: rules of a broken dump may go in circles.
     pub(super) entered: usize,
-    /// Where what is made here goes.
+    /// Where it goes.
     pub(super) way: Way,
 }
 
@@ -110,18 +109,14 @@ impl<'a> Walker<'a> {
 
     fn received(&mut self) -> Ends<End> {
         self.hook(Hook::Prerouting)?;
-        match self.route_received()? {
-            Way::Here => self.delivered(),
-            Way::On(hop) => {
-                self.flight.output = Output::By(hop.interface.clone());
-                self.way = Way::On(hop.clone());
-                self.forwarded(Some(hop))
-            }
-            Way::Unknown => {
-                self.flight.output = Output::Unknown;
-                self.forwarded(None)
-            }
-        }
+        self.way = self.route_received()?;
+        self.flight.output = match &self.way {
+            Way::Here => return self.delivered(),
+            Way::On(hop) => Output::By(hop.interface.clone()),
+            Way::Unknown => Output::Unknown,
+        };
+        self.hook(Hook::Forward)?;
+        self.leaves()
     }
 
     fn delivered(&mut self) -> Ends<End> {
@@ -130,32 +125,20 @@ impl<'a> Walker<'a> {
         Ok(End::Delivered)
     }
 
-    fn forwarded(&mut self, hop: Option<Hop>) -> Ends<End> {
-        self.hook(Hook::Forward)?;
-        self.leaves(hop)
-    }
-
-    fn leaves(&mut self, hop: Option<Hop>) -> Ends<End> {
+    fn leaves(&mut self) -> Ends<End> {
         self.hook(Hook::Postrouting)?;
-        Ok(match hop {
-            Some(Hop { interface, via }) => End::Sent {
-                interface: Some(interface),
-                via,
-            },
-            None => End::Sent {
-                interface: None,
-                via: None,
-            },
-        })
+        let (interface, via) = match &self.way {
+            Way::On(hop) => (Some(hop.interface.clone()), hop.via),
+            Way::Here | Way::Unknown => (None, None),
+        };
+        Ok(End::Sent { interface, via })
     }
 
     fn made_here(&mut self) -> Ends<End> {
         self.route_made()?;
         self.hook(Hook::Output)?;
-        match self.way.clone() {
-            Way::Here => {}
-            Way::On(hop) => return self.leaves(Some(hop)),
-            Way::Unknown => return self.leaves(None),
+        if !matches!(self.way, Way::Here) {
+            return self.leaves();
         }
         self.hook(Hook::Postrouting)?;
         // Over `lo` it keeps connection, mark and route.

@@ -35,12 +35,7 @@ impl Walker<'_> {
         if let Some(why) = self.state.martian(&packet) {
             return refused(why);
         }
-        let found = routing.look(Query {
-            dst: packet.dst,
-            src: packet.src,
-            mark: packet.mark,
-            input,
-        });
+        let found = routing.look(Query::of(&packet));
         let way = self.way(packet.dst, found)?;
         if let Some(why) = self.state.wrong_source(&packet) {
             return refused(why);
@@ -60,10 +55,8 @@ impl Walker<'_> {
         };
         let dst = packet.dst;
         let found = routing.look(Query {
-            dst,
-            src: packet.src,
-            mark: packet.mark,
             input: None,
+            ..Query::of(packet)
         });
         let way = self.way(dst, found)?;
         self.flight.output = match &way {

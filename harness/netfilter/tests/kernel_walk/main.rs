@@ -9,10 +9,12 @@
 
 mod compare;
 mod grammar;
+#[path = "../namespace/mod.rs"]
+mod namespace;
 mod packets;
 mod places;
 
-use std::{env, os::unix::fs::MetadataExt, process::Command};
+use std::env;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -36,11 +38,8 @@ fn the_walk_says_of_every_packet_what_the_kernel_does_with_it() {
     if env::var(INSIDE).is_ok() {
         return compare_worlds();
     }
-    let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
-    let namespaces = if root { "-n" } else { "-Urn" };
-    let lock = tempfile::NamedTempFile::new().expect("a temporary file");
-    let output = Command::new("unshare")
-        .arg(namespaces)
+    let (mut unshare, _lock) = namespace::unshare();
+    let output = unshare
         .arg(env::current_exe().unwrap())
         .args([
             "--exact",
@@ -48,7 +47,6 @@ fn the_walk_says_of_every_packet_what_the_kernel_does_with_it() {
         ])
         .arg("--nocapture")
         .env(INSIDE, "1")
-        .env("XTABLES_LOCKFILE", lock.path())
         .output()
         .expect("unshare (package util-linux) runs");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -7,7 +7,11 @@ use ipnet::IpNet;
 use super::{Address, Decision, Hop, PolicyRule, Route};
 use crate::{
     Family,
-    walk::matches::{Kind, Masked},
+    walk::{
+        matches::{Kind, Masked},
+        parse::net,
+    },
+    words::is_number,
 };
 
 /// The rules, by preference.
@@ -61,11 +65,6 @@ impl PolicyRule {
         }
         Some(())
     }
-}
-
-fn net(text: &str) -> Option<IpNet> {
-    let host = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    text.parse().ok().or_else(host)
 }
 
 /// The tables.
@@ -195,8 +194,4 @@ pub(super) fn addresses(family: Family, text: &str) -> Vec<Address> {
         });
     }
     addresses
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit())
 }
