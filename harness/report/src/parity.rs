@@ -6,7 +6,7 @@
 use crate::{
     summary::{Outcome, PromiseSummary, State, Summary},
     term::{self, Terminal},
-    text::{count, wrap},
+    text::{tally, wrap},
 };
 
 /// A run and what it is called beside another one.
@@ -241,16 +241,9 @@ fn closing(compared: &[Compared<'_>]) -> String {
         Likeness::Undecided,
         Likeness::NotShared,
     ];
-    let counted = all.iter().filter_map(|likeness| {
-        let n = compared
-            .iter()
-            .filter(|it| it.likeness == *likeness)
-            .count();
-        (n > 0).then(|| format!("{n} {}", likeness.words()))
-    });
-    let counted = counted.collect::<Vec<_>>().join(", ");
-    match compared.len() {
-        0 => "nothing to compare\n".to_owned(),
-        n => format!("{}: {counted}\n", count(n, "case")),
-    }
+    let of = |likeness: Likeness| {
+        let cases = compared.iter().filter(|it| it.likeness == likeness);
+        (cases.count(), likeness.words())
+    };
+    tally(&all.map(of)).unwrap_or_else(|| "nothing to compare".to_owned()) + "\n"
 }

@@ -8,7 +8,7 @@ use crate::{
     head::Head,
     repeats::rates,
     summary::{Headline, Outcome, PromiseSummary, State, Summary},
-    text::{count, cut, cut_within, length, percent, wrap},
+    text::{count, cut, cut_within, length, percent, tally, wrap},
 };
 
 /// A case's name in the table is not cut shorter than this; then the line is.
@@ -338,6 +338,16 @@ pub fn case_story(summary: &Summary, terminal: Terminal) -> Option<String> {
     Some(std::iter::once("\n".to_owned()).chain(lines).collect())
 }
 
+/// How many cases came to what, in this order: `310 cases: 308 as expected, 2 inconclusive`.
+pub(crate) fn counted(summaries: &[Summary], order: [Outcome; 4]) -> String {
+    let of = |outcome: Outcome| {
+        let cases = summaries.iter();
+        let cases = cases.filter(|summary| summary.outcome == outcome);
+        (cases.count(), outcome.words())
+    };
+    tally(&order.map(of)).unwrap_or_else(|| "nothing to run".to_owned())
+}
+
 fn closing(summaries: &[Summary], reports: &[String]) -> String {
     let all = [
         Outcome::AsExpected,
@@ -345,18 +355,7 @@ fn closing(summaries: &[Summary], reports: &[String]) -> String {
         Outcome::Inconclusive,
         Outcome::Skipped,
     ];
-    let counted = all.iter().filter_map(|outcome| {
-        let n = summaries
-            .iter()
-            .filter(|summary| summary.outcome == *outcome)
-            .count();
-        (n > 0).then(|| format!("{n} {}", outcome.words()))
-    });
-    let counted = counted.collect::<Vec<_>>().join(", ");
-    let mut out = match summaries.len() {
-        0 => "nothing to run\n".to_owned(),
-        n => format!("{}: {counted}\n", count(n, "case")),
-    };
+    let mut out = counted(summaries, all) + "\n";
     for path in reports {
         out.push_str("  ");
         out.push_str(path);

@@ -27,6 +27,14 @@ pub fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{plural}")
 }
 
+/// `3 cases: 2 as expected, 1 skipped`, of how many came to what; none where there are no cases.
+pub(crate) fn tally(parts: &[(usize, &str)]) -> Option<String> {
+    let all = parts.iter().map(|(n, _)| n).sum();
+    let some = parts.iter().filter(|(n, _)| *n > 0);
+    let some: Vec<String> = some.map(|(n, words)| format!("{n} {words}")).collect();
+    (all > 0).then(|| format!("{}: {}", count(all, "case"), some.join(", ")))
+}
+
 /// A share as percent. Rounded down, so that 100 % means all of them.
 pub fn percent(part: usize, whole: usize) -> String {
     if whole == 0 {

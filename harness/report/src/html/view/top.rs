@@ -7,8 +7,8 @@ use crate::{
     Ended, Run,
     html::{Row, Scenarios, lanes::Shape, said},
     summary::{Headline, Outcome, Summary},
-    term::{Overview, split},
-    text::{count, length, percent},
+    term::{self, Overview, split},
+    text::{length, percent},
 };
 
 /// The page forbids whatever is not in it.
@@ -80,16 +80,7 @@ fn counted(cases: &[Summary]) -> String {
         Outcome::AsExpected,
         Outcome::Skipped,
     ];
-    let counted = all.iter().filter_map(|outcome| {
-        let of = cases.iter().filter(|case| case.outcome == *outcome);
-        let n = of.count();
-        (n > 0).then(|| format!("{n} {}", outcome.words()))
-    });
-    let counted: Vec<String> = counted.collect();
-    match cases.len() {
-        0 => "nothing to run".to_owned(),
-        n => format!("{}: {}", count(n, "case"), counted.join(", ")),
-    }
+    term::counted(cases, all)
 }
 
 fn facts(run: &Run, overview: &Overview) -> Markup {
