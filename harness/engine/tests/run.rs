@@ -165,6 +165,7 @@ fn case() -> Case {
         about: Default::default(),
         incident: Default::default(),
         file: Arc::new("scenario.yaml".into()),
+        line: None,
         cluster: ClusterSpec::new(1, IptablesVariant::Legacy),
         manifests: Arc::default(),
         traffic: Default::default(),

@@ -110,12 +110,22 @@ impl<'a> Judge<'a> {
         self.last_us
     }
 
-    /// What the events so far come to.
-    pub fn verdict(&self) -> Verdict {
-        let window = self.from_us.map(|from_us| Span {
+    /// The part of the judged time so far that a promise is about; `None` while the timeline has not come to it.
+    pub fn time_of(&self, promise: &Promise) -> Option<Span> {
+        self.window(promise, self.judged()?).ok()
+    }
+
+    /// The judged time so far.
+    fn judged(&self) -> Option<Span> {
+        self.from_us.map(|from_us| Span {
             from_us,
             to_us: self.to_us.unwrap_or(self.last_us),
-        });
+        })
+    }
+
+    /// What the events so far come to.
+    pub fn verdict(&self) -> Verdict {
+        let window = self.judged();
         let judged = |watched: &Watched<'a>| {
             let judged = Judged {
                 verdict: self.promise(watched, window),

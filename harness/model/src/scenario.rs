@@ -41,6 +41,8 @@ impl Scenario {
 /// A variant: the scenario with the variant's overrides, and what is expected of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {
+    /// The line of the file that names it, from 1 on.
+    pub line: usize,
     /// The scenario's and the variant's `needs:`.
     pub needs: Vec<String>,
     /// `only:`, the versions that it is about: of `kube-proxy` and of `calico`, where it has them.

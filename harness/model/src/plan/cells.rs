@@ -158,6 +158,7 @@ fn case(
         about: Arc::new(scenario.about.clone()),
         incident: Arc::new(scenario.incident.clone()),
         file: Arc::new(scenario.file.clone()),
+        line: Some(variant.line),
         cluster,
         manifests,
         traffic: Arc::new(traffic),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     case::{ClusterSpec, Expect},
-    diagnostic::Gathered,
+    diagnostic::{Gathered, Place},
     language::{Kind, Mapping, needed, optional},
     matrix::MatrixKey,
     names::{AgentName, PromiseName, VariantName},
@@ -154,7 +154,7 @@ impl Reader<'_> {
                     hint,
                 );
             }
-            let Some((variant, overrides)) = self.variant(base, node) else {
+            let Some((variant, overrides)) = self.variant(base, key, node) else {
                 continue;
             };
             // Where something else is there, the same may come out otherwise.
@@ -177,8 +177,8 @@ impl Reader<'_> {
         Some(variants)
     }
 
-    /// A variant, and whether it gives any override.
-    fn variant(&self, base: &Base<'_>, node: &Node) -> Option<(Variant, bool)> {
+    /// A variant that is named there, and whether it gives any override.
+    fn variant(&self, base: &Base<'_>, key: &Place, node: &Node) -> Option<(Variant, bool)> {
         let gathered = self.gathered;
         let fields = Fields::of(gathered, node, &VARIANT)?;
         let own = fields.or_empty("needs", |node| texts(gathered, node, "needs"));
@@ -205,6 +205,7 @@ impl Reader<'_> {
         let run = run?;
         Some((
             Variant {
+                line: key.line_and_column().0,
                 needs,
                 only: only?,
                 own_versions: own_versions(base.run.as_ref(), &run),
