@@ -5,10 +5,11 @@ use std::path::{Component, Path};
 
 use chainbreak_model::judge;
 use chainbreak_report::{
-    History, Line, Recorded, Recorder, Run,
+    History, Line, Recorded, Recorder, Run, SummaryFile,
     junit::Junit,
     summary::{Summary, summaries},
-    term::{Colour, Overview, Terminal, case_story, detail},
+    term::{Colour, Overview, Terminal, detail},
+    text_file,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -50,6 +51,10 @@ fn written(run: &Run) -> Vec<u8> {
         .cloned()
         .map(Line::Skipped)
         .for_each(&mut append);
+    run.finished
+        .into_iter()
+        .map(Line::Finished)
+        .for_each(&mut append);
     run.ended
         .iter()
         .cloned()
@@ -82,22 +87,32 @@ fn lines(id: &str, recorded: &Recorded) -> Vec<Line> {
     lines
 }
 
-/// JUnit and what is printed at the end of a run.
+/// JUnit, what is printed at the end of a run, and the files for people and scripts.
 fn reports(run: &Run, summaries: &[Summary]) -> Vec<String> {
     let terminal = Terminal {
         width: 80,
         colour: Colour::Off,
     };
     let (mut junit, mut overview) = (Junit::of(run), Overview::default());
+    let mut values = SummaryFile::of(run);
+    let mut json = values.head().expect("a head can be rendered");
     let mut parts = Vec::new();
     for summary in summaries {
         parts.push(junit.case(summary).expect("a case can be rendered"));
         parts.extend(detail(summary, terminal));
-        parts.extend(case_story(summary, terminal));
+        parts.extend(text_file::case(summary, terminal));
+        json.push_str(&values.case(summary).expect("a case can be rendered"));
         overview.add(summary.clone());
     }
     parts.push(junit.end().expect("the end can be rendered"));
-    parts.push(overview.above(terminal));
-    parts.push(overview.below(&[], terminal));
+    parts.push(text_file::above(run, &overview, terminal));
+    parts.push(text_file::below(&overview, terminal));
+    json.push_str(
+        &values
+            .end(overview.cases())
+            .expect("the end can be rendered"),
+    );
+    serde_json::from_str::<serde_json::Value>(&json).expect("it is one document");
+    parts.push(json);
     parts
 }

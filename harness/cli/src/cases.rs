@@ -1,31 +1,23 @@
 //! From paths on the command line to cases: finding scenario files, reading them, planning.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    io::IsTerminal,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+mod documents;
+mod read;
+
+use std::{collections::BTreeSet, fmt, path::Path, process::ExitCode};
 
 use chainbreak_model::{
-    Diagnostics,
     case::Capabilities,
-    load,
-    names::ScenarioName,
     plan::{Planned, merged},
-    scenario::Scenario,
-    scenario_files, suggest,
+    suggest,
 };
-use chainbreak_report::summary;
-use miette::{GraphicalReportHandler, GraphicalTheme};
+use chainbreak_report::{summary, text::document};
 
+use self::{
+    documents::{Checked, Listed, Plan},
+    read::Read,
+};
 use crate::{
-    args::{
-        Players,
-        named::Named,
-        selection::{Paths, Selection},
-    },
+    args::{self, Answer, Players, named::Named, selection::Selection},
     backend_choice::BackendChoice,
     choice,
     images::Absent,
@@ -50,45 +42,82 @@ pub(crate) fn invalid(words: impl Into<String>) -> anyhow::Error {
 }
 
 /// `chainbreak check`.
-pub(crate) fn check(paths: &Paths) -> anyhow::Result<ExitCode> {
-    let count = scenarios(&paths.paths)?.len();
+pub(crate) fn check(args: &args::Check) -> anyhow::Result<ExitCode> {
+    let read = Read::under(&args.paths)?;
+    if args.format == Answer::Json {
+        let checked = Checked::of(&read);
+        crate::say_as_it_is(&document(&checked)?)?;
+        return Ok(if checked.is_well() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(crate::USAGE)
+        });
+    }
+    let count = read.scenarios()?.len();
     let noun = if count == 1 { "scenario" } else { "scenarios" };
     crate::say(&format!("{count} {noun}, no mistake\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// `chainbreak list`.
-pub(crate) async fn list(selection: &Selection) -> anyhow::Result<ExitCode> {
-    let scenarios = scenarios(&selection.named.paths())?;
+pub(crate) async fn list(args: &args::Listing) -> anyhow::Result<ExitCode> {
+    let selection = &args.selection;
+    let scenarios = Read::under(&selection.named.paths())?.scenarios()?;
     let choice = choice::of(selection, &scenarios, Absent::Left).await?;
-    let listed = |scenario| chainbreak_model::list(scenario, &choice);
-    let ids: Vec<String> = scenarios.iter().flat_map(listed).collect();
+    let (mut ids, mut files) = (Vec::<String>::new(), Vec::<&Path>::new());
+    for scenario in &scenarios {
+        let listed = chainbreak_model::list(scenario, &choice);
+        files.extend(listed.iter().map(|_| scenario.file.as_path()));
+        ids.extend(listed);
+    }
     let chosen = Chosen::of(&selection.named, &ids)?;
-    for id in ids.iter().filter(|id| chosen.has(id)) {
-        crate::say(&format!("{id}\n"))?;
+    let cases = ids.iter().zip(files).filter(|(id, _)| chosen.has(id));
+    match args.format {
+        Answer::Human => {
+            for (id, _) in cases {
+                crate::say(&format!("{id}\n"))?;
+            }
+        }
+        Answer::Json => {
+            let cases = cases.map(|(id, file)| Listed::of(id, Some(file)));
+            let cases: Vec<Listed<'_>> = cases.collect();
+            crate::say_as_it_is(&document(&cases)?)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// `chainbreak plan`.
-pub(crate) async fn plan(selection: &Selection) -> anyhow::Result<ExitCode> {
+pub(crate) async fn plan(args: &args::Listing) -> anyhow::Result<ExitCode> {
+    let selection = &args.selection;
     let capabilities = BackendChoice::of(selection).survey().await;
     let planned = planned(selection, &capabilities, Absent::Left).await?;
-    for plan in &planned {
+    match args.format {
+        Answer::Human => tell(&planned)?,
+        Answer::Json => {
+            let planned = planned.into_iter().map(|plan| (plan.id(), plan));
+            let planned: Vec<(String, Planned)> = planned.collect();
+            crate::say_as_it_is(&document(&Plan::of(&planned))?)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(planned: &[Planned]) -> anyhow::Result<()> {
+    let mut runs = 0;
+    for plan in planned {
         crate::say(&match plan {
-            Planned::Run(case) => format!("run   {}\n", case.id()),
+            Planned::Run(case) => {
+                runs += 1;
+                format!("run   {}\n", case.id())
+            }
             Planned::Skip(skipped) => format!("skip  {}: {}\n", skipped.id, skipped.reason()),
         })?;
     }
-    let runs = planned
-        .iter()
-        .filter(|plan| matches!(plan, Planned::Run(_)))
-        .count();
     crate::say(&format!(
         "{runs} to run, {} to skip\n",
         planned.len() - runs
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// What would become of every chosen case on a machine with these capabilities. Which cells of the matrix
@@ -98,7 +127,7 @@ pub(crate) async fn planned(
     capabilities: &Capabilities,
     absent: Absent,
 ) -> anyhow::Result<Vec<Planned>> {
-    let scenarios = scenarios(&selection.named.paths())?;
+    let scenarios = Read::under(&selection.named.paths())?.scenarios()?;
     let choice = choice::of(selection, &scenarios, absent).await?;
     let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
     let mut planned: Vec<Planned> = scenarios.iter().flat_map(plan).collect();
@@ -163,74 +192,4 @@ fn failed(run: &Path) -> anyhow::Result<BTreeSet<String>> {
     // One case is in memory at a time.
     let failed = summary::each(&run).filter(|summary| summary.outcome.has_failed());
     Ok(failed.map(|summary| summary.case().to_owned()).collect())
-}
-
-/// Reads every scenario under the paths, each file once. All mistakes of all files are said before the error returns.
-fn scenarios(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
-    let mut files = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            files.extend(scenario_files(path)?);
-        } else {
-            files.push(path.clone());
-        }
-    }
-    let mut known = BTreeSet::new();
-    // A file that cannot be found is itself: reading it says why.
-    files.retain(|file| known.insert(file.canonicalize().unwrap_or_else(|_absent| file.clone())));
-    let mut scenarios = Vec::new();
-    let mut wrong = 0;
-    for file in &files {
-        match load(file) {
-            Ok(scenario) => scenarios.push(scenario),
-            Err(diagnostics) => {
-                wrong += 1;
-                note(&diagnostics);
-            }
-        }
-    }
-    for (scenario, first) in namesakes(&scenarios) {
-        wrong += 1;
-        crate::note(&format!(
-            "{}: the name {:?} is that of the scenario in {}: their cases could not be told apart",
-            scenario.file.display(),
-            scenario.name.as_str(),
-            first.file.display()
-        ));
-    }
-    match (wrong, files.len()) {
-        (_, 0) => {
-            let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-            Err(invalid(format!("no scenario in {}", paths.join(", "))))
-        }
-        (0, _) => Ok(scenarios),
-        (wrong, all) => Err(invalid(format!(
-            "{wrong} of {all} scenario files cannot be used"
-        ))),
-    }
-}
-
-/// Scenarios whose name another one has before them, with that one.
-fn namesakes(scenarios: &[Scenario]) -> Vec<(&Scenario, &Scenario)> {
-    let mut firsts: BTreeMap<&ScenarioName, &Scenario> = BTreeMap::new();
-    let mut found = Vec::new();
-    for scenario in scenarios {
-        if let Some(first) = firsts.get(&scenario.name) {
-            found.push((scenario, *first));
-        } else {
-            firsts.insert(&scenario.name, scenario);
-        }
-    }
-    found
-}
-
-/// With carets and colours in a terminal, plain lines elsewhere.
-fn note(diagnostics: &Diagnostics) {
-    let mut text = String::new();
-    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode());
-    if std::io::stderr().is_terminal() && handler.render_report(&mut text, diagnostics).is_ok() {
-        crate::note_as_it_is(&text);
-    } else {
-        crate::note(&diagnostics.plain());
-    }
 }

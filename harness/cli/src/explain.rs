@@ -10,7 +10,7 @@ use chainbreak_netfilter::{
     walk::{Walk, walk},
 };
 
-use crate::args::{self, ExplainFormat};
+use crate::args::{self, Answer};
 
 /// `chainbreak explain`.
 pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
@@ -18,8 +18,8 @@ pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
     let packet = asked::packet(args, &dumps)?;
     let walk = walk(&dumps.state(packet.family()), &packet);
     let out = match args.format {
-        ExplainFormat::Human => human(&walk, &dumps),
-        ExplainFormat::Json => format!("{:#}\n", walk.told()),
+        Answer::Human => human(&walk, &dumps),
+        Answer::Json => format!("{:#}\n", walk.told()),
     };
     crate::say(&out)?;
     Ok(ExitCode::SUCCESS)

@@ -13,8 +13,9 @@ use chainbreak_model::input;
 use chainbreak_report::{
     Ended, FORMAT, Header, History, LONGEST, Line, Recorded, Recorder, Run, exit_code,
 };
+use jiff::Timestamp;
 
-use crate::{args, cases, reports, run};
+use crate::{args, cases, github, reports, run};
 
 /// Writes the whole.
 pub(crate) fn merge(args: &args::Merge) -> anyhow::Result<ExitCode> {
@@ -36,12 +37,16 @@ pub(crate) fn merge(args: &args::Merge) -> anyhow::Result<ExitCode> {
             whole.case(id, recorded, file)?;
         }
     }
+    if let Some(at) = finished(&parts) {
+        whole.line(Line::Finished(at))?;
+    }
     if let Some(ended) = ended(&parts) {
         whole.line(Line::Ended(ended))?;
     }
     let whole = whole.run;
     run::latest(&args.out, &folder);
     let overview = reports::write(&whole, &folder, true)?;
+    github::tell_merged(&whole, overview.cases());
     Ok(ExitCode::from(exit_code(overview.cases())))
 }
 
@@ -149,6 +154,13 @@ fn both(one: Header, other: Header) -> Header {
         host,
         ..one
     }
+}
+
+/// When the last part was over, where each says when it was.
+fn finished(parts: &[(Run, PathBuf)]) -> Option<Timestamp> {
+    let each = parts.iter().map(|(part, _)| part.finished);
+    let each: Option<Vec<Timestamp>> = each.collect();
+    each?.into_iter().max()
 }
 
 /// The whole is complete when every part is; one that was killed leaves no end, and so does the whole.

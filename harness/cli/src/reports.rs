@@ -2,10 +2,11 @@
 
 #[cfg(feature = "html")]
 mod page;
+mod texts;
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader, IsTerminal, Seek, Write},
+    io::{BufReader, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,19 +14,26 @@ use std::{
 use chainbreak_engine::run::Artifact;
 use chainbreak_model::{event::EventKind, input};
 use chainbreak_report::{
-    Run, WholeFile, exit_code, history,
+    Run, SummaryFile, WholeFile, exit_code, history,
     junit::{self, Junit},
     summary,
-    term::{self, Colour, Overview, Terminal},
+    term::{Colour, Overview, Terminal},
 };
 
+use self::texts::Texts;
 use crate::{args, cases};
 
 /// The files of a run, beside those of its cases.
 #[cfg(not(feature = "html"))]
-const FILES: [&str; 3] = ["run.jsonl", "junit.xml", "report.txt"];
+const FILES: [&str; 4] = ["run.jsonl", "junit.xml", "report.txt", "summary.json"];
 #[cfg(feature = "html")]
-const FILES: [&str; 4] = ["run.jsonl", "junit.xml", "report.txt", page::NAME];
+const FILES: [&str; 5] = [
+    "run.jsonl",
+    "junit.xml",
+    "report.txt",
+    "summary.json",
+    page::NAME,
+];
 
 /// So long may a `run.jsonl` be: those of format 1 have the events of all cases in it.
 const RUN: u64 = 4 << 30;
@@ -36,46 +44,27 @@ const WIDTH: usize = 140;
 /// time: what comes back of each is short.
 pub(crate) fn write(run: &Run, folder: &Path, print: bool) -> anyhow::Result<Overview> {
     let paths = FILES.map(|name| folder.join(name));
-    let [_, junit, story, ..] = &paths;
-    let plain = Terminal {
-        width: WIDTH,
-        colour: Colour::Off,
-    };
+    let [_, junit, text, summary, ..] = &paths;
     let (mut suites, mut junit) = (Junit::of(run), WholeFile::begin(junit)?);
     junit.append(junit::HEAD.as_bytes())?;
-    // The table stands above the stories, and is known after the last one.
-    let (mut stories, mut details) = (
-        tempfile::tempfile_in(folder)?,
-        tempfile::tempfile_in(folder)?,
-    );
+    let (mut values, mut summaries) = (SummaryFile::of(run), WholeFile::begin(summary)?);
+    summaries.append(values.head()?.as_bytes())?;
+    let mut texts = Texts::begin(folder, print)?;
     let mut overview = Overview::default();
     for summary in summary::each(run) {
         junit.append(suites.case(&summary)?.as_bytes())?;
-        let told = term::case_story(&summary, plain).unwrap_or_default();
-        stories.write_all(told.as_bytes())?;
-        if print && let Some(detail) = term::detail(&summary, terminal()) {
-            write!(details, "\n{detail}")?;
-        }
+        summaries.append(values.case(&summary)?.as_bytes())?;
+        texts.case(&summary)?;
         overview.add(summary);
     }
     junit.append(suites.end()?.as_bytes())?;
     junit.finish()?;
-    let mut story = WholeFile::begin(story)?;
-    story.append(overview.above(plain).as_bytes())?;
-    stories.rewind()?;
-    story.append_file(&mut stories)?;
-    story.finish()?;
+    summaries.append(values.end(overview.cases())?.as_bytes())?;
+    summaries.finish()?;
+    texts.write(run, &overview, text)?;
     #[cfg(feature = "html")]
     page::write(run, &overview, folder)?;
-    if print {
-        let paths = paths.map(|path| path.display().to_string());
-        crate::tell(&overview.above(terminal()))?;
-        details.rewind()?;
-        for line in BufReader::new(details).lines() {
-            crate::tell(&(line? + "\n"))?;
-        }
-        crate::tell(&format!("\n{}", overview.below(&paths, terminal())))?;
-    }
+    texts.print(&overview, &paths.map(|path| path.display().to_string()))?;
     Ok(overview)
 }
 

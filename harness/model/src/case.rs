@@ -6,6 +6,7 @@ mod address;
 mod cluster;
 mod family;
 mod fault;
+mod id;
 mod named;
 mod network;
 mod promise;
@@ -27,6 +28,7 @@ pub use cluster::{
 };
 pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Dataplane, Entries, Family, Fault, RuleBackend, Run, TableRef};
+pub use id::CaseId;
 pub use network::{CniSpec, HostSpec, PoolSpec, RandomizeSnat, Route, Via, Vxlan};
 pub(crate) use promise::OfFamily;
 pub use promise::{
@@ -57,6 +59,9 @@ pub struct Case {
     pub incident: Arc<Vec<String>>,
     /// The scenario file.
     pub file: Arc<PathBuf>,
+    /// The line in it that names the variant, from 1 on; older runs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
     /// What to raise.
     pub cluster: ClusterSpec,
     /// Kubernetes objects to apply, in order, namespaces added in front where they are missing.
@@ -96,13 +101,14 @@ impl Case {
         format!("{}/{}{cell}{repetition}", self.scenario, self.variant)
     }
 
-    /// It so many times, each with a seed of its own: the first has that of the case.
-    pub fn repeated(&self, times: u32) -> impl Iterator<Item = Self> {
-        (1..=times).map(|repetition| Self {
-            repetition: Some(repetition),
-            seed: self.seed.wrapping_add(u64::from(repetition) - 1),
+    /// One of its repetitions, counted from 1, each with a seed of its own: the first has that of the case.
+    #[must_use]
+    pub fn repetition(&self, nth: u32) -> Self {
+        Self {
+            repetition: Some(nth),
+            seed: self.seed.wrapping_add(u64::from(nth) - 1),
             ..self.clone()
-        })
+        }
     }
 
     /// Whether Felix is to load eBPF programs at one time or another.

@@ -285,6 +285,11 @@ impl Diagnostics {
         self.all.iter()
     }
 
+    /// How many more there are.
+    pub fn more(&self) -> usize {
+        self.more
+    }
+
     /// Every mistake as [`Diagnostic::plain`] shows it, and how many there are.
     pub fn plain(&self) -> String {
         let text: String = self

@@ -215,6 +215,8 @@ pub enum Phase {
     Judging,
     /// The timeline is over: promises are judged up to here.
     Judged,
+    /// Nothing more is judged. Said only where the verdict decides whether the cluster is kept.
+    Held,
     /// The cluster is kept for a person who looks at it.
     Kept,
     /// Everything was taken down.

@@ -67,6 +67,12 @@ pub enum ReportError {
         /// Why.
         source: io::Error,
     },
+    /// A value could not be written as JSON.
+    #[error("could not render the summary: {source}")]
+    Summary {
+        /// Why.
+        source: serde_json::Error,
+    },
     /// The JUnit library refused.
     #[error("could not render JUnit: {source}")]
     Junit {

@@ -1,4 +1,4 @@
-//! What stands around the verdicts: who played the agents, and what they asked the API in vain.
+//! What stands around the verdicts: the run itself, who played the agents, and what they asked the API in vain.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,12 +10,43 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use crate::{
+    Ended, Run,
     summary::Summary,
-    text::{count, one_line},
+    text::{count, length, one_line},
 };
 
 /// More unknown requests than these are one missing part that is asked for again and again.
 const UNKNOWN: usize = 8;
+
+/// The run itself: which program when, for how long and on which machine, and how it ended where that is worth a line.
+pub(crate) fn of_run(run: &Run) -> Vec<String> {
+    let header = &run.header;
+    let began = header.started.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    let mut facts = vec![("began".to_owned(), began)];
+    facts.extend(run.took_us().map(|us| ("took".to_owned(), length(us))));
+    facts.push(("seed".to_owned(), header.seed.to_string()));
+    let host = header.host.iter();
+    facts.extend(host.map(|(name, value)| (one_line(name), one_line(value))));
+    let names = facts.iter().map(|(name, _)| name.chars().count());
+    let wide = names.max().unwrap_or(0);
+    let mut lines = vec![one_line(&header.tool)];
+    lines.extend(
+        facts
+            .iter()
+            .map(|(name, value)| format!("  {name:wide$}  {value}")),
+    );
+    lines.extend(cut_short(run));
+    lines
+}
+
+/// That a run did not come to its end, if it did not.
+pub(crate) fn cut_short(run: &Run) -> Option<String> {
+    match &run.ended {
+        Some(Ended::Complete) => None,
+        Some(Ended::Interrupted(by)) => Some(format!("interrupted by {}", one_line(by))),
+        None => Some("it has no end: it was killed, or goes on".to_owned()),
+    }
+}
 
 /// What the cases of a run say of that, gathered one after the other.
 #[derive(Debug, Default)]

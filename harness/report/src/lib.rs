@@ -4,7 +4,8 @@
 //! - [`attribution`] says who did it, [`finding`] has what is found of a promise, [`timeline`] the story: values.
 //! - [`drops`] ranks the rules in which packets ended.
 //! - [`summary`] puts them beside the verdict, `head` what stands around them. `words` makes lines of them, which
-//!   [`term`] and [`junit`] lay out; `html` (a feature) makes a page of the values.
+//!   [`term`], [`text_file`] and [`junit`] lay out; `html` (a feature) makes a page of the values, [`SummaryFile`] a JSON document,
+//!   [`github`] annotations and the summary of a step.
 //! - [`parity`] compares two runs.
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
@@ -18,6 +19,7 @@ mod explain;
 mod file;
 pub mod finding;
 pub mod gaps;
+pub mod github;
 mod head;
 pub mod history;
 #[cfg(feature = "html")]
@@ -34,8 +36,10 @@ mod repeats;
 mod rounds;
 mod run;
 pub mod summary;
+mod summary_file;
 pub mod term;
 pub mod text;
+pub mod text_file;
 pub mod timeline;
 mod words;
 
@@ -46,3 +50,4 @@ pub use history::{History, LONGEST};
 pub use progress::Progress;
 pub use record::{Ended, FORMAT, Header, Line, Recorder, Skipped};
 pub use run::{Recorded, Run};
+pub use summary_file::SummaryFile;

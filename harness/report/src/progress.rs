@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::{
     edits::RuleEdit,
     log_finding::LogFinding,
-    text::{clock, count, cut, one_line, percent},
+    text::{count, cut, one_line, percent},
 };
 
 /// What is known of a running case, event by event.
@@ -65,7 +65,7 @@ impl Progress {
                 return None;
             }
         }
-        Some(format!("{:>8}  {news}", clock(event.at_us)))
+        Some(news)
     }
 
     fn sample(&mut self, answered: bool) -> Option<String> {
@@ -122,6 +122,7 @@ fn phase_words(phase: Phase) -> &'static str {
         Phase::Ready => "ready",
         Phase::Judging => "judging",
         Phase::Judged => "judged",
+        Phase::Held => "waiting for the verdict",
         Phase::Kept => "the world is kept",
         Phase::Destroyed => "destroyed",
     }

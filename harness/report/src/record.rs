@@ -70,6 +70,8 @@ pub enum Line {
         /// Relative to the folder of the run.
         path: String,
     },
+    /// The last case is over: when.
+    Finished(Timestamp),
     /// The run ended, and nothing follows. Without this line it was killed.
     Ended(Ended),
 }

@@ -14,9 +14,9 @@ const Z: f64 = 1.959_964;
 /// How often a case came out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Rate {
-    as_expected: u32,
-    judged: u32,
-    inconclusive: u32,
+    pub(crate) as_expected: u32,
+    pub(crate) judged: u32,
+    pub(crate) inconclusive: u32,
 }
 
 /// Of each case that was repeated, in their order.
@@ -43,7 +43,7 @@ pub(crate) fn rates(summaries: &[Summary]) -> Vec<(&str, Rate)> {
 impl Rate {
     /// Between which shares the true one lies with 95 % confidence (Wilson's score interval, which is right for few and for all or none,
     /// too).
-    fn interval(self) -> Option<[f64; 2]> {
+    pub(crate) fn interval(self) -> Option<[f64; 2]> {
         if self.judged == 0 {
             return None;
         }

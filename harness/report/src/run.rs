@@ -8,6 +8,7 @@ use chainbreak_model::{
     verdict::Verdict,
 };
 use indexmap::IndexMap;
+use jiff::Timestamp;
 
 use crate::{
     ReportError,
@@ -24,6 +25,8 @@ pub struct Run {
     pub cases: IndexMap<String, Recorded>,
     /// Cases that were not run.
     pub skipped: Vec<Skipped>,
+    /// When its last case was over; `None` when it was killed, or is not over, and of an older run.
+    pub finished: Option<Timestamp>,
     /// How it ended; `None` when it was killed, or is not over.
     pub ended: Option<Ended>,
     /// What its cases have in common.
@@ -50,6 +53,7 @@ impl Run {
             header,
             cases: IndexMap::new(),
             skipped: Vec::new(),
+            finished: None,
             ended: None,
             shared: Shared::default(),
         }
@@ -93,6 +97,8 @@ impl Run {
                 }
             }
             Line::Skipped(skipped) => {
+                // One that was planned first was not run because of what another came to.
+                self.cases.shift_remove(&skipped.id);
                 self.skipped.push(skipped);
                 Ok(())
             }
@@ -112,11 +118,22 @@ impl Run {
                 self.case(&case)?.artifacts.push(path);
                 Ok(())
             }
+            Line::Finished(at) => {
+                self.finished = Some(at);
+                Ok(())
+            }
             Line::Ended(ended) => {
                 self.ended = Some(ended);
                 Ok(())
             }
         }
+    }
+
+    /// From its beginning to the end of its last case in microseconds, where that is known; 0 where the clock was set back meanwhile.
+    pub fn took_us(&self) -> Option<u64> {
+        let began = self.header.started.as_microsecond();
+        let took = self.finished?.as_microsecond().saturating_sub(began);
+        Some(u64::try_from(took).unwrap_or(0))
     }
 
     fn case(&mut self, id: &str) -> Result<&mut Recorded, String> {

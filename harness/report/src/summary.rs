@@ -2,9 +2,9 @@
 //! lay this out.
 
 use chainbreak_model::{
-    case::{Case, Claim, Expect, repeated_case},
+    Judge,
+    case::{Case, Claim, repeated_case},
     event::{Event, EventKind, Phase},
-    judge,
     names::PromiseName,
     verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Requests, Span, Verdict},
 };
@@ -20,6 +20,7 @@ use crate::{
     head::{UnknownRequest, unknown_requests},
     text::{clean, one_line},
     timeline::{self, Story},
+    words::{expected, got},
 };
 
 /// How a case is called in reports.
@@ -59,6 +60,10 @@ impl Outcome {
 pub struct Summary {
     /// The case's id.
     pub id: String,
+    /// The scenario's file, as it was named; none of a case that did not run.
+    pub file: Option<String>,
+    /// The line in it that names the variant, from 1 on, where the run says it.
+    pub line: Option<usize>,
     /// What it came to.
     pub outcome: Outcome,
     /// What it was judged when it ran, where a program of another release judged otherwise.
@@ -143,6 +148,8 @@ pub struct PromiseSummary {
     pub when: Option<String>,
     /// What is promised.
     pub claim: Option<Claim>,
+    /// When it was judged, if the case got that far.
+    pub judged: Option<Span>,
     /// What it came to.
     pub state: State,
     /// What was expected.
@@ -179,6 +186,12 @@ pub fn summaries(run: &Run) -> Vec<Summary> {
     each(run).collect()
 }
 
+/// The summary of one case, if the run has it and it was to be run.
+pub fn of(run: &Run, id: &str) -> Option<Summary> {
+    let recorded = run.cases.get(id)?;
+    Some(with_material(id, recorded, |_, summary| summary))
+}
+
 /// What `show` makes of a case's summary and of what that is made from, which is in memory as long as that takes.
 pub(crate) fn with_material<T>(
     id: &str,
@@ -187,7 +200,9 @@ pub(crate) fn with_material<T>(
 ) -> T {
     let case = &recorded.case;
     let events = recorded.history.readable();
-    let verdict = judge(case, events.iter());
+    let mut judge = Judge::new(case);
+    events.iter().for_each(|event| judge.see(event));
+    let verdict = judge.verdict();
     let gaps = verdict.window.map(|span| gaps(&events, span));
     let material = Material {
         case,
@@ -195,17 +210,23 @@ pub(crate) fn with_material<T>(
         index: &EditIndex::new(&events),
         gaps: &gaps.unwrap_or_default(),
     };
-    let summary = of_case(id, recorded, &material, &verdict);
+    let promises = of_promises(&verdict, &judge, &material);
+    let summary = of_case(id, recorded, &material, &verdict, promises);
     show(&material, summary)
 }
 
 /// The summary of a case that ran, or began to.
-fn of_case(id: &str, recorded: &Recorded, material: &Material<'_>, verdict: &Verdict) -> Summary {
+fn of_case(
+    id: &str,
+    recorded: &Recorded,
+    material: &Material<'_>,
+    verdict: &Verdict,
+    promises: Vec<PromiseSummary>,
+) -> Summary {
     let Recorded {
         case, artifacts, ..
     } = recorded;
     let events = material.events;
-    let promises = of_promises(verdict, material);
     let stopped = stopped(events);
     let outcome = match verdict.case {
         // What was seen broken stays broken; but half a case is never a success.
@@ -219,6 +240,8 @@ fn of_case(id: &str, recorded: &Recorded, material: &Material<'_>, verdict: &Ver
     let first = first.map(|line| Headline::Trouble(one_line(&line)));
     Summary {
         id: id.to_owned(),
+        file: Some(case.file.display().to_string()),
+        line: case.line,
         outcome,
         judged_before: recorded
             .verdict
@@ -259,7 +282,11 @@ fn worst<'a>(case: &Case, verdict: &'a Verdict) -> Option<&'a Requests> {
     requests.min_by(|one, other| answered(one, other).cmp(&answered(other, one)))
 }
 
-fn of_promises(verdict: &Verdict, material: &Material<'_>) -> Vec<PromiseSummary> {
+fn of_promises(
+    verdict: &Verdict,
+    judge: &Judge<'_>,
+    material: &Material<'_>,
+) -> Vec<PromiseSummary> {
     let promises = verdict.promises.iter();
     let summary = |(name, judged): (&PromiseName, &Judged)| {
         let promise = material.case.promises.get(name);
@@ -268,6 +295,7 @@ fn of_promises(verdict: &Verdict, material: &Material<'_>) -> Vec<PromiseSummary
             name: name.to_string(),
             when: when(material.case, name),
             claim: claim.cloned(),
+            judged: promise.and_then(|promise| judge.time_of(promise)),
             state: match judged.verdict {
                 PromiseVerdict::Kept(_) => State::Kept,
                 PromiseVerdict::Broken(_) => State::Broken,
@@ -290,6 +318,8 @@ fn when(case: &Case, name: &PromiseName) -> Option<String> {
 pub fn of_skipped(id: &str, reason: &str) -> Summary {
     Summary {
         id: id.to_owned(),
+        file: None,
+        line: None,
         outcome: Outcome::Skipped,
         judged_before: None,
         headline: Some(Headline::Skipped(one_line(reason))),
@@ -342,36 +372,6 @@ fn headline(
         Outcome::NotAsExpected => first(|promise| !promise.as_expected),
         Outcome::AsExpected => first(|promise| promise.state == State::Broken),
         Outcome::Skipped => None,
-    }
-}
-
-fn expected(expect: &Expect) -> String {
-    match expect {
-        Expect::Healthy => "healthy".to_owned(),
-        Expect::Broken(promises) => format!("{} broken", promises.len()),
-    }
-}
-
-fn got(promises: &[PromiseSummary]) -> String {
-    let number = |state| {
-        promises
-            .iter()
-            .filter(|promise| promise.state == state)
-            .count()
-    };
-    let counted = [
-        (number(State::Broken), "broken"),
-        (number(State::Unknown), "unknown"),
-    ];
-    let counted: Vec<String> = counted
-        .iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| format!("{n} {what}"))
-        .collect();
-    if counted.is_empty() {
-        "healthy".to_owned()
-    } else {
-        counted.join(", ")
     }
 }
 

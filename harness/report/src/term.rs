@@ -249,16 +249,11 @@ pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
                 summary
                     .promises
                     .iter()
-                    .flat_map(|promise| told(promise, headline)),
+                    .flat_map(|promise| told(promise, headline, Told::Surprises)),
             );
             lines.extend(dropped(summary));
             lines.extend(story(summary));
-            lines.extend(
-                summary
-                    .artifacts
-                    .iter()
-                    .map(|path| format!("    kept: {path}")),
-            );
+            lines.extend(kept(summary));
         }
     }
     lines.extend(otherwise.map(|text| format!("    {text}")));
@@ -275,7 +270,17 @@ pub(crate) fn judged_otherwise(summary: &Summary) -> Option<String> {
     ))
 }
 
-fn told(promise: &PromiseSummary, headline: &str) -> Vec<String> {
+/// Of which promises more than their states is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Of all.
+    All,
+    /// Of those that did not come out as expected.
+    Surprises,
+}
+
+/// A promise below the headline of its case.
+pub(crate) fn told(promise: &PromiseSummary, headline: &str, more: Told) -> Vec<String> {
     let state = match promise.state {
         State::Kept => "kept",
         State::Broken => "broken",
@@ -289,7 +294,7 @@ fn told(promise: &PromiseSummary, headline: &str) -> Vec<String> {
     let when = promise.when.iter().map(|when| format!(" {when}"));
     let name = format!("{}{}", promise.name, when.collect::<String>());
     let mut lines = vec![format!("    {name}: {state}, {sign}")];
-    if !promise.as_expected {
+    if more == Told::All || !promise.as_expected {
         // The headline of the case is one promise's: it is not said twice.
         let own = Some(promise.headline()).filter(|own| own != headline);
         let told = own.into_iter().chain(promise.evidence());
@@ -299,7 +304,7 @@ fn told(promise: &PromiseSummary, headline: &str) -> Vec<String> {
 }
 
 /// The first rules of the drop census; `chainbreak drops` tells all.
-fn dropped(summary: &Summary) -> Vec<String> {
+pub(crate) fn dropped(summary: &Summary) -> Vec<String> {
     const TOP: usize = 5;
     let Summary { drops, .. } = summary;
     let lines = drops::lines(drops.get(..TOP).unwrap_or(drops));
@@ -324,18 +329,10 @@ pub fn story(summary: &Summary) -> Vec<String> {
     std::iter::once(head).chain(lines).collect()
 }
 
-/// The story of a case, also of one that went as expected: for a file. None of one that did not run.
-pub fn case_story(summary: &Summary, terminal: Terminal) -> Option<String> {
-    if summary.story.is_empty() {
-        return None;
-    }
-    let headline = summary.headline().into_iter();
-    let lines = std::iter::once(summary.id.clone())
-        .chain(headline.map(|headline| format!("  {headline}")))
-        .chain(dropped(summary))
-        .chain(story(summary));
-    let lines = lines.map(|line| wrap(&line, terminal.width) + "\n");
-    Some(std::iter::once("\n".to_owned()).chain(lines).collect())
+/// The files that were kept of a case.
+pub(crate) fn kept(summary: &Summary) -> impl Iterator<Item = String> {
+    let paths = summary.artifacts.iter();
+    paths.map(|path| format!("    kept: {path}"))
 }
 
 /// How many cases came to what, in this order: `310 cases: 308 as expected, 2 inconclusive`.

@@ -1,6 +1,7 @@
 //! How times, counts and foreign text are written, the same in every report.
 
 use chainbreak_model::is_hidden;
+use serde::Serialize;
 
 /// Microseconds of the case as `s.mmm`.
 pub fn clock(us: u64) -> String {
@@ -120,6 +121,34 @@ fn inert(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// A value as JSON in one line, which [`shown`] would leave as it is: neither a terminal nor the log of a CI obeys what others wrote into
+/// its texts, and whoever reads it gets them whole. What would be obeyed is written by its number.
+pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(|json| by_number(&json))
+}
+
+/// The same over several lines, with the end of the last one.
+pub fn document(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(value).map(|json| by_number(&json) + "\n")
+}
+
+/// Outside of texts JSON is ASCII, and in them line ends are escaped already.
+fn by_number(json: &str) -> String {
+    let json = json.replace("##[", "#\\u0023[");
+    let json = json.replace("##vso[", "#\\u0023vso[");
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || !is_hidden(c) {
+            out.push(c);
+        } else {
+            let mut units = [0; 2];
+            let units = c.encode_utf16(&mut units).iter();
+            out.extend(units.map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    out
+}
+
 /// Foreign text without terminal escapes, characters that turn its direction, and those that XML 1.0 forbids. Line ends
 /// become `\n`; tabs stay.
 pub fn clean(text: &str) -> String {
@@ -143,6 +172,12 @@ pub fn clean(text: &str) -> String {
 /// The same in one line.
 pub(crate) fn one_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Text between the marks of XML or HTML, and in their quoted attributes.
+pub(crate) fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
 type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
@@ -207,6 +242,18 @@ mod tests {
         assert_eq!(wrap("    ::error::a", 80), "    : :error::a");
         assert_eq!(wrap("one two ::error::a", 14), "one two\n    : :error::a");
         assert_eq!(cut("::error::\u{1b}[31ma", 80), ": :error::a");
+    }
+
+    #[test]
+    fn json_commands_nobody_and_loses_nothing_of_what_it_tells() {
+        let text =
+            "::error::\u{1b}[31m\u{9b}2J\u{202e}\"\n##[error]c ##vso[task]d ünïcode 🦀 \\u202e";
+        for told in [json(&[text]).unwrap(), document(&[text]).unwrap()] {
+            assert_eq!(shown(&told), told);
+            assert!(told.contains("ünïcode 🦀"), "{told}");
+            let read: [String; 1] = serde_json::from_str(&told).unwrap();
+            assert_eq!(read, [text]);
+        }
     }
 
     #[test]

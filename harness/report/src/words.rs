@@ -4,7 +4,7 @@ mod requests;
 pub(crate) mod story;
 
 use chainbreak_model::{
-    case::Claim,
+    case::{Claim, Expect},
     verdict::{Evidence, Expected, Span},
 };
 
@@ -12,7 +12,7 @@ use crate::{
     attribution::Cause,
     explain::TOLD,
     finding::{Finding, Logged, RuleFound},
-    summary::{Headline, PromiseSummary, Summary},
+    summary::{Headline, PromiseSummary, State, Summary},
     text::{clean, clock, count, length, one_line},
 };
 
@@ -178,6 +178,38 @@ fn parts(evidence: &Evidence) -> Vec<String> {
         | Evidence::Ports(_)
         | Evidence::Resets(_)
         | Evidence::Recovery(_) => Vec::new(),
+    }
+}
+
+/// What a case expects, in short.
+pub(crate) fn expected(expect: &Expect) -> String {
+    match expect {
+        Expect::Healthy => "healthy".to_owned(),
+        Expect::Broken(promises) => format!("{} broken", promises.len()),
+    }
+}
+
+/// What was seen of it, in short.
+pub(crate) fn got(promises: &[PromiseSummary]) -> String {
+    let number = |state| {
+        promises
+            .iter()
+            .filter(|promise| promise.state == state)
+            .count()
+    };
+    let counted = [
+        (number(State::Broken), "broken"),
+        (number(State::Unknown), "unknown"),
+    ];
+    let counted: Vec<String> = counted
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{n} {what}"))
+        .collect();
+    if counted.is_empty() {
+        "healthy".to_owned()
+    } else {
+        counted.join(", ")
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use chainbreak_netfilter::walk::Tracking;
 use clap::{Args, ValueEnum};
 
+use super::Answer;
+
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     /// Who sends it: an address, with its port if that matters
@@ -32,8 +34,8 @@ pub(crate) struct Explain {
     #[arg(long, value_enum, value_name = "STATE")]
     pub(crate) state: Option<ExplainState>,
     /// What goes to standard output
-    #[arg(long, value_enum, default_value_t = ExplainFormat::Human)]
-    pub(crate) format: ExplainFormat,
+    #[arg(long, value_enum, default_value_t = Answer::Human)]
+    pub(crate) format: Answer,
 }
 
 /// A mark as rules have it.
@@ -43,14 +45,6 @@ fn mark(text: &str) -> Result<u32, String> {
         None => text.parse(),
     };
     number.map_err(|_why| "a mark is a number, as 0x4000".to_owned())
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExplainFormat {
-    /// What becomes of it, and the tree of its ways
-    Human,
-    /// The same as one JSON value
-    Json,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,5 @@
 //! Which cases of which scenarios, played by whom, and on what.
 
-use std::path::PathBuf;
-
 use chainbreak_model::plan::Shard;
 #[cfg(feature = "clusters")]
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -9,13 +7,6 @@ use clap::{Args, builder::ValueParser};
 
 use super::{Players, given::OfBackends, named::Named};
 use crate::registry::{self, Registered};
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Paths {
-    /// Scenario files, or folders to search for them
-    #[arg(default_value = SCENARIOS, value_name = "PATH")]
-    pub(crate) paths: Vec<PathBuf>,
-}
 
 /// Where scenarios are when nobody says where.
 pub(crate) const SCENARIOS: &str = "scenarios";

@@ -4,6 +4,8 @@ use std::{fs, path::Path};
 
 use crate::ground::{Ground, exits, text, validates};
 
+const REPORTS: [&str; 4] = ["junit.xml", "report.html", "report.txt", "summary.json"];
+
 #[test]
 fn reports_are_rendered_again_from_the_history_alone_byte_by_byte() {
     let ground = Ground::new();
@@ -16,7 +18,7 @@ fn reports_are_rendered_again_from_the_history_alone_byte_by_byte() {
     }
     let again = ground.chainbreak(&["report", "elsewhere"]);
     exits(&again, 10);
-    for file in ["junit.xml", "report.html", "report.txt"] {
+    for file in REPORTS {
         let read = |path| fs::read_to_string(path).unwrap();
         assert_eq!(
             read(elsewhere.join(file)),
@@ -53,7 +55,7 @@ fn the_committed_run_of_format_1_is_rendered_byte_by_byte() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/golden");
     fs::copy(golden.join("run.jsonl"), ground.path().join("run.jsonl")).unwrap();
     exits(&ground.chainbreak(&["report", "run.jsonl"]), 10);
-    for file in ["junit.xml", "report.html", "report.txt"] {
+    for file in REPORTS {
         let read = |folder: &Path| fs::read_to_string(folder.join(file)).unwrap();
         assert_eq!(read(ground.path()), read(&golden), "{file}");
     }

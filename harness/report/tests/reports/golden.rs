@@ -8,7 +8,7 @@ use chainbreak_report::{
     term::{Colour, Terminal},
 };
 
-use crate::history::{stories, summaries};
+use crate::history::{summaries, summary, text};
 
 fn golden(file: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../reports/golden");
@@ -20,13 +20,19 @@ fn recorded() -> Run {
 }
 
 #[test]
-fn the_recorded_run_renders_the_committed_story() {
+fn the_recorded_run_renders_the_committed_text() {
     let terminal = Terminal {
         width: 140,
         colour: Colour::Off,
     };
-    let story = fs::read_to_string(golden("report.txt")).unwrap();
-    assert_eq!(stories(&summaries(&recorded()), terminal), story);
+    let committed = fs::read_to_string(golden("report.txt")).unwrap();
+    assert_eq!(text(&recorded(), terminal), committed);
+}
+
+#[test]
+fn the_recorded_run_renders_the_committed_summary() {
+    let committed = fs::read_to_string(golden("summary.json")).unwrap();
+    assert_eq!(summary(&recorded()), committed);
 }
 
 #[test]

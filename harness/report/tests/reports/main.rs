@@ -13,4 +13,6 @@ mod parity;
 mod programs;
 mod progress;
 mod recording;
+mod summary_file;
 mod terminal;
+mod text_file;

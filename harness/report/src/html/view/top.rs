@@ -4,7 +4,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{badge, case_id, class};
 use crate::{
-    Ended, Run,
+    Run,
+    head::cut_short,
     html::{Row, Scenarios, lanes::Shape, said},
     summary::{Headline, Outcome, Summary},
     term::{self, Overview, split},
@@ -85,11 +86,6 @@ fn counted(cases: &[Summary]) -> String {
 
 fn facts(run: &Run, overview: &Overview) -> Markup {
     let header = &run.header;
-    let ended = match &run.ended {
-        Some(Ended::Complete) => None,
-        Some(Ended::Interrupted(by)) => Some(format!("interrupted by {by}")),
-        None => Some("it has no end: it was killed, or goes on".to_owned()),
-    };
     let played = overview.played();
     html! {
         p.facts {
@@ -97,7 +93,7 @@ fn facts(run: &Run, overview: &Overview) -> Markup {
             " · seed " (header.seed)
             @for (name, value) in &header.host { " · " (said(name)) " " (said(value)) }
         }
-        @if let Some(ended) = &ended { p.headline { (said(ended)) } }
+        @if let Some(short) = cut_short(run) { p.headline { (said(&short)) } }
         @if !played.is_empty() {
             details { summary { "Who played the agents" } pre { (said(&played.join("\n"))) } }
         }

@@ -18,7 +18,7 @@ use chainbreak_probe::wire::{Connections, Outcome, Protocol, Sample};
 use chainbreak_report::{Header, Line, Run};
 use indexmap::IndexMap;
 
-pub(crate) use rendered::{junit, printed, stories, summaries};
+pub(crate) use rendered::{junit, printed, summaries, summary, text};
 
 pub(crate) const SVC: &str = "KUBE-SVC-IU46S4VZFN77LK6S";
 pub(crate) const SEP: &str = "KUBE-SEP-XAAQ4E3V5J6GEKUJ";
@@ -78,6 +78,7 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
         about: Arc::new("Felix deletes kube-proxy's chains.".to_owned()),
         incident: Arc::new(vec!["projectcalico/calico#10538".to_owned()]),
         file: Arc::new("scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml".into()),
+        line: Some(42),
         cluster: cluster(),
         manifests: vec![serde_json::json!({
             "kind": "Pod",

@@ -1,9 +1,10 @@
 //! What becomes of a run in each report.
 
 use chainbreak_report::{
-    Run, junit,
+    Run, SummaryFile, junit,
     summary::{self, Summary},
-    term::{Overview, Terminal, case_story, detail},
+    term::{Overview, Terminal, detail},
+    text_file::{above, below, case},
 };
 
 /// All summaries of a run.
@@ -20,10 +21,23 @@ pub(crate) fn junit(run: &Run) -> String {
     junit::HEAD.to_owned() + &cases + &report.end().unwrap()
 }
 
-/// The story of a run as its file has it.
-pub(crate) fn stories(summaries: &[Summary], terminal: Terminal) -> String {
-    let told = summaries.iter().filter_map(|it| case_story(it, terminal));
-    overview(summaries).above(terminal) + &told.collect::<String>()
+/// The file of a run that people read.
+pub(crate) fn text(run: &Run, terminal: Terminal) -> String {
+    let summaries = summaries(run);
+    let overview = overview(&summaries);
+    let cases = summaries.iter().filter_map(|it| case(it, terminal));
+    let cases: String = cases.collect();
+    above(run, &overview, terminal) + &cases + &below(&overview, terminal)
+}
+
+/// The file of a run that scripts read.
+pub(crate) fn summary(run: &Run) -> String {
+    let summaries = summaries(run);
+    let mut file = SummaryFile::of(run);
+    let head = file.head().unwrap();
+    let cases = summaries.iter().map(|it| file.case(it).unwrap());
+    let cases: String = cases.collect();
+    head + &cases + &file.end(&summaries).unwrap()
 }
 
 fn overview(summaries: &[Summary]) -> Overview {
