@@ -30,7 +30,7 @@ pub(crate) fn told(args: &args::Run, folder: &Path, cases: &[Summary]) -> String
 }
 
 /// What runs a case as it ran here, up to the case's name.
-fn command(args: &args::Run) -> String {
+pub(crate) fn command(args: &args::Run) -> String {
     let selection = Selection {
         // The case's name has it.
         variants: Vec::new(),

@@ -1,6 +1,8 @@
 //! The command line: verbs, their options, and help that teaches.
 
 mod agents;
+mod answers;
+pub(crate) mod course;
 mod explain;
 mod given;
 pub(crate) mod named;
@@ -12,13 +14,17 @@ use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use self::{
+    course::{Keeping, Repetition, Told},
     given::OfCleaning,
-    selection::{Paths, Selection},
+    selection::Selection,
 };
 use crate::registry::Registered;
 
 pub(crate) use agents::{Agents, AgentsVerb, Players};
-pub(crate) use explain::{Explain, ExplainFormat};
+#[cfg(feature = "clusters")]
+pub(crate) use answers::Versions;
+pub(crate) use answers::{Answer, Check, Doctor, Listing};
+pub(crate) use explain::Explain;
 
 /// Breaks Kubernetes service networking on purpose and proves the fix.
 #[derive(Debug, Parser)]
@@ -42,20 +48,26 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Read scenarios and say every mistake, with file, line and a hint
-    #[command(after_help = "Example:\n  chainbreak check scenarios/")]
-    Check(Paths),
+    #[command(after_help = "Examples:\n  chainbreak check scenarios/\n  \
+                            chainbreak check scenarios/ --format json | jq -r '.mistakes[] | [.file, .line, .message] | @tsv'")]
+    Check(Check),
     /// List the cases of scenarios by name
-    #[command(after_help = "Example:\n  chainbreak list scenarios/ | grep nft")]
-    List(Selection),
+    #[command(after_help = "Examples:\n  chainbreak list scenarios/ | grep nft\n  \
+                            chainbreak list --format json | jq -r '.[].file' | sort -u")]
+    List(Listing),
     /// Say what would run on this machine, and what would be skipped and why
-    #[command(after_help = "Example:\n  chainbreak plan scenarios/kube-proxy --variant bpf-off")]
-    Plan(Selection),
+    #[command(
+        after_help = "Examples:\n  chainbreak plan scenarios/kube-proxy --variant bpf-off\n  \
+                      chainbreak plan --format json | jq -r '.skip[].missing[].capability' | sort | uniq -c"
+    )]
+    Plan(Listing),
     /// Run cases and judge them
     #[command(after_help = "Examples:\n  chainbreak run scenarios/kube-proxy\n  \
                             chainbreak run scenarios --variant api-moves --matrix iptables=legacy\n  \
                             chainbreak run scenarios --matrix kube-proxy=1.28,1.32 calico=v3.28.1,v3.32.1\n  \
                             chainbreak run 'calico-bpf-*/api-moves' --repeat 20\n  \
-                            chainbreak run --failed\n  \
+                            chainbreak run --failed --keep-failed\n  \
+                            chainbreak run -k 'conntrack' --until-fails\n  \
                             chainbreak run scenarios --agent kube-proxy=/usr/local/bin/kube-proxy\n  \
                             chainbreak run scenarios --jobs 1 --format jsonl > events.jsonl")]
     Run(Run),
@@ -100,8 +112,9 @@ pub(crate) enum Verb {
     )]
     Explain(Explain),
     /// Say what this machine can run, and the command that mends what is missing
-    #[command(after_help = "Example:\n  chainbreak doctor")]
-    Doctor,
+    #[command(after_help = "Examples:\n  chainbreak doctor\n  \
+                            chainbreak doctor --format json | jq -r '.capabilities[] | select(.present | not) | .hint // empty'")]
+    Doctor(Doctor),
     /// Look into a place of a world kept by `run --keep`; of several, the youngest
     #[command(after_help = "Examples:\n  chainbreak shell n1\n  \
                             chainbreak shell pod/test/web -- curl -s 10.96.0.10\n  \
@@ -123,6 +136,21 @@ pub(crate) enum Verb {
         /// Every field in Markdown instead, as at the end of docs/scenario-language.md
         #[arg(long)]
         reference: bool,
+    },
+    /// Print what completes the command line in a shell
+    #[cfg(feature = "completions")]
+    #[command(after_help = "Examples:\n  source <(chainbreak completions bash)\n  \
+                            chainbreak completions zsh > ~/.zfunc/_chainbreak\n  \
+                            chainbreak completions fish > ~/.config/fish/completions/chainbreak.fish")]
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual page of this program, or of one of its commands
+    #[cfg(feature = "completions")]
+    #[command(
+        after_help = "Examples:\n  chainbreak man | man -l -\n  chainbreak man run > chainbreak-run.1"
+    )]
+    Man {
+        /// Such as `run`
+        command: Option<String>,
     },
     /// Print the versions and images that real clusters are made of
     #[cfg(feature = "clusters")]
@@ -167,24 +195,16 @@ pub(crate) enum Verb {
     Probe,
 }
 
-#[cfg(feature = "clusters")]
-#[derive(Debug, Args)]
-pub(crate) struct Versions {
-    /// Ask the registry and the origin of Calico's manifests whether what is pinned is still so
-    #[arg(long)]
-    pub(crate) check: bool,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// How many cases run side by side [default: seven for each core that this process may use, real clusters one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    /// How many cases run side by side, fewer while tasks wait for a processor all the time [default: seven for each core that this
+    /// process may use, real clusters one]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
-    /// Run each case so often, each time with another seed, and say how often it came out as expected
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) repetition: Repetition,
     /// Where the run's folder goes
     #[arg(long, default_value = "reports/out", value_name = "DIR")]
     pub(crate) out: PathBuf,
@@ -195,15 +215,16 @@ pub(crate) struct Run {
     /// Let worlds of root load eBPF programs for their own networks and cgroups, by BPF tokens (Linux 6.9 and later)
     #[arg(long)]
     pub(crate) allow_ebpf: bool,
-    /// Keep the world of the last case for `chainbreak shell`, until this command is interrupted
-    #[arg(long)]
-    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) keeping: Keeping,
     /// How long a world may take until it is ready, from nothing [default: 60s, real clusters 15m]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ready_within: Option<Duration>,
     /// A skip for want of these capabilities is a failure
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub(crate) require: Vec<String>,
+    #[command(flatten)]
+    pub(crate) told: Told,
     /// What goes to standard output
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(crate) format: Format,

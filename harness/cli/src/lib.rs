@@ -10,9 +10,13 @@ mod backend_choice;
 mod cases;
 mod choice;
 mod clean;
+#[cfg(feature = "completions")]
+mod completions;
+mod course;
 mod doctor;
 mod drops;
 mod explain;
+mod github;
 mod images;
 mod interrupted;
 mod live;
@@ -20,12 +24,14 @@ mod matrix;
 mod merge;
 mod mutate;
 mod parity;
+mod pressure;
 mod provide;
 mod record;
 mod registry;
 mod reports;
 mod run;
 mod supervise;
+mod turns;
 #[cfg(feature = "clusters")]
 mod versions;
 #[cfg(not(all(feature = "clusters", feature = "html", feature = "images")))]
@@ -95,9 +101,9 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
     let runtime = worker::runtime()?;
     runtime.block_on(async {
         match verb {
-            Verb::Check(paths) => cases::check(&paths),
-            Verb::List(selection) => cases::list(&selection).await,
-            Verb::Plan(selection) => cases::plan(&selection).await,
+            Verb::Check(args) => cases::check(&args),
+            Verb::List(args) => cases::list(&args).await,
+            Verb::Plan(args) => cases::plan(&args).await,
             Verb::Run(args) => run::run(args).await,
             Verb::Mutate(args) => mutate::mutate(args).await,
             Verb::Matrix(args) => matrix::matrix(&args).await,
@@ -106,7 +112,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Report(args) => reports::again(&args),
             Verb::Drops(args) => drops::rank(&args),
             Verb::Explain(args) => explain::explain(&args),
-            Verb::Doctor => doctor::doctor().await,
+            Verb::Doctor(args) => doctor::doctor(&args).await,
             Verb::Shell(args) => Ok(chainbreak_lab::registry::shell(
                 args.place.as_deref(),
                 &args.command,
@@ -120,6 +126,10 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
                 say(&format!("{:#}\n", chainbreak_model::schema()))?;
                 Ok(ExitCode::SUCCESS)
             }
+            #[cfg(feature = "completions")]
+            Verb::Completions { shell } => completions::completions(shell),
+            #[cfg(feature = "completions")]
+            Verb::Man { command } => completions::man(command.as_deref()),
             #[cfg(feature = "clusters")]
             Verb::Versions(args) => versions::versions(&args).await,
             #[cfg(not(feature = "clusters"))]

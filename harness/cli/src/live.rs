@@ -1,85 +1,272 @@
-//! Progress while cases run: a line for each running case in a terminal, plain lines elsewhere.
+//! Progress while cases run: in a terminal a line for each case that is over, above one that moves; elsewhere only the lines. Each begins
+//! with the seconds since the run began.
 
-use std::{io::IsTerminal, time::Duration};
+use std::{
+    io::IsTerminal,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
-use chainbreak_model::event::Event;
-use chainbreak_report::{Progress, text::shown};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use chainbreak_model::{case::Case, event::Event, verdict::CaseVerdict};
+use chainbreak_report::{
+    Progress,
+    text::{clock, cut_within, length, shown},
+};
+use indexmap::IndexMap;
+use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a terminal's lines are drawn.
+use crate::args::course::Amount;
+
+/// How often a terminal's line is drawn.
 const DRAW: Duration = Duration::from_millis(100);
+/// A case's name is not cut shorter than this; then the line is as long as it is.
+const NAME: usize = 24;
 
 /// Where progress goes.
 #[derive(Debug, Clone)]
-pub(crate) enum Live {
-    Terminal(MultiProgress),
-    Lines,
-    Silent,
+pub(crate) struct Live {
+    /// None says nothing.
+    amount: Option<Amount>,
+    bar: Option<ProgressBar>,
+    state: Arc<Mutex<State>>,
 }
 
+/// How far the run is.
+#[derive(Debug)]
+struct State {
+    began: Instant,
+    planned: Cases,
+    over: Cases,
+    failed: usize,
+    /// What runs, the oldest first, each with what it is doing.
+    running: IndexMap<String, String>,
+}
+
+/// How many, and for how long they are judged together.
+#[derive(Debug, Default)]
+struct Cases {
+    number: usize,
+    length: Duration,
+}
+
+impl Cases {
+    fn add(&mut self, length: Duration) {
+        self.number += 1;
+        self.length += length + BESIDE;
+    }
+}
+
+/// What a case takes beside the time in which it is judged, about.
+const BESIDE: Duration = Duration::from_secs(3);
+
 impl Live {
-    /// A terminal on standard error gets moving lines; a log gets lines that stay.
-    pub(crate) fn new(silent: bool) -> Self {
-        match silent {
-            true => Self::Silent,
-            false if std::io::stderr().is_terminal() => Self::Terminal(MultiProgress::new()),
-            false => Self::Lines,
+    /// As much as is asked for, from now on: none is nothing.
+    pub(crate) fn new(amount: Option<Amount>) -> Self {
+        let moves = amount.is_some() && std::io::stderr().is_terminal();
+        let bar = moves.then(|| {
+            let bar = ProgressBar::new_spinner();
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_invalid| ProgressStyle::default_spinner()));
+            bar.enable_steady_tick(DRAW);
+            bar
+        });
+        let state = State {
+            began: Instant::now(),
+            planned: Cases::default(),
+            over: Cases::default(),
+            failed: 0,
+            running: IndexMap::new(),
+        };
+        Self {
+            amount,
+            bar,
+            state: Arc::new(Mutex::new(state)),
         }
+    }
+
+    /// Cases that will run, as long as each is judged.
+    pub(crate) fn plan(&self, lengths: impl IntoIterator<Item = Duration>) {
+        let mut state = self.state();
+        lengths.into_iter().for_each(|it| state.planned.add(it));
     }
 
     /// The display of one case, from its start on.
-    pub(crate) fn case(&self, id: &str) -> CaseLive {
-        let bar = match self {
-            Self::Terminal(all) => {
-                let bar = all.add(ProgressBar::new_spinner());
-                let style = ProgressStyle::with_template("{spinner} {prefix}  {wide_msg}");
-                bar.set_style(style.unwrap_or_else(|_invalid| ProgressStyle::default_spinner()));
-                bar.set_prefix(id.to_owned());
-                bar.enable_steady_tick(DRAW);
-                Some(bar)
-            }
-            Self::Lines | Self::Silent => None,
-        };
-        let lines = matches!(self, Self::Lines);
+    pub(crate) fn case(&self, case: &Case) -> CaseLive {
+        let id = case.id();
+        let progress = Progress::default();
+        self.state().running.insert(id.clone(), progress.line());
         CaseLive {
-            id: id.to_owned(),
-            progress: Progress::default(),
-            bar,
-            lines,
+            id,
+            length: chainbreak_engine::timeline::length(&case.timeline),
+            progress,
+            live: self.clone(),
         }
     }
+
+    /// A line that stays.
+    fn tell(&self, text: &str) {
+        if self.amount.is_none() {
+            return;
+        }
+        let since = self.state().began.elapsed().as_micros();
+        let since = clock(u64::try_from(since).unwrap_or(u64::MAX));
+        let line = format!("{since:>8}  {text}");
+        match &self.bar {
+            Some(bar) => bar.println(shown(&line)),
+            None => crate::note(&line),
+        }
+    }
+
+    fn draw(&self) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(shown(&self.state().line()));
+        }
+    }
+
+    /// Nothing moves any more.
+    pub(crate) fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// `3/14 · 1 failed · 40 s left · case: judging 2.1 s`: of what runs, the oldest is what is waited for.
+    fn line(&self) -> String {
+        let mut line = format!("{}/{}", self.over.number, self.planned.number);
+        if self.failed > 0 {
+            line.extend([" · ", &self.failed.to_string(), " failed"]);
+        }
+        if let Some(left) = self.left() {
+            line.extend([" · ", &length(micros(left)), " left"]);
+        }
+        if let Some((id, doing)) = self.running.first() {
+            line.extend([" · ", id, ": ", doing]);
+        }
+        line
+    }
+
+    /// What is left to do, at the speed up to now, in whole seconds.
+    fn left(&self) -> Option<Duration> {
+        let done = self.over.length.as_secs_f64();
+        let all = self.planned.length.as_secs_f64();
+        let seconds = self.began.elapsed().as_secs_f64() * (all - done) / done;
+        let seconds = Duration::try_from_secs_f64(seconds.ceil()).ok()?;
+        (self.over.number < self.planned.number).then_some(seconds)
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The display of one case.
 #[derive(Debug)]
 pub(crate) struct CaseLive {
     id: String,
+    length: Duration,
     progress: Progress,
-    bar: Option<ProgressBar>,
-    lines: bool,
+    live: Live,
 }
 
 impl CaseLive {
     /// Shows what an event changed.
     pub(crate) fn see(&mut self, event: &Event) {
         let news = self.progress.observe(event);
-        if let Some(bar) = &self.bar {
-            bar.set_message(shown(&self.progress.line()));
-        } else if let Some(news) = news.filter(|_| self.lines) {
-            crate::note(&format!("{}: {news}", self.id));
+        if let Some(news) = news.filter(|_| self.live.amount == Some(Amount::Everything)) {
+            self.tell(&format!("{}: {news}", self.id));
+        }
+        if self.live.bar.is_some() {
+            let doing = self.progress.line();
+            if let Some(running) = self.live.state().running.get_mut(&self.id) {
+                *running = doing;
+            }
+            self.live.draw();
         }
     }
 
+    /// A line that stays.
+    pub(crate) fn tell(&self, text: &str) {
+        self.live.tell(text);
+    }
+
     /// Shows how the case came out, and nothing of it any more.
-    pub(crate) fn end(self, outcome: &str) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
+    pub(crate) fn end(self, verdict: CaseVerdict) {
+        let Self { id, live, .. } = &self;
+        let failed = verdict != CaseVerdict::AsExpected;
+        {
+            let mut state = live.state();
+            state.running.shift_remove(id);
+            state.over.add(self.length);
+            state.failed += usize::from(failed);
         }
-        if self.lines {
+        if live.amount == Some(Amount::Everything) {
             for line in self.progress.repeated() {
-                crate::note(&format!("{}: {line}", self.id));
+                self.tell(&format!("{id}: {line}"));
             }
-            crate::note(&format!("{}: {outcome}", self.id));
         }
+        if failed || live.amount != Some(Amount::Failures) {
+            self.tell(&over(id, verdict, live.bar.is_some()));
+        }
+        live.draw();
+    }
+}
+
+/// How a case came out, in a line that a terminal shows whole.
+fn over(id: &str, verdict: CaseVerdict, in_terminal: bool) -> String {
+    let mark = match verdict {
+        CaseVerdict::AsExpected => '✓',
+        CaseVerdict::NotAsExpected => '✗',
+        CaseVerdict::Inconclusive => '?',
+    };
+    let verdict = verdict.to_string();
+    let width = terminal_size::terminal_size_of(std::io::stderr())
+        .map(|(width, _)| usize::from(width.0))
+        .filter(|_| in_terminal);
+    let beside = 10 + 2 + 2 + verdict.chars().count() + 1;
+    let id = match width {
+        Some(width) => cut_within(id, width.saturating_sub(beside).max(NAME)),
+        None => id.to_owned(),
+    };
+    format!("{mark} {id}: {verdict}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_moving_line_says_how_far_the_run_is_and_what_it_waits_for() {
+        let ten = Duration::from_secs(10);
+        let mut state = State {
+            began: Instant::now(),
+            planned: Cases::default(),
+            over: Cases::default(),
+            failed: 0,
+            running: IndexMap::new(),
+        };
+        for _ in 0..3 {
+            state.planned.add(ten);
+        }
+        let doing = |it: &str| it.to_owned();
+        state
+            .running
+            .insert("s/a".to_owned(), doing("raising 0.1 s"));
+        state
+            .running
+            .insert("s/b".to_owned(), doing("judging 2.0 s"));
+        assert_eq!(state.line(), "0/3 · s/a: raising 0.1 s");
+        state.running.shift_remove("s/a");
+        state.over.add(ten);
+        state.failed = 1;
+        state.began = Instant::now() - ten;
+        let line = state.line();
+        assert!(line.starts_with("1/3 · 1 failed · 2"), "{line}");
+        assert!(line.ends_with(" left · s/b: judging 2.0 s"), "{line}");
     }
 }

@@ -19,7 +19,9 @@ use crate::{
     cases::{self, invalid},
     images::Absent,
     record::CaseHistory,
-    supervise::{self, RunOptions, Turns},
+    supervise::{self, RunOptions},
+    turns::Turns,
+    worker::Keep,
 };
 
 /// No mutation changed a verdict.
@@ -59,9 +61,9 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
     }
     // Nobody stops it but a signal, with which every world ends.
     let (_stop, stopped) = watch::channel(false);
-    let turns = Turns::new(backend.factory());
+    let turns = Turns::new(backend.factory(), args.jobs);
     let options = RunOptions {
-        keep: false,
+        keep: Keep::Never,
         ready_within: args
             .ready_within
             .unwrap_or_else(|| backend.factory().ready_within()),
@@ -69,15 +71,12 @@ pub(crate) async fn mutate(args: args::Mutate) -> anyhow::Result<ExitCode> {
         given_up: &stopped,
         turns: &turns,
     };
-    let jobs = args
-        .jobs
-        .map_or_else(|| backend.factory().jobs(), usize::from);
     let count = subjects.len();
     let mut worst = Outcome::Well;
     let mut bad = 0;
     let mut ended = futures::stream::iter(subjects)
         .map(|subject| attempt(subject, options, stopped.clone()))
-        .buffer_unordered(jobs);
+        .buffer_unordered(turns.most());
     while let Some(outcomes) = ended.next().await {
         for (outcome, text) in outcomes {
             crate::tell(&format!("{}\n", chainbreak_report::text::shown(&text)))?;
@@ -201,7 +200,11 @@ async fn run<'a>(
     stopped: &watch::Receiver<bool>,
     mut history: CaseHistory<'a>,
 ) -> CaseHistory<'a> {
-    if let Err(error) = supervise::run(case, options, stopped.clone(), &mut history).await {
+    let ran = async {
+        let place = options.turns.place(case).await?;
+        supervise::run(case, options, place, stopped.clone(), &mut history).await
+    };
+    if let Err(error) = ran.await {
         history.ended_by(&error);
     }
     history

@@ -11,7 +11,11 @@ use chainbreak_report::{
 };
 
 use crate::{
-    args::{self, Format, selection::Selection},
+    args::{
+        self, Format,
+        course::{Keeping, Repetition, Told},
+        selection::Selection,
+    },
     backend_choice::BackendChoice,
     cases::{self, invalid},
     images::Absent,
@@ -75,13 +79,14 @@ fn on(args: &args::Parity, backend: Registered) -> args::Run {
             ..args.selection.clone()
         },
         jobs: args.jobs,
-        repeat: 1,
+        repetition: Repetition::default(),
         out: args.out.clone(),
         allow_host_changes: false,
         allow_ebpf: false,
-        keep: false,
+        keeping: Keeping::default(),
         ready_within: args.ready_within,
         require: Vec::new(),
+        told: Told::default(),
         format: Format::Human,
     }
 }

@@ -20,6 +20,7 @@ use chainbreak_model::{
 };
 use chainbreak_report::{Ended, Header, Line, Run, Skipped};
 use indexmap::IndexMap;
+use jiff::Timestamp;
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::case_history::{CaseHistory, Room};
@@ -49,12 +50,7 @@ pub(crate) struct Recorded {
 
 impl Record {
     /// Begins in an empty folder; with `echo` everything is told on standard output as well, events among the rest.
-    pub(crate) async fn begin(
-        folder: &Path,
-        header: Header,
-        planned: Vec<Planned>,
-        echo: bool,
-    ) -> anyhow::Result<Self> {
+    pub(crate) async fn begin(folder: &Path, header: Header, echo: bool) -> anyhow::Result<Self> {
         let disk = Disk::begin(folder.join("run.jsonl"))?;
         let record = Self {
             folder: folder.to_owned(),
@@ -65,6 +61,15 @@ impl Record {
         for job in record.twice(serde_json::to_string(&header)?) {
             record.disk.write(job).await;
         }
+        Ok(record)
+    }
+
+    /// More cases are planned: those with their numbers that are to run, in the order of the plan.
+    pub(crate) async fn plan(
+        &self,
+        planned: Vec<Planned>,
+    ) -> anyhow::Result<Vec<(usize, Arc<Case>)>> {
+        let before = self.run.borrow().cases.len();
         for plan in planned {
             let line = match plan {
                 Planned::Run(case) => Line::Planned(case),
@@ -76,19 +81,17 @@ impl Record {
                     })
                 }
             };
-            record.line(line).await?;
+            self.line(line).await?;
         }
-        Ok(record)
+        let run = self.run.borrow();
+        let cases = run.cases.values().enumerate().skip(before);
+        let cases = cases.map(|(number, recorded)| (number, Arc::clone(&recorded.case)));
+        Ok(cases.collect())
     }
 
-    /// The planned cases with their numbers, in the order of the plan.
-    pub(crate) fn cases(&self) -> Vec<(usize, Arc<Case>)> {
-        let run = self.run.borrow();
-        let cases = run
-            .cases
-            .values()
-            .map(|recorded| Arc::clone(&recorded.case));
-        cases.enumerate().collect()
+    /// A planned case is not run after all.
+    pub(crate) async fn skip(&self, id: String, reason: String) -> anyhow::Result<()> {
+        self.line(Line::Skipped(Skipped { id, reason })).await
     }
 
     /// A case begins.
@@ -115,7 +118,7 @@ impl Record {
             disk: &self.disk,
             number,
             told_as: self.echo.then(|| serde_json::to_string(&id)).transpose()?,
-            live: live.case(&id),
+            live: live.case(case),
         };
         Ok(CaseRecord {
             record: self,
@@ -136,6 +139,7 @@ impl Record {
 
     /// The run is over.
     pub(crate) async fn end(self, ended: Ended) -> anyhow::Result<Recorded> {
+        self.line(Line::Finished(Timestamp::now())).await?;
         self.line(Line::Ended(ended)).await?;
         Ok(Recorded {
             run: self.run.into_inner(),
@@ -177,8 +181,8 @@ pub(crate) struct CaseRecord<'a> {
 }
 
 impl CaseRecord<'_> {
-    /// The case is over: it is judged, and what is to be kept of it is.
-    pub(crate) async fn end(self, artifacts: Vec<Artifact>) -> anyhow::Result<()> {
+    /// The case is over: it is judged, and what is to be kept of it is. What it came to.
+    pub(crate) async fn end(self, artifacts: Vec<Artifact>) -> anyhow::Result<CaseVerdict> {
         let Self {
             record,
             id,
@@ -188,9 +192,10 @@ impl CaseRecord<'_> {
         let (close, closed) = oneshot::channel();
         if let Some(file) = history.recorded {
             record.disk.write(Job::Close(file.number, close)).await;
-            file.live.end(&verdict.case.to_string());
+            file.live.end(verdict.case);
         }
-        if verdict.case != CaseVerdict::AsExpected {
+        let came_to = verdict.case;
+        if came_to != CaseVerdict::AsExpected {
             let logs = match closed.await {
                 Ok(()) => record.logs(&id),
                 // A disk that takes no more ends the run with the verdicts so far.
@@ -200,7 +205,8 @@ impl CaseRecord<'_> {
                 record.artifact(&id, artifact).await?;
             }
         }
-        record.judged(id, verdict).await
+        record.judged(id, verdict).await?;
+        Ok(came_to)
     }
 }
 

@@ -2,7 +2,6 @@
 //! came of them, also when the run is interrupted.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -10,11 +9,10 @@ use std::{
 
 use chainbreak_lab::{ebpf, machine, remove_left_cgroups};
 use chainbreak_model::{
-    case::{Capabilities, Case},
+    case::Capabilities,
     plan::{Missing, Planned},
 };
 use chainbreak_report::{Ended, FORMAT, Header, Run, exit_code, term::Overview};
-use futures::StreamExt;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -24,13 +22,15 @@ use crate::{
     args::{self, Format},
     backend_choice::BackendChoice,
     cases,
+    course::Course,
+    github,
     images::Absent,
     interrupted::interrupted,
     live::Live,
     provide,
     record::{Record, Recorded},
     reports,
-    supervise::{self, RunOptions, Turns},
+    turns::Turns,
 };
 
 /// A run did not come to its end.
@@ -52,7 +52,6 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let capabilities = backend.demanded(backend.survey().await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
-    let planned = repeated(planned, args.repeat);
     let before = backend.has_ebpf().then(ebpf::Before::look).transpose()?;
     let recorded = perform(&args, &backend, planned).await?;
     drop(remove_left_cgroups());
@@ -62,6 +61,13 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         && print
     {
         crate::tell(&again::told(&args, &recorded.folder, overview.cases()))?;
+    }
+    if let Ok(overview) = &reported {
+        github::tell(
+            &recorded.run,
+            overview.cases(),
+            Some(&again::command(&args)),
+        );
     }
     if let Some(before) = before {
         programs_end(before).await?;
@@ -79,21 +85,6 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     } else {
         code
     }))
-}
-
-/// Each case so often. What is skipped is skipped once.
-fn repeated(planned: Vec<Planned>, times: u32) -> Vec<Planned> {
-    if times == 1 {
-        return planned;
-    }
-    let each = planned.into_iter().flat_map(|plan| match plan {
-        Planned::Run(case) => case
-            .repeated(times)
-            .map(|case| Planned::Run(case.into()))
-            .collect(),
-        skipped @ Planned::Skip(_) => vec![skipped],
-    });
-    each.collect()
 }
 
 /// Waits for what came of eBPF with the run, and says what stays. Reports are there: a Ctrl-C ends the wait, and the next run says it.
@@ -120,7 +111,6 @@ pub(crate) async fn perform(
     planned: Vec<Planned>,
 ) -> anyhow::Result<Recorded> {
     let planned = provide::provide(planned).await?;
-    let planned = backend.rewrite_namespaces(planned).await;
     let folder = folder(&args.out)?;
     let header = Header {
         format: FORMAT,
@@ -130,38 +120,22 @@ pub(crate) async fn perform(
         host: host(),
     };
     let silent = args.format == Format::Jsonl;
-    let record = Record::begin(&folder, header, planned, silent).await?;
+    let record = Record::begin(&folder, header, silent).await?;
     let (stop, stopped) = watch::channel(false);
     let (give_up, given_up) = watch::channel(false);
     let interrupted = tokio::spawn(interrupted(stop, give_up, record.failed()));
-    let live = Live::new(silent);
-    let jobs = args
-        .jobs
-        .map_or_else(|| backend.factory().jobs(), usize::from);
-    let cases = spread(record.cases(), |(_, case)| case.scenario.clone());
-    let last = cases.len().saturating_sub(1);
-    // One that changes what all worlds share is alone on the machine.
-    let (alone, beside): (Vec<_>, Vec<_>) = cases
-        .into_iter()
-        .partition(|(_, case)| !case.cluster.host_sysctls.is_empty());
-    let mut broken = None;
-    let turns = Turns::new(backend.factory());
-    for (cases, jobs) in [(beside, jobs), (alone, 1)] {
-        let running = futures::stream::iter(&cases).map(|(index, case)| {
-            let options = RunOptions {
-                keep: args.keep && *index == last,
-                ready_within: args
-                    .ready_within
-                    .unwrap_or_else(|| backend.factory().ready_within()),
-                backend,
-                given_up: &given_up,
-                turns: &turns,
-            };
-            one(*index, case, options, &live, &record, stopped.clone())
-        });
-        let ended: Vec<anyhow::Result<()>> = running.buffer_unordered(jobs).collect().await;
-        broken = broken.or(ended.into_iter().find_map(Result::err));
-    }
+    let live = Live::new((!silent).then(|| args.told.amount()));
+    let course = Course {
+        args,
+        backend,
+        record: &record,
+        live: &live,
+        turns: Turns::new(backend.factory(), args.jobs),
+        stopped: stopped.clone(),
+        given_up,
+    };
+    let ran = course.run(planned).await;
+    live.end();
     let ended = if *stopped.borrow() {
         Ended::Interrupted(interrupted.await.unwrap_or_else(|_| "a signal".to_owned()))
     } else {
@@ -170,7 +144,7 @@ pub(crate) async fn perform(
     // What is there is whole, also where something went wrong.
     let recorded = record.end(ended).await?;
     latest(&args.out, &folder);
-    broken.map_or(Ok(recorded), Err)
+    ran.map(|()| recorded)
 }
 
 /// Writes the reports of a run; with `print` also to standard output. Where it could not be written, or they cannot, its verdicts so far
@@ -237,41 +211,6 @@ pub(crate) fn latest(out: &Path, folder: &Path) {
     }
 }
 
-async fn one(
-    number: usize,
-    case: &Case,
-    options: RunOptions<'_>,
-    live: &Live,
-    record: &Record,
-    stopped: watch::Receiver<bool>,
-) -> anyhow::Result<()> {
-    if record.has_failed() {
-        return Ok(());
-    }
-    let mut recorded = record.case(number, case, live).await?;
-    let artifacts = supervise::run(case, options, stopped, &mut recorded.history).await?;
-    recorded.end(artifacts).await
-}
-
-/// What is alike as far from each other as can be. Cases of one scenario wait and work at the same times and for the same
-/// things: side by side with others they keep a machine busy all the time, and are in each other's way the least.
-fn spread<T, K: Ord>(items: Vec<T>, kind: impl Fn(&T) -> K) -> Vec<T> {
-    let mut kinds: BTreeMap<K, usize> = BTreeMap::new();
-    let mut ranks = Vec::new();
-    for item in &items {
-        let seen = kinds.entry(kind(item)).or_default();
-        ranks.push(*seen);
-        *seen += 1;
-    }
-    let place = |(item, rank): &(T, usize)| (2 * rank + 1, kinds[&kind(item)]);
-    let mut placed: Vec<(T, usize)> = items.into_iter().zip(ranks).collect();
-    placed.sort_by(|a, b| {
-        let ((a, of_a), (b, of_b)) = (place(a), place(b));
-        (a * of_b).cmp(&(b * of_a))
-    });
-    placed.into_iter().map(|(item, _)| item).collect()
-}
-
 /// Facts about the machine that a reader of the reports wants.
 fn host() -> IndexMap<String, String> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -317,19 +256,4 @@ fn unmet(
         }
     }
     Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::spread;
-
-    #[test]
-    fn cases_of_one_scenario_are_spread_over_the_run() {
-        let kind = |name: &&str| name.chars().next();
-        let cases = vec!["a1", "a2", "a3", "a4", "b1", "b2", "c1"];
-        assert_eq!(
-            spread(cases, kind),
-            ["a1", "b1", "a2", "c1", "a3", "b2", "a4"]
-        );
-    }
 }

@@ -3,7 +3,7 @@
 use std::{io::ErrorKind, path::Path, process::ExitStatus, time::Duration};
 
 use chainbreak_engine::{
-    backend::{BackendFactory, Ground},
+    backend::Ground,
     log::CaseClock,
     run::{Artifact, stopped},
     timeline,
@@ -13,18 +13,19 @@ use chainbreak_lab::{
     worker::{Worker, WorldOptions, spawn_other, spawn_worker},
 };
 use chainbreak_model::{
-    case::{Case, Step},
+    case::Case,
     event::{Event, EventKind, Phase},
 };
 use tokio::{
-    sync::{Semaphore, SemaphorePermit, watch},
+    sync::watch,
     time::{Instant, sleep_until},
 };
 
 use crate::{
     backend_choice::BackendChoice,
     record::{CaseHistory, Room},
-    worker::{Order, STOP, Said},
+    turns::{Place, Turns},
+    worker::{KEEP, Keep, LET_GO, Order, STOP, Said},
 };
 
 /// What is said of a case that an interrupted run had not begun.
@@ -37,45 +38,14 @@ const SELF: &str = "/proc/self/exe";
 pub(crate) struct RunOptions<'a> {
     /// What raises the cluster.
     pub(crate) backend: &'a BackendChoice,
-    /// Keep the world after the run.
-    pub(crate) keep: bool,
+    /// Whether the world is kept after the run.
+    pub(crate) keep: Keep,
     /// How long the world may take until it is ready.
     pub(crate) ready_within: Duration,
     /// Whether nothing is to be waited for any more.
     pub(crate) given_up: &'a watch::Receiver<bool>,
-    /// What cases wait for that run side by side.
+    /// What the cases of a run have in common.
     pub(crate) turns: &'a Turns,
-}
-
-/// What not every case may have at a time: two that take all of a machine leave each other too little to tell.
-#[derive(Debug)]
-pub(crate) struct Turns {
-    /// A place for each cluster that may start: [`BackendFactory::starts`].
-    starts: Semaphore,
-    /// One case fills conntrack tables.
-    fills: Semaphore,
-}
-
-impl Turns {
-    pub(crate) fn new(factory: &dyn BackendFactory) -> Self {
-        Self {
-            starts: Semaphore::new(factory.starts()),
-            fills: Semaphore::new(1),
-        }
-    }
-
-    /// When the case may start: what it holds to its end, and until it is ready.
-    async fn of(
-        &self,
-        steps: &[Step],
-    ) -> anyhow::Result<(Option<SemaphorePermit<'_>>, SemaphorePermit<'_>)> {
-        let fill = if steps.iter().any(Step::fills_conntrack) {
-            Some(self.fills.acquire().await?)
-        } else {
-            None
-        };
-        Ok((fill, self.starts.acquire().await?))
-    }
 }
 
 /// So many bytes of files are kept of a case, beside its history.
@@ -94,10 +64,12 @@ const BESIDE: Duration = Duration::from_secs(60);
 pub(crate) async fn run(
     case: &Case,
     options: RunOptions<'_>,
+    place: Place<'_>,
     stop: watch::Receiver<bool>,
     history: &mut CaseHistory<'_>,
 ) -> anyhow::Result<Vec<Artifact>> {
     let mut parent = Parent {
+        place: Some(place),
         clock: CaseClock::starting_now(),
         history,
         artifacts: Vec::new(),
@@ -138,6 +110,8 @@ pub(crate) async fn run(
 
 /// What the parent takes over from a worker, and adds to it.
 struct Parent<'a, 'r> {
+    /// Free for another case as soon as nothing more happens in this one.
+    place: Option<Place<'a>>,
     clock: CaseClock,
     history: &'a mut CaseHistory<'r>,
     artifacts: Vec<Artifact>,
@@ -177,6 +151,22 @@ impl Parent<'_, '_> {
     async fn trouble(&mut self, error: &anyhow::Error) -> anyhow::Result<()> {
         let text = crate::in_full(error);
         self.event(EventKind::Trouble { text }).await
+    }
+
+    /// What the worker is told that asks whether its world is kept.
+    fn decided(&self, case: &Case, turns: &Turns) -> &'static str {
+        let failed = turns.over(case, self.history.verdict().case);
+        if failed && turns.keep() { KEEP } else { LET_GO }
+    }
+
+    /// The world is kept: the next case may run, and whoever kept it reads what they wait for.
+    fn kept(&mut self, case: &Case) {
+        self.place = None;
+        let (id, verdict) = (case.id(), self.history.verdict().case);
+        self.history.tell(&format!(
+            "{id}: {verdict}, and the world is kept: `chainbreak shell` says what is in it, `chainbreak shell n1` looks into its first \
+             node; Ctrl-C here ends it, or from elsewhere `chainbreak clean`"
+        ));
     }
 }
 
@@ -238,8 +228,8 @@ async fn work(
     parent: &mut Parent<'_, '_>,
 ) -> anyhow::Result<()> {
     let factory = options.backend.factory();
-    let (_fill, start) = tokio::select! {
-        turn = options.turns.of(&case.timeline) => turn?,
+    let start = tokio::select! {
+        start = options.turns.start() => start?,
         () = stopped(stop.clone()) => anyhow::bail!(NOT_STARTED),
     };
     let mut start = Some(start);
@@ -256,8 +246,12 @@ async fn work(
             (room, line) = async { (room.await, worker.lines.next_line().await) } => {
                 let Some(line) = line? else { break };
                 match parent.take(room, &line).await? {
-                    // A kept world has no deadline: a person looks at it.
-                    Some(Phase::Kept) => deadline += KEPT,
+                    Some(Phase::Held) => worker.order(parent.decided(case, options.turns)).await?,
+                    Some(Phase::Kept) => {
+                        parent.kept(case);
+                        // A person looks at it.
+                        deadline += KEPT;
+                    }
                     Some(Phase::Ready) => {
                         start = None;
                         deadline = Instant::now() + length(case) + BESIDE + factory.grace();
@@ -305,30 +299,7 @@ fn ended_well(status: ExitStatus, words: &str, destroyed: bool) -> anyhow::Resul
 mod tests {
     use std::os::unix::process::ExitStatusExt;
 
-    use chainbreak_lab::LabFactory;
-    use chainbreak_model::case::{Entries, Fault};
-    use futures::FutureExt;
-
     use super::*;
-
-    #[tokio::test]
-    async fn of_cases_that_fill_conntrack_one_runs_at_a_time_and_others_beside_it() {
-        let fill = Fault::FillConntrack {
-            node: None,
-            entries: Entries::Number(1000),
-        };
-        let filling = [Step::Fault {
-            fault: fill,
-            duration: None,
-        }];
-        let turns = Turns::new(&LabFactory);
-        let (first, started) = turns.of(&filling).await.unwrap();
-        drop(started);
-        assert!(turns.of(&filling).now_or_never().is_none());
-        assert!(turns.of(&[]).now_or_never().is_some());
-        drop(first);
-        assert!(turns.of(&filling).now_or_never().is_some());
-    }
 
     #[test]
     fn a_kept_file_lies_in_the_folder_of_its_case_whatever_it_is_called() {

@@ -20,7 +20,7 @@ use chainbreak_model::{
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncWriteExt, BufWriter, Stdout},
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
 };
 
 use crate::backend_choice::BackendChoice;
@@ -33,14 +33,27 @@ pub(crate) use said::Said;
 pub(crate) struct Order {
     pub(crate) backend: BackendChoice,
     pub(crate) case: Case,
-    /// Keep the world after the run until told to stop.
-    pub(crate) keep: bool,
+    pub(crate) keep: Keep,
     /// How long the world may take until it is ready.
     pub(crate) ready_within: Duration,
 }
 
+/// Whether the world stays after the run until its worker is told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Keep {
+    Never,
+    Always,
+    /// Only where the case did not come out as expected: the worker asks by [`Phase::Held`].
+    Failed,
+}
+
 /// What a worker is told later, as a line: end the run, heal and destroy.
 pub(crate) const STOP: &str = "stop";
+/// The same, after [`Phase::Held`]: the world stays.
+pub(crate) const KEEP: &str = "keep";
+/// The same: it goes.
+pub(crate) const LET_GO: &str = "let go";
 
 /// Two threads: the engine and the API server must not wait for each other's work.
 const THREADS: usize = 2;
@@ -72,37 +85,76 @@ pub(crate) fn main(options: &WorldOptions) -> anyhow::Result<ExitCode> {
 
 async fn in_world(lifeline: Lifeline) -> anyhow::Result<()> {
     let order: Order = serde_json::from_str(&lifeline.first).context("could not read the order")?;
-    let (stop, stopped) = watch::channel(false);
-    let listening = tokio::spawn(listen(lifeline.lines, stop));
-    work(&order, stopped).await?;
+    let (mut orders, given) = orders();
+    let mut lines = lifeline.lines;
+    let listening = tokio::spawn(async move {
+        while let Some(line) = lines.recv().await {
+            orders.take(&line);
+        }
+    });
+    work(&order, given).await?;
     listening.abort();
     Ok(())
 }
 
+/// What a worker hears while it works.
+struct Orders {
+    stop: watch::Sender<bool>,
+    keep: Option<oneshot::Sender<bool>>,
+}
+
+/// What comes of it.
+struct Given {
+    stopped: watch::Receiver<bool>,
+    kept: oneshot::Receiver<bool>,
+}
+
+fn orders() -> (Orders, Given) {
+    let (stop, stopped) = watch::channel(false);
+    let (keep, kept) = oneshot::channel();
+    let keep = Some(keep);
+    (Orders { stop, keep }, Given { stopped, kept })
+}
+
+impl Orders {
+    fn take(&mut self, line: &str) {
+        match line {
+            STOP => self.stop(),
+            KEEP | LET_GO => {
+                // A run that is over does not ask.
+                if let Some(keep) = self.keep.take() {
+                    keep.send(line == KEEP).unwrap_or_default();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+}
+
 /// Runs the case, and takes down what its backend still has, whatever became of it.
-async fn work(order: &Order, stopped: watch::Receiver<bool>) -> anyhow::Result<()> {
+async fn work(order: &Order, given: Given) -> anyhow::Result<()> {
     let backend = order.backend.open();
-    let worked = run(backend.as_ref(), order, stopped).await;
+    let worked = run(backend.as_ref(), order, given).await;
     backend.finish().await.context("left behind")?;
     worked
 }
 
-async fn run(
-    backend: &dyn Backend,
-    order: &Order,
-    stopped: watch::Receiver<bool>,
-) -> anyhow::Result<()> {
+async fn run(backend: &dyn Backend, order: &Order, given: Given) -> anyhow::Result<()> {
     let (log, events) = EventLog::new();
     let clock = log.clock();
-    let keep = if order.keep {
-        After::Keep
-    } else {
-        After::Destroy
+    let after = match order.keep {
+        Keep::Never => After::Destroy,
+        Keep::Always => After::Keep,
+        Keep::Failed => After::Told(given.kept),
     };
     let ground = order.backend.factory().ground();
-    let writing = tokio::spawn(write(clock, events, ground, keep));
-    let (case, within) = (&order.case, order.ready_within);
-    let artifacts = chainbreak_engine::run::run(backend, case, &log, within, stopped, keep).await;
+    let writing = tokio::spawn(write(clock, events, ground));
+    let (case, within, stopped) = (&order.case, order.ready_within, given.stopped);
+    let artifacts = chainbreak_engine::run::run(backend, case, &log, within, stopped, after).await;
     let mut out = writing.await??;
     for artifact in artifacts {
         line(&mut out, &Line::Artifact(artifact)).await?;
@@ -111,27 +163,17 @@ async fn run(
     Ok(())
 }
 
-async fn listen(mut orders: mpsc::UnboundedReceiver<String>, stop: watch::Sender<bool>) {
-    while let Some(order) = orders.recv().await {
-        if order == STOP {
-            stop.send_replace(true);
-        }
-    }
-}
-
 /// Writes events until the last one of the run, flushing whenever there is nothing more to write.
 async fn write(
     clock: CaseClock,
     mut events: mpsc::UnboundedReceiver<Event>,
     ground: Ground,
-    after: After,
 ) -> anyhow::Result<BufWriter<Stdout>> {
     let mut out = BufWriter::new(tokio::io::stdout());
     line(&mut out, &Line::Began(clock)).await?;
     while let Some(event) = events.recv().await {
         let last = event.what == EventKind::Phase(Phase::Destroyed);
-        let world = ground == Ground::World;
-        if world && after == After::Keep && event.what == EventKind::Phase(Phase::Judged) {
+        if ground == Ground::World && event.what == EventKind::Phase(Phase::Kept) {
             chainbreak_lab::registry::mark()?;
         }
         line(&mut out, &Line::Event(event)).await?;

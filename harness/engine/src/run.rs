@@ -13,7 +13,10 @@ use futures::{
     future::{BoxFuture, join_all},
     stream::FuturesUnordered,
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
 
 use crate::{
     backend::Backend,
@@ -46,12 +49,27 @@ pub struct Artifact {
 }
 
 /// What becomes of the cluster after the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum After {
     /// It is destroyed.
     Destroy,
     /// It is kept until `stop` turns true, then destroyed.
     Keep,
+    /// One or the other, as is told after [`Phase::Held`]: whether it is kept. Nobody who could tell it: it is destroyed.
+    Told(oneshot::Receiver<bool>),
+}
+
+impl After {
+    async fn keeps(self, log: &EventLog) -> bool {
+        match self {
+            Self::Destroy => false,
+            Self::Keep => true,
+            Self::Told(told) => {
+                log.append(EventKind::Phase(Phase::Held));
+                told.await.unwrap_or(false)
+            }
+        }
+    }
 }
 
 /// Runs one case to its end. `stop` turning true ends it early, and so does a cluster that is not ready
@@ -120,9 +138,16 @@ async fn on_cluster(
         });
     }
     let artifacts = rules(cluster.as_ref(), &case.cluster).await;
-    if after == After::Keep {
-        log.append(EventKind::Phase(Phase::Kept));
-        stopped(stop).await;
+    let kept = async {
+        if after.keeps(log).await {
+            log.append(EventKind::Phase(Phase::Kept));
+            std::future::pending().await
+        }
+    };
+    tokio::select! {
+        biased;
+        () = kept => {}
+        () = stopped(stop) => {}
     }
     if let Err(leftovers) = cluster.destroy().await {
         log.append(EventKind::Trouble {

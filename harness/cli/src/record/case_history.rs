@@ -60,6 +60,13 @@ impl<'a> CaseHistory<'a> {
         self.judge.verdict()
     }
 
+    /// Says something of the case to whoever watches the run.
+    pub(crate) fn tell(&self, text: &str) {
+        if let Some(file) = &self.recorded {
+            file.live.tell(text);
+        }
+    }
+
     /// What they come to by what the others expect, in their order.
     pub(crate) fn other_verdicts(&self) -> impl Iterator<Item = Verdict> {
         self.others.iter().map(Judge::verdict)

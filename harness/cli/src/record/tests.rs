@@ -46,13 +46,13 @@ fn a_run_of_ten_thousand_cases_takes_less_than_64_mebibytes() {
 async fn a_run_whose_disk_is_full_as_a_case_begins_can_be_reported() {
     let folder = tempfile::tempdir().unwrap();
     let planned = planned().into_iter().take(1).collect();
-    let record = Record::begin(folder.path(), header(), planned, false);
+    let record = Record::begin(folder.path(), header(), false);
     let record = record.await.unwrap();
-    let cases = record.cases();
+    let cases = record.plan(planned).await.unwrap();
     let (number, case) = &cases[0];
     // No folder can be made in the place of a file.
     fs::write(folder.path().join(reports::folder_name(&case.id())), "").unwrap();
-    let begun = record.case(*number, case, &Live::Silent).await.unwrap();
+    let begun = record.case(*number, case, &Live::new(None)).await.unwrap();
     begun.end(Vec::new()).await.unwrap();
     let recorded = record.end(Ended::Complete).await.unwrap();
     assert!(recorded.unwritten.unwrap().starts_with("could not make "));
@@ -64,11 +64,9 @@ async fn a_run_whose_disk_is_full_as_a_case_begins_can_be_reported() {
 #[ignore = "its test runs it in a process of its own"]
 async fn ten_thousand_cases() {
     let folder = tempfile::tempdir().unwrap();
-    let record = Record::begin(folder.path(), header(), planned(), false)
-        .await
-        .unwrap();
-    let live = Live::Silent;
-    let cases = record.cases();
+    let record = Record::begin(folder.path(), header(), false).await.unwrap();
+    let live = Live::new(None);
+    let cases = record.plan(planned()).await.unwrap();
     for jobs in cases.chunks(JOBS) {
         let mut running = Vec::new();
         for (number, case) in jobs {

@@ -4,12 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use chainbreak_engine::backend::Ground;
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    sync::watch,
-};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{Order, STOP, runtime, work};
+use super::{Order, orders, runtime, work};
 
 /// Runs a case whose cluster is elsewhere, as the first line of standard input orders.
 pub(crate) fn outside() -> anyhow::Result<ExitCode> {
@@ -22,17 +19,17 @@ pub(crate) fn outside() -> anyhow::Result<ExitCode> {
             .await?
             .context("no order on standard input")?;
         let order: Order = serde_json::from_str(&first).context("could not read the order")?;
-        let (stop, stopped) = watch::channel(false);
+        let (mut orders, given) = orders();
         let listening = tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                orders.take(&line);
+            }
             // The end of the input is an order too: nobody but this process can take the cluster down.
-            while let Ok(Some(line)) = lines.next_line().await
-                && line != STOP
-            {}
-            stop.send_replace(true);
+            orders.stop();
         });
         let ground = order.backend.factory().ground();
         anyhow::ensure!(ground == Ground::Real, "the lab's worlds are not elsewhere");
-        work(&order, stopped).await?;
+        work(&order, given).await?;
         listening.abort();
         anyhow::Ok(())
     })?;

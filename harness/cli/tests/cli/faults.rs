@@ -7,8 +7,16 @@ use crate::ground::{Ground, Running, exits};
 
 const FAULTS: &str = include_str!("ground/faults.yaml");
 
-fn args(variant: &str) -> [&str; 6] {
-    ["run", "faults.yaml", "--variant", variant, "--out", "out"]
+fn args(variant: &str) -> [&str; 7] {
+    [
+        "run",
+        "faults.yaml",
+        "--variant",
+        variant,
+        "--out",
+        "out",
+        "-v",
+    ]
 }
 
 #[test]

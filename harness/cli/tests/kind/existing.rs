@@ -90,6 +90,7 @@ impl<'a> Theirs<'a> {
             variant,
             "--out",
             "out",
+            "-v",
         ];
         let cluster = [
             "--backend",

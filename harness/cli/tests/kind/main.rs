@@ -42,6 +42,7 @@ fn run(ground: &Ground, scenario: &str, more: &[&str]) -> Command {
         scenario,
         "--out",
         "out",
+        "-v",
         "--backend",
         "kind",
         "--kind-image",

@@ -67,6 +67,7 @@ fn scenarios_come_out_for(user: User) {
     let junit = stage.ground.newest("junit.xml");
     validates(&junit);
     let junit = std::fs::read_to_string(junit).unwrap();
-    let named = junit.matches(&format!("kube-proxy={who}")).count();
+    let property = format!("<property name=\"kube-proxy\" value=\"{who}");
+    let named = junit.matches(&property).count();
     assert!(named >= cases.len(), "{named} of {}", cases.len());
 }

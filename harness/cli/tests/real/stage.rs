@@ -86,6 +86,7 @@ impl Stage {
         command
             .current_dir(self.ground.path())
             .env_remove("CHAINBREAK_LOG")
+            .env_remove("GITHUB_ACTIONS")
             .arg("run")
             .args(args)
             .args(["--out", "out"])

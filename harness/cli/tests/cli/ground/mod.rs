@@ -7,7 +7,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
-    sync::{PoisonError, RwLock, RwLockWriteGuard},
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
     time::{Duration, Instant},
 };
@@ -45,6 +45,8 @@ impl Ground {
         command
             .current_dir(self.path())
             .env_remove("CHAINBREAK_LOG")
+            .env_remove("GITHUB_ACTIONS")
+            .env_remove("GITHUB_STEP_SUMMARY")
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -89,12 +91,17 @@ impl Ground {
 /// Held by those who clean; by one alone who wants to see what `clean` finds.
 static CLEANS: RwLock<()> = RwLock::new(());
 
-/// Runs the program to its end. `clean` ends what a killed run of any test has left, so it waits for
+/// Runs the program to its end. `clean` ends what a killed run of any test has left, and so does the start of `run`: both wait for
 /// [those who want to see that](nobody_cleans).
 pub(crate) fn output(program: &mut Command) -> Output {
-    let cleans = program.get_args().next() == Some(OsStr::new("clean"));
-    let _along = cleans.then(|| CLEANS.read().unwrap_or_else(PoisonError::into_inner));
+    let verb = program.get_args().next();
+    let cleans = ["clean", "run"].map(OsStr::new).map(Some).contains(&verb);
+    let _along = cleans.then(cleaning);
     program.output().unwrap()
+}
+
+fn cleaning() -> RwLockReadGuard<'static, ()> {
+    CLEANS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Until it is dropped no other test cleans.
@@ -102,8 +109,16 @@ pub(crate) fn nobody_cleans() -> RwLockWriteGuard<'static, ()> {
     CLEANS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run_args(variant: &str) -> [&str; 6] {
-    ["run", "short.yaml", "--variant", variant, "--out", "out"]
+fn run_args(variant: &str) -> [&str; 7] {
+    [
+        "run",
+        "short.yaml",
+        "--variant",
+        variant,
+        "--out",
+        "out",
+        "-v",
+    ]
 }
 
 /// A run that goes on.
@@ -116,8 +131,12 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
+        let cleaning = cleaning();
         let mut child = command.spawn().unwrap();
-        let progress = BufReader::new(child.stderr.take().unwrap());
+        let mut progress = BufReader::new(child.stderr.take().unwrap());
+        // What says something has begun to run.
+        progress.fill_buf().unwrap();
+        drop(cleaning);
         Self {
             child,
             progress,

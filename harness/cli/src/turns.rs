@@ -1,0 +1,163 @@
+//! What the cases of a run have in common: what they wait for, and whether one of them has failed.
+
+use std::{num::NonZeroUsize, sync::OnceLock};
+
+use chainbreak_engine::backend::BackendFactory;
+use chainbreak_model::{
+    case::{Case, Step},
+    verdict::CaseVerdict,
+};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+
+use crate::pressure::Pressure;
+
+/// So many worlds are kept because their cases failed, at most.
+const KEPT: usize = 5;
+/// A case that fills conntrack tables keeps a processor busy: it takes the room of so many parts of all.
+const FILLING: u32 = 3;
+
+/// What not every case may have at a time: those that take all of a machine leave each other too little to tell.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    most: u32,
+    jobs: Semaphore,
+    /// A place for each cluster that may start: [`BackendFactory::starts`].
+    starts: Semaphore,
+    /// One case fills conntrack tables.
+    fills: Semaphore,
+    keeps: Semaphore,
+    failed: OnceLock<String>,
+    pub(crate) pressure: Pressure,
+}
+
+/// What a case holds until it is over, or its world is kept.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    _fill: Option<SemaphorePermit<'a>>,
+    _jobs: SemaphorePermit<'a>,
+}
+
+impl Turns {
+    /// For so many cases side by side, or as many as the backend takes.
+    pub(crate) fn new(factory: &dyn BackendFactory, jobs: Option<u16>) -> Self {
+        let most = jobs.map_or_else(|| factory.jobs(), usize::from);
+        let most = u32::try_from(most.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        Self {
+            most,
+            jobs: Semaphore::new(most as usize),
+            starts: Semaphore::new(factory.starts()),
+            fills: Semaphore::new(1),
+            keeps: Semaphore::new(KEPT),
+            failed: OnceLock::new(),
+            pressure: Pressure::default(),
+        }
+    }
+
+    /// How many cases run side by side at most.
+    pub(crate) fn most(&self) -> usize {
+        self.most as usize
+    }
+
+    /// Waits until there is room for the case beside those that run. One that changes what all worlds share takes all there is.
+    pub(crate) async fn place(&self, case: &Case) -> Result<Place<'_>, AcquireError> {
+        let fills = case.timeline.iter().any(Step::fills_conntrack);
+        let jobs = match (is_alone(case), fills) {
+            (true, _) => self.most,
+            (false, true) => self.most.div_ceil(FILLING),
+            (false, false) => 1,
+        };
+        self.room(fills, jobs).await
+    }
+
+    async fn room(&self, fills: bool, jobs: u32) -> Result<Place<'_>, AcquireError> {
+        let fill = if fills {
+            Some(self.fills.acquire().await?)
+        } else {
+            None
+        };
+        let jobs = self.jobs.acquire_many(jobs).await?;
+        if self.are_many() {
+            self.pressure.eases().await;
+        }
+        Ok(Place {
+            _fill: fill,
+            _jobs: jobs,
+        })
+    }
+
+    /// Whether more cases run than there are processors.
+    fn are_many(&self) -> bool {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.most() - self.jobs.available_permits() > cores
+    }
+
+    /// Waits until its cluster may start.
+    pub(crate) async fn start(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        self.starts.acquire().await
+    }
+
+    /// A case is over. Whether it has failed.
+    pub(crate) fn over(&self, case: &Case, verdict: CaseVerdict) -> bool {
+        let failed = verdict != CaseVerdict::AsExpected;
+        if failed {
+            self.failed.get_or_init(|| case.id());
+        }
+        failed
+    }
+
+    /// The first case that has failed.
+    pub(crate) fn failed(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
+    /// Whether one more world may be kept because its case failed. It counts as kept to the end of the run.
+    pub(crate) fn keep(&self) -> bool {
+        self.keeps
+            .try_acquire()
+            .map(SemaphorePermit::forget)
+            .is_ok()
+    }
+}
+
+/// Whether a case changes what all worlds share.
+pub(crate) fn is_alone(case: &Case) -> bool {
+    !case.cluster.host_sysctls.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_lab::LabFactory;
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn of_cases_that_fill_conntrack_one_runs_at_a_time_and_others_beside_it() {
+        let turns = Turns::new(&LabFactory, Some(6));
+        let filling = turns.room(true, 2).await.unwrap();
+        assert!(turns.room(true, 2).now_or_never().is_none());
+        let others: Vec<_> = (0..4)
+            .map(|_| turns.room(false, 1).now_or_never())
+            .collect();
+        assert!(others.iter().all(Option::is_some));
+        assert!(turns.room(false, 1).now_or_never().is_none());
+        drop(filling);
+        assert!(turns.room(true, 2).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_case_that_is_to_be_alone_waits_until_no_other_runs() {
+        let turns = Turns::new(&LabFactory, Some(3));
+        let other = turns.room(false, 1).await.unwrap();
+        assert!(turns.room(false, turns.most).now_or_never().is_none());
+        drop(other);
+        assert!(turns.room(false, turns.most).now_or_never().is_some());
+    }
+
+    #[test]
+    fn worlds_are_kept_of_the_first_cases_that_fail() {
+        let turns = Turns::new(&LabFactory, None);
+        let kept = (0..2 * KEPT).filter(|_| turns.keep());
+        assert_eq!(kept.count(), KEPT);
+    }
+}
