@@ -67,9 +67,6 @@ impl Rules {
     }
 }
 
-/// What iptables-restore takes for no rules.
-const EMPTY: &str = "*raw\nCOMMIT\n*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\nCOMMIT\n";
-
 /// Reads what iptables-restore takes and puts it in the place of what was there.
 fn load(backend: &str) -> String {
     match backend {
@@ -135,7 +132,7 @@ impl Kernel {
 
     fn set_up(&mut self, world: &World) {
         if world.backend != self.backend {
-            run(&load(self.backend), EMPTY);
+            run(&load(self.backend), &World::default().restore());
             self.backend = world.backend;
         }
         run(

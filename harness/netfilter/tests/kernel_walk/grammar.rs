@@ -11,7 +11,7 @@ use crate::places::{OURS, Place};
 pub(crate) type Line = (&'static str, String, String);
 
 /// A world: rules, settings and packets.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct World {
     pub(crate) backend: &'static str,
     pub(crate) rules: Vec<Line>,
@@ -359,7 +359,7 @@ fn first(random: &mut impl Rng, sport: u16) -> Sent {
 }
 
 impl World {
-    /// The input of iptables-restore.
+    /// The input of iptables-restore. Every policy is in it: iptables-legacy-restore keeps those that no line names.
     pub(crate) fn restore(&self) -> String {
         let mut input = String::new();
         for (table, hooks) in TABLES {

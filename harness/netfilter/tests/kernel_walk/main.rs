@@ -2,7 +2,8 @@
 //! ordinary user. Of each packet its end, its addresses as it arrives, every rule's counter and conntrack's entry are
 //! compared with one of the ways that the walk tells.
 //!
-//! `CHAINBREAK_WORLDS` is how many rulesets are made, `CHAINBREAK_SEED` the first one's seed.
+//! `CHAINBREAK_WORLDS` is how many rulesets are made, `CHAINBREAK_SEED` the first one's seed: with 1 and the number of a
+//! world, this one alone.
 
 #![expect(clippy::print_stdout, reason = "how much was compared is told")]
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
@@ -64,11 +65,12 @@ fn compare_worlds() {
         number("CHAINBREAK_WORLDS", WORLDS),
     );
     let mut kernel = Kernel::new();
-    let mut all = Compared::default();
+    let (mut all, mut worlds) = (Compared::default(), 0);
     let (mut different, mut smallest) = (Vec::new(), String::new());
     for seed in first..first + count {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let world = grammar::world(&mut random);
+        worlds += 1;
         match kernel.compare(&world) {
             Ok(compared) => {
                 all.packets += compared.packets;
@@ -86,7 +88,7 @@ fn compare_worlds() {
     }
     let Compared { packets, open } = all;
     println!(
-        "{count} worlds, {packets} {SAID}, {} differ, {open} left open",
+        "{worlds} worlds, {packets} {SAID}, {} differ, {open} left open",
         different.len()
     );
     let told = different.join("\n\n");
