@@ -53,7 +53,7 @@ pub fn dropping(listing: &str) -> RuleCounters {
     ])
 }
 
-/// One direction of a connection. ICMP has no ports.
+/// One direction of a connection. ICMP has an [`Echo`] in the place of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Tuple {
@@ -67,6 +67,22 @@ pub struct Tuple {
     /// To which port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dport: Option<u16>,
+    /// What ICMP has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub echo: Option<Echo>,
+}
+
+/// What conntrack tells ICMP's questions and answers apart by (Linux 6.18, `nf_conntrack_tuple.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Echo {
+    /// ICMP's type: 8 asks for an echo and 0 is one; of IPv6 128 and 129.
+    #[serde(rename = "type")]
+    pub kind: u8,
+    /// ICMP's code.
+    pub code: u8,
+    /// The identifier, by which who asked knows the answer.
+    pub id: u16,
 }
 
 /// One entry of the connection table.
@@ -140,6 +156,17 @@ impl Tuple {
             dst: value(words, "dst")?.parse().ok()?,
             sport: port("sport"),
             dport: port("dport"),
+            echo: Echo::parse(words),
+        })
+    }
+}
+
+impl Echo {
+    fn parse(words: &[&str]) -> Option<Self> {
+        Some(Self {
+            kind: value(words, "type")?.parse().ok()?,
+            code: value(words, "code")?.parse().ok()?,
+            id: value(words, "id")?.parse().ok()?,
         })
     }
 }
@@ -175,6 +202,9 @@ impl fmt::Display for Tuple {
         }
         if let Some(dport) = self.dport {
             write!(f, " dport={dport}")?;
+        }
+        if let Some(Echo { kind, code, id }) = self.echo {
+            write!(f, " type={kind} code={code} id={id}")?;
         }
         Ok(())
     }
@@ -249,7 +279,15 @@ mod tests {
         }
         assert!(read[0].unreplied && read[0].state.is_none());
         assert_eq!(read[1].original.sport, None);
+        let echo = |kind| Echo {
+            kind,
+            code: 0,
+            id: 7,
+        };
+        assert_eq!(read[1].original.echo, Some(echo(8)));
+        assert_eq!(read[1].reply.echo, Some(echo(0)));
     }
+
     #[test]
     fn a_port_belongs_to_the_direction_in_which_it_stands() {
         let only = |original, reply| {

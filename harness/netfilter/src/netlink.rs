@@ -184,6 +184,8 @@ fn read_tuple(body: &[u8]) -> Option<(u8, Tuple)> {
         dst: address(IP_V4_DST, IP_V6_DST)?,
         sport: port(PROTO_SRC_PORT),
         dport: port(PROTO_DST_PORT),
+        // kube-proxy asks for nothing of ICMP.
+        echo: None,
     };
     Some((*find(proto, PROTO_NUM)?.first()?, tuple))
 }

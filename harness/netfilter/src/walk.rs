@@ -25,6 +25,7 @@ mod rules;
 mod state;
 mod target;
 mod tell;
+mod translation;
 mod walker;
 mod ways;
 

@@ -1,13 +1,16 @@
 //! What conntrack makes of a packet: which connection it is of, or why of none (Linux 6.18, `nf_conntrack_core.c`,
 //! `nf_conntrack_proto_tcp.c`).
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use super::{
     flight::Conn,
     packet::{Packet, Protocol, TcpFlags, Tracking},
 };
-use crate::conntrack::{Flow, Tuple};
+use crate::conntrack::{Echo, Flow, Tuple};
 
 /// The entries of a node, by what they are looked up with.
 #[derive(Debug, Clone, Default)]
@@ -15,7 +18,12 @@ pub(super) struct Connections {
     flows: Vec<Flow>,
     /// Which entry, and whether the tuple is of its answers.
     by_tuple: BTreeMap<(Protocol, Tuple), (usize, bool)>,
+    /// What each source was made.
+    sources: BTreeMap<(Protocol, Source), BTreeSet<Source>>,
 }
+
+/// An address with a port, or with an echo's identifier.
+pub(super) type Source = (IpAddr, Option<u16>);
 
 /// What was found, and why.
 #[derive(Debug)]
@@ -44,12 +52,29 @@ impl Connections {
         self.by_tuple
             .insert((protocol, flow.original), (number, false));
         self.by_tuple.insert((protocol, flow.reply), (number, true));
+        let source = source(flow.original);
+        let made = self.sources.entry((protocol, source)).or_default();
+        made.insert(self::source(inverse(flow.reply)));
         self.flows.push(flow);
     }
 
-    /// Whether another connection's answers have this tuple already.
-    pub(super) fn has(&self, protocol: Protocol, tuple: Tuple) -> bool {
-        self.by_tuple.contains_key(&(protocol, tuple))
+    /// Whether another connection than one that began so has this tuple already (`nf_conntrack_tuple_taken`).
+    pub(super) fn has(&self, protocol: Protocol, tuple: Tuple, original: Tuple) -> bool {
+        let found = self.by_tuple.get(&(protocol, tuple));
+        let flow = found.and_then(|(number, _)| self.flows.get(*number));
+        flow.is_some_and(|flow| flow.original != original)
+    }
+
+    /// The ports (of echoes the identifiers) that a source has at another address (`find_appropriate_src`).
+    pub(super) fn given(
+        &self,
+        protocol: Protocol,
+        source: Source,
+        address: IpAddr,
+    ) -> impl Iterator<Item = u16> {
+        let made = self.sources.get(&(protocol, source)).into_iter().flatten();
+        let there = made.filter(move |(made, _)| *made == address);
+        there.filter_map(|(_, number)| *number)
     }
 
     /// Which connection a packet is of.
@@ -92,15 +117,26 @@ impl Verdict {
     }
 }
 
-/// What conntrack looks a packet up by. The identifier of an echo is not in a listing's [`Flow`].
+/// What conntrack looks a packet up by.
 pub(super) fn tuple(packet: &Packet) -> Tuple {
     let port = |port| packet.protocol.has_ports().then_some(port);
+    let echo = Echo {
+        kind: packet.icmp,
+        code: 0,
+        id: packet.sport,
+    };
     Tuple {
         src: packet.src,
         dst: packet.dst,
         sport: port(packet.sport),
         dport: port(packet.dport),
+        echo: packet.protocol.is_icmp().then_some(echo),
     }
+}
+
+/// Who sends what has this tuple.
+pub(super) fn source(tuple: Tuple) -> Source {
+    (tuple.src, tuple.sport.or(tuple.echo.map(|it| it.id)))
 }
 
 /// The tuple of its answers.
@@ -110,6 +146,24 @@ pub(super) fn inverse(tuple: Tuple) -> Tuple {
         dst: tuple.src,
         sport: tuple.dport,
         dport: tuple.sport,
+        echo: tuple.echo.map(answered),
+    }
+}
+
+/// The types of ICMP that ask, each with the one that answers (`invmap` in `nf_conntrack_proto_icmp.c` and
+/// `nf_conntrack_proto_icmpv6.c`).
+const ANSWERS: [(u8, u8); 6] = [(8, 0), (13, 14), (15, 16), (17, 18), (128, 129), (139, 140)];
+
+/// What answers it, or what it answers.
+fn answered(echo: Echo) -> Echo {
+    let other = ANSWERS.iter().find_map(|&(asks, answers)| match echo.kind {
+        kind if kind == asks => Some(answers),
+        kind if kind == answers => Some(asks),
+        _ => None,
+    });
+    Echo {
+        kind: other.unwrap_or(echo.kind),
+        ..echo
     }
 }
 
@@ -159,12 +213,17 @@ fn known(packet: &Packet, flow: &Flow, is_reply: bool) -> Verdict {
         Tracking::New
     };
     let (original, reply) = (flow.original, flow.reply);
+    let snat = (original.src, original.sport) != (reply.dst, reply.dport);
+    let dnat = (original.dst, original.dport) != (reply.src, reply.sport);
+    // Of an echo whose identifier alone was taken, another one was found when its destination was settled, which is
+    // first.
+    let id = |tuple: Tuple| tuple.echo.map(|it| it.id);
     let conn = Conn {
         original,
         reply,
         is_reply,
-        snat: (original.src, original.sport) != (reply.dst, reply.dport),
-        dnat: (original.dst, original.dport) != (reply.src, reply.sport),
+        snat,
+        dnat: dnat || (!snat && id(original) != id(reply)),
         src_settled: true,
         dst_settled: true,
         mark: flow.mark,

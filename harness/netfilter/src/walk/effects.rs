@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use super::{
     chain::At,
-    conntrack::{inverse, tuple},
     flight::Output,
     packet::Tracking,
     path::{Effect, End, Hook, Step},
@@ -83,50 +82,6 @@ impl Walker<'_> {
             Action::Masquerade(port) => self.masquerade(*port),
             _ => Ok(Effect::Unchanged),
         }
-    }
-
-    fn dnat(&mut self, address: Option<IpAddr>, port: Option<u16>) -> Effect {
-        let Some(conn) = &mut self.flight.conn else {
-            return Effect::Unchanged;
-        };
-        let packet = &mut self.flight.packet;
-        let before = (packet.dst, packet.dport);
-        packet.dst = address.unwrap_or(packet.dst);
-        if packet.protocol.has_ports() {
-            packet.dport = port.unwrap_or(packet.dport);
-        }
-        conn.dst_settled = true;
-        conn.dnat |= before != (packet.dst, packet.dport);
-        conn.reply = inverse(tuple(packet));
-        Effect::Dnat(packet.dst, packet.dport)
-    }
-
-    pub(super) fn snat(&mut self, address: Option<IpAddr>, port: Port) -> Effect {
-        let Some(conn) = &mut self.flight.conn else {
-            return Effect::Unchanged;
-        };
-        let packet = &mut self.flight.packet;
-        let before = (packet.src, packet.sport);
-        let known = address.unwrap_or(packet.src);
-        packet.src = known;
-        let has_ports = packet.protocol.has_ports();
-        let taken = || {
-            let reply = inverse(tuple(packet));
-            self.state.connections.has(packet.protocol, reply)
-        };
-        packet.sport = match port {
-            Port::Is(port) if has_ports => port,
-            Port::Drawn if has_ports => 0,
-            Port::Kept if has_ports && taken() => 0,
-            _ => packet.sport,
-        };
-        conn.src_settled = true;
-        conn.snat |= address.is_none() || before != (packet.src, packet.sport);
-        conn.reply = inverse(tuple(packet));
-        if packet.sport == 0 {
-            conn.reply.dport = None;
-        }
-        Effect::Snat(address, packet.sport)
     }
 
     fn masquerade(&mut self, port: Port) -> Ends<Effect> {

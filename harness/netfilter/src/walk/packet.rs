@@ -178,7 +178,7 @@ pub struct Packet {
     pub src: IpAddr,
     /// To; of the same family.
     pub dst: IpAddr,
-    /// From which port; 0 where the protocol has none.
+    /// From which port; 0 where the protocol has none. Of ICMP its identifier.
     #[serde(default)]
     pub sport: u16,
     /// To which port; 0 where the protocol has none.

@@ -31,7 +31,7 @@ pub struct Path {
     pub share: f64,
     /// In order.
     pub steps: Vec<Step>,
-    /// The packet as it was at the end. A source port that the kernel draws by chance is 0.
+    /// The packet as it was at the end. A source port or an identifier that the kernel draws by chance is 0.
     pub packet: Packet,
     /// The connection as conntrack keeps it afterwards; none where it keeps none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -260,19 +260,19 @@ impl<'a> Walker<'a> {
                 return Ok(());
             }
         }
-        if source {
-            self.keep_source();
-        } else if let Some(conn) = &mut self.flight.conn {
-            conn.dst_settled = true;
-        }
+        self.keep(source);
         Ok(())
     }
 
-    /// Without a rule a connection keeps its source port, unless another one's answers would be taken for its own
-    /// (`nf_nat_alloc_null_binding`).
-    fn keep_source(&mut self) {
+    /// Without a rule a connection keeps its source and its destination, but not a port or an identifier with which
+    /// another one's answers would be taken for its own (`nf_nat_alloc_null_binding`).
+    fn keep(&mut self, source: bool) {
         let from = self.flight.packet.clone();
-        self.snat(Some(from.src), Port::Kept);
+        if source {
+            self.snat(Some(from.src), Port::Kept);
+        } else {
+            self.dnat(None, None);
+        }
         let to = self.flight.packet.clone();
         if from != to {
             self.steps.push(Step::Translated { from, to });
@@ -299,15 +299,12 @@ impl<'a> Walker<'a> {
         });
         let from = self.flight.packet.clone();
         let packet = &mut self.flight.packet;
-        let (address, port) = if source {
-            (&mut packet.src, &mut packet.sport)
-        } else {
-            (&mut packet.dst, &mut packet.dport)
-        };
-        let (to_address, to_port) = if source {
-            (to.src, to.sport)
-        } else {
-            (to.dst, to.dport)
+        let id = to.echo.map(|it| it.id);
+        let (address, port, to_address, to_port) = match (source, id) {
+            (true, _) => (&mut packet.src, &mut packet.sport, to.src, to.sport.or(id)),
+            // An echo's identifier is the same for both ends, and changes with either.
+            (false, Some(_)) => (&mut packet.dst, &mut packet.sport, to.dst, id),
+            (false, None) => (&mut packet.dst, &mut packet.dport, to.dst, to.dport),
         };
         if *address == to_address && to_port.is_none_or(|it| it == *port) {
             return;

@@ -236,6 +236,7 @@ fn same_flow(path: &Path, listed: &[Flow]) -> Result<(), String> {
     };
     let mut reply = expected.reply;
     reply.dport = reply.dport.or(real.reply.dport);
+    reply.echo = reply.echo.or(real.reply.echo);
     if real.reply == reply && real.mark == expected.mark {
         return Ok(());
     }

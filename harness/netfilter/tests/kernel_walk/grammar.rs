@@ -331,8 +331,9 @@ fn first(random: &mut impl Rng, sport: u16) -> Sent {
     let ports = protocol.has_ports();
     let port = *PORTS.choose(random).unwrap();
     let end = |address: &str, port: u16| format!("{address}:{port}").parse().unwrap();
-    // An echo's identifier.
-    let (sport, dport) = if ports { (sport, port) } else { (7, 0) };
+    // Of echoes every other one has an identifier that others have.
+    let id = if sport.is_multiple_of(2) { 7 } else { sport };
+    let (sport, dport) = if ports { (sport, port) } else { (id, 0) };
     let mut packet = Packet::new(protocol, end(src, sport), end(to, dport));
     if protocol == Protocol::TCP {
         let flags = [

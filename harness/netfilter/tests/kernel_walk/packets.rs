@@ -119,14 +119,13 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Whether this is the packet; a source port of 0 is any.
+    /// Whether this is the packet; a source port or an identifier of 0 is any.
     pub(crate) fn is(&self, packet: &Packet) -> bool {
         let expected = Self {
             protocol: packet.protocol,
             src: packet.src,
             dst: packet.dst,
-            // An echo's identifier is not modelled.
-            sport: if packet.sport == 0 || !packet.protocol.has_ports() {
+            sport: if packet.sport == 0 {
                 self.sport
             } else {
                 packet.sport

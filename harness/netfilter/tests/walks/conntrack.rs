@@ -10,7 +10,7 @@ use crate::{FELIX, Family, POD, Packet, chains, node, only, routed, site, tcp};
 const KUBE_PROXY: &str = include_str!("../data/kube-proxy.save");
 const EBPF: &str = include_str!("../data/felix-3.28.1-ebpf.save");
 
-fn tracked(walk: &chainbreak_netfilter::walk::Walk) -> (Tracking, String) {
+pub(crate) fn tracked(walk: &chainbreak_netfilter::walk::Walk) -> (Tracking, String) {
     let step = only(walk).steps.iter().find_map(|step| match step {
         Step::Tracked { tracking, why } => Some((*tracking, why.clone())),
         _ => None,

@@ -6,6 +6,7 @@
 mod conntrack;
 mod iptables;
 mod nftables;
+mod translation;
 mod unknown;
 
 use chainbreak_netfilter::{

@@ -1,0 +1,94 @@
+//! What a connection's addresses, ports and identifiers become, beside other connections.
+
+use chainbreak_netfilter::{
+    conntrack::Flow,
+    walk::{Protocol, Tracking, walk},
+};
+
+use crate::{POD, Packet, State, conntrack::tracked, node, only, routed, udp};
+
+/// An echo (8) or the answer to one (0).
+fn icmp(from: &str, to: &str, kind: u8, id: u16) -> Packet {
+    let end = |address: &str, port: u16| format!("{address}:{port}").parse().unwrap();
+    let mut packet = Packet::new(Protocol::ICMP, end(from, id), end(to, 0));
+    packet.icmp = kind;
+    packet
+}
+
+fn knowing(mut state: State, entries: &[&str]) -> State {
+    for entry in entries {
+        state.add_flow(Flow::parse(entry).unwrap());
+    }
+    state
+}
+
+#[test]
+fn an_answer_to_an_echo_is_of_the_entry_with_its_identifier() {
+    let entries = [
+        "icmp 1 29 src=10.20.1.2 dst=10.96.0.1 type=8 code=0 id=7 [UNREPLIED] \
+         src=10.0.1.1 dst=203.0.113.77 type=0 code=0 id=4000 mark=0 use=1",
+        "icmp 1 29 src=10.20.1.3 dst=10.96.0.2 type=8 code=0 id=7 [UNREPLIED] \
+         src=10.0.1.1 dst=203.0.113.77 type=0 code=0 id=7 mark=0 use=1",
+    ];
+    let state = knowing(routed(), &entries);
+    for (id, ends) in [
+        (4000, "icmp 10.96.0.1 → 10.20.1.2"),
+        (7, "icmp 10.96.0.2 → 10.20.1.3"),
+    ] {
+        let walk = walk(&state, &icmp("10.0.1.1", "203.0.113.77", 0, id));
+        let packet = &only(&walk).packet;
+        assert_eq!((packet.to_string().as_str(), packet.sport), (ends, 7));
+    }
+}
+
+#[test]
+fn an_echo_the_other_way_is_no_answer() {
+    let entry = "icmp 1 29 src=10.20.1.2 dst=10.20.2.5 type=8 code=0 id=7 [UNREPLIED] \
+                 src=10.20.2.5 dst=10.20.1.2 type=0 code=0 id=7 mark=0 use=1";
+    let state = knowing(routed(), &[entry]);
+    let back = |kind| {
+        let walk = walk(&state, &icmp("10.20.2.5", "10.20.1.2", kind, 7).by("eth0"));
+        tracked(&walk).0
+    };
+    assert_eq!((back(0), back(8)), (Tracking::Established, Tracking::New));
+}
+
+#[test]
+fn an_echo_whose_identifier_is_another_ones_gets_the_first_one_that_is_free() {
+    let entries = [7, 0].map(|id| {
+        format!(
+            "icmp 1 29 src=10.20.1.2 dst=10.96.0.{id} type=8 code=0 id={id} [UNREPLIED] \
+             src=10.20.2.5 dst=10.20.1.2 type=0 code=0 id={id} mark=0 use=1"
+        )
+    });
+    let state = knowing(routed(), &[&entries[0], &entries[1]]);
+    for (own, becomes) in [(7, 1), (8, 8)] {
+        let walk = walk(&state, &icmp("10.20.1.2", "10.20.2.5", 8, own).by(POD));
+        let path = only(&walk);
+        assert_eq!(
+            (path.packet.sport, tracked(&walk).0),
+            (becomes, Tracking::New)
+        );
+    }
+}
+
+const MASQUERADE: &str =
+    "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o eth0 -j MASQUERADE\nCOMMIT\n";
+
+#[test]
+fn a_source_that_was_translated_before_gets_the_same_port_again() {
+    let entry = "udp 17 29 src=10.20.1.2 dst=8.8.8.8 sport=5000 dport=53 [UNREPLIED] \
+                 src=8.8.8.8 dst=10.0.1.1 sport=53 dport=61234 mark=0 use=1";
+    let state = knowing(node(MASQUERADE), &[entry]);
+    for (own, becomes) in [(5000, 61234), (5001, 5001)] {
+        let walk = walk(
+            &state,
+            &udp(&format!("10.20.1.2:{own}"), "8.8.4.4:53").by(POD),
+        );
+        let from = &only(&walk).packet;
+        assert_eq!(
+            (from.src.to_string().as_str(), from.sport),
+            ("10.0.1.1", becomes)
+        );
+    }
+}
