@@ -110,11 +110,10 @@ impl<'a> Walker<'a> {
     fn received(&mut self) -> Ends<End> {
         self.hook(Hook::Prerouting)?;
         self.way = self.route_received()?;
-        self.flight.output = match &self.way {
-            Way::Here => return self.delivered(),
-            Way::On(hop) => Output::By(hop.interface.clone()),
-            Way::Unknown => Output::Unknown,
-        };
+        if matches!(self.way, Way::Here) {
+            return self.delivered();
+        }
+        self.flight.output = self.output();
         self.hook(Hook::Forward)?;
         self.leaves()
     }
@@ -136,7 +135,10 @@ impl<'a> Walker<'a> {
 
     fn made_here(&mut self) -> Ends<End> {
         self.route_made()?;
+        // What is routed again by a rule of this hook has the same output interface up to the end of the hook.
+        self.flight.output = self.output();
         self.hook(Hook::Output)?;
+        self.flight.output = self.output();
         if !matches!(self.way, Way::Here) {
             return self.leaves();
         }

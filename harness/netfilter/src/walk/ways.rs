@@ -50,7 +50,6 @@ impl Walker<'_> {
     pub(super) fn route_made(&mut self) -> Ends<()> {
         let packet = &self.flight.packet;
         let Some(routing) = &self.state.routing else {
-            self.flight.output = Output::Unknown;
             return Ok(());
         };
         let dst = packet.dst;
@@ -58,14 +57,17 @@ impl Walker<'_> {
             input: None,
             ..Query::of(packet)
         });
-        let way = self.way(dst, found)?;
-        self.flight.output = match &way {
+        self.way = self.way(dst, found)?;
+        Ok(())
+    }
+
+    /// By which interface its way leads out.
+    pub(super) fn output(&self) -> Output {
+        match &self.way {
             Way::Here => Output::By("lo".to_owned()),
             Way::On(hop) => Output::By(hop.interface.clone()),
             Way::Unknown => Output::Unknown,
-        };
-        self.way = way;
-        Ok(())
+        }
     }
 
     /// What a look-up comes to.

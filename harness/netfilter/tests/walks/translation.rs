@@ -2,10 +2,10 @@
 
 use chainbreak_netfilter::{
     conntrack::Flow,
-    walk::{Protocol, Tracking, walk},
+    walk::{End, Protocol, Tracking, walk},
 };
 
-use crate::{POD, Packet, State, conntrack::tracked, node, only, routed, udp};
+use crate::{POD, Packet, State, chains, conntrack::tracked, node, only, routed, udp};
 
 /// An echo (8) or the answer to one (0).
 fn icmp(from: &str, to: &str, kind: u8, id: u16) -> Packet {
@@ -91,4 +91,19 @@ fn a_source_that_was_translated_before_gets_the_same_port_again() {
             ("10.0.1.1", becomes)
         );
     }
+}
+
+#[test]
+fn what_a_rule_of_output_routes_again_keeps_its_output_interface_up_to_the_end_of_the_hook() {
+    let save = "*nat\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n-A OUTPUT -d 10.20.2.5 -j DNAT --to-destination 10.20.1.2\n\
+                -A POSTROUTING -o cali+ -j FOR-PODS\n:FOR-PODS - [0:0]\n-A FOR-PODS -j RETURN\nCOMMIT\n\
+                *filter\n:OUTPUT ACCEPT [0:0]\n:TO-PODS - [0:0]\n:OUT - [0:0]\n-A OUTPUT -o cali+ -j TO-PODS\n-A OUTPUT -o eth0 -j OUT\n\
+                -A TO-PODS -j DROP\n-A OUT -j RETURN\nCOMMIT\n";
+    let walk = walk(&node(save), &udp("10.0.1.1:5000", "10.20.2.5:53"));
+    let path = only(&walk);
+    assert!(matches!(&path.end, End::Sent { interface: Some(it), .. } if it == POD));
+    assert_eq!(
+        chains(path),
+        ["OUTPUT", "OUTPUT", "OUT", "POSTROUTING", "FOR-PODS"]
+    );
 }
