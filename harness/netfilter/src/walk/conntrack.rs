@@ -58,11 +58,12 @@ impl Connections {
         self.flows.push(flow);
     }
 
-    /// Whether another connection than one that began so has this tuple already (`nf_conntrack_tuple_taken`).
+    /// Whether a connection has this tuple already (`nf_conntrack_tuple_taken`), other than one whose place is taken by the
+    /// one that begins with `original`.
     pub(super) fn has(&self, protocol: Protocol, tuple: Tuple, original: Tuple) -> bool {
         let found = self.by_tuple.get(&(protocol, tuple));
         let flow = found.and_then(|(number, _)| self.flows.get(*number));
-        flow.is_some_and(|flow| flow.original != original)
+        flow.is_some_and(|flow| flow.original != original && flow.reply != original)
     }
 
     /// The ports (of echoes the identifiers) that a source has at another address (`find_appropriate_src`).

@@ -5,7 +5,7 @@ use chainbreak_netfilter::{
     walk::{End, Protocol, Tracking, walk},
 };
 
-use crate::{POD, Packet, State, chains, conntrack::tracked, node, only, routed, udp};
+use crate::{POD, Packet, State, chains, conntrack::tracked, node, only, routed, tcp, udp};
 
 /// An echo (8) or the answer to one (0).
 fn icmp(from: &str, to: &str, kind: u8, id: u16) -> Packet {
@@ -91,6 +91,16 @@ fn a_source_that_was_translated_before_gets_the_same_port_again() {
             ("10.0.1.1", becomes)
         );
     }
+}
+
+#[test]
+fn a_connection_that_begins_anew_from_the_other_end_keeps_its_port() {
+    let entry = "tcp 6 100 TIME_WAIT src=10.20.1.2 dst=10.20.2.5 sport=5000 dport=53 \
+                 src=10.20.2.5 dst=10.20.1.2 sport=53 dport=5000 [ASSURED] mark=0 use=1";
+    let state = knowing(routed(), &[entry]);
+    let walk = walk(&state, &tcp("10.20.2.5:53", "10.20.1.2:5000").by("eth0"));
+    assert_eq!(tracked(&walk).0, Tracking::New);
+    assert_eq!(only(&walk).packet.sport, 53);
 }
 
 #[test]
