@@ -9,6 +9,7 @@ use std::{
 use super::{
     flight::Conn,
     packet::{Packet, Protocol, TcpFlags, Tracking},
+    translation::ATTEMPTS,
 };
 use crate::conntrack::{Echo, Flow, Tuple};
 
@@ -214,17 +215,19 @@ fn known(packet: &Packet, flow: &Flow, is_reply: bool) -> Verdict {
         Tracking::New
     };
     let (original, reply) = (flow.original, flow.reply);
+    // The bit of an identifier's change is that of the end with which it changed: numbers from 0 on are found with the
+    // destination, others drawn with the source.
+    let id = |tuple: Tuple| tuple.echo.map(|it| it.id);
+    let changed = id(reply).filter(|_| id(original) != id(reply));
+    let found = changed.is_some_and(|id| id < ATTEMPTS);
     let snat = (original.src, original.sport) != (reply.dst, reply.dport);
     let dnat = (original.dst, original.dport) != (reply.src, reply.sport);
-    // Of an echo whose identifier alone was taken, another one was found when its destination was settled, which is
-    // first.
-    let id = |tuple: Tuple| tuple.echo.map(|it| it.id);
     let conn = Conn {
         original,
         reply,
         is_reply,
-        snat,
-        dnat: dnat || (!snat && id(original) != id(reply)),
+        snat: snat || changed.is_some() && !found,
+        dnat: dnat || found,
         src_settled: true,
         dst_settled: true,
         mark: flow.mark,

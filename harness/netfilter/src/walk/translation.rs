@@ -15,7 +15,7 @@ use super::{
 use crate::conntrack::Tuple;
 
 /// How many identifiers the kernel tries from 0 before it draws one (`NF_NAT_MAX_ATTEMPTS`).
-const ATTEMPTS: u16 = 128;
+pub(super) const ATTEMPTS: u16 = 128;
 
 impl Walker<'_> {
     /// Gives it a destination; what is none stays.

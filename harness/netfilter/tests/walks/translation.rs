@@ -72,6 +72,28 @@ fn an_echo_whose_identifier_is_another_ones_gets_the_first_one_that_is_free() {
     }
 }
 
+#[test]
+fn an_identifier_that_was_drawn_is_a_change_of_the_source_and_a_first_free_one_of_the_destination()
+{
+    let save =
+        "*filter\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -m conntrack --ctstate DNAT -j DROP\nCOMMIT\n";
+    for (id, end) in [(35184, "Sent"), (0, "Dropped")] {
+        let entry = format!(
+            "icmp 1 29 src=10.0.1.1 dst=10.20.2.5 type=8 code=0 id=7 [UNREPLIED] \
+             src=10.20.2.5 dst=10.0.1.1 type=0 code=0 id={id} mark=0 use=1"
+        );
+        let state = knowing(node(save), &[&entry]);
+        let walk = walk(&state, &icmp("10.0.1.1", "10.20.2.5", 8, 7));
+        let path = only(&walk);
+        assert!(
+            format!("{:?}", path.end).starts_with(end),
+            "{id}: {:?}",
+            path.end
+        );
+        assert_eq!(path.packet.sport, id);
+    }
+}
+
 const MASQUERADE: &str =
     "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o eth0 -j MASQUERADE\nCOMMIT\n";
 
