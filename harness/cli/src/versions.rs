@@ -137,7 +137,7 @@ mod tests {
         let unknown = || Some(Checked::Unknown("no answer".to_owned()));
         let code = |checked: Vec<Option<Checked>>| {
             let pins: Vec<Pin> = checked.into_iter().map(pin).collect();
-            super::code(&pins)
+            code(&pins)
         };
         assert_eq!(code(vec![None]), 0);
         assert_eq!(code(vec![Some(Checked::AsPinned)]), 0);

@@ -141,7 +141,7 @@ async fn on_cluster(
     let kept = async {
         if after.keeps(log).await {
             log.append(EventKind::Phase(Phase::Kept));
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     };
     tokio::select! {

@@ -53,7 +53,7 @@ impl<'a> SummaryFile<'a> {
     pub fn case(&mut self, summary: &Summary) -> Result<String, ReportError> {
         let comma = if self.cases == 0 { "" } else { "," };
         self.cases += 1;
-        Ok(format!("{comma}\n{}", value(&Case::of(summary))?))
+        Ok(format!("{comma}\n{}", value(&Entry::of(summary))?))
     }
 
     /// What stands after all cases, which are these; nothing but their ids and their outcomes is looked at.
@@ -79,7 +79,7 @@ fn value(of: &impl Serialize) -> Result<String, ReportError> {
 /// One that did not run has all of the members, too, and why.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Case<'a> {
+struct Entry<'a> {
     case: &'a str,
     scenario: &'a str,
     variant: &'a str,
@@ -102,7 +102,7 @@ struct Case<'a> {
     kept: &'a [String],
 }
 
-impl<'a> Case<'a> {
+impl<'a> Entry<'a> {
     fn of(summary: &'a Summary) -> Self {
         let CaseId {
             scenario,

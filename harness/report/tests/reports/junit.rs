@@ -169,8 +169,8 @@ fn a_test_case_says_where_its_variant_stands_also_if_others_write_like_one() {
     assert_eq!(xpath(&xml, "count(//testcase/@line)"), "0");
 }
 
-#[test]
-fn what_is_promised_of_an_upgrade_stands_in_suites_that_are_named_for_it() {
+/// A case with promises about an upgrade, after it, and from it to another mark.
+fn upgraded() -> Run {
     let mut upgraded = case("upgraded", Expect::Broken(vec!["after".into()]));
     let fault = Fault::Upgrade {
         to: [(AgentName::KubeProxy, "1.33".to_owned())].into(),
@@ -207,7 +207,12 @@ fn what_is_promised_of_an_upgrade_stands_in_suites_that_are_named_for_it() {
         let name = name.into();
         events.push(crate::history::event(at_us, EventKind::Mark { name }));
     }
-    let xml = junit(&ended(run(vec![(upgraded, events)])));
+    ended(run(vec![(upgraded, events)]))
+}
+
+#[test]
+fn what_is_promised_of_an_upgrade_stands_in_suites_that_are_named_for_it() {
+    let xml = junit(&upgraded());
     validate(&xml);
     let id = "calico-bpf-cleanup-fights-kube-proxy/upgraded[iptables=legacy]";
     for (number, name, promise) in [
