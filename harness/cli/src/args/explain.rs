@@ -9,7 +9,7 @@ use super::Answer;
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// Who sends it: an address, with its port if that matters
+    /// Who sends it: an address, with its port if that matters; of icmp with the echo's identifier
     pub(crate) from: String,
     /// Where it is sent: an address and a port
     #[arg(value_name = "TO:PORT")]

@@ -34,10 +34,13 @@ pub(super) fn packet(args: &Explain, dumps: &Dumps) -> Result<Packet> {
             with_port(dst)
         )));
     }
-    let ports = protocol.has_ports();
-    let port = |given: Option<u16>, otherwise| if ports { given.unwrap_or(otherwise) } else { 0 };
-    let from = SocketAddr::new(src, port(sport, CLIENT_PORT));
-    let to = SocketAddr::new(dst, port(dport, 0));
+    let (sport, dport) = match protocol {
+        it if it.has_ports() => (sport.unwrap_or(CLIENT_PORT), dport.unwrap_or(0)),
+        // An echo's identifier.
+        it if it.is_icmp() => (sport.unwrap_or(0), 0),
+        _ => (0, 0),
+    };
+    let (from, to) = (SocketAddr::new(src, sport), SocketAddr::new(dst, dport));
     let mut packet = Packet::new(protocol, from, to);
     if protocol == Protocol::TCP {
         packet.flags = flags(args)?;

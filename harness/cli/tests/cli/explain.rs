@@ -73,6 +73,23 @@ fn a_pods_packet_to_a_service_is_followed_to_each_endpoint() {
 }
 
 #[test]
+fn an_echo_is_of_the_entry_that_has_its_identifier() {
+    let ground = ground();
+    ground.write(
+        "node/conntrack",
+        "icmp 1 29 src=10.20.1.2 dst=10.96.10.10 type=8 code=0 id=7 [UNREPLIED] \
+         src=10.20.2.3 dst=10.20.1.2 type=0 code=0 id=7 mark=0 use=1\n",
+    );
+    for (from, translated) in [("10.20.1.2:7", true), ("10.20.1.2:8", false)] {
+        let asked = ["explain", from, "10.96.10.10", "--protocol", "icmp"];
+        let output = ground.chainbreak(&[&asked[..], &["--dump", "node"]].concat());
+        exits(&output, 0);
+        let said = text(&output.stdout);
+        assert_eq!(said.contains("10.20.2.3"), translated, "{said}");
+    }
+}
+
+#[test]
 fn a_reply_that_was_never_asked_for_names_the_rule_that_drops_it() {
     let ground = ground();
     let flags = ["--flags", "SYN,ACK", "--format", "json"];
