@@ -29,8 +29,17 @@ pub struct Run {
     pub finished: Option<Timestamp>,
     /// How it ended; `None` when it was killed, or is not over.
     pub ended: Option<Ended>,
-    /// What its cases have in common.
-    shared: Shared,
+    shared: Memory,
+}
+
+/// What its cases have in common, to have it once. It is no part of what a run is: a case that was not run after all is remembered, too.
+#[derive(Debug, Clone, Default)]
+struct Memory(Shared);
+
+impl PartialEq for Memory {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
 }
 
 /// A case and its history.
@@ -55,7 +64,7 @@ impl Run {
             skipped: Vec::new(),
             finished: None,
             ended: None,
-            shared: Shared::default(),
+            shared: Memory::default(),
         }
     }
 
@@ -83,7 +92,7 @@ impl Run {
     pub fn add(&mut self, line: Line, folder: &Path) -> Result<(), String> {
         match line {
             Line::Planned(mut case) => {
-                self.shared.take(&mut case);
+                self.shared.0.take(&mut case);
                 let recorded = Recorded {
                     case: Arc::from(case),
                     history: History::default(),
@@ -91,6 +100,9 @@ impl Run {
                     artifacts: Vec::new(),
                 };
                 let id = recorded.case.id();
+                if self.skipped.iter().any(|skipped| skipped.id == id) {
+                    return Err(format!("case {id} was skipped before it was planned"));
+                }
                 match self.cases.insert(id.clone(), recorded) {
                     None => Ok(()),
                     Some(_) => Err(format!("case {id} is planned twice")),

@@ -49,6 +49,29 @@ fn a_run_is_read_back_as_it_was_written() {
     assert_eq!(Run::read(&file[..], Path::new("")).unwrap(), run);
 }
 
+/// After a failure `--fail-fast` does not run what was planned.
+#[test]
+fn a_case_that_is_skipped_after_it_was_planned_is_only_skipped() {
+    let case = case("default-cleanup", all_broken());
+    let planned = || Line::Planned(Box::new(case.clone()));
+    let skipped = || {
+        Line::Skipped(Skipped {
+            id: case.id(),
+            reason: "not begun".to_owned(),
+        })
+    };
+    let run = |lines: [Line; 2]| {
+        let mut run = Run::new(header());
+        let add = |line| run.add(line, Path::new(""));
+        lines.into_iter().try_for_each(add).map(|()| run)
+    };
+    let mut never_planned = Run::new(header());
+    never_planned.add(skipped(), Path::new("")).unwrap();
+    assert_eq!(run([planned(), skipped()]).unwrap(), never_planned);
+    let why = format!("case {} was skipped before it was planned", case.id());
+    assert_eq!(run([skipped(), planned()]).unwrap_err(), why);
+}
+
 #[test]
 fn a_number_of_an_object_is_read_back_as_it_was_written() {
     let number: f64 = "1.0000000000000001e88".parse().unwrap();
