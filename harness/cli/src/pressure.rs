@@ -11,7 +11,7 @@ use tokio::{
 const MEASURE: &str = "/proc/pressure/cpu";
 /// Distance of two looks.
 const LOOK: Duration = Duration::from_millis(500);
-/// More percent of the time are too many. Two quiet cores with fourteen cases of the catalogue have some forty.
+/// More percent of the time are too many.
 const MOST_PERCENT: u128 = 75;
 
 /// The share of the last stretch in which tasks waited.
