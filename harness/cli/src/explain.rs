@@ -9,6 +9,7 @@ use chainbreak_netfilter::{
     dumps::Dumps,
     walk::{Walk, walk},
 };
+use chainbreak_report::text::document;
 
 use crate::args::{self, Answer};
 
@@ -17,11 +18,10 @@ pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
     let dumps = folder::read(&args.dump)?;
     let packet = asked::packet(args, &dumps)?;
     let walk = walk(&dumps.state(packet.family()), &packet);
-    let out = match args.format {
-        Answer::Human => human(&walk, &dumps),
-        Answer::Json => format!("{:#}\n", walk.told()),
-    };
-    crate::say(&out)?;
+    match args.format {
+        Answer::Human => crate::say(&human(&walk, &dumps))?,
+        Answer::Json => crate::say_as_it_is(&document(&walk.told())?)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
