@@ -19,6 +19,20 @@ fn run(ground: &Ground, args: &[&str]) -> std::process::Output {
     ground.chainbreak(&[&["run", "short.yaml", "--out", "out"], args].concat())
 }
 
+/// One case after the other, with the worlds of those that fail.
+fn keeping_failed(ground: &Ground, cases: &[&str]) -> Running {
+    let args = [
+        "run",
+        "short.yaml",
+        "--out",
+        "out",
+        "--keep-failed",
+        "-j",
+        "1",
+    ];
+    Running::start(ground.command(&[&args[..], cases].concat()))
+}
+
 #[test]
 fn after_a_failure_nothing_else_begins_where_that_was_asked_for() {
     let ground = Ground::new();
@@ -53,22 +67,8 @@ fn a_case_is_run_until_it_fails_and_no_longer() {
 /// By a pod that no world of the other tests has: a bare `n1` is the youngest world's.
 #[test]
 fn the_world_of_a_case_that_failed_is_kept_and_the_others_end() {
-    let ground = Ground::new();
-    for file in ["short.yaml", "web.yaml"] {
-        let text = fs::read_to_string(ground.path().join(file)).unwrap();
-        ground.write(file, text.replace("client", "failed-and-kept"));
-    }
-    let args = [
-        "run",
-        "short.yaml",
-        "--out",
-        "out",
-        "--keep-failed",
-        "-j",
-        "1",
-    ];
-    let cases = [FAILS, "short/calm"];
-    let mut run = Running::start(ground.command(&[&args[..], &cases].concat()));
+    let ground = Ground::with_client("failed-and-kept");
+    let mut run = keeping_failed(&ground, &[FAILS, "short/calm"]);
     run.reads(&format!("{FAILS}: not as expected, and the world is kept"));
     let shell = ["shell", "pod/failed-and-kept", "--", "true"];
     exits(&ground.chainbreak(&shell), 0);
@@ -82,17 +82,7 @@ fn the_world_of_a_case_that_failed_is_kept_and_the_others_end() {
 #[test]
 fn a_kept_world_keeps_no_other_case_from_running() {
     let ground = Ground::new();
-    let args = [
-        "run",
-        "short.yaml",
-        "--out",
-        "out",
-        "--keep-failed",
-        "-j",
-        "1",
-    ];
-    let cases = [FAILS, "-n", "2"];
-    let mut run = Running::start(ground.command(&[&args[..], &cases].concat()));
+    let mut run = keeping_failed(&ground, &[FAILS, "-n", "2"]);
     for nth in 1..=2 {
         run.reads(&format!(
             "{FAILS}#{nth}: not as expected, and the world is kept"

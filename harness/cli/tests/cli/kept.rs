@@ -1,6 +1,6 @@
 //! A world that is kept can be looked into until its run is interrupted.
 
-use std::{fs, os::unix::fs::symlink};
+use std::os::unix::fs::symlink;
 
 use nix::sys::signal::Signal;
 
@@ -9,11 +9,7 @@ use crate::ground::{Ground, exits, text, validates};
 /// By a pod that no world of the other tests has: a bare `n1` is the youngest world's.
 #[test]
 fn a_kept_world_is_looked_into_and_ends_with_its_run() {
-    let ground = Ground::new();
-    for file in ["short.yaml", "web.yaml"] {
-        let text = fs::read_to_string(ground.path().join(file)).unwrap();
-        ground.write(file, text.replace("client", "looked-into"));
-    }
+    let ground = Ground::with_client("looked-into");
     let mut run = ground.judging("calm", &["--keep"]);
     run.reads("the world is kept");
     let shell = |command: &[&str]| {
@@ -62,11 +58,7 @@ fn clean_names_a_kept_world_and_ends_it_in_order_when_told_which() {
 
 #[test]
 fn clean_lets_worlds_alone_whose_run_goes_on() {
-    let ground = Ground::new();
-    for file in ["short.yaml", "web.yaml"] {
-        let text = fs::read_to_string(ground.path().join(file)).unwrap();
-        ground.write(file, text.replace("client", "goes-on"));
-    }
+    let ground = Ground::with_client("goes-on");
     let run = ground.judging("long", &[]);
     let looked = ground.chainbreak(&["shell", "pod/goes-on", "--", "true"]);
     exits(&looked, 0);

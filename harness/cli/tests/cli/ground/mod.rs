@@ -31,6 +31,16 @@ impl Ground {
         Self { folder }
     }
 
+    /// The same, with a pod of that name in the place of `client`: no world of other tests has it.
+    pub(crate) fn with_client(name: &str) -> Self {
+        let ground = Self::new();
+        for file in ["short.yaml", "web.yaml"] {
+            let text = fs::read_to_string(ground.path().join(file)).unwrap();
+            ground.write(file, text.replace("client", name));
+        }
+        ground
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
