@@ -1,12 +1,9 @@
 //! The course of a run: its cases side by side, round after round, until all are over, one has failed, or a signal comes.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
+use std::{collections::BTreeMap, mem, ops::RangeInclusive, sync::Arc};
 
 use chainbreak_engine::timeline;
-use chainbreak_model::{
-    case::{Case, Step},
-    plan::Planned,
-};
+use chainbreak_model::{case::Case, plan::Planned};
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::watch;
 
@@ -16,7 +13,7 @@ use crate::{
     live::Live,
     record::Record,
     supervise::{self, RunOptions},
-    turns::{Place, Turns, is_alone},
+    turns::{Place, Turns, fills, is_alone},
 };
 
 /// A case with its number in the run.
@@ -35,12 +32,13 @@ pub(crate) struct Course<'a> {
 
 impl Course<'_> {
     /// To its end. An error is what could not be recorded.
-    pub(crate) async fn run(&self, planned: Vec<Planned>) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self, mut planned: Vec<Planned>) -> anyhow::Result<()> {
         let repetition = &self.args.repetition;
         let runs = planned.iter().filter(|it| matches!(it, Planned::Run(_)));
         for round in rounds(repetition, runs.count(), self.turns.most()) {
+            // Of thousands of cases there are not two plans in memory.
             let planned = if repetition.times() == 1 {
-                planned.clone()
+                mem::take(&mut planned)
             } else {
                 repeated(&planned, &round)
             };
@@ -63,15 +61,15 @@ impl Course<'_> {
 
     /// One round. All of it is run, whatever goes wrong in a part.
     async fn round(&self, cases: Vec<Numbered>, is_last: bool) -> anyhow::Result<()> {
-        let last = cases.iter().map(|(number, _)| *number).max();
-        let last = last.filter(|_| is_last);
+        let numbers = cases.iter().map(|(number, _)| *number);
+        let last = numbers.max().filter(|_| is_last);
         let cases = spread(cases, |(_, case)| case.scenario.clone());
         // One that changes what all worlds share is alone on the machine.
         let (alone, beside): (Vec<_>, Vec<_>) =
             cases.into_iter().partition(|(_, case)| is_alone(case));
         // What waits for its like keeps nothing else from beginning.
-        let fills = |(_, case): &Numbered| case.timeline.iter().any(Step::fills_conntrack);
-        let (filling, others): (Vec<_>, Vec<_>) = beside.into_iter().partition(fills);
+        let (filling, others): (Vec<_>, Vec<_>) =
+            beside.into_iter().partition(|(_, case)| fills(case));
         let (filled, played) = futures::join!(self.play(filling, last), self.play(others, last));
         filled.and(played).and(self.play(alone, last).await)
     }
@@ -85,13 +83,13 @@ impl Course<'_> {
             let place = loop {
                 tokio::select! {
                     place = &mut place => break place?,
-                    Some(ended) = running.next() => note(&mut broken, ended),
+                    Some(ended) = running.next() => broken = broken.or(Result::err(ended)),
                 }
             };
             running.push(self.one(*number, case, place, last == Some(*number)));
         }
         while let Some(ended) = running.next().await {
-            note(&mut broken, ended);
+            broken = broken.or(Result::err(ended));
         }
         broken.map_or(Ok(()), Err)
     }
@@ -131,12 +129,6 @@ impl Course<'_> {
     /// Whether no case is to begin any more because one has failed.
     fn is_enough(&self) -> bool {
         self.args.repetition.ends_with_a_failure() && self.turns.failed().is_some()
-    }
-}
-
-fn note(broken: &mut Option<anyhow::Error>, ended: anyhow::Result<()>) {
-    if broken.is_none() {
-        *broken = ended.err();
     }
 }
 

@@ -12,11 +12,11 @@ use chainbreak_report::{
 };
 
 /// Tells it of a run whose cases came to this; nothing where GitHub does not run it. `again` runs a case again, up to its name.
-pub(crate) fn tell(run: &Run, cases: &[Summary], again: Option<&str>) {
+pub(crate) fn tell(run: &Run, cases: &[Summary], again: &str) {
     if !is_here() {
         return;
     }
-    let failed = failed(run, cases, again);
+    let failed = failed(run, cases, Some(again));
     for line in failed.annotations() {
         crate::note_as_it_is(&line);
     }

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chainbreak_engine::{log::micros, timeline};
 use chainbreak_model::{case::Case, event::Event, verdict::CaseVerdict};
 use chainbreak_report::{
     Progress,
@@ -97,7 +98,7 @@ impl Live {
         self.state().running.insert(id.clone(), progress.line());
         CaseLive {
             id,
-            length: chainbreak_engine::timeline::length(&case.timeline),
+            length: timeline::length(&case.timeline),
             progress,
             live: self.clone(),
         }
@@ -108,8 +109,7 @@ impl Live {
         if self.amount.is_none() {
             return;
         }
-        let since = self.state().began.elapsed().as_micros();
-        let since = clock(u64::try_from(since).unwrap_or(u64::MAX));
+        let since = clock(micros(self.state().began.elapsed()));
         let line = format!("{since:>8}  {text}");
         match &self.bar {
             Some(bar) => bar.println(shown(&line)),
@@ -160,10 +160,6 @@ impl State {
         let seconds = Duration::try_from_secs_f64(seconds.ceil()).ok()?;
         (self.over.number < self.planned.number).then_some(seconds)
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The display of one case.

@@ -57,17 +57,11 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     drop(remove_left_cgroups());
     let print = args.format == Format::Human;
     let reported = reported(&recorded, print);
-    if let Ok(overview) = &reported
-        && print
-    {
-        crate::tell(&again::told(&args, &recorded.folder, overview.cases()))?;
-    }
     if let Ok(overview) = &reported {
-        github::tell(
-            &recorded.run,
-            overview.cases(),
-            Some(&again::command(&args)),
-        );
+        if print {
+            crate::tell(&again::told(&args, &recorded.folder, overview.cases()))?;
+        }
+        github::tell(&recorded.run, overview.cases(), &again::command(&args));
     }
     if let Some(before) = before {
         programs_end(before).await?;

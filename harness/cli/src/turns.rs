@@ -60,7 +60,7 @@ impl Turns {
 
     /// Waits until there is room for the case beside those that run. One that changes what all worlds share takes all there is.
     pub(crate) async fn place(&self, case: &Case) -> Result<Place<'_>, AcquireError> {
-        let fills = case.timeline.iter().any(Step::fills_conntrack);
+        let fills = fills(case);
         let jobs = match (is_alone(case), fills) {
             (true, _) => self.most,
             (false, true) => self.most.div_ceil(FILLING),
@@ -117,6 +117,11 @@ impl Turns {
             .map(SemaphorePermit::forget)
             .is_ok()
     }
+}
+
+/// Whether a case fills conntrack tables.
+pub(crate) fn fills(case: &Case) -> bool {
+    case.timeline.iter().any(Step::fills_conntrack)
 }
 
 /// Whether a case changes what all worlds share.

@@ -180,7 +180,7 @@ impl EventLog {
 }
 
 /// A length of time as the history has it.
-pub(crate) fn micros(length: Duration) -> u64 {
+pub fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
 }
 
