@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, fmt, path::Path, process::ExitCode};
 use chainbreak_model::{
     case::Capabilities,
     plan::{Planned, merged},
+    scenario::Scenario,
     suggest,
 };
 use chainbreak_report::{summary, text::document};
@@ -62,7 +63,7 @@ pub(crate) fn check(args: &args::Check) -> anyhow::Result<ExitCode> {
 /// `chainbreak list`.
 pub(crate) async fn list(args: &args::Listing) -> anyhow::Result<ExitCode> {
     let selection = &args.selection;
-    let scenarios = Read::under(&selection.named.paths())?.scenarios()?;
+    let scenarios = scenarios(&selection.named)?;
     let choice = choice::of(selection, &scenarios, Absent::Left).await?;
     let (mut ids, mut files) = (Vec::<String>::new(), Vec::<&Path>::new());
     for scenario in &scenarios {
@@ -127,7 +128,7 @@ pub(crate) async fn planned(
     capabilities: &Capabilities,
     absent: Absent,
 ) -> anyhow::Result<Vec<Planned>> {
-    let scenarios = Read::under(&selection.named.paths())?.scenarios()?;
+    let scenarios = scenarios(&selection.named)?;
     let choice = choice::of(selection, &scenarios, absent).await?;
     let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
     let mut planned: Vec<Planned> = scenarios.iter().flat_map(plan).collect();
@@ -154,6 +155,12 @@ pub(crate) async fn planned(
         }
     }
     Ok(planned)
+}
+
+/// The scenarios where a person says, those that have the wanted labels.
+fn scenarios(named: &Named) -> anyhow::Result<Vec<Scenario>> {
+    let all = Read::under(&named.paths())?.scenarios()?;
+    named.labelled(all).map_err(invalid)
 }
 
 /// Which of all cases a person wants.

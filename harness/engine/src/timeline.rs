@@ -32,11 +32,13 @@ pub(crate) async fn play(
     steps: &[Step],
     log: &EventLog,
 ) -> Result<(), InfraError> {
-    let mut due = Instant::now();
+    let begin = Instant::now();
+    let mut due = begin;
     for (number, step) in steps.iter().enumerate() {
         log.append(EventKind::StepBegan { step: number });
         match step {
             Step::Settle(duration) => due += *duration,
+            Step::At(time) => due = due.max(begin + *time),
             Step::Mark(name) => log.barrier(EventKind::Mark { name: name.clone() }).await,
             Step::Churn {
                 namespace,
@@ -133,6 +135,7 @@ pub fn length(steps: &[Step]) -> Duration {
     for step in steps {
         match step {
             Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
+            Step::At(time) => due = due.max(*time),
             Step::Felix(_) | Step::Mark(_) | Step::Apply(_) | Step::Delete(_) | Step::MoveApi => {}
             Step::Fault { fault, duration } => {
                 // Nobody has to do anything for a delay.
@@ -267,6 +270,21 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(begin.elapsed(), Duration::from_secs(1 + 5 + 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_with_a_time_begins_then_and_one_that_is_late_begins_at_once() {
+        let (_fake, cluster) = Fake::default().cluster();
+        let (log, _events) = EventLog::new();
+        let mut faults = Faults::new(&cluster, 0, &log);
+        let at = |seconds| Step::At(Duration::from_secs(seconds));
+        let steps = [settle(1), at(4), settle(1), at(3), settle(2)];
+        let begin = Instant::now();
+        play(&cluster.api(), &mut faults, &steps, &log)
+            .await
+            .unwrap();
+        assert_eq!(begin.elapsed(), Duration::from_secs(4 + 1 + 2));
+        assert_eq!(length(&steps), begin.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

@@ -136,6 +136,7 @@ impl Case {
         for step in self.timeline.iter() {
             match step {
                 Step::Settle(time) | Step::Churn { duration: time, .. } => now += *time,
+                Step::At(time) => now = now.max(*time),
                 Step::Fault { duration, .. } => end = end.max(now + duration.unwrap_or_default()),
                 Step::Mark(_)
                 | Step::Felix(_)

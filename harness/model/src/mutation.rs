@@ -25,15 +25,16 @@ pub fn without_faults(case: &Case) -> Vec<Mutant> {
     if case.expect == Expect::Healthy {
         return Vec::new();
     }
-    let steps = case.timeline.iter().enumerate();
-    let faults = steps.filter(|(_, step)| is_fault(step));
+    let words = case.steps_in_words().into_iter();
+    let steps = case.timeline.iter().zip(words).enumerate();
+    let faults = steps.filter(|(_, (step, _))| is_fault(step));
     faults
-        .map(|(index, step)| {
+        .map(|(index, (_, words))| {
             let mut case = case.clone();
             Arc::make_mut(&mut case.timeline).remove(index);
-            let step = serde_json::to_string(step).unwrap_or_else(|_| format!("{step:?}"));
+            let words = words.map(|words| format!(", {words}"));
             Mutant {
-                what: format!("without step {}, {step}", index + 1),
+                what: format!("without step {}{}", index + 1, words.unwrap_or_default()),
                 case,
             }
         })

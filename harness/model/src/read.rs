@@ -32,7 +32,7 @@ use crate::{
     scenario::{Run, Scenario},
     yaml::{self, Node},
 };
-use fields::{Fields, names, note, number, text, texts};
+use fields::{Fields, items, names, note, number, text, texts};
 use manifests::Manifests;
 pub(crate) use timeline::TAKING_CHANGES;
 pub use times::parse_duration;
@@ -52,6 +52,11 @@ pub(crate) static SCENARIO: Mapping = Mapping {
             "incident",
             Kind::List(&Kind::Text),
             "Where it was reported, as projectcalico/calico#10538.",
+        ),
+        optional(
+            "labels",
+            Kind::List(&Kind::Name),
+            "What it belongs to, for `--label`: agents, parts of the kernel, areas.",
         ),
         optional(
             "seed",
@@ -196,6 +201,7 @@ impl Reader<'_> {
         let name = fields.need("name", |node| name(gathered, node, "the scenario's name"));
         let about = fields.need("about", |node| text(gathered, node, "about"));
         let incident = fields.or_empty("incident", |node| texts(gathered, node, "incident"));
+        let labels = fields.or_empty("labels", |node| labels(gathered, node));
         let seed = fields.maybe("seed", |node| number(gathered, node, "seed", (0, u64::MAX)));
         let needs = fields.or_empty("needs", |node| texts(gathered, node, "needs"));
         let matrix = fields.or_empty("matrix", |node| matrix::read(gathered, node));
@@ -212,6 +218,7 @@ impl Reader<'_> {
             name: ScenarioName::from(name?),
             about: about?.trim().to_owned(),
             incident: incident?,
+            labels: labels?,
             file: self.file.to_owned(),
             seed: seed?,
             matrix: matrix?,
@@ -267,6 +274,12 @@ impl Reader<'_> {
             promises: promises?,
         })
     }
+}
+
+fn labels(gathered: &Gathered, node: &Node) -> Option<Vec<String>> {
+    let items = items(gathered, node, "labels")?.iter();
+    let labels = items.map(|item| name(gathered, item, "a label").map(str::to_owned));
+    labels.collect()
 }
 
 /// A name: lowercase letters, digits and dashes, as Kubernetes names are, so that it can stand in

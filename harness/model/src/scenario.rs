@@ -20,6 +20,8 @@ pub struct Scenario {
     pub about: String,
     /// `incident:`.
     pub incident: Vec<String>,
+    /// `labels:`.
+    pub labels: Vec<String>,
     /// The file it was read from.
     pub file: PathBuf,
     /// `seed:`, where the scenario asks for one.

@@ -1,7 +1,11 @@
 //! Which cases a person names: by files, by ids, by what their ids match, by how they came out before.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
+use chainbreak_model::{scenario::Scenario, suggest};
 use clap::Args;
 use regex::Regex;
 
@@ -16,6 +20,9 @@ pub(crate) struct Named {
     /// Only cases whose id this regular expression matches somewhere
     #[arg(short = 'k', long, value_name = "REGEX", value_parser = Regex::new)]
     matching: Option<Regex>,
+    /// Only cases of scenarios with this label; of several, with any of them
+    #[arg(long = "label", value_name = "LABEL")]
+    labels: Vec<String>,
     /// Only cases that did not come out as expected in that run
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "reports/out/latest")]
     pub(crate) failed: Option<PathBuf>,
@@ -46,6 +53,29 @@ impl Named {
             (text, regex)
         });
         with_regex.collect()
+    }
+
+    /// The scenarios among which cases are chosen. A label that none has is a mistake.
+    pub(crate) fn labelled(&self, mut scenarios: Vec<Scenario>) -> Result<Vec<Scenario>, String> {
+        for label in &self.labels {
+            let all = || {
+                scenarios
+                    .iter()
+                    .flat_map(|it| &it.labels)
+                    .map(String::as_str)
+            };
+            if !all().any(|it| it == label) {
+                let known: BTreeSet<&str> = all().collect();
+                let hint = suggest(label, known).map(|hint| format!("; {hint}"));
+                return Err(format!(
+                    "no scenario has the label {label:?}{}",
+                    hint.unwrap_or_default()
+                ));
+            }
+        }
+        let wanted = |label: &String| self.labels.contains(label);
+        scenarios.retain(|it| self.labels.is_empty() || it.labels.iter().any(wanted));
+        Ok(scenarios)
     }
 
     /// Whether what an id has to match somewhere is there.
@@ -103,6 +133,7 @@ mod tests {
                 .map(PathBuf::from)
                 .to_vec(),
             matching: None,
+            labels: Vec::new(),
             failed: None,
         };
         assert_eq!(

@@ -34,6 +34,30 @@ fn cases_are_named_as_list_prints_them_by_patterns_and_by_regular_expressions() 
 }
 
 #[test]
+fn cases_are_chosen_by_the_labels_of_their_scenarios() {
+    let ground = Ground::new();
+    let short = include_str!("ground/short.yaml");
+    let other = short.replace("name: short\n", "name: other\nlabels: [udp, conntrack]\n");
+    ground.write("other.yaml", other);
+    let all = listed(&ground, &["short.yaml", "other.yaml", "*/calm"]);
+    assert_eq!(all, ["short/calm", "other/calm"]);
+    let labelled = |label: &str| {
+        listed(
+            &ground,
+            &["short.yaml", "other.yaml", "*/calm", "--label", label],
+        )
+    };
+    assert_eq!(labelled("udp"), ["other/calm"]);
+    let wrong = ground.chainbreak(&["list", "short.yaml", "other.yaml", "--label", "udo"]);
+    exits(&wrong, 2);
+    let said = text(&wrong.stderr);
+    assert!(
+        said.contains("no scenario has the label \"udo\"; did you mean \"udp\"?"),
+        "{said}"
+    );
+}
+
+#[test]
 fn without_a_path_scenarios_is_searched() {
     let ground = Ground::new();
     fs::create_dir(ground.path().join("scenarios")).unwrap();

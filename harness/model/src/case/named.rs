@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Case, Fault, Promise, Step, Versions};
+use super::{AgentFault, Case, Fault, Promise, Step, Versions};
 use crate::names::{MarkName, NodeName};
 
 impl Case {
@@ -18,6 +18,13 @@ impl Case {
         let whole = promise.window.until.as_ref() == Some(&begins.over());
         let words = steps.get(begins).filter(|_| whole);
         words.map(|words| format!("during {words}"))
+    }
+
+    /// What each step of the timeline does, in few words; `None` for one that only waits or marks a moment.
+    pub(crate) fn steps_in_words(&self) -> Vec<Option<String>> {
+        let mut versions = Versions::of(&self.cluster);
+        let steps = self.timeline.iter();
+        steps.map(|step| words(step, &mut versions)).collect()
     }
 
     /// What the timeline's steps that have a name do, in words.
@@ -37,10 +44,10 @@ impl Case {
     }
 }
 
-/// A step in few words; `None` for a mark.
+/// A step in few words, after those before it; `None` for one that only waits or marks a moment.
 fn words(step: &Step, versions: &mut Versions) -> Option<String> {
     let words = match step {
-        Step::Mark(_) => return None,
+        Step::Mark(_) | Step::At(_) => return None,
         Step::Settle(_) => "settle".to_owned(),
         Step::Churn {
             namespace,
@@ -57,24 +64,60 @@ fn words(step: &Step, versions: &mut Versions) -> Option<String> {
 }
 
 fn of_fault(fault: &Fault, versions: &mut Versions) -> String {
-    let on = |node: &Option<NodeName>| {
-        let node = node.as_ref();
-        node.map(|node| format!(" on {node}")).unwrap_or_default()
-    };
     match fault {
         Fault::Upgrade { to, node } => {
             let each = to
                 .iter()
                 .map(|(agent, to)| versions.upgrade(*agent, node.as_ref(), to));
             let each: Vec<String> = each.collect();
-            format!("upgrade {}{}", each.join(", "), on(node))
+            format!("upgrade {}{}", each.join(", "), on(node.as_ref()))
         }
         Fault::Switch { dataplane } => format!("switch to {dataplane}"),
-        Fault::Agent { agent, node, .. } => format!("restart of {agent}{}", on(node)),
+        Fault::Agent { agent, node, what } => {
+            let done = match what {
+                AgentFault::Stop => "stop",
+                AgentFault::Pause => "pause",
+                AgentFault::Restart => "restart",
+                AgentFault::Recreate { .. } => "new pod",
+            };
+            format!("{done} of {agent}{}", on(node.as_ref()))
+        }
+        Fault::Slow { agent, command, by } => format!("{command} of {agent} {by:?} later"),
         Fault::Run(run) => format!("commands of {}", run.who),
         Fault::Flush { rules, .. } => format!("flush of {}", rules.table),
         Fault::DeleteRule { chain, .. } => format!("deletion of rules in {chain}"),
-        // What goes on beside the next steps has no name.
+        Fault::Craft(craft) => {
+            format!("{} segments into {}", craft.segment.as_str(), craft.traffic)
+        }
+        fault => of_node(fault),
+    }
+}
+
+/// What happens to a node's kernel, links and routes, or to those of another place.
+fn of_node(fault: &Fault) -> String {
+    match fault {
+        Fault::Sysctl { at, set } => {
+            let set: Vec<String> = set
+                .iter()
+                .map(|(name, to)| format!("{name}={to}"))
+                .collect();
+            let at = at.as_ref().map(|at| format!(" at {at}"));
+            format!("sysctl {}{}", set.join(", "), at.unwrap_or_default())
+        }
+        Fault::FillConntrack { node, .. } => format!("conntrack filled{}", on(node.as_ref())),
+        Fault::LinkDown { at, interface } => format!("{interface} down at {at}"),
+        Fault::Mtu {
+            at,
+            interface,
+            bytes,
+        } => format!("MTU {bytes} of {interface} at {at}"),
+        Fault::Loss { at, share } => format!("loss of {share} % at {at}"),
+        Fault::Route { at, to, .. } => format!("route to {to} at {at}"),
+        Fault::Lock { node } => format!("iptables lock held{}", on(node.as_ref())),
         _ => "fault".to_owned(),
     }
+}
+
+fn on(node: Option<&NodeName>) -> String {
+    node.map(|node| format!(" on {node}")).unwrap_or_default()
 }

@@ -13,6 +13,8 @@ use crate::names::MarkName;
 pub enum Step {
     /// Let things be for a while.
     Settle(Duration),
+    /// Let things be until so long after the first step began, where it is not later already.
+    At(Duration),
     /// Give this moment a name, once in a timeline.
     Mark(MarkName),
     /// Scale a Deployment through the given replica counts, over and over.

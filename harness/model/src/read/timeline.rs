@@ -29,15 +29,24 @@ pub(super) static STEP: Choice = Choice {
     called: "a step of the timeline",
     doc: "What happens next. What has a `for` lasts so long from when it is there, and the next steps happen meanwhile; without it a fault holds until the timeline is over. Where a node or a place may be left out, it is every node.",
     words: || steps().map(|step| &step.field).collect(),
-    beside: &[optional(
-        NAME,
-        Kind::Name,
-        "Names the step, so that promises can say `during` and `after` it; for steps that have an end of their own.",
-    )],
+    beside: &[
+        optional(
+            NAME,
+            Kind::Name,
+            "Names the step, so that promises can say `during` and `after` it; for steps that have an end of their own.",
+        ),
+        optional(
+            AT,
+            Kind::Time,
+            "Begins so long after the first step began, and not when the one before it is over; those before it take no longer.",
+        ),
+    ],
 };
 
 /// What names a step, beside what it does.
 const NAME: &str = "name";
+/// When it begins.
+const AT: &str = "at";
 
 /// A word that a step can be, and its reader.
 struct Word {
@@ -159,10 +168,32 @@ impl Reader<'_> {
         let mut there = There::begins(world);
         let steps: Vec<Option<Vec<Step>>> = items
             .iter()
-            .map(|item| self.named_step(item, &mut there))
+            .map(|item| self.timed_step(item, &mut there))
             .collect();
         let steps: Option<Vec<Vec<Step>>> = steps.into_iter().collect();
         steps.map(|steps| steps.concat())
+    }
+
+    /// A step; one with a time is waited for.
+    fn timed_step(&self, node: &Node, there: &mut There<'_>) -> Option<Vec<Step>> {
+        let gathered = self.gathered;
+        let given = node.get(AT);
+        let time = given.map(|at| (at, duration(gathered, at, AT, LENGTH)));
+        let steps = self.named_step(node, there);
+        let before = there.takes;
+        let steps = match time {
+            None => steps?,
+            Some((at, time)) => {
+                let time = time?;
+                if time < before {
+                    let message = format!("the steps before it take {before:?}");
+                    note(gathered, &at.place, message, None);
+                }
+                [vec![Step::At(time)], steps?].concat()
+            }
+        };
+        there.takes(&steps);
+        Some(steps)
     }
 
     /// A step; one with a name stands between the marks of its beginning and of its end.
@@ -222,6 +253,8 @@ struct There<'a> {
     world: &'a World<'a>,
     applied: Vec<Manifests>,
     marks: BTreeSet<MarkName>,
+    /// How long they take at least.
+    takes: Duration,
     /// Empty when the cluster could not be read.
     versions: Versions,
     /// FelixConfiguration's `bpfEnabled`; `None` when it cannot be known.
@@ -235,11 +268,23 @@ impl<'a> There<'a> {
             world,
             applied: Vec::new(),
             marks: BTreeSet::new(),
+            takes: Duration::ZERO,
             versions: cluster.map(Versions::of).unwrap_or_default(),
             bpf: cluster.and_then(|cluster| match cluster.felix.get(agents::BPF) {
                 Some(value) => value.as_bool(),
                 None => Some(false),
             }),
+        }
+    }
+
+    /// Those have been read, too.
+    fn takes(&mut self, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Step::Settle(time) | Step::Churn { duration: time, .. } => self.takes += *time,
+                Step::At(time) => self.takes = self.takes.max(*time),
+                _ => {}
+            }
         }
     }
 

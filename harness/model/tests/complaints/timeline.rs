@@ -35,6 +35,29 @@ fn steps_that_cannot_be_played() {
 }
 
 #[test]
+fn a_step_cannot_begin_before_those_before_it_are_over() {
+    let steps = |steps: &str| said_of("  - settle: 1s\n", steps);
+    let early = steps("  - settle: 2s\n  - { at: 1s, mark: later }\n");
+    assert!(early.contains("the steps before it take 2s"), "{early}");
+    let after_another = steps("  - { at: 3s, mark: later }\n  - { at: 2s, settle: 1s }\n");
+    assert!(after_another.contains("take 3s"), "{after_another}");
+    let no_time = steps("  - { at: later, settle: 1s }\n");
+    assert!(no_time.contains("at is a time, not \"later\""), "{no_time}");
+    let steps = "  - settle: 1s\n  - { at: 2s, name: rest, settle: 1s }\n";
+    let scenario = GOOD.replace("  - settle: 1s\n", steps);
+    let read = reads(scenario.as_bytes(), OBJECTS).unwrap();
+    let timeline = &read.variants.values().next().unwrap().run.timeline;
+    let at = timeline
+        .iter()
+        .position(|it| matches!(it, Step::At(_)))
+        .unwrap();
+    assert!(
+        matches!(timeline[at + 1], Step::Mark(_)),
+        "its name begins with it"
+    );
+}
+
+#[test]
 fn commands_that_nobody_runs_are_not_slowed() {
     let slow = |step: &str| said_of("  - settle: 1s\n", &format!("  - slow: {step}\n"));
     insta::assert_snapshot!(

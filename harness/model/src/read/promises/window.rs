@@ -143,6 +143,7 @@ impl Reading<'_> {
         for step in self.known.timeline? {
             match step {
                 Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
+                Step::At(time) => due = due.max(*time),
                 Step::Fault { duration, .. } => last = last.max(due + duration.unwrap_or_default()),
                 Step::Mark(name) if Some(name) == mark => begin = due,
                 Step::Mark(_)

@@ -85,6 +85,7 @@ fn lasting(step: &Step) -> Vec<(Place, String)> {
             .collect(),
         Step::Fault { fault, .. } => vec![(Place::Scenario, word(fault))],
         Step::Settle(_)
+        | Step::At(_)
         | Step::Mark(_)
         | Step::Felix(_)
         | Step::Apply(_)
