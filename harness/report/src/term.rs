@@ -13,6 +13,18 @@ use crate::{
 
 /// A case's name in the table is not cut shorter than this; then the line is.
 const NAME: usize = 24;
+const COLUMNS: [&str; 7] = [
+    "verdict",
+    "case",
+    "expected",
+    "got",
+    "judged",
+    "longest gap",
+    "answered",
+];
+/// Which of them has names, and from which on they have figures.
+const CASE: usize = 1;
+const FIGURES: usize = 4;
 
 /// How the terminal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,13 +69,13 @@ impl Overview {
         self.head.played()
     }
 
-    /// Who played the agents, and the table of verdicts.
-    pub fn above(&self, terminal: Terminal) -> String {
-        let played = self.played().into_iter();
-        let lines = played.map(|line| wrap(&line, terminal.width) + "\n");
-        let lines: String = lines.collect();
-        let blank = if lines.is_empty() { "" } else { "\n" };
-        lines + blank + &table(&self.cases, terminal)
+    /// Who played the agents, and the table of verdicts, line by line: of thousands of cases no text of all is in memory.
+    pub fn above(&self, terminal: Terminal) -> impl Iterator<Item = String> {
+        let played = self.played();
+        let blank = (!played.is_empty()).then(|| "\n".to_owned());
+        let lines = played.into_iter();
+        let lines = lines.map(move |line| wrap(&line, terminal.width) + "\n");
+        lines.chain(blank).chain(table(&self.cases, terminal))
     }
 
     /// Cases that did not run, how many came to what, and the paths of the files written.
@@ -102,77 +114,57 @@ fn skipped(summaries: &[Summary], terminal: Terminal) -> Vec<String> {
     reasons.into_iter().map(part).collect()
 }
 
-/// The table of verdicts: scenarios as headings, each once, a line a case.
-pub fn table(summaries: &[Summary], terminal: Terminal) -> String {
+/// The table of verdicts: scenarios as headings, each once, a line a case, with what it came to first: that is what one looks for.
+pub fn table(summaries: &[Summary], terminal: Terminal) -> impl Iterator<Item = String> {
     let mut scenarios = IndexMap::<&str, Vec<&Summary>>::new();
     for summary in summaries {
         let (heading, _) = split(&summary.id);
         scenarios.entry(heading).or_default().push(summary);
     }
-    let summaries: Vec<&Summary> = scenarios.into_values().flatten().collect();
-    let mut rows: Vec<[String; 7]> = vec![
-        [
-            "case",
-            "expected",
-            "got",
-            "judged",
-            "longest gap",
-            "answered",
-            "verdict",
-        ]
-        .map(str::to_owned),
-    ];
-    rows.extend(summaries.iter().map(|summary| row(summary)));
-    let widths = fit(&mut rows, terminal.width);
-    let mut out = String::new();
-    let mut scenario = None;
-    for (at, cells) in rows.iter().enumerate() {
-        let summary = at.checked_sub(1).and_then(|at| summaries.get(at));
-        if let Some(summary) = summary {
-            let (heading, _) = split(&summary.id);
-            if scenario != Some(heading) {
-                out.push_str(&cut(heading, terminal.width));
-                out.push('\n');
-                scenario = Some(heading);
-            }
-        }
-        let mut line = String::from("  ");
-        for (at, (width, cell)) in widths.iter().zip(cells).enumerate() {
-            let pad = " ".repeat(width - cell.chars().count());
-            // Figures end where their column ends.
-            match at {
-                3..=5 => line.extend([&pad, cell, "  "]),
-                _ => line.extend([cell, &*pad, "  "]),
-            }
-        }
-        let line = cut(line.trim_end(), terminal.width);
-        out.push_str(&paint(
-            &line,
-            summary.map(|summary| summary.outcome),
-            terminal.colour,
-        ));
-        out.push('\n');
-    }
-    out
+    let head = || COLUMNS.map(str::to_owned);
+    let rows = scenarios.values().flatten().map(|summary| row(summary));
+    let widths = widths(std::iter::once(head()).chain(rows), terminal.width);
+    let row = move |row, outcome| {
+        let line = line(row, widths, terminal.width);
+        paint(&line, outcome, terminal.colour) + "\n"
+    };
+    let cases = scenarios.into_iter().flat_map(move |(heading, summaries)| {
+        let heading = cut(heading, terminal.width) + "\n";
+        let rows = summaries.into_iter();
+        let rows = rows.map(move |summary| row(self::row(summary), Some(summary.outcome)));
+        std::iter::once(heading).chain(rows)
+    });
+    std::iter::once(row(head(), None)).chain(cases)
 }
 
-/// The widths of the columns. Where they are wider than a line together, cases' names give way: the verdict
-/// at the end is what one looks for.
-fn fit(rows: &mut [[String; 7]], width: usize) -> [usize; 7] {
+/// The widths of the columns. Where they are wider than a line together, cases' names give way first.
+fn widths(rows: impl Iterator<Item = [String; 7]>, width: usize) -> [usize; 7] {
     let mut widths = [0; 7];
-    for row in rows.iter() {
+    for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let all = 2 * widths.len() + widths.iter().sum::<usize>();
-    widths[0] = widths[0]
+    widths[CASE] = widths[CASE]
         .saturating_sub(all.saturating_sub(width))
         .max(NAME);
-    for row in rows {
-        row[0] = cut_within(&row[0], widths[0]);
-    }
     widths
+}
+
+/// A row in these columns.
+fn line(mut row: [String; 7], widths: [usize; 7], width: usize) -> String {
+    row[CASE] = cut_within(&row[CASE], widths[CASE]);
+    let mut line = String::from("  ");
+    for (at, (width, cell)) in widths.iter().zip(&row).enumerate() {
+        let pad = " ".repeat(width - cell.chars().count());
+        // Figures end where their column ends.
+        match at {
+            FIGURES.. => line.extend([&pad, cell, "  "]),
+            _ => line.extend([cell, &*pad, "  "]),
+        }
+    }
+    cut(line.trim_end(), width)
 }
 
 fn row(summary: &Summary) -> [String; 7] {
@@ -195,6 +187,7 @@ fn row(summary: &Summary) -> [String; 7] {
     });
     let (_, case) = split(&summary.id);
     [
+        format!("{} {}", mark(summary.outcome), summary.outcome.words()),
         case.to_owned(),
         figure(&summary.expected),
         figure(&summary.got),
@@ -203,7 +196,6 @@ fn row(summary: &Summary) -> [String; 7] {
             .map_or_else(none, |judged| length(judged.len_us())),
         gap.unwrap_or_else(none),
         answered.unwrap_or_else(none),
-        format!("{} {}", mark(summary.outcome), summary.outcome.words()),
     ]
 }
 

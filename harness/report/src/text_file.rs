@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// What stands above the cases: the run, who played the agents, and the table of verdicts.
-pub fn above(run: &Run, overview: &Overview, terminal: Terminal) -> String {
-    let head = lines(of_run(run), terminal);
-    format!("{head}\n{}", overview.above(terminal))
+pub fn above(run: &Run, overview: &Overview, terminal: Terminal) -> impl Iterator<Item = String> {
+    let head = lines(of_run(run), terminal) + "\n";
+    std::iter::once(head).chain(overview.above(terminal))
 }
 
 /// A case. Of one that did not run [`below`] says why.

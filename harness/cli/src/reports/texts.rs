@@ -59,7 +59,9 @@ impl Texts {
         path: &Path,
     ) -> anyhow::Result<()> {
         let mut file = WholeFile::begin(path)?;
-        file.append(text_file::above(run, overview, PLAIN).as_bytes())?;
+        for part in text_file::above(run, overview, PLAIN) {
+            file.append(part.as_bytes())?;
+        }
         self.written.rewind()?;
         file.append_file(&mut self.written)?;
         file.append(text_file::below(overview, PLAIN).as_bytes())?;
@@ -72,7 +74,9 @@ impl Texts {
         let Some(mut printed) = self.printed else {
             return Ok(());
         };
-        crate::tell(&overview.above(terminal()))?;
+        for line in overview.above(terminal()) {
+            crate::tell(&line)?;
+        }
         printed.rewind()?;
         for line in BufReader::new(printed).lines() {
             crate::tell(&(line? + "\n"))?;

@@ -27,7 +27,8 @@ pub(crate) fn text(run: &Run, terminal: Terminal) -> String {
     let overview = overview(&summaries);
     let cases = summaries.iter().filter_map(|it| case(it, terminal));
     let cases: String = cases.collect();
-    above(run, &overview, terminal) + &cases + &below(&overview, terminal)
+    let above: String = above(run, &overview, terminal).collect();
+    above + &cases + &below(&overview, terminal)
 }
 
 /// The file of a run that scripts read.
@@ -52,7 +53,7 @@ fn overview(summaries: &[Summary]) -> Overview {
 pub(crate) fn printed(summaries: &[Summary], reports: &[String], terminal: Terminal) -> String {
     let overview = overview(summaries);
     let details = summaries.iter().filter_map(|it| detail(it, terminal));
-    std::iter::once(overview.above(terminal))
+    std::iter::once(overview.above(terminal).collect())
         .chain(details)
         .chain([overview.below(reports, terminal)])
         .collect::<Vec<_>>()
