@@ -43,7 +43,7 @@ pub fn page<'a>(run: &'a Run, overview: &'a Overview) -> impl Iterator<Item = St
             Some((number, *name, cases.clone()))
         })
     };
-    let rows = of(&scenarios).map(|(number, name, cases)| view::rows(number, name, &cases));
+    let rows = of(&scenarios).flat_map(|(number, name, cases)| view::rows(number, name, cases));
     let sections =
         of(&scenarios).flat_map(move |(number, name, cases)| section(run, number, name, cases));
     std::iter::once(top)

@@ -6,7 +6,19 @@ use std::collections::BTreeSet;
 use crate::timeline::{Happening, Kind, Round, TimelineEntry};
 
 /// The entries in rounds.
-pub(crate) fn rounds(entries: &[TimelineEntry]) -> Vec<Round> {
+pub(crate) fn rounds(entries: Vec<TimelineEntry>) -> Vec<Round> {
+    let lengths = lengths(&entries);
+    // A long history is in memory once.
+    let mut rest = entries.into_iter();
+    let round = |(told, length): (bool, usize)| Round {
+        told,
+        entries: rest.by_ref().take(length).collect(),
+    };
+    lengths.into_iter().map(round).collect()
+}
+
+/// Of each round whether it is told, and how many entries it has.
+fn lengths(entries: &[TimelineEntry]) -> Vec<(bool, usize)> {
     let parts = split(entries);
     let longest = longest_gap(entries);
     let mut seen = BTreeSet::new();
@@ -22,8 +34,7 @@ pub(crate) fn rounds(entries: &[TimelineEntry]) -> Vec<Round> {
         if told {
             seen.extend(kinds);
         }
-        let entries = part.to_vec();
-        rounds.push(Round { told, entries });
+        rounds.push((told, part.len()));
     }
     rounds
 }

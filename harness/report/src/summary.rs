@@ -108,6 +108,8 @@ impl Summary {
     pub(crate) fn brief(self) -> Self {
         let skipped = self.outcome == Outcome::Skipped;
         Self {
+            file: None,
+            line: None,
             headline: self.headline.filter(|_| skipped),
             evidence: Vec::new(),
             promises: Vec::new(),

@@ -35,6 +35,13 @@ pub struct Story {
 }
 
 impl Story {
+    /// All of it, on each node in order of time.
+    #[cfg(feature = "html")]
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &TimelineEntry> {
+        let rounds = self.rounds.iter().flat_map(|round| &round.entries);
+        self.before.iter().chain(rounds).chain(&self.elsewhere)
+    }
+
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         let rounds = self.rounds.iter().all(|round| round.entries.is_empty());
@@ -82,7 +89,7 @@ pub fn story(case: &Case, events: &[Event], index: &EditIndex<'_>, judged: Optio
         .partition(|entry| entry.node.is_none() || entry.node == focus);
     Story {
         before,
-        rounds: rounds(&told),
+        rounds: rounds(told),
         elsewhere,
     }
 }
@@ -109,11 +116,7 @@ fn from_the_last_cut(
 
 /// Everything worth telling, in order of time, with what belongs together in one entry. What agents do
 /// before the judged time is left out unless it cut something: it is the raising of the cluster.
-pub fn entries(
-    events: &[Event],
-    index: &EditIndex<'_>,
-    judged: Option<Span>,
-) -> Vec<TimelineEntry> {
+fn entries(events: &[Event], index: &EditIndex<'_>, judged: Option<Span>) -> Vec<TimelineEntry> {
     let mut entries = groups::edits(index);
     entries.extend(groups::logs(events));
     let inside = |entry: &TimelineEntry| match judged {

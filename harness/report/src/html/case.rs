@@ -106,7 +106,7 @@ impl<'a> CasePage<'a> {
             ENTRIES
         };
         Self {
-            lanes: Lanes::of(material, summary.judged, &scale, &commands),
+            lanes: Lanes::of(material, &summary.story, &scale, &commands),
             logs: logs(material.events, most),
             conntrack: conntrack(material.events),
             scale,

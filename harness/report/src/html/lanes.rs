@@ -7,14 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use chainbreak_model::{
     event::EventKind,
     names::{AgentName, NodeName},
-    verdict::Span,
 };
 
 pub(super) use self::bars::Bar;
 use super::{axis::Scale, commands::Commands};
 use crate::{
     explain::Material,
-    timeline::{self, Happening, Kind, TimelineEntry},
+    timeline::{Happening, Kind, Story, TimelineEntry},
 };
 
 /// More lanes of agents are not drawn: those of nodes on which nothing was cut go first.
@@ -111,30 +110,29 @@ impl Shape {
 }
 
 impl Lanes {
-    /// Of a case that was judged in that time.
+    /// Of a case with that story.
     pub(super) fn of(
         material: &Material<'_>,
-        judged: Option<Span>,
+        story: &Story,
         scale: &Scale,
         commands: &Commands<'_>,
     ) -> Self {
-        let mut scenario = Lane::default();
-        let mut agents: BTreeMap<Actor, Lane> = actors(material)
-            .into_iter()
-            .map(|actor| (actor, Lane::default()))
-            .collect();
-        for entry in timeline::entries(material.events, material.index, judged) {
-            if !scale.shows(entry.at_us) {
-                continue;
-            }
-            if let Some(mark) = mark(&entry, commands) {
-                let lane = match actor(&entry) {
-                    Some(actor) => agents.entry(actor).or_default(),
-                    None => &mut scenario,
-                };
-                lane.marks.push(mark);
-            }
+        let mut scenario = Marks::default();
+        let actors = actors(material).into_iter();
+        let mut agents: BTreeMap<Actor, Marks> =
+            actors.map(|actor| (actor, Marks::default())).collect();
+        for entry in story.entries().filter(|entry| scale.shows(entry.at_us)) {
+            let marks = match actor(entry) {
+                Some(actor) if Shape::of(&entry.what).is_some() => agents.entry(actor).or_default(),
+                _ => &mut scenario,
+            };
+            marks.add(entry, scale, commands);
         }
+        let mut scenario = Lane::of(scenario);
+        let agents = agents.into_iter();
+        let mut agents: BTreeMap<Actor, Lane> = agents
+            .map(|(actor, marks)| (actor, Lane::of(marks)))
+            .collect();
         for (place, bar) in bars::of(material) {
             match place {
                 bars::Place::Scenario => scenario.bars.push(bar),
@@ -148,9 +146,6 @@ impl Lanes {
                 }
             }
         }
-        scenario.fold(scale);
-        let lanes = agents.values_mut();
-        lanes.for_each(|lane| lane.fold(scale));
         let all = agents.len();
         let agents = drawn(agents);
         Self {
@@ -161,21 +156,34 @@ impl Lanes {
     }
 }
 
+/// The marks of a lane: what would cover each other is one. What tells most is drawn last, above the others.
+#[derive(Debug, Default)]
+struct Marks(BTreeMap<(Shape, u64), Mark>);
+
+impl Marks {
+    fn add(&mut self, entry: &TimelineEntry, scale: &Scale, commands: &Commands<'_>) {
+        let Some(shape) = Shape::of(&entry.what) else {
+            return;
+        };
+        let at = scale.offset(entry.at_us) * SIDE_BY_SIDE / scale.total_us();
+        let mark = self.0.entry((shape, at)).or_insert_with(|| Mark {
+            shape,
+            at_us: entry.at_us,
+            times: 0,
+            text: crate::text::cut(&entry.what.to_string(), WORDS),
+            command: None,
+        });
+        mark.times += 1;
+        mark.command = mark.command.or_else(|| commands.entry(entry));
+    }
+}
+
 impl Lane {
-    /// Puts marks together that would cover each other.
-    fn fold(&mut self, scale: &Scale) {
-        // What tells most is drawn last, above the others.
-        let mut folded = BTreeMap::<(Shape, u64), Mark>::new();
-        for mark in self.marks.drain(..) {
-            let at = scale.offset(mark.at_us) * SIDE_BY_SIDE / scale.total_us();
-            let first = folded.entry((mark.shape, at)).or_insert(Mark {
-                times: 0,
-                ..mark.clone()
-            });
-            first.times += mark.times;
-            first.command = first.command.or(mark.command);
+    fn of(marks: Marks) -> Self {
+        Self {
+            bars: Vec::new(),
+            marks: marks.0.into_values().collect(),
         }
-        self.marks = folded.into_values().collect();
     }
 
     /// Whether something was taken away or went wrong.
@@ -207,16 +215,6 @@ fn actor(entry: &TimelineEntry) -> Option<Actor> {
     Some(Actor {
         node: entry.node.clone()?,
         who: entry.who.clone(),
-    })
-}
-
-fn mark(entry: &TimelineEntry, commands: &Commands<'_>) -> Option<Mark> {
-    Some(Mark {
-        shape: Shape::of(&entry.what)?,
-        at_us: entry.at_us,
-        times: 1,
-        text: crate::text::cut(&entry.what.to_string(), WORDS),
-        command: commands.entry(entry),
     })
 }
 

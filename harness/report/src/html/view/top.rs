@@ -53,19 +53,28 @@ pub(in crate::html) fn top(run: &Run, overview: &Overview, scenarios: &Scenarios
     )
 }
 
-/// The cases of a scenario in the table of verdicts.
-pub(in crate::html) fn rows(number: usize, name: &str, rows: &[Row<'_>]) -> String {
-    let markup = html! {
-        tbody class=(group(rows)) {
-            tr { th.scenario colspan="7" {
-                @if rows.iter().any(|row| row.shown) {
-                    a href={ "#s" (number) } { (said(name)) }
-                } @else { (said(name)) }
-            } }
-            @for row in rows { (case(row)) }
-        }
+/// The cases of a scenario in the table of verdicts, row by row: there may be thousands.
+pub(in crate::html) fn rows<'a>(
+    number: usize,
+    name: &str,
+    rows: Vec<Row<'a>>,
+) -> impl Iterator<Item = String> + use<'a> {
+    let heading = html! {
+        tr { th.scenario colspan="7" {
+            @if rows.iter().any(|row| row.shown) {
+                a href={ "#s" (number) } { (said(name)) }
+            } @else { (said(name)) }
+        } }
     };
-    markup.into_string()
+    let head = format!(
+        "<tbody class=\"{}\">{}",
+        group(&rows),
+        heading.into_string()
+    );
+    let rows = rows.into_iter().map(|row| case(&row).into_string());
+    std::iter::once(head)
+        .chain(rows)
+        .chain(["</tbody>".to_owned()])
 }
 
 /// The end of the table, and what the marks of the lanes mean.
