@@ -121,8 +121,7 @@ impl Course<'_> {
         let stopped = self.stopped.clone();
         let history = &mut recorded.history;
         let artifacts = supervise::run(case, options, place, stopped, history).await?;
-        let verdict = recorded.end(artifacts).await?;
-        self.turns.over(case, verdict);
+        recorded.end(artifacts).await?;
         Ok(())
     }
 

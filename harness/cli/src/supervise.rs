@@ -75,23 +75,31 @@ pub(crate) async fn run(
         artifacts: Vec::new(),
         taken: 0,
     };
+    let ran = in_a_worker(case, options, stop, &mut parent).await;
+    // Before its place is another's: whether one may begin depends on it.
+    options.turns.over(case, parent.history.verdict().case);
+    ran.map(|()| parent.artifacts)
+}
+
+async fn in_a_worker(
+    case: &Case,
+    options: RunOptions<'_>,
+    stop: watch::Receiver<bool>,
+    parent: &mut Parent<'_, '_>,
+) -> anyhow::Result<()> {
     if *stop.borrow() {
-        parent.trouble(&anyhow::anyhow!(NOT_STARTED)).await?;
-        return Ok(parent.artifacts);
+        return parent.trouble(&anyhow::anyhow!(NOT_STARTED)).await;
     }
     let changed = match change(case) {
         Ok(changed) => changed,
-        Err(error) => {
-            parent.trouble(&error).await?;
-            return Ok(parent.artifacts);
-        }
+        Err(error) => return parent.trouble(&error).await,
     };
     if let Some(changed) = &changed {
         let name = "this machine's settings".to_owned();
         let value = changed.told();
         parent.event(EventKind::Fact { name, value }).await?;
     }
-    let worked = work(case, options, stop, &mut parent).await;
+    let worked = work(case, options, stop, parent).await;
     // Before anything is written: that may have to wait for the disk.
     let set_back = changed.map_or(Ok(Vec::new()), Changed::set_back);
     if let Err(error) = worked {
@@ -105,7 +113,7 @@ pub(crate) async fn run(
         }
         Err(error) => parent.trouble(&error.into()).await?,
     }
-    Ok(parent.artifacts)
+    Ok(())
 }
 
 /// What the parent takes over from a worker, and adds to it.
