@@ -55,8 +55,9 @@ pub(crate) const KEEP: &str = "keep";
 /// The same: it goes.
 pub(crate) const LET_GO: &str = "let go";
 
-/// Two threads: the engine and the API server must not wait for each other's work.
-const THREADS: usize = 2;
+/// Beside the one that began: the engine, which runs there, and the API server must not wait for each other's work. Each more costs the whole
+/// catalogue a percent of its processor time, for waking each other.
+const THREADS: usize = 1;
 
 /// Where the program's futures run. Tokio panics where it gets no threads: whether there are some is tried before.
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
