@@ -1,7 +1,7 @@
 //! Whether the machine has room for one more case, by Linux' own measure: for how long some task that had work to do waited for a
 //! processor (`/proc/pressure/cpu`, Linux 4.20, `CONFIG_PSI`). Where the kernel does not measure it, there is room.
 
-use std::{fs, time::Duration};
+use std::{fs, num::NonZeroUsize, thread, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -13,14 +13,24 @@ const MEASURE: &str = "/proc/pressure/cpu";
 const LOOK: Duration = Duration::from_millis(500);
 /// More percent of the time are too many.
 const MOST_PERCENT: u128 = 75;
+/// And beside a case that keeps a processor busy.
+const QUIET_PERCENT: u128 = 30;
 
-/// The share of the last stretch in which tasks waited.
+/// What was seen last.
 #[derive(Debug)]
-pub(crate) struct Pressure(watch::Sender<u128>);
+pub(crate) struct Pressure(watch::Sender<Look>);
+
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    /// The share of the last stretch in which tasks waited.
+    percent: u128,
+    /// So many more cases may begin on the word of this look: what they take is in the next one.
+    room: usize,
+}
 
 impl Default for Pressure {
     fn default() -> Self {
-        Self(watch::Sender::new(0))
+        Self(watch::Sender::new(Look::of(0)))
     }
 }
 
@@ -34,17 +44,43 @@ impl Pressure {
             ticks.tick().await;
             let now = waited_us().map(|waited| (Instant::now(), waited));
             if let (Some((then, before)), Some((now, waited))) = (last, now) {
-                self.0.send_replace(percent(waited - before, now - then));
+                self.0
+                    .send_replace(Look::of(percent(waited - before, now - then)));
+            } else if now.is_none() {
+                self.0.send_replace(Look::of(0));
             }
             last = now;
         }
     }
 
-    /// Returns when tasks wait for a shorter share of the time than is too much, at once if they do.
-    pub(crate) async fn eases(&self) {
-        let eased = |percent: &u128| *percent < MOST_PERCENT;
-        // The sender is here: it is not gone.
-        drop(self.0.subscribe().wait_for(eased).await);
+    /// Sees that none waits.
+    #[cfg(test)]
+    pub(crate) fn looks(&self) {
+        self.0.send_replace(Look::of(0));
+    }
+
+    /// Returns when tasks wait for a shorter share of the time than is too much, at once if they do and no more cases have begun since
+    /// that was seen than there are processors. Too much is less as long as `quiet` says so.
+    pub(crate) async fn eases(&self, quiet: impl Fn() -> bool) {
+        let most = || if quiet() { QUIET_PERCENT } else { MOST_PERCENT };
+        let has_room = |look: &Look| look.percent < most() && look.room > 0;
+        let mut looks = self.0.subscribe();
+        let take = |look: &mut Look| {
+            let taken = has_room(look);
+            look.room = look.room.saturating_sub(usize::from(taken));
+            taken
+        };
+        while !self.0.send_if_modified(take) {
+            // The sender is here: it is not gone.
+            drop(looks.wait_for(has_room).await);
+        }
+    }
+}
+
+impl Look {
+    fn of(percent: u128) -> Self {
+        let room = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self { percent, room }
     }
 }
 
@@ -78,13 +114,34 @@ mod tests {
         assert_eq!(percent(400_000, LOOK), 80);
     }
 
+    fn eased(pressure: &Pressure, quiet: bool) -> bool {
+        pressure.eases(|| quiet).now_or_never().is_some()
+    }
+
     #[tokio::test]
-    async fn a_case_waits_while_tasks_wait_for_a_processor_and_not_where_nobody_measures() {
+    async fn a_case_waits_while_tasks_wait_for_a_processor() {
         let pressure = Pressure::default();
-        assert!(pressure.eases().now_or_never().is_some());
-        pressure.0.send_replace(MOST_PERCENT);
-        assert!(pressure.eases().now_or_never().is_none());
-        pressure.0.send_replace(MOST_PERCENT - 1);
-        assert!(pressure.eases().now_or_never().is_some());
+        let eased_at = |percent, quiet| {
+            pressure.0.send_replace(Look::of(percent));
+            eased(&pressure, quiet)
+        };
+        assert!(eased_at(0, false) && eased_at(0, true));
+        assert!(!eased_at(MOST_PERCENT, false));
+        assert!(eased_at(MOST_PERCENT - 1, false));
+        assert!(
+            !eased_at(MOST_PERCENT - 1, true),
+            "beside one that fills a table"
+        );
+        assert!(eased_at(QUIET_PERCENT - 1, true));
+    }
+
+    #[tokio::test]
+    async fn no_more_cases_begin_on_the_word_of_one_look_than_there_are_processors() {
+        let pressure = Pressure::default();
+        let processors = Look::of(0).room;
+        assert!((0..processors).all(|_| eased(&pressure, false)));
+        assert!(!eased(&pressure, false));
+        pressure.0.send_replace(Look::of(0));
+        assert!(eased(&pressure, false));
     }
 }

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, sync::OnceLock};
 
 use chainbreak_engine::backend::BackendFactory;
 use chainbreak_model::{
-    case::{Case, Step},
+    case::{Case, Fault, Step},
     verdict::CaseVerdict,
 };
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
@@ -77,12 +77,17 @@ impl Turns {
         };
         let jobs = self.jobs.acquire_many(jobs).await?;
         if self.are_many() {
-            self.pressure.eases().await;
+            self.pressure.eases(|| self.one_fills()).await;
         }
         Ok(Place {
             _fill: fill,
             _jobs: jobs,
         })
+    }
+
+    /// Whether a case fills conntrack tables, or is about to begin.
+    fn one_fills(&self) -> bool {
+        self.fills.available_permits() == 0
     }
 
     /// Whether more cases run than there are processors.
@@ -121,7 +126,20 @@ impl Turns {
 
 /// Whether a case fills conntrack tables.
 pub(crate) fn fills(case: &Case) -> bool {
-    case.timeline.iter().any(Step::fills_conntrack)
+    let timeline = &mut case.timeline.iter();
+    timeline.any(|step| step.fills_conntrack() || loads(step))
+}
+
+/// Whether a third party's command loads a listing into conntrack: 64,512 entries take `conntrack -R` 1.2 s of a processor.
+fn loads(step: &Step) -> bool {
+    let Step::Fault {
+        fault: Fault::Run(run),
+        ..
+    } = step
+    else {
+        return false;
+    };
+    run.argv.iter().any(|it| it.contains("conntrack -R"))
 }
 
 /// Whether a case changes what all worlds share.
@@ -132,6 +150,7 @@ pub(crate) fn is_alone(case: &Case) -> bool {
 #[cfg(test)]
 mod tests {
     use chainbreak_lab::LabFactory;
+    use chainbreak_model::case::Run;
     use futures::FutureExt;
 
     use super::*;
@@ -141,9 +160,11 @@ mod tests {
         let turns = Turns::new(&LabFactory, Some(6));
         let filling = turns.room(true, 2).await.unwrap();
         assert!(turns.room(true, 2).now_or_never().is_none());
-        let others: Vec<_> = (0..4)
-            .map(|_| turns.room(false, 1).now_or_never())
-            .collect();
+        let room = |_| {
+            turns.pressure.looks();
+            turns.room(false, 1).now_or_never()
+        };
+        let others: Vec<_> = (0..4).map(room).collect();
         assert!(others.iter().all(Option::is_some));
         assert!(turns.room(false, 1).now_or_never().is_none());
         drop(filling);
@@ -157,6 +178,21 @@ mod tests {
         assert!(turns.room(false, turns.most).now_or_never().is_none());
         drop(other);
         assert!(turns.room(false, turns.most).now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_command_that_loads_a_listing_fills_conntrack() {
+        let step = |command: &str| Step::Fault {
+            fault: Fault::Run(Run {
+                at: None,
+                who: "pods".to_owned(),
+                argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
+            }),
+            duration: None,
+        };
+        assert!(loads(&step("awk x | conntrack -R -")));
+        assert!(!loads(&step("conntrack -L")));
+        assert!(!loads(&Step::MoveApi));
     }
 
     #[test]
