@@ -6,6 +6,7 @@ pub(crate) mod course;
 mod explain;
 mod given;
 pub(crate) mod named;
+mod new;
 pub(crate) mod selection;
 pub(crate) mod settings;
 
@@ -25,6 +26,7 @@ pub(crate) use agents::{Agents, AgentsVerb, Players};
 pub(crate) use answers::Versions;
 pub(crate) use answers::{Answer, Check, Doctor, Listing};
 pub(crate) use explain::Explain;
+pub(crate) use new::New;
 
 /// Breaks Kubernetes service networking on purpose and proves the fix.
 #[derive(Debug, Parser)]
@@ -51,6 +53,12 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  chainbreak check scenarios/\n  \
                             chainbreak check scenarios/ --format json | jq -r '.mistakes[] | [.file, .line, .message] | @tsv'")]
     Check(Check),
+    /// Write a scenario to begin with: an incident and its fix, which hold as they stand
+    #[command(
+        after_help = "Examples:\n  chainbreak new dns-times-out-after-an-upgrade\n  \
+                            chainbreak new dns-times-out-after-an-upgrade --dir chaos/"
+    )]
+    New(New),
     /// List the cases of scenarios by name
     #[command(after_help = "Examples:\n  chainbreak list scenarios/ | grep nft\n  \
                             chainbreak list --format json | jq -r '.[].file' | sort -u")]

@@ -23,6 +23,7 @@ mod live;
 mod matrix;
 mod merge;
 mod mutate;
+mod new;
 mod parity;
 mod pressure;
 mod provide;
@@ -102,6 +103,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match verb {
             Verb::Check(args) => cases::check(&args),
+            Verb::New(args) => new::new(&args),
             Verb::List(args) => cases::list(&args).await,
             Verb::Plan(args) => cases::plan(&args).await,
             Verb::Run(args) => run::run(args).await,

@@ -28,4 +28,5 @@ mod real_clusters;
 mod rerender;
 mod sandbox;
 mod shards;
+mod tutorial;
 mod user;

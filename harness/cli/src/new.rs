@@ -1,0 +1,69 @@
+//! `chainbreak new`: a scenario to begin with, which holds as it stands.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use chainbreak_engine::shell::quoted;
+use chainbreak_model::Diagnostic;
+
+use crate::{
+    args::{New, selection::SCENARIOS},
+    cases::invalid,
+};
+
+const SCENARIO: &str = include_str!("new/scenario.yaml");
+/// Where it stands in the scenario.
+const NAME: &str = "NAME";
+const SCHEMA: &str = "scenario.schema.json";
+
+/// Writes it, and says what comes next. A file that is there already stays as it is.
+pub(crate) fn new(args: &New) -> anyhow::Result<ExitCode> {
+    let folder = args.dir.clone().unwrap_or_else(usual);
+    let path = folder.join(&args.name).with_extension("yaml");
+    let text = text(&args.name, &folder);
+    let no_manifests = |_: &Path| Err(io::ErrorKind::NotFound.into());
+    let read = chainbreak_model::read(&path, text.as_bytes(), &no_manifests);
+    read.map_err(|mistakes| {
+        let mistakes = mistakes.iter().map(Diagnostic::message);
+        invalid(mistakes.collect::<Vec<_>>().join("; "))
+    })?;
+    write(&path, &text).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => invalid(format!("{} is there already", path.display())),
+        _ => invalid(format!("could not write {}: {error}", path.display())),
+    })?;
+    let file = quoted(&path.display().to_string());
+    crate::say(&format!(
+        "{}\n\nIt shows an incident and a fix as it stands. Make them yours, and meanwhile:\n  \
+         chainbreak check {file}\n  chainbreak run {file}\n  chainbreak mutate {file}\n",
+        path.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn usual() -> PathBuf {
+    let scenarios = PathBuf::from(SCENARIOS);
+    if scenarios.is_dir() {
+        scenarios
+    } else {
+        PathBuf::new()
+    }
+}
+
+/// The scenario, with the schema for editors where there is one.
+fn text(name: &str, folder: &Path) -> String {
+    let scenario = SCENARIO.replacen(NAME, name, 1);
+    let near = ["", "../"].map(|way| format!("{way}{SCHEMA}"));
+    match near.iter().find(|way| folder.join(way).exists()) {
+        Some(way) => format!("# yaml-language-server: $schema={way}\n{scenario}"),
+        None => scenario,
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())
+}
