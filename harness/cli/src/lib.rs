@@ -26,6 +26,8 @@ mod mutate;
 mod new;
 mod parity;
 mod pressure;
+#[cfg(feature = "profiles")]
+mod profile;
 mod provide;
 mod record;
 mod registry;
@@ -35,7 +37,12 @@ mod supervise;
 mod turns;
 #[cfg(feature = "clusters")]
 mod versions;
-#[cfg(not(all(feature = "clusters", feature = "html", feature = "images")))]
+#[cfg(not(all(
+    feature = "clusters",
+    feature = "html",
+    feature = "images",
+    feature = "profiles"
+)))]
 mod without_features;
 mod worker;
 
@@ -59,8 +66,7 @@ const INCONCLUSIVE: u8 = 11;
 /// Runs the command line of this process and returns its exit status (design: 0 as expected, 1 our
 /// bug, 2 usage or invalid scenario, 10 not as expected, 11 inconclusive, 12 nothing ran).
 pub fn main() -> ExitCode {
-    let cli = Cli::parse_from(args::settings::spread(std::env::args_os()));
-    let ended = match cli.verb {
+    let ended = command_line().and_then(|cli| match cli.verb {
         // Before any thread exists: a world is made by a process that is alone.
         Verb::Worker { outside: true, .. } => {
             trace();
@@ -75,12 +81,12 @@ pub fn main() -> ExitCode {
         }
         #[cfg(feature = "clusters")]
         Verb::Agent => agent::main(),
-        Verb::Probe => return chainbreak_probe::main(),
+        Verb::Probe => Ok(chainbreak_probe::main()),
         verb => {
             trace();
             in_runtime(verb)
         }
-    };
+    });
     ended.unwrap_or_else(|error| {
         // A reader that went away (`chainbreak list | head`) is no failure.
         if is_closed(&error) {
@@ -96,6 +102,16 @@ pub fn main() -> ExitCode {
         complain(&in_full(&error));
         ExitCode::from(code)
     })
+}
+
+/// What this process was started with, and what `chainbreak.toml` adds to it.
+fn command_line() -> anyhow::Result<Cli> {
+    let args = args::settings::spread(std::env::args_os());
+    #[cfg(feature = "profiles")]
+    let args = profile::added(std::path::Path::new(""), args)?;
+    #[cfg(not(feature = "profiles"))]
+    without_features::profiles()?;
+    Ok(Cli::parse_from(args))
 }
 
 fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {

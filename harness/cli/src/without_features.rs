@@ -24,3 +24,15 @@ pub(crate) fn doctor() -> impl Iterator<Item = Finding> {
     };
     kind_findings().into_iter().chain([real])
 }
+
+/// Of `chainbreak.toml`, where there is one: a run without what it says is not the one that was wanted.
+#[cfg(not(feature = "profiles"))]
+pub(crate) fn profiles() -> anyhow::Result<()> {
+    let verb = std::env::args_os().nth(1).unwrap_or_default();
+    let is_asked = verb != "worker" && verb != "probe";
+    if is_asked && std::path::Path::new("chainbreak.toml").exists() {
+        let words = "this chainbreak was built without chainbreak.toml, which is here: make build";
+        return Err(crate::cases::invalid(words));
+    }
+    Ok(())
+}

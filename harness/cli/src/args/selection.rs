@@ -50,6 +50,10 @@ pub(crate) struct Selection {
     )]
     #[arg(long, value_parser = backend(), default_value = "lab")]
     pub(crate) backend: Registered,
+    /// Beside what the profile `default` of `chainbreak.toml` in the current folder passes, what this one does
+    #[cfg(feature = "profiles")]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
     #[command(flatten)]
     pub(crate) of_backends: OfBackends,
 }

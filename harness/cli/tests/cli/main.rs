@@ -20,6 +20,7 @@ mod interrupt;
 mod kept;
 mod late;
 mod machine;
+mod new;
 mod observing;
 mod output;
 mod parity;

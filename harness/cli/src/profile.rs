@@ -1,0 +1,211 @@
+//! `chainbreak.toml` in the current folder: what a team always passes. What is given on the command line takes its place.
+
+use std::{ffi::OsString, io, ops::Range, path::Path};
+
+use chainbreak_model::{input, suggest};
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, parser::ValueSource};
+use indexmap::IndexMap;
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+use crate::{args::Cli, cases::invalid};
+
+const FILE: &str = "chainbreak.toml";
+/// In bytes: a longer one was not written by a person.
+const MOST: u64 = 64 * 1024;
+/// The profile that holds always, beside the one that is named.
+const ALWAYS: &str = "default";
+/// The option that names a profile. Commands that have it choose cases, and take what profiles have.
+const OPTION: &str = "profile";
+/// The key for what is given without an option's name, and how the command line calls that.
+const PATHS: (&str, &str) = ("paths", "what");
+/// What a file that comes with somebody's scenarios must not allow.
+const NEVER: [&str; 2] = ["allow-ebpf", "allow-host-changes"];
+
+/// Keys are long options, without their dashes.
+type Options = IndexMap<String, Spanned<Value>>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profiles {
+    #[serde(default)]
+    profile: IndexMap<String, Options>,
+}
+
+/// The arguments of the program with what the profiles of that folder add to them: after the command, before what was given.
+pub(crate) fn added(folder: &Path, mut args: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
+    let names_one = |arg: &OsString| arg.to_string_lossy().starts_with("--profile");
+    if !folder.join(FILE).exists() && !args.iter().any(names_one) {
+        return Ok(args);
+    }
+    // What is wrong with them is said where they are taken.
+    let mut command = Cli::command().ignore_errors(true);
+    let Ok(matches) = command.clone().try_get_matches_from(&args) else {
+        return Ok(args);
+    };
+    command.build();
+    let Some((verb, given)) = matches.subcommand() else {
+        return Ok(args);
+    };
+    let Some(verb) = command.find_subcommand(verb).filter(|it| takes(it)) else {
+        return Ok(args);
+    };
+    let wanted = given.get_one::<String>(OPTION).map(String::as_str);
+    let Some((text, profiles)) = read(folder)? else {
+        return match wanted {
+            Some(name) => Err(invalid(format!(
+                "--{OPTION} {name}: there is no {FILE} here"
+            ))),
+            None => Ok(args),
+        };
+    };
+    for (key, value) in profiles.profile.values().flatten() {
+        check(&command, key, value).map_err(|why| wrong(&text, value.span(), &why))?;
+    }
+    let mut more = Vec::new();
+    for (key, value) in profiles.of(wanted)? {
+        more.extend(words(verb, given, key, value.get_ref()));
+    }
+    if !more.is_empty() {
+        let said = more.join(" ".as_ref());
+        crate::note(&format!("{FILE} adds: {}", said.display()));
+    }
+    args.splice(2..2, more);
+    Ok(args)
+}
+
+/// The file's text and what it says, where there is one.
+fn read(folder: &Path) -> anyhow::Result<Option<(String, Profiles)>> {
+    let bytes = match input::read(&folder.join(FILE), MOST) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|error| invalid(format!("could not read {FILE}: {error}")))?,
+    };
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_binary| invalid(format!("{FILE} is not UTF-8")))?;
+    let profiles = toml::from_str(&text).map_err(|error| {
+        let place = error.span().unwrap_or_default();
+        wrong(&text, place, error.message())
+    })?;
+    Ok(Some((text, profiles)))
+}
+
+fn wrong(text: &str, place: Range<usize>, why: &str) -> anyhow::Error {
+    let before = text.get(..place.start).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    invalid(format!("{FILE}:{line}: {why}"))
+}
+
+impl Profiles {
+    /// What holds when that one is named.
+    fn of(&self, wanted: Option<&str>) -> anyhow::Result<IndexMap<&str, &Spanned<Value>>> {
+        let named = wanted.map(|name| {
+            self.profile.get(name).ok_or_else(|| {
+                let hint = suggest(name, self.profile.keys().map(String::as_str));
+                let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                invalid(format!(
+                    "--{OPTION} {name}: {FILE} has no such profile{hint}"
+                ))
+            })
+        });
+        let always = self.profile.get(ALWAYS);
+        let options = always.into_iter().chain(named.transpose()?).flatten();
+        Ok(options.map(|(key, value)| (key.as_str(), value)).collect())
+    }
+}
+
+/// Whether a command takes what profiles have.
+fn takes(verb: &Command) -> bool {
+    option(verb, OPTION).is_some()
+}
+
+fn option<'a>(verb: &'a Command, name: &str) -> Option<&'a Arg> {
+    verb.get_arguments().find(|it| it.get_long() == Some(name))
+}
+
+/// What is wrong with an entry, whatever the command: a file is for all of them.
+fn check(command: &Command, key: &str, value: &Spanned<Value>) -> Result<(), String> {
+    if NEVER.contains(&key) {
+        return Err(format!(
+            "{key} is given on the command line alone, each time"
+        ));
+    }
+    let value = value.get_ref();
+    if key == PATHS.0 {
+        return texts(value)
+            .map(drop)
+            .ok_or_else(|| format!("{key} takes texts"));
+    }
+    let verbs = || command.get_subcommands().filter(|it| takes(it));
+    let Some(arg) = verbs().find_map(|verb| option(verb, key)) else {
+        let known = verbs().flat_map(Command::get_arguments);
+        let known = known.filter_map(Arg::get_long).chain([PATHS.0]);
+        let hint = suggest(key, known).map(|hint| format!("; {hint}"));
+        return Err(format!(
+            "{key} is no option of run{}",
+            hint.unwrap_or_default()
+        ));
+    };
+    match (is_flag(arg), value) {
+        (true, Value::Boolean(_)) => Ok(()),
+        (true, _) => Err(format!("{key} is true or false")),
+        (false, _) if texts(value).is_some() => Ok(()),
+        (false, _) => Err(format!("{key} takes a text or a number, or a list of them")),
+    }
+}
+
+fn is_flag(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
+/// A value as the command line would have it, or several.
+fn texts(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::String(text) => Some(vec![text.clone()]),
+        Value::Integer(number) => Some(vec![number.to_string()]),
+        Value::Float(number) => Some(vec![number.to_string()]),
+        Value::Array(values) if values.iter().all(|it| !it.is_array()) => {
+            let each: Option<Vec<_>> = values.iter().map(texts).collect();
+            each.map(|it| it.concat())
+        }
+        _ => None,
+    }
+}
+
+/// What an entry adds: nothing where the command has no such option, or that or its opposite was given.
+fn words(verb: &Command, given: &ArgMatches, key: &str, value: &Value) -> Vec<OsString> {
+    let was_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+    let texts = texts(value).unwrap_or_default();
+    if key == PATHS.0 {
+        let texts = if was_given(PATHS.1) {
+            Vec::new()
+        } else {
+            texts
+        };
+        return texts.into_iter().map(OsString::from).collect();
+    }
+    let Some(arg) = option(verb, key) else {
+        return Vec::new();
+    };
+    let names = |one: &Arg, other: &Arg| {
+        let others = verb.get_arg_conflicts_with(one);
+        others.iter().any(|it| it.get_id() == other.get_id())
+    };
+    let is_in_place = |other: &&Arg| {
+        let same = other.get_id() == arg.get_id();
+        same || names(arg, other) || names(other, arg)
+    };
+    let mut others = verb.get_arguments().filter(is_in_place);
+    if others.any(|it| was_given(it.get_id().as_str())) {
+        return Vec::new();
+    }
+    match value {
+        Value::Boolean(true) => vec![format!("--{key}").into()],
+        _ => texts
+            .iter()
+            .map(|it| format!("--{key}={it}").into())
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
