@@ -27,10 +27,15 @@ pub(crate) fn new(args: &New) -> anyhow::Result<ExitCode> {
     let text = text(&args.name, &folder);
     let no_manifests = |_: &Path| Err(io::ErrorKind::NotFound.into());
     let read = chainbreak_model::read(&path, text.as_bytes(), &no_manifests);
-    read.map_err(|mistakes| {
+    let read = read.map_err(|mistakes| {
         let mistakes = mistakes.iter().map(Diagnostic::message);
         invalid(mistakes.collect::<Vec<_>>().join("; "))
     })?;
+    // YAML has its own mind of blanks, quotes and `#`.
+    if read.name.as_str() != args.name {
+        let why = format!("the scenario's name cannot be {:?}", args.name);
+        return Err(invalid(why));
+    }
     write(&path, &text).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => invalid(format!("{} is there already", path.display())),
         _ => invalid(format!("could not write {}: {error}", path.display())),

@@ -16,6 +16,17 @@ const MOST_PERCENT: u128 = 75;
 /// And beside a case that keeps a processor busy.
 const QUIET_PERCENT: u128 = 30;
 
+/// For how much of the time tasks may wait while a case begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bearable {
+    /// However long: hardly anything else runs of ours, and others' work may never end.
+    Anything,
+    /// Not for most of it.
+    Busy,
+    /// A case keeps a processor busy, or is about to.
+    Quiet,
+}
+
 /// What was seen last.
 #[derive(Debug)]
 pub(crate) struct Pressure(watch::Sender<Look>);
@@ -59,10 +70,14 @@ impl Pressure {
         self.0.send_replace(Look::of(0));
     }
 
-    /// Returns when tasks wait for a shorter share of the time than is too much, at once if they do and no more cases have begun since
-    /// that was seen than there are processors. Too much is less as long as `quiet` says so.
-    pub(crate) async fn eases(&self, quiet: impl Fn() -> bool) {
-        let most = || if quiet() { QUIET_PERCENT } else { MOST_PERCENT };
+    /// Returns when tasks wait for no more of the time than `bears` says at that moment, at once if they do and no more cases have begun
+    /// since that was seen than there are processors.
+    pub(crate) async fn eases(&self, bears: impl Fn() -> Bearable) {
+        let most = || match bears() {
+            Bearable::Anything => u128::MAX,
+            Bearable::Busy => MOST_PERCENT,
+            Bearable::Quiet => QUIET_PERCENT,
+        };
         let has_room = |look: &Look| look.percent < most() && look.room > 0;
         let mut looks = self.0.subscribe();
         let take = |look: &mut Look| {
@@ -114,34 +129,38 @@ mod tests {
         assert_eq!(percent(400_000, LOOK), 80);
     }
 
-    fn eased(pressure: &Pressure, quiet: bool) -> bool {
-        pressure.eases(|| quiet).now_or_never().is_some()
+    fn eased(pressure: &Pressure, bears: Bearable) -> bool {
+        pressure.eases(|| bears).now_or_never().is_some()
     }
 
     #[tokio::test]
     async fn a_case_waits_while_tasks_wait_for_a_processor() {
         let pressure = Pressure::default();
-        let eased_at = |percent, quiet| {
+        let eased_at = |percent, bears| {
             pressure.0.send_replace(Look::of(percent));
-            eased(&pressure, quiet)
+            eased(&pressure, bears)
         };
-        assert!(eased_at(0, false) && eased_at(0, true));
-        assert!(!eased_at(MOST_PERCENT, false));
-        assert!(eased_at(MOST_PERCENT - 1, false));
+        assert!(eased_at(0, Bearable::Busy) && eased_at(0, Bearable::Quiet));
+        assert!(!eased_at(MOST_PERCENT, Bearable::Busy));
+        assert!(eased_at(MOST_PERCENT - 1, Bearable::Busy));
         assert!(
-            !eased_at(MOST_PERCENT - 1, true),
+            !eased_at(MOST_PERCENT - 1, Bearable::Quiet),
             "beside one that fills a table"
         );
-        assert!(eased_at(QUIET_PERCENT - 1, true));
+        assert!(eased_at(QUIET_PERCENT - 1, Bearable::Quiet));
+        assert!(
+            eased_at(100, Bearable::Anything),
+            "nothing else of ours runs"
+        );
     }
 
     #[tokio::test]
     async fn no_more_cases_begin_on_the_word_of_one_look_than_there_are_processors() {
         let pressure = Pressure::default();
         let processors = Look::of(0).room;
-        assert!((0..processors).all(|_| eased(&pressure, false)));
-        assert!(!eased(&pressure, false));
+        assert!((0..processors).all(|_| eased(&pressure, Bearable::Busy)));
+        assert!(!eased(&pressure, Bearable::Busy));
         pressure.0.send_replace(Look::of(0));
-        assert!(eased(&pressure, false));
+        assert!(eased(&pressure, Bearable::Busy));
     }
 }

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use crate::{args::Cli, cases::invalid};
+use crate::{args::Cli, cases::invalid, registry};
 
 const FILE: &str = "chainbreak.toml";
 /// In bytes: a longer one was not written by a person.
@@ -19,8 +19,14 @@ const ALWAYS: &str = "default";
 const OPTION: &str = "profile";
 /// The key for what is given without an option's name, and how the command line calls that.
 const PATHS: (&str, &str) = ("paths", "what");
-/// What a file that comes with somebody's scenarios must not allow.
-const NEVER: [&str; 2] = ["allow-ebpf", "allow-host-changes"];
+/// What a file that comes with somebody's scenarios must not choose: what leaves a world. Options of backends are such, too.
+const NEVER: [&str; 5] = [
+    "allow-ebpf",
+    "allow-host-changes",
+    "backend",
+    "backends",
+    "out",
+];
 
 /// Keys are long options, without their dashes.
 type Options = IndexMap<String, Spanned<Value>>;
@@ -124,19 +130,22 @@ fn option<'a>(verb: &'a Command, name: &str) -> Option<&'a Arg> {
 
 /// What is wrong with an entry, whatever the command: a file is for all of them.
 fn check(command: &Command, key: &str, value: &Spanned<Value>) -> Result<(), String> {
-    if NEVER.contains(&key) {
+    let options = registry::all().flat_map(|backend| backend.options().1);
+    let mut never = NEVER.into_iter().chain(options.map(|option| option.name));
+    if never.any(|it| it == key) {
         return Err(format!(
             "{key} is given on the command line alone, each time"
         ));
     }
     let value = value.get_ref();
     if key == PATHS.0 {
-        return texts(value)
-            .map(drop)
-            .ok_or_else(|| format!("{key} takes texts"));
+        let paths = texts(value).ok_or_else(|| format!("{key} takes texts"))?;
+        let option = paths.iter().find(|path| path.starts_with('-'));
+        return option.map_or(Ok(()), |it| Err(format!("{it:?} is no path")));
     }
     let verbs = || command.get_subcommands().filter(|it| takes(it));
-    let Some(arg) = verbs().find_map(|verb| option(verb, key)) else {
+    let known = verbs().find_map(|verb| option(verb, key));
+    let Some(arg) = known.filter(|_| ![OPTION, "help"].contains(&key)) else {
         let known = verbs().flat_map(Command::get_arguments);
         let known = known.filter_map(Arg::get_long).chain([PATHS.0]);
         let hint = suggest(key, known).map(|hint| format!("; {hint}"));

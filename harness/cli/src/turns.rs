@@ -9,7 +9,7 @@ use chainbreak_model::{
 };
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
-use crate::pressure::Pressure;
+use crate::pressure::{Bearable, Pressure};
 
 /// So many worlds are kept because their cases failed, at most.
 const KEPT: usize = 5;
@@ -75,9 +75,10 @@ impl Turns {
         } else {
             None
         };
-        let jobs = self.jobs.acquire_many(jobs).await?;
-        if self.are_many() {
-            self.pressure.eases(|| self.one_fills()).await;
+        let taken = jobs;
+        let jobs = self.jobs.acquire_many(taken).await?;
+        if self.are_many(taken) {
+            self.pressure.eases(|| self.bears(taken)).await;
         }
         Ok(Place {
             _fill: fill,
@@ -85,15 +86,22 @@ impl Turns {
         })
     }
 
-    /// Whether a case fills conntrack tables, or is about to begin.
-    fn one_fills(&self) -> bool {
-        self.fills.available_permits() == 0
+    /// What a case that has taken so many places bears of others.
+    fn bears(&self, taken: u32) -> Bearable {
+        if !self.are_many(taken) {
+            Bearable::Anything
+        } else if self.fills.available_permits() == 0 {
+            Bearable::Quiet
+        } else {
+            Bearable::Busy
+        }
     }
 
-    /// Whether more cases run than there are processors.
-    fn are_many(&self) -> bool {
+    /// Whether more cases run beside one that has taken so many places than there are processors.
+    fn are_many(&self, taken: u32) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.most() - self.jobs.available_permits() > cores
+        let all = self.most() - self.jobs.available_permits();
+        all.saturating_sub(taken as usize) >= cores
     }
 
     /// Waits until its cluster may start.

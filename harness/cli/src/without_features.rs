@@ -29,8 +29,9 @@ pub(crate) fn doctor() -> impl Iterator<Item = Finding> {
 #[cfg(not(feature = "profiles"))]
 pub(crate) fn profiles() -> anyhow::Result<()> {
     let verb = std::env::args_os().nth(1).unwrap_or_default();
-    let is_asked = verb != "worker" && verb != "probe";
-    if is_asked && std::path::Path::new("chainbreak.toml").exists() {
+    let takes = ["run", "plan", "list", "mutate", "matrix", "parity"];
+    let takes = takes.iter().any(|it| verb == *it);
+    if takes && std::path::Path::new("chainbreak.toml").exists() {
         let words = "this chainbreak was built without chainbreak.toml, which is here: make build";
         return Err(crate::cases::invalid(words));
     }

@@ -96,6 +96,21 @@ fn mistakes_have_their_line_and_a_hint() {
         let refused = refused(text, "chainbreak run");
         assert!(refused.starts_with(said), "{refused}");
     }
+    for key in ["backend", "out", "allow-host-changes"] {
+        let refused = refused(&format!("profile.default.{key} = \"x\""), "chainbreak run");
+        assert!(
+            refused.ends_with("on the command line alone, each time"),
+            "{refused}"
+        );
+    }
+    let smuggled = "profile.default.paths = [\"--allow-host-changes\"]";
+    let refused_of = refused(smuggled, "chainbreak run");
+    assert_eq!(
+        refused_of,
+        "chainbreak.toml:1: \"--allow-host-changes\" is no path"
+    );
+    let itself = refused("profile.default.profile = \"ci\"", "chainbreak run");
+    assert!(itself.contains("profile is no option of run"), "{itself}");
     assert_eq!(
         refused(TEAM, "chainbreak run --profile co"),
         "--profile co: chainbreak.toml has no such profile; did you mean \"ci\"?"

@@ -38,6 +38,7 @@ fn a_new_scenario_takes_no_others_place_and_stands_where_scenarios_are() {
     let wrong = ground.chainbreak(&["new", "My Outage"]);
     exits(&wrong, 2);
     assert!(text(&wrong.stderr).contains("name cannot be \"My Outage\""));
+    exits(&ground.chainbreak(&["new", "x # y"]), 2);
 }
 
 #[test]
