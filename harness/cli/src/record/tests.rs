@@ -22,7 +22,7 @@ const CASES: usize = 10_000;
 /// What a case of the catalogue has at least.
 const EVENTS: usize = 100;
 /// What the first ones have: more than the bound, were they in memory while they run.
-const MANY_EVENTS: usize = 20_000;
+const MANY_EVENTS: usize = 16_000;
 /// How many run side by side.
 const JOBS: usize = 14;
 
