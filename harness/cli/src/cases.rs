@@ -42,6 +42,16 @@ pub(crate) fn invalid(words: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Invalid(words.into()))
 }
 
+/// Words about one that is not among those that are known, with what was perhaps meant.
+pub(crate) fn unknown<'a>(
+    words: &str,
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let hint = suggest(word, known).map(|hint| format!("; {hint}"));
+    format!("{words}{}", hint.unwrap_or_default())
+}
+
 /// `chainbreak check`.
 pub(crate) fn check(args: &args::Check) -> anyhow::Result<ExitCode> {
     let read = Read::under(&args.paths)?;
@@ -172,11 +182,11 @@ impl Chosen {
         let named = wanted.cases();
         for (text, regex) in &named {
             if !ids.iter().any(|id| regex.is_match(id)) {
-                let hint = suggest(text, ids.iter().map(String::as_str));
-                let hint = hint.map(|it| format!("; {it}")).unwrap_or_default();
-                return Err(invalid(format!(
-                    "{text}: no such file, and no case of that name: `chainbreak list` prints all{hint}"
-                )));
+                let words = format!(
+                    "{text}: no such file, and no case of that name: `chainbreak list` prints all"
+                );
+                let known = ids.iter().map(String::as_str);
+                return Err(invalid(unknown(&words, text, known)));
             }
         }
         let failed = wanted.failed.as_deref().map(failed).transpose()?;

@@ -48,11 +48,12 @@ mod worker;
 
 use std::{
     io::{self, Write},
+    path::Path,
     process::ExitCode,
 };
 
 use chainbreak_lab::worker::WorldOptions;
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::{Cli, Verb};
 
@@ -107,11 +108,15 @@ pub fn main() -> ExitCode {
 /// What this process was started with, and what `chainbreak.toml` adds to it.
 fn command_line() -> anyhow::Result<Cli> {
     let args = args::settings::spread(std::env::args_os());
+    let matches = Cli::command().get_matches_from(&args);
     #[cfg(feature = "profiles")]
-    let args = profile::added(std::path::Path::new(""), args)?;
+    let matches = match profile::added(Path::new(""), &matches, args)? {
+        Some(args) => Cli::command().get_matches_from(args),
+        None => matches,
+    };
     #[cfg(not(feature = "profiles"))]
-    without_features::profiles()?;
-    Ok(Cli::parse_from(args))
+    without_features::profiles(Path::new(""), &matches)?;
+    Ok(Cli::from_arg_matches(&matches)?)
 }
 
 fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {

@@ -94,9 +94,14 @@ impl Pressure {
 
 impl Look {
     fn of(percent: u128) -> Self {
-        let room = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let room = processors();
         Self { percent, room }
     }
+}
+
+/// How many this process may use.
+pub(crate) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 fn percent(waited_us: u64, of: Duration) -> u128 {
@@ -157,8 +162,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_cases_begin_on_the_word_of_one_look_than_there_are_processors() {
         let pressure = Pressure::default();
-        let processors = Look::of(0).room;
-        assert!((0..processors).all(|_| eased(&pressure, Bearable::Busy)));
+        assert!((0..processors()).all(|_| eased(&pressure, Bearable::Busy)));
         assert!(!eased(&pressure, Bearable::Busy));
         pressure.0.send_replace(Look::of(0));
         assert!(eased(&pressure, Bearable::Busy));

@@ -2,13 +2,18 @@
 
 use std::{ffi::OsString, io, ops::Range, path::Path};
 
-use chainbreak_model::{input, suggest};
+use anyhow::Context;
+use chainbreak_model::input;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, parser::ValueSource};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use crate::{args::Cli, cases::invalid, registry};
+use crate::{
+    args::Cli,
+    cases::{invalid, unknown},
+    registry,
+};
 
 const FILE: &str = "chainbreak.toml";
 /// In bytes: a longer one was not written by a person.
@@ -38,23 +43,16 @@ struct Profiles {
     profile: IndexMap<String, Options>,
 }
 
-/// The arguments of the program with what the profiles of that folder add to them: after the command, before what was given.
-pub(crate) fn added(folder: &Path, mut args: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
-    let names_one = |arg: &OsString| arg.to_string_lossy().starts_with("--profile");
-    if !folder.join(FILE).exists() && !args.iter().any(names_one) {
-        return Ok(args);
-    }
-    // What is wrong with them is said where they are taken.
-    let mut command = Cli::command().ignore_errors(true);
-    let Ok(matches) = command.clone().try_get_matches_from(&args) else {
-        return Ok(args);
-    };
-    command.build();
-    let Some((verb, given)) = matches.subcommand() else {
-        return Ok(args);
-    };
-    let Some(verb) = command.find_subcommand(verb).filter(|it| takes(it)) else {
-        return Ok(args);
+/// The arguments of the program, which were read, with what the profiles of that folder add to them: after the command, before what was given. None
+/// where they add nothing.
+pub(crate) fn added(
+    folder: &Path,
+    matches: &ArgMatches,
+    mut args: Vec<OsString>,
+) -> anyhow::Result<Option<Vec<OsString>>> {
+    let takes = |(_, given): &(&str, &ArgMatches)| given.try_contains_id(OPTION).is_ok();
+    let Some((verb, given)) = matches.subcommand().filter(takes) else {
+        return Ok(None);
     };
     let wanted = given.get_one::<String>(OPTION).map(String::as_str);
     let Some((text, profiles)) = read(folder)? else {
@@ -62,22 +60,26 @@ pub(crate) fn added(folder: &Path, mut args: Vec<OsString>) -> anyhow::Result<Ve
             Some(name) => Err(invalid(format!(
                 "--{OPTION} {name}: there is no {FILE} here"
             ))),
-            None => Ok(args),
+            None => Ok(None),
         };
     };
+    let mut command = Cli::command();
+    command.build();
     for (key, value) in profiles.profile.values().flatten() {
         check(&command, key, value).map_err(|why| wrong(&text, value.span(), &why))?;
     }
-    let mut more = Vec::new();
-    for (key, value) in profiles.of(wanted)? {
-        more.extend(words(verb, given, key, value.get_ref()));
+    let options = profiles.of(wanted)?.into_iter();
+    let verb = command.find_subcommand(verb);
+    let verb = verb.context("no command is what was given")?;
+    let more = options.flat_map(|(key, value)| words(verb, given, key, value.get_ref()));
+    let more: Vec<OsString> = more.collect();
+    if more.is_empty() {
+        return Ok(None);
     }
-    if !more.is_empty() {
-        let said = more.join(" ".as_ref());
-        crate::note(&format!("{FILE} adds: {}", said.display()));
-    }
+    let said = more.join(" ".as_ref());
+    crate::note(&format!("{FILE} adds: {}", said.display()));
     args.splice(2..2, more);
-    Ok(args)
+    Ok(Some(args))
 }
 
 /// The file's text and what it says, where there is one.
@@ -106,11 +108,9 @@ impl Profiles {
     fn of(&self, wanted: Option<&str>) -> anyhow::Result<IndexMap<&str, &Spanned<Value>>> {
         let named = wanted.map(|name| {
             self.profile.get(name).ok_or_else(|| {
-                let hint = suggest(name, self.profile.keys().map(String::as_str));
-                let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-                invalid(format!(
-                    "--{OPTION} {name}: {FILE} has no such profile{hint}"
-                ))
+                let words = format!("--{OPTION} {name}: {FILE} has no such profile");
+                let known = self.profile.keys().map(String::as_str);
+                invalid(unknown(&words, name, known))
             })
         });
         let always = self.profile.get(ALWAYS);
@@ -119,19 +119,21 @@ impl Profiles {
     }
 }
 
-/// Whether a command takes what profiles have.
-fn takes(verb: &Command) -> bool {
-    option(verb, OPTION).is_some()
+/// What profiles may have of a command's options.
+fn options(verb: &Command) -> impl Iterator<Item = &Arg> {
+    let others = [OPTION, "help"];
+    let is_one = move |arg: &&Arg| arg.get_long().is_some_and(|long| !others.contains(&long));
+    verb.get_arguments().filter(is_one)
 }
 
 fn option<'a>(verb: &'a Command, name: &str) -> Option<&'a Arg> {
-    verb.get_arguments().find(|it| it.get_long() == Some(name))
+    options(verb).find(|it| it.get_long() == Some(name))
 }
 
 /// What is wrong with an entry, whatever the command: a file is for all of them.
 fn check(command: &Command, key: &str, value: &Spanned<Value>) -> Result<(), String> {
-    let options = registry::all().flat_map(|backend| backend.options().1);
-    let mut never = NEVER.into_iter().chain(options.map(|option| option.name));
+    let of_backends = registry::all().flat_map(|backend| backend.options().1);
+    let mut never = NEVER.into_iter().chain(of_backends.map(|it| it.name));
     if never.any(|it| it == key) {
         return Err(format!(
             "{key} is given on the command line alone, each time"
@@ -143,16 +145,12 @@ fn check(command: &Command, key: &str, value: &Spanned<Value>) -> Result<(), Str
         let option = paths.iter().find(|path| path.starts_with('-'));
         return option.map_or(Ok(()), |it| Err(format!("{it:?} is no path")));
     }
-    let verbs = || command.get_subcommands().filter(|it| takes(it));
-    let known = verbs().find_map(|verb| option(verb, key));
-    let Some(arg) = known.filter(|_| ![OPTION, "help"].contains(&key)) else {
-        let known = verbs().flat_map(Command::get_arguments);
-        let known = known.filter_map(Arg::get_long).chain([PATHS.0]);
-        let hint = suggest(key, known).map(|hint| format!("; {hint}"));
-        return Err(format!(
-            "{key} is no option of run{}",
-            hint.unwrap_or_default()
-        ));
+    let takes = |verb: &&Command| verb.get_arguments().any(|arg| arg.get_id() == OPTION);
+    let verbs = || command.get_subcommands().filter(takes);
+    let Some(arg) = verbs().find_map(|verb| option(verb, key)) else {
+        let known = verbs().flat_map(options).filter_map(Arg::get_long);
+        let words = format!("{key} is no option of run");
+        return Err(unknown(&words, key, known.chain([PATHS.0])));
     };
     match (is_flag(arg), value) {
         (true, Value::Boolean(_)) => Ok(()),

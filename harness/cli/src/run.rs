@@ -208,7 +208,7 @@ pub(crate) fn latest(out: &Path, folder: &Path) {
 /// Facts about the machine that a reader of the reports wants.
 fn host() -> IndexMap<String, String> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = crate::pressure::processors();
     IndexMap::from([
         ("kernel".to_owned(), kernel.trim().to_owned()),
         ("cores".to_owned(), cores.to_string()),

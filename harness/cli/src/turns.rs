@@ -1,6 +1,6 @@
 //! What the cases of a run have in common: what they wait for, and whether one of them has failed.
 
-use std::{num::NonZeroUsize, sync::OnceLock};
+use std::sync::OnceLock;
 
 use chainbreak_engine::backend::BackendFactory;
 use chainbreak_model::{
@@ -9,7 +9,7 @@ use chainbreak_model::{
 };
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
-use crate::pressure::{Bearable, Pressure};
+use crate::pressure::{Bearable, Pressure, processors};
 
 /// So many worlds are kept because their cases failed, at most.
 const KEPT: usize = 5;
@@ -69,16 +69,15 @@ impl Turns {
         self.room(fills, jobs).await
     }
 
-    async fn room(&self, fills: bool, jobs: u32) -> Result<Place<'_>, AcquireError> {
+    async fn room(&self, fills: bool, places: u32) -> Result<Place<'_>, AcquireError> {
         let fill = if fills {
             Some(self.fills.acquire().await?)
         } else {
             None
         };
-        let taken = jobs;
-        let jobs = self.jobs.acquire_many(taken).await?;
-        if self.are_many(taken) {
-            self.pressure.eases(|| self.bears(taken)).await;
+        let jobs = self.jobs.acquire_many(places).await?;
+        if self.are_many(places) {
+            self.pressure.eases(|| self.bears(places)).await;
         }
         Ok(Place {
             _fill: fill,
@@ -99,9 +98,8 @@ impl Turns {
 
     /// Whether more cases run beside one that has taken so many places than there are processors.
     fn are_many(&self, taken: u32) -> bool {
-        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let all = self.most() - self.jobs.available_permits();
-        all.saturating_sub(taken as usize) >= cores
+        all.saturating_sub(taken as usize) >= processors()
     }
 
     /// Waits until its cluster may start.

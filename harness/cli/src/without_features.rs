@@ -1,7 +1,12 @@
 //! What a program says that was built without a feature, as `make demo` builds it.
 
+#[cfg(not(feature = "profiles"))]
+use std::path::Path;
+
 #[cfg(not(feature = "clusters"))]
 use chainbreak_engine::backend::{Finding, kind_findings};
+#[cfg(not(feature = "profiles"))]
+use clap::ArgMatches;
 
 /// Of the backends kind and cluster.
 #[cfg(not(feature = "clusters"))]
@@ -25,15 +30,16 @@ pub(crate) fn doctor() -> impl Iterator<Item = Finding> {
     kind_findings().into_iter().chain([real])
 }
 
-/// Of `chainbreak.toml`, where there is one: a run without what it says is not the one that was wanted.
+/// Of `chainbreak.toml`, where there is one, or a profile is named: a run without what it says is not the one that was wanted.
 #[cfg(not(feature = "profiles"))]
-pub(crate) fn profiles() -> anyhow::Result<()> {
-    let verb = std::env::args_os().nth(1).unwrap_or_default();
-    let takes = ["run", "plan", "list", "mutate", "matrix", "parity"];
-    let takes = takes.iter().any(|it| verb == *it);
-    if takes && std::path::Path::new("chainbreak.toml").exists() {
-        let words = "this chainbreak was built without chainbreak.toml, which is here: make build";
-        return Err(crate::cases::invalid(words));
+pub(crate) fn profiles(folder: &Path, matches: &ArgMatches) -> anyhow::Result<()> {
+    let given = matches.subcommand().map(|(_, given)| given);
+    let names_one = given.and_then(|given| given.try_contains_id("profile").ok());
+    match names_one {
+        Some(names_one) if names_one || folder.join("chainbreak.toml").exists() => {
+            let words = "this chainbreak was built without chainbreak.toml: make build";
+            Err(crate::cases::invalid(words))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }

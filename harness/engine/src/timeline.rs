@@ -133,17 +133,13 @@ async fn scale(
 pub fn length(steps: &[Step]) -> Duration {
     let (mut due, mut last) = (Duration::ZERO, Duration::ZERO);
     for step in steps {
-        match step {
-            Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
-            Step::At(time) => due = due.max(*time),
-            Step::Felix(_) | Step::Mark(_) | Step::Apply(_) | Step::Delete(_) | Step::MoveApi => {}
-            Step::Fault { fault, duration } => {
-                // Nobody has to do anything for a delay.
-                if !matches!(fault, Fault::Slow { .. }) {
-                    due += 2 * within(fault);
-                }
-                last = last.max(due + duration.unwrap_or_default());
+        due = step.next_due(due);
+        if let Step::Fault { fault, duration } = step {
+            // Nobody has to do anything for a delay.
+            if !matches!(fault, Fault::Slow { .. }) {
+                due += 2 * within(fault);
             }
+            last = last.max(due + duration.unwrap_or_default());
         }
     }
     last.max(due)

@@ -132,20 +132,7 @@ impl Case {
 
     /// How long its timeline takes at least, without what the steps' own work takes.
     pub fn lasts(&self) -> Duration {
-        let (mut now, mut end) = (Duration::ZERO, Duration::ZERO);
-        for step in self.timeline.iter() {
-            match step {
-                Step::Settle(time) | Step::Churn { duration: time, .. } => now += *time,
-                Step::At(time) => now = now.max(*time),
-                Step::Fault { duration, .. } => end = end.max(now + duration.unwrap_or_default()),
-                Step::Mark(_)
-                | Step::Felix(_)
-                | Step::Apply(_)
-                | Step::Delete(_)
-                | Step::MoveApi => {}
-            }
-        }
-        end.max(now)
+        Step::over(&self.timeline)
     }
 }
 

@@ -32,7 +32,7 @@ use crate::{
     scenario::{Run, Scenario},
     yaml::{self, Node},
 };
-use fields::{Fields, items, names, note, number, text, texts};
+use fields::{Fields, list, names, note, number, text, texts};
 use manifests::Manifests;
 pub(crate) use timeline::TAKING_CHANGES;
 pub use times::parse_duration;
@@ -277,9 +277,9 @@ impl Reader<'_> {
 }
 
 fn labels(gathered: &Gathered, node: &Node) -> Option<Vec<String>> {
-    let items = items(gathered, node, "labels")?.iter();
-    let labels = items.map(|item| name(gathered, item, "a label").map(str::to_owned));
-    labels.collect()
+    list(gathered, node, "labels", |item| {
+        name(gathered, item, "a label").map(str::to_owned)
+    })
 }
 
 /// A name: lowercase letters, digits and dashes, as Kubernetes names are, so that it can stand in

@@ -5,11 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_model::{scenario::Scenario, suggest};
+use chainbreak_model::scenario::Scenario;
 use clap::Args;
 use regex::Regex;
 
 use super::selection::SCENARIOS;
+use crate::cases::unknown;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Named {
@@ -66,11 +67,8 @@ impl Named {
             };
             if !all().any(|it| it == label) {
                 let known: BTreeSet<&str> = all().collect();
-                let hint = suggest(label, known).map(|hint| format!("; {hint}"));
-                return Err(format!(
-                    "no scenario has the label {label:?}{}",
-                    hint.unwrap_or_default()
-                ));
+                let words = format!("no scenario has the label {label:?}");
+                return Err(unknown(&words, label, known));
             }
         }
         let wanted = |label: &String| self.labels.contains(label);

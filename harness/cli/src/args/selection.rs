@@ -51,7 +51,10 @@ pub(crate) struct Selection {
     #[arg(long, value_parser = backend(), default_value = "lab")]
     pub(crate) backend: Registered,
     /// Beside what the profile `default` of `chainbreak.toml` in the current folder passes, what this one does
-    #[cfg(feature = "profiles")]
+    #[cfg_attr(
+        not(feature = "profiles"),
+        doc = "(takes what this program was built without: make build)"
+    )]
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
     #[command(flatten)]

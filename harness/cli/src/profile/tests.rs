@@ -13,11 +13,18 @@ keep-failed = true
 fail-fast = false
 "#;
 
+/// The arguments, with what is added to them.
+fn passed(folder: &Path, args: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
+    let matches = Cli::command().try_get_matches_from(&args)?;
+    let more = added(folder, &matches, args.clone())?;
+    Ok(more.unwrap_or(args))
+}
+
 fn with(text: &str, args: &str) -> anyhow::Result<String> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join(FILE), text)?;
     let args = args.split(' ').map(OsString::from).collect();
-    let args = added(folder.path(), args)?;
+    let args = passed(folder.path(), args)?;
     Ok(args.join(" ".as_ref()).display().to_string())
 }
 
@@ -64,7 +71,7 @@ fn a_command_takes_what_it_has_and_others_nothing() {
     assert_eq!(with(TEAM, "chainbreak drops").unwrap(), "chainbreak drops");
     let folder = tempfile::tempdir().unwrap();
     let args = vec!["chainbreak".into(), "run".into()];
-    let same = added(folder.path(), args.clone()).unwrap();
+    let same = passed(folder.path(), args.clone()).unwrap();
     assert_eq!(same, args);
 }
 
@@ -121,7 +128,7 @@ fn mistakes_have_their_line_and_a_hint() {
 fn a_profile_that_is_named_and_not_there_is_no_run() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["chainbreak", "run", "--profile=ci"].map(OsString::from);
-    let refused = added(folder.path(), args.to_vec()).unwrap_err();
+    let refused = passed(folder.path(), args.to_vec()).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "--profile ci: there is no chainbreak.toml here"

@@ -74,13 +74,7 @@ fn of_fault(fault: &Fault, versions: &mut Versions) -> String {
         }
         Fault::Switch { dataplane } => format!("switch to {dataplane}"),
         Fault::Agent { agent, node, what } => {
-            let done = match what {
-                AgentFault::Stop => "stop",
-                AgentFault::Pause => "pause",
-                AgentFault::Restart => "restart",
-                AgentFault::Recreate { .. } => "new pod",
-            };
-            format!("{done} of {agent}{}", on(node.as_ref()))
+            format!("{} of {agent}{}", done(*what), on(node.as_ref()))
         }
         Fault::Slow { agent, command, by } => format!("{command} of {agent} {by:?} later"),
         Fault::Run(run) => format!("commands of {}", run.who),
@@ -89,19 +83,10 @@ fn of_fault(fault: &Fault, versions: &mut Versions) -> String {
         Fault::Craft(craft) => {
             format!("{} segments into {}", craft.segment.as_str(), craft.traffic)
         }
-        fault => of_node(fault),
-    }
-}
-
-/// What happens to a node's kernel, links and routes, or to those of another place.
-fn of_node(fault: &Fault) -> String {
-    match fault {
         Fault::Sysctl { at, set } => {
-            let set: Vec<String> = set
-                .iter()
-                .map(|(name, to)| format!("{name}={to}"))
-                .collect();
+            let set = set.iter().map(|(name, to)| format!("{name}={to}"));
             let at = at.as_ref().map(|at| format!(" at {at}"));
+            let set: Vec<String> = set.collect();
             format!("sysctl {}{}", set.join(", "), at.unwrap_or_default())
         }
         Fault::FillConntrack { node, .. } => format!("conntrack filled{}", on(node.as_ref())),
@@ -114,7 +99,15 @@ fn of_node(fault: &Fault) -> String {
         Fault::Loss { at, share } => format!("loss of {share} % at {at}"),
         Fault::Route { at, to, .. } => format!("route to {to} at {at}"),
         Fault::Lock { node } => format!("iptables lock held{}", on(node.as_ref())),
-        _ => "fault".to_owned(),
+    }
+}
+
+fn done(what: AgentFault) -> &'static str {
+    match what {
+        AgentFault::Stop => "stop",
+        AgentFault::Pause => "pause",
+        AgentFault::Restart => "restart",
+        AgentFault::Recreate { .. } => "new pod",
     }
 }
 

@@ -48,6 +48,33 @@ pub enum Step {
 }
 
 impl Step {
+    /// When the next step is due where this one is due then, both counted from the beginning of the first. It takes only the time that it is given;
+    /// what goes on beside the next ones takes none.
+    pub fn next_due(&self, due: Duration) -> Duration {
+        match self {
+            Self::Settle(time) | Self::Churn { duration: time, .. } => due + *time,
+            Self::At(time) => due.max(*time),
+            Self::Mark(_)
+            | Self::Felix(_)
+            | Self::Apply(_)
+            | Self::Delete(_)
+            | Self::MoveApi
+            | Self::Fault { .. } => due,
+        }
+    }
+
+    /// When a timeline is over, if every step takes only the time that it is given.
+    pub(crate) fn over(steps: &[Self]) -> Duration {
+        let (mut due, mut last) = (Duration::ZERO, Duration::ZERO);
+        for step in steps {
+            if let Self::Fault { duration, .. } = step {
+                last = last.max(due + duration.unwrap_or_default());
+            }
+            due = step.next_due(due);
+        }
+        last.max(due)
+    }
+
     /// Whether it takes a processor for seconds: two of these side by side leave each other, and others, too little machine to tell
     /// (seen on two cores, 6.5 s for what one alone does in 2 s).
     pub fn fills_conntrack(&self) -> bool {

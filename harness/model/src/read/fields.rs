@@ -226,13 +226,23 @@ pub(super) fn text<'a>(gathered: &Gathered, node: &'a Node, what: &str) -> Optio
     text
 }
 
+/// A list of which each item is read so, whatever is wrong with others.
+pub(super) fn list<T>(
+    gathered: &Gathered,
+    node: &Node,
+    what: &str,
+    read: impl Fn(&Node) -> Option<T>,
+) -> Option<Vec<T>> {
+    let items = items(gathered, node, what)?.iter();
+    let read: Vec<Option<T>> = items.map(read).collect();
+    read.into_iter().collect()
+}
+
 /// A list of texts.
 pub(super) fn texts(gathered: &Gathered, node: &Node, what: &str) -> Option<Vec<String>> {
-    let texts = items(gathered, node, what)?.iter();
-    let texts: Vec<Option<String>> = texts
-        .map(|item| text(gathered, item, what).map(str::to_owned))
-        .collect();
-    texts.into_iter().collect()
+    list(gathered, node, what, |item| {
+        text(gathered, item, what).map(str::to_owned)
+    })
 }
 
 /// A whole number within bounds.

@@ -180,7 +180,7 @@ impl Reader<'_> {
         let given = node.get(AT);
         let time = given.map(|at| (at, duration(gathered, at, AT, LENGTH)));
         let steps = self.named_step(node, there);
-        let before = there.takes;
+        let before = there.due;
         let steps = match time {
             None => steps?,
             Some((at, time)) => {
@@ -192,7 +192,7 @@ impl Reader<'_> {
                 [vec![Step::At(time)], steps?].concat()
             }
         };
-        there.takes(&steps);
+        there.due = steps.iter().fold(before, |due, step| step.next_due(due));
         Some(steps)
     }
 
@@ -253,8 +253,8 @@ struct There<'a> {
     world: &'a World<'a>,
     applied: Vec<Manifests>,
     marks: BTreeSet<MarkName>,
-    /// How long they take at least.
-    takes: Duration,
+    /// When the next one is due at the earliest, counted from the beginning of the first.
+    due: Duration,
     /// Empty when the cluster could not be read.
     versions: Versions,
     /// FelixConfiguration's `bpfEnabled`; `None` when it cannot be known.
@@ -268,23 +268,12 @@ impl<'a> There<'a> {
             world,
             applied: Vec::new(),
             marks: BTreeSet::new(),
-            takes: Duration::ZERO,
+            due: Duration::ZERO,
             versions: cluster.map(Versions::of).unwrap_or_default(),
             bpf: cluster.and_then(|cluster| match cluster.felix.get(agents::BPF) {
                 Some(value) => value.as_bool(),
                 None => Some(false),
             }),
-        }
-    }
-
-    /// Those have been read, too.
-    fn takes(&mut self, steps: &[Step]) {
-        for step in steps {
-            match step {
-                Step::Settle(time) | Step::Churn { duration: time, .. } => self.takes += *time,
-                Step::At(time) => self.takes = self.takes.max(*time),
-                _ => {}
-            }
         }
     }
 

@@ -122,11 +122,14 @@ impl Lanes {
         let mut agents: BTreeMap<Actor, Marks> =
             actors.map(|actor| (actor, Marks::default())).collect();
         for entry in story.entries().filter(|entry| scale.shows(entry.at_us)) {
-            let marks = match actor(entry) {
-                Some(actor) if Shape::of(&entry.what).is_some() => agents.entry(actor).or_default(),
-                _ => &mut scenario,
+            let Some(shape) = Shape::of(&entry.what) else {
+                continue;
             };
-            marks.add(entry, scale, commands);
+            let marks = match actor(entry) {
+                Some(actor) => agents.entry(actor).or_default(),
+                None => &mut scenario,
+            };
+            marks.add(shape, entry, scale, commands);
         }
         let mut scenario = Lane::of(scenario);
         let agents = agents.into_iter();
@@ -161,10 +164,7 @@ impl Lanes {
 struct Marks(BTreeMap<(Shape, u64), Mark>);
 
 impl Marks {
-    fn add(&mut self, entry: &TimelineEntry, scale: &Scale, commands: &Commands<'_>) {
-        let Some(shape) = Shape::of(&entry.what) else {
-            return;
-        };
+    fn add(&mut self, shape: Shape, entry: &TimelineEntry, scale: &Scale, commands: &Commands<'_>) {
         let at = scale.offset(entry.at_us) * SIDE_BY_SIDE / scale.total_us();
         let mark = self.0.entry((shape, at)).or_insert_with(|| Mark {
             shape,

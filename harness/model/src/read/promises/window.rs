@@ -139,21 +139,11 @@ impl Reading<'_> {
     /// How long the timeline goes on from the mark, or from its beginning, if every step takes only the time that it
     /// is given.
     fn left(&self, mark: Option<&MarkName>) -> Option<Duration> {
-        let (mut due, mut last, mut begin) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-        for step in self.known.timeline? {
-            match step {
-                Step::Settle(duration) | Step::Churn { duration, .. } => due += *duration,
-                Step::At(time) => due = due.max(*time),
-                Step::Fault { duration, .. } => last = last.max(due + duration.unwrap_or_default()),
-                Step::Mark(name) if Some(name) == mark => begin = due,
-                Step::Mark(_)
-                | Step::Felix(_)
-                | Step::Apply(_)
-                | Step::Delete(_)
-                | Step::MoveApi => {}
-            }
-        }
-        Some(last.max(due).saturating_sub(begin))
+        let steps = self.known.timeline?;
+        let place = mark.and_then(|mark| self.place(mark)).unwrap_or(0);
+        let before = steps.iter().take(place);
+        let begin = before.fold(Duration::ZERO, |due, step| step.next_due(due));
+        Some(Step::over(steps).saturating_sub(begin))
     }
 
     /// Notes a time that is as long as all that is judged.
