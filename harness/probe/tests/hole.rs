@@ -3,41 +3,72 @@
 mod world;
 
 use std::{
-    io::Write,
-    process::{Child, Stdio},
+    io::{BufRead, BufReader, Write},
+    process::{ChildStdin, ChildStdout, Stdio},
     sync::mpsc,
     time::Duration,
 };
 
 use chainbreak_probe::{clock::monotonic_us, wire::Sample};
-use world::{ANSWERS, Said, World, order};
+use world::{ANSWERS, Running, Said, World, order};
 
 const EVERY_US: u64 = 1_000;
 const HOLE_US: u64 = 50_000;
 const TOLERANCE_US: u64 = 5_000;
 
-/// An `iptables-restore` that has read everything but its COMMIT: the change then takes a moment.
-fn prepare(world: &World, verb: &str) -> Child {
-    let mut restore = world
-        .command("iptables-legacy-restore")
-        .arg("--noflush")
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("iptables-legacy-restore (package iptables) runs");
-    let rule = format!("*filter\n{verb} INPUT -p tcp --dport {ANSWERS} -j DROP\n");
-    let stdin = restore.stdin.as_mut().expect("piped");
-    stdin.write_all(rule.as_bytes()).expect("it reads");
-    restore
+/// The TTL of packets that the world drops. One write to a sysctl gives it to all that are sent from then on,
+/// which takes a fraction of what any change of rules does.
+const DROPPED: u8 = 77;
+const USUAL: u8 = 64;
+
+/// What opens holes and closes them: a shell in the world that writes each TTL it reads, and says so.
+struct Knife {
+    _shell: Running,
+    orders: ChildStdin,
+    done: BufReader<ChildStdout>,
 }
 
-/// Commits, and says between which times that happened.
-fn commit(mut restore: Child) -> (u64, u64) {
-    let before = monotonic_us();
-    let mut stdin = restore.stdin.take().expect("piped");
-    stdin.write_all(b"COMMIT\n").expect("it reads");
-    drop(stdin);
-    assert!(restore.wait().expect("a child").success());
-    (before, monotonic_us())
+impl Knife {
+    fn new(world: &World) -> Self {
+        let drop = format!("INPUT -p tcp --dport {ANSWERS} -m ttl --ttl-eq {DROPPED} -j DROP");
+        world.sh(&format!("iptables-legacy -w -A {drop}"));
+        let script =
+            "while read ttl; do echo $ttl >/proc/sys/net/ipv4/ip_default_ttl && echo done; done";
+        let mut shell = world.command("sh");
+        let shell = shell.args(["-c", script]).stdin(Stdio::piped());
+        let mut shell = shell.stdout(Stdio::piped()).spawn().expect("sh runs");
+        let orders = shell.stdin.take().expect("piped");
+        let done = BufReader::new(shell.stdout.take().expect("piped"));
+        let mut knife = Self {
+            _shell: Running(shell),
+            orders,
+            done,
+        };
+        // The shell is there, and has done it once.
+        knife.set(USUAL);
+        knife
+    }
+
+    /// Sets the TTL, and says between which times that happened.
+    fn set(&mut self, ttl: u8) -> (u64, u64) {
+        let before = monotonic_us();
+        writeln!(self.orders, "{ttl}").expect("it reads");
+        let mut done = String::new();
+        self.done.read_line(&mut done).expect("readable");
+        assert_eq!(done, "done\n", "a network namespace has its own TTL");
+        (before, monotonic_us())
+    }
+
+    fn cut(&mut self) -> Cut {
+        let (began, begun) = self.set(DROPPED);
+        wait_until(began + HOLE_US);
+        let (ends, ended) = self.set(USUAL);
+        Cut {
+            at: began,
+            length: ends - began,
+            uncertain: (begun - began).max(ended - ends),
+        }
+    }
 }
 
 /// Waits until the clock shows that time: nothing else happens on this channel.
@@ -52,18 +83,6 @@ struct Cut {
     at: u64,
     length: u64,
     uncertain: u64,
-}
-
-fn cut(world: &World) -> Cut {
-    let (began, begun) = commit(prepare(world, "-I"));
-    let end = prepare(world, "-D");
-    wait_until(began + HOLE_US);
-    let (ends, ended) = commit(end);
-    Cut {
-        at: began,
-        length: ends - began,
-        uncertain: (begun - began).max(ended - ends),
-    }
 }
 
 /// The time of the first unanswered request due around the cut, and the span of all of them.
@@ -83,12 +102,12 @@ fn measured(said: &Said, cut: &Cut) -> (u64, u64) {
 }
 
 /// Cuts three holes into a probe's traffic: what the probe said, and the cuts.
-fn run(world: &World) -> (Said, Vec<Cut>) {
+fn run(world: &World, knife: &mut Knife) -> (Said, Vec<Cut>) {
     let probe = world.probe(&order(ANSWERS, EVERY_US, None));
     let cuts = (0..3).map(|_| {
         // The next hole begins when nothing of the last one is under way any more.
         wait_until(monotonic_us() + 100_000);
-        cut(world)
+        knife.cut()
     });
     let cuts = cuts.collect();
     wait_until(monotonic_us() + 100_000);
@@ -99,11 +118,12 @@ fn run(world: &World) -> (Said, Vec<Cut>) {
 fn a_hole_of_50_ms_is_measured_as_50_ms() {
     let world = World::new();
     let _nginx = world.nginx();
+    let mut knife = Knife::new(&world);
     let mut judged = 0;
     // On a busy machine many holes are blunt, or requests are late before they meet one. Whether a hole is
     // fit to be judged never depends on what the probe made of the hole itself.
     for _ in 0..30 {
-        let (said, cuts) = run(&world);
+        let (said, cuts) = run(&world, &mut knife);
         for cut in cuts
             .iter()
             .filter(|cut| is_sharp(cut) && is_calm(&said, cut))
@@ -135,10 +155,11 @@ fn a_hole_of_50_ms_is_measured_as_50_ms() {
 fn a_request_that_was_due_in_a_hole_and_sent_after_it_says_so() {
     let world = World::new();
     let _nginx = world.nginx();
+    let mut knife = Knife::new(&world);
     let mut probe = world.probe(&order(ANSWERS, EVERY_US, None));
     probe.until("answered");
     probe.signal(&world, "STOP");
-    let cut = cut(&world);
+    let cut = knife.cut();
     let healed = monotonic_us();
     probe.signal(&world, "CONT");
     wait_until(monotonic_us() + 100_000);
