@@ -3,6 +3,8 @@
 //! What kube-proxy itself leaves to chance is avoided: an endpoint that is in two slices at once is the
 //! same in both, for the order in which slices are read is that of a Go map.
 
+use std::collections::BTreeMap;
+
 use chainbreak_model::case::ProxyMode;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -59,22 +61,72 @@ pub(crate) fn on(stage: Stage, seed: u64) -> Sequence {
 }
 
 /// From the first harm on every change has a round of its own. What a sync finds missing, and whether it fails over it and heals the
-/// rest, depends on which changes it takes over together: on chance, where several come at once.
+/// rest, depends on which changes it takes over together: on chance, where several come at once. Slices that are written one by one stand
+/// beside older ones for a round: those that contradict them are deleted first.
 fn one_by_one(rounds: Vec<Vec<Operation>>) -> Vec<Vec<Operation>> {
     let mut harmed = false;
+    let mut there = BTreeMap::new();
     let mut found = Vec::new();
     for round in rounds {
         let mut part = Vec::new();
         for operation in round {
-            if harmed && !part.is_empty() {
-                found.push(std::mem::take(&mut part));
-            }
             harmed |= matches!(operation, Operation::Harm(_));
-            part.push(operation);
+            let before = if harmed {
+                contradicted(&there, &operation)
+            } else {
+                Vec::new()
+            };
+            for operation in before.into_iter().chain([operation]) {
+                if harmed && !part.is_empty() {
+                    found.push(std::mem::take(&mut part));
+                }
+                note(&mut there, &operation);
+                part.push(operation);
+            }
         }
         found.push(part);
     }
     found
+}
+
+/// Notes which slices there are after an operation, by name.
+fn note(there: &mut BTreeMap<String, Value>, operation: &Operation) {
+    match operation {
+        Operation::Put(object) if object["kind"] == "EndpointSlice" => {
+            there.insert(object["metadata"]["name"].to_string(), object.clone());
+        }
+        Operation::Delete(object) => {
+            there.remove(&object["metadata"]["name"].to_string());
+        }
+        Operation::Put(_) | Operation::Harm(_) => {}
+    }
+}
+
+/// Deletes the slices that say otherwise of an endpoint than the one that an operation puts beside them.
+fn contradicted(there: &BTreeMap<String, Value>, operation: &Operation) -> Vec<Operation> {
+    let Operation::Put(object) = operation else {
+        return Vec::new();
+    };
+    let others = there
+        .values()
+        .filter(|other| other["metadata"]["name"] != object["metadata"]["name"]);
+    let contradict = others.filter(|other| contradict(other, object));
+    contradict
+        .map(|slice| Operation::Delete(named(slice)))
+        .collect()
+}
+
+/// Whether two slices have an endpoint in common, with other ports or other hints.
+fn contradict(one: &Value, other: &Value) -> bool {
+    let endpoints = |slice: &'_ Value| slice["endpoints"].as_array().cloned().unwrap_or_default();
+    let theirs = endpoints(other);
+    endpoints(one).iter().any(|mine| {
+        let same = |it: &&Value| it["addresses"] == mine["addresses"];
+        theirs
+            .iter()
+            .find(same)
+            .is_some_and(|same| same["hints"] != mine["hints"] || one["ports"] != other["ports"])
+    })
 }
 
 struct Author {
@@ -158,4 +210,19 @@ pub(crate) fn named(object: &Value) -> Value {
             "namespace": object["metadata"]["namespace"],
         },
     })
+}
+
+#[test]
+fn no_two_slices_ever_contradict_each_other() {
+    for seed in 0..2_000 {
+        let mut there = BTreeMap::new();
+        for round in sequence(seed).rounds {
+            round.iter().for_each(|it| note(&mut there, it));
+            for (name, slice) in &there {
+                let mut others = there.iter().filter(|(other, _)| *other != name);
+                let other = others.find(|(_, other)| contradict(slice, other));
+                assert!(other.is_none(), "seed {seed}: {name} and {other:?}");
+            }
+        }
+    }
 }

@@ -117,8 +117,11 @@ impl Side {
 
     /// Runs a shell's script there.
     pub(crate) async fn sh(&self, script: &str) -> io::Result<Done> {
-        let argv = ["sh", "-c", script];
-        let child = self.place.spawn(&argv, |command| {
+        self.run(&["sh", "-c", script]).await
+    }
+
+    async fn run(&self, argv: &[&str]) -> io::Result<Done> {
+        let child = self.place.spawn(argv, |command| {
             command.stdin(Stdio::null());
         });
         let output = child.await?.wait_with_output().await?;
@@ -139,11 +142,16 @@ impl Side {
     }
 
     async fn save_family(&self, family: IpFamily) -> io::Result<String> {
-        let (script, may_lack) = match self.mode {
-            ProxyMode::Iptables => (format!("{}-save", family.iptables()), false),
-            ProxyMode::Nftables => (format!("nft list table {} kube-proxy", ip(family)), true),
+        let (done, may_lack) = match self.mode {
+            ProxyMode::Iptables => {
+                let save = format!("{}-save", family.iptables());
+                (self.run(&[&save]).await?, false)
+            }
+            ProxyMode::Nftables => {
+                let list = ["nft", "list", "table", ip(family), "kube-proxy"];
+                (self.run(&list).await?, true)
+            }
         };
-        let done = self.sh(&script).await?;
         match done.exit {
             Some(0) => Ok(done.stdout),
             _ if may_lack && done.stderr.contains("No such file or directory") => Ok(String::new()),
