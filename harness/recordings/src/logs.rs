@@ -59,9 +59,9 @@ pub const UNMODELLED: [(&str, &str); 9] = [
 
 /// Beginnings of lines that come only when changes are seen one by one: of a service that loses its
 /// endpoints and gets them back, one kube-proxy may see both at once; and a chain of nftables mode is deleted by a
-/// sync that begins more than a second after it was emptied. That both know the kind is compared over all
-/// worlds.
-pub const BY_TIMING: [&str; 9] = [
+/// sync that begins more than a second after it was emptied; and a service that is made and deleted again may never be synced. That
+/// both know the kind is compared over all worlds.
+pub const BY_TIMING: [&str; 12] = [
     "Unable to delete stale chains",
     "Deleting stale nftables chains",
     "Stale udp service",
@@ -71,6 +71,9 @@ pub const BY_TIMING: [&str; 9] = [
     "Adding new service port",
     "Updating existing service port",
     "Removing service port",
+    "Opened local port",
+    "Opening healthcheck",
+    "Closing healthcheck",
 ];
 
 /// Whether a kind may be missing in one life by chance.
