@@ -138,7 +138,7 @@ pub fn committed<S: AsRef<str>>(
 }
 
 /// `Error occurred at line: 24`, `line 3 failed`, `line 3: CHAIN_DEL failed`.
-fn failed_line(stderr: &str) -> Option<usize> {
+pub(crate) fn failed_line(stderr: &str) -> Option<usize> {
     stderr.lines().find_map(|line| {
         let (_, number) = line
             .rsplit_once("line: ")

@@ -7,6 +7,7 @@
 //! - [`Owner`] tells whose a chain or a rule is.
 //! - [`Tally`] sums what rules' counters grow by from look to look; [`nft`] reads what `nft list` prints.
 //! - [`walk`] says what becomes of a packet on a node with such rules.
+//! - [`replay`] rebuilds the rules of a node from the commands that ran there.
 //! - [`dumps`] are what people attach of a node, recognised by what is in them.
 //! - [`names`] are those that kube-proxy gives to the chains of services.
 //! - [`conntrack`] reads the listings of `conntrack`; [`netlink`] what is said and heard without a program.
@@ -25,6 +26,7 @@ pub mod netlink;
 pub mod nft;
 mod normal;
 mod owner;
+pub mod replay;
 mod restore;
 mod rule;
 mod save;

@@ -3,6 +3,7 @@
 
 mod content;
 mod list;
+mod listed;
 pub(crate) mod normal;
 mod tables;
 

@@ -119,11 +119,24 @@ fn value<'a>(option: &'a str, values: &[Cow<'_, str>]) -> (&'a str, Vec<String>)
         "--or-mark" => set_xmark(format!("{0}/{0}", number(only))),
         "--xor-mark" => set_xmark(format!("{}/0x0", number(only))),
         "--set-mark" if !only.contains('/') => set_xmark(format!("{}/0xffffffff", number(only))),
+        // What is set is cleared before (iptables 1.8, libxt_MARK.c and libxt_CONNMARK.c).
+        "--set-mark" => {
+            let (value, mask) = only.split_once('/').unwrap_or((only, ""));
+            match (parse_number(value), parse_number(mask)) {
+                (Some(value), Some(mask)) => set_xmark(format!("{value:#x}/{:#x}", value | mask)),
+                _ => (option, vec![only.to_string()]),
+            }
+        }
+        "--mark" => {
+            let mark = masked(only);
+            let whole = mark.strip_suffix("/0xffffffff").map(str::to_owned);
+            (option, vec![whole.unwrap_or(mark)])
+        }
         "--and-mark" => {
             let mask = parse_number(only).unwrap_or_default();
             set_xmark(format!("0x0/{:#x}", !mask))
         }
-        "--mark" | "--set-xmark" | "--restore-mark" => (option, vec![masked(only)]),
+        "--set-xmark" | "--restore-mark" => (option, vec![masked(only)]),
         "--probability" => (option, vec![probability(only)]),
         "--ctstate" | "--state" => {
             let mut states: Vec<&str> = only.split(',').collect();
@@ -186,6 +199,18 @@ mod tests {
             (
                 "-j MARK --or-mark 0x00004000",
                 "-j MARK --set-xmark 0x4000/0x4000",
+            ),
+            (
+                "--jump MARK --set-mark 0x1/0x3",
+                "-j MARK --set-xmark 0x1/0x3",
+            ),
+            (
+                "--jump MARK --set-mark 0x8/0x3",
+                "-j MARK --set-xmark 0x8/0xb",
+            ),
+            (
+                "-m mark --mark 0x3000000/0xffffffff --goto X",
+                "-m mark --mark 0x3000000 -g X",
             ),
             (
                 "-m mark ! --mark 0x00004000/0x00004000 --jump RETURN",

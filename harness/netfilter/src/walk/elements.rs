@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use ipnet::IpNet;
 
 use super::{
-    flight::Flight,
+    flight::{Flight, Output},
     matches::{Answer, Side},
     rules::Action,
 };
@@ -79,6 +79,9 @@ impl Elements {
 
     /// What the packet's fields lead to.
     pub(super) fn find(&self, flight: &Flight, fields: &[Field]) -> Found<'_> {
+        if fields.contains(&Field::Output) && flight.output == Output::Unknown {
+            return Found::Open("the output interface: no routes are known".to_owned());
+        }
         let key: Option<Vec<Value>> = fields.iter().map(|field| field.of(flight)).collect();
         let Some(key) = key else {
             return Found::Nothing;

@@ -1,6 +1,9 @@
 //! What is known of a node: tables, connections, routing and settings, indexed once for many walks.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use ipnet::IpNet;
 
@@ -24,6 +27,8 @@ pub struct State {
     pub(super) programs: Vec<Program>,
     pub(super) connections: Connections,
     pub(super) routing: Option<Routing>,
+    /// Its addresses, where these are known without its routing.
+    own: Option<BTreeSet<IpAddr>>,
     sysctls: BTreeMap<String, String>,
     sets: BTreeMap<String, IpSet>,
 }
@@ -46,6 +51,7 @@ impl State {
             programs: Vec::new(),
             connections: Connections::default(),
             routing: None,
+            own: None,
             sysctls: BTreeMap::new(),
             sets: BTreeMap::new(),
         }
@@ -90,6 +96,19 @@ impl State {
     /// Says where packets go.
     pub fn set_routing(&mut self, routing: Routing) {
         self.routing = Some(routing);
+    }
+
+    /// Says which addresses it has: these and no others. It matters where no routing is known.
+    pub fn set_own(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
+        self.own = Some(addresses.into_iter().collect());
+    }
+
+    /// Whether an address is the node's own, where its addresses are known without its routing.
+    pub(super) fn owns(&self, address: IpAddr) -> Option<bool> {
+        if address.is_loopback() {
+            return Some(true);
+        }
+        self.own.as_ref().map(|own| own.contains(&address))
     }
 
     /// Says what a setting is: `net.ipv4.ip_forward`, `1`.
@@ -146,9 +165,14 @@ impl State {
         only_of_input: bool,
     ) -> Answer {
         let Some(routing) = &self.routing else {
-            return Answer::Open(format!(
-                "whether {address} is the node's: no addresses are known"
-            ));
+            return match self.owns(address) {
+                // On which of its interfaces one is, and what a broadcast is, no list of addresses tells.
+                Some(true) if !only_of_input => kinds.contains(&Kind::Local).into(),
+                Some(false) if kinds == [Kind::Local] => Answer::No,
+                _ => Answer::Open(format!(
+                    "whether {address} is the node's: no addresses are known"
+                )),
+            };
         };
         let interface = if only_of_input { flight.input() } else { None };
         kinds.contains(&routing.kind(address, interface)).into()

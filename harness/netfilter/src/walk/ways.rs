@@ -23,14 +23,7 @@ impl Walker<'_> {
         let packet = self.flight.packet.clone();
         let input = packet.input.as_deref();
         let Some(routing) = &self.state.routing else {
-            let here = self.assume(
-                format!(
-                    "whether {} is the node's own: no routes are known",
-                    packet.dst
-                ),
-                &["it is the node's", "it is another's"],
-            );
-            return Ok(if here == 0 { Way::Here } else { Way::Unknown });
+            return Ok(self.whose(packet.dst));
         };
         if let Some(why) = self.state.martian(&packet) {
             return refused(why);
@@ -49,16 +42,41 @@ impl Walker<'_> {
     /// Routes what is made here, also again after it was changed.
     pub(super) fn route_made(&mut self) -> Ends<()> {
         let packet = &self.flight.packet;
+        let dst = packet.dst;
         let Some(routing) = &self.state.routing else {
+            self.way = self.whose(dst);
             return Ok(());
         };
-        let dst = packet.dst;
         let found = routing.look(Query {
             input: None,
             ..Query::of(packet)
         });
         self.way = self.way(dst, found)?;
         Ok(())
+    }
+
+    /// Where it goes as far as that is known without routes. What was assumed of an address holds to the end.
+    fn whose(&mut self, dst: IpAddr) -> Way {
+        const ANSWERS: [&str; 2] = ["it is the node's", "it is another's"];
+        let question = format!("whether {dst} is the node's own: no routes are known");
+        let said = self.steps.iter().find_map(|step| match step {
+            Step::Assumed {
+                question: it,
+                answer,
+            } if *it == question => Some(answer == ANSWERS[0]),
+            _ => None,
+        });
+        let known = self.state.owns(dst);
+        if let Some(own) = known {
+            let whose = if own { "the node's own" } else { "another's" };
+            self.routed(format!("{dst} is {whose}"));
+        }
+        let here = known.or(said);
+        if here.unwrap_or_else(|| self.assume(question, &ANSWERS) == 0) {
+            Way::Here
+        } else {
+            Way::Unknown
+        }
     }
 
     /// By which interface its way leads out.

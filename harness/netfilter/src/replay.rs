@@ -1,0 +1,198 @@
+//! The rules of a node, rebuilt from the commands that ran there: what each made of them, given how it ended. What a command made
+//! that cannot be followed is not guessed: it is a [`Doubt`].
+
+mod nft;
+mod sets;
+
+use crate::{
+    Family, Invocation, Ruleset,
+    change::{Change, ChangeKind, failed_line},
+    command::base_name,
+    diff::{Order, diff},
+    dumps::Dumps,
+    nft::Tables,
+    restore::sections,
+    save::{Chain, Table},
+};
+
+use self::sets::Sets;
+
+/// Whose tables a program writes: those of legacy iptables are the kernel's other ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Backend {
+    /// `iptables-legacy`.
+    Legacy,
+    /// `iptables-nft`.
+    Nft,
+}
+
+/// A command that ended, as it was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Ran<'a> {
+    /// Program and arguments.
+    pub argv: &'a [String],
+    /// What it was given on standard input.
+    pub input: &'a str,
+    /// Exit code; 128 + n for signal n.
+    pub exit: i32,
+    /// What it wrote on standard error.
+    pub stderr: &'a str,
+}
+
+/// What a command made is not known. The rules are as without it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Doubt(String);
+
+/// The rules that commands leave, from none on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replay {
+    own: Backend,
+    /// Those that were written first come first.
+    tables: Vec<Saved>,
+    nft: Tables,
+    sets: Sets,
+}
+
+/// A table of iptables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Saved {
+    backend: Backend,
+    family: Family,
+    name: String,
+    table: Table,
+}
+
+impl Replay {
+    /// A node on which nothing ran. `own` is what `iptables` without a backend in its name means there.
+    pub fn new(own: Backend) -> Self {
+        Self {
+            own,
+            tables: Vec::new(),
+            nft: Tables::default(),
+            sets: Sets::default(),
+        }
+    }
+
+    /// Takes in what a command made of the rules.
+    pub fn take(&mut self, ran: Ran<'_>) -> Result<(), Doubt> {
+        let Some(program) = ran.argv.first() else {
+            return Ok(());
+        };
+        match base_name(program) {
+            name if name.starts_with("iptables")
+                || name.starts_with("ip6tables")
+                || name.starts_with("xtables-") =>
+            {
+                self.iptables(ran)
+            }
+            "nft" => self.nft(ran),
+            "ipset" => self.sets.take(ran),
+            _ => Ok(()),
+        }
+    }
+
+    /// What `iptables-save` of a backend and family would print, without counters.
+    pub fn ruleset(&self, backend: Backend, family: Family) -> Ruleset {
+        let of = |it: &&Saved| it.backend == backend && it.family == family;
+        let tables = self.tables.iter().filter(of);
+        Ruleset {
+            tables: tables
+                .map(|it| (it.name.clone(), it.table.clone()))
+                .collect(),
+        }
+    }
+
+    /// What is known of the node by its rules alone. Of tables that are asked at one moment the kernel asks the younger one first.
+    pub fn dumps(&self) -> Dumps {
+        let tables = self.tables.iter().rev();
+        let saves = tables.map(|it| {
+            let one = [(it.name.clone(), it.table.clone())];
+            (it.family, Ruleset { tables: one.into() })
+        });
+        Dumps::rebuilt(saves.collect(), self.nft.listed(), self.sets.to_string())
+    }
+
+    /// What lies between the rules and those that `iptables-save` of the node's own backend printed. Chains that are
+    /// built in count only with what is in them.
+    pub fn differs_from(&self, family: Family, kept: &Ruleset) -> Vec<Change> {
+        let known = self.ruleset(self.own, family);
+        let mut changes = diff(family, &known, kept, Order::Kept);
+        // One that is printed, or not, only because its table was looked at.
+        let means_nothing = |change: &Change| {
+            let chain = |rules: &Ruleset| rules.chain(&change.table, &change.chain).map(is_idle);
+            match &change.kind {
+                ChangeKind::ChainCreated | ChangeKind::PolicySet { .. } => {
+                    chain(&known).unwrap_or(true) && chain(kept) == Some(true)
+                }
+                ChangeKind::ChainDeleted => chain(&known) == Some(true),
+                _ => false,
+            }
+        };
+        changes.retain(|change| !means_nothing(change));
+        changes
+    }
+
+    fn iptables(&mut self, ran: Ran<'_>) -> Result<(), Doubt> {
+        let doubt = |why: &dyn std::fmt::Display| Doubt(why.to_string());
+        let invocation = Invocation::parse(ran.argv).map_err(|why| doubt(&why))?;
+        let (family, restores) = match invocation {
+            Invocation::NoChange | Invocation::Restore { test: true, .. } => return Ok(()),
+            Invocation::Single { family, .. } => (family, false),
+            Invocation::Restore { family, .. } => (family, true),
+        };
+        let input = match (ran.exit, restores) {
+            (0, _) => ran.input.to_owned(),
+            (128.., _) => return Err(Doubt("it was killed at its work".to_owned())),
+            (_, false) => return Ok(()),
+            // Without a line nothing was begun, as when another holds the lock.
+            (_, true) => before(ran.input, failed_line(ran.stderr).unwrap_or(0))?,
+        };
+        let backend = self.backend(ran.argv);
+        let mut ruleset = self.ruleset(backend, family);
+        let done = crate::apply(&mut ruleset, ran.argv, &input);
+        // What was committed before a refusal stays.
+        for (name, table) in ruleset.tables {
+            self.put(backend, family, name, table);
+        }
+        done.map_err(|why| Doubt(format!("the rules that are known do not allow it: {why}")))
+    }
+
+    fn put(&mut self, backend: Backend, family: Family, name: String, table: Table) {
+        let is_it =
+            |it: &&mut Saved| it.backend == backend && it.family == family && it.name == name;
+        match self.tables.iter_mut().find(is_it) {
+            Some(known) => known.table = table,
+            None => self.tables.push(Saved {
+                backend,
+                family,
+                name,
+                table,
+            }),
+        }
+    }
+
+    fn backend(&self, argv: &[String]) -> Backend {
+        let name = argv.first().map_or("", |it| base_name(it));
+        if name.contains("-legacy") {
+            Backend::Legacy
+        } else if name.contains("-nft") {
+            Backend::Nft
+        } else {
+            self.own
+        }
+    }
+}
+
+/// Whether a chain that is built in does nothing.
+fn is_idle(chain: &Chain) -> bool {
+    chain.policy.as_deref() == Some("ACCEPT") && chain.rules.is_empty()
+}
+
+/// The tables of an input that were committed before a line.
+fn before(input: &str, line: usize) -> Result<String, Doubt> {
+    let parts = sections(input).map_err(|why| Doubt(why.to_string()))?;
+    let commits = parts.iter().filter_map(|it| it.commit);
+    let last = commits.filter(|commit| *commit < line).max().unwrap_or(0);
+    Ok(input.split_inclusive('\n').take(last).collect())
+}
