@@ -66,6 +66,7 @@ fn kind(definition: &Value, version: &Value) -> Kind {
         status_at_birth: false,
         scale: version["subresources"]["scale"].is_object(),
         generation: true,
+        review: false,
         custom: true,
         storage: meta(definition, "name").into(),
     }

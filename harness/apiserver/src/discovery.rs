@@ -61,11 +61,25 @@ pub(crate) fn resources(kinds: &Kinds, group: &str, version: &str) -> Value {
 }
 
 fn entries(kind: &Kind) -> Vec<Value> {
+    let verbs: &[&str] = if kind.review {
+        &["create"]
+    } else {
+        &[
+            "create",
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "update",
+            "watch",
+        ]
+    };
     let mut entries = vec![json!({
         "name": kind.plural, "singularName": kind.kind.to_lowercase(), "kind": kind.kind,
         "namespaced": kind.namespaced, "shortNames": kind.short,
         "categories": categories(kind),
-        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        "verbs": verbs,
     })];
     for subresource in kind.subresources() {
         let mut entry = json!({

@@ -36,6 +36,8 @@ pub(crate) enum ApiError {
     BadRequest(String),
     #[error("{0}")]
     UnsupportedMediaType(String),
+    #[error("{0}")]
+    NotServed(String),
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
     #[error("too old resource version: {asked} ({oldest})")]
@@ -125,6 +127,7 @@ impl ApiError {
             Self::TooLarge(_) => 413,
             Self::UnsupportedMediaType(_) => 415,
             Self::Invalid { .. } => 422,
+            Self::NotServed(_) => 501,
             Self::TooLargeResourceVersion { .. } => 504,
         }
     }
@@ -133,7 +136,10 @@ impl ApiError {
     pub(crate) fn is_unserved(&self) -> bool {
         matches!(
             self,
-            Self::NoSuchResource | Self::MethodNotAllowed | Self::UnsupportedMediaType(_)
+            Self::NoSuchResource
+                | Self::NotServed(_)
+                | Self::MethodNotAllowed
+                | Self::UnsupportedMediaType(_)
         )
     }
 
@@ -149,6 +155,7 @@ impl ApiError {
             Self::TooLarge(_) => "RequestEntityTooLarge",
             Self::UnsupportedMediaType(_) => "UnsupportedMediaType",
             Self::Invalid { .. } => "Invalid",
+            Self::NotServed(_) => "NotImplemented",
             Self::TooLargeResourceVersion { .. } => "Timeout",
         }
     }

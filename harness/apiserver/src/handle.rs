@@ -1,5 +1,7 @@
 //! From a request for objects to its answer.
 
+mod dry_run;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,6 +20,7 @@ use crate::{
     protobuf,
     query::{Continue, Query},
     respond::{Representation, View},
+    review,
     selector::Selector,
     state::State,
     store::revision_of,
@@ -46,14 +49,22 @@ pub(crate) enum Answer {
 
 type Handled = Result<Answer, ApiError>;
 
-/// Does what a request asks for.
+/// Does what a request asks for; what is only to be tried is done in a copy of the state.
 pub(crate) fn handle(state: &mut State, call: &Call) -> Handled {
-    if !call.query.text("dryRun").is_empty() {
-        return Err(ApiError::BadRequest("dryRun is not served".to_owned()));
+    if dry_run::asked(call)? {
+        return serve(&mut state.trial(), call);
     }
+    serve(state, call)
+}
+
+fn serve(state: &mut State, call: &Call) -> Handled {
     let address = &call.address;
     let named = address.name.is_some();
     match (call.method, address.subresource.as_deref()) {
+        ("POST", None) if address.kind.review && !named => {
+            review::answer(&address.kind, call.json()?).map(|it| Answer::Body(201, encode(&it)))
+        }
+        _ if address.kind.review => Err(ApiError::MethodNotAllowed),
         (_, Some("scale")) => scale(state, call),
         ("POST", Some("binding")) => {
             subresource::bind(state, &address.kind, &call.key(), &call.json()?)?;

@@ -32,6 +32,8 @@ pub(crate) struct Kind {
     pub(crate) scale: bool,
     /// `metadata.generation` counts changes of anything but metadata and status.
     pub(crate) generation: bool,
+    /// Answered when it is posted, and never stored.
+    pub(crate) review: bool,
     /// Defined by a custom definition, or Calico's: no strategic merge.
     pub(crate) custom: bool,
     pub(crate) storage: Storage,
@@ -95,6 +97,7 @@ impl Kind {
             status_at_birth: has("born"),
             scale: has("scale"),
             generation: has("generation"),
+            review: has("review"),
             custom: has("custom"),
             storage: stored
                 .map_or_else(|| qualified(plural, group), str::to_owned)
@@ -112,7 +115,7 @@ fn qualified(name: &str, group: &str) -> String {
 }
 
 /// All kinds served at the moment, in the order discovery tells them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Kinds(Vec<Arc<Kind>>);
 
 impl Default for Kinds {

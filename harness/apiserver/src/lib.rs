@@ -26,6 +26,8 @@ mod protobuf;
 mod query;
 mod request_counts;
 mod respond;
+mod review;
+mod schema;
 mod selector;
 mod server;
 mod service;

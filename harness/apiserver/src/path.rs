@@ -23,6 +23,8 @@ pub(crate) enum Target {
     OpenApiV3,
     /// `/openapi/v3/apis/apps/v1`: group and version.
     OpenApiV3Of(String, String),
+    /// What a real cluster's kubelets answer, and nobody here: the way out, for who asked.
+    Elsewhere(String),
     /// Objects.
     Objects(Address),
 }
@@ -56,10 +58,36 @@ pub(crate) fn parse(path: &str, kinds: &Kinds) -> Option<Target> {
         }
         ["api", version] => served(kinds, "", version, Target::Resources),
         ["apis", group, version] => served(kinds, group, version, Target::Resources),
+        ["api", "v1", "namespaces", namespace, "pods", pod, what] if elsewhere(what).is_some() => {
+            elsewhere(what).map(|way| Target::Elsewhere(told(way, namespace, pod)))
+        }
         ["api", version, rest @ ..] => objects(kinds, "", version, rest),
         ["apis", group, version, rest @ ..] => objects(kinds, group, version, rest),
         _ => None,
     }
+}
+
+/// How to come by what a subresource of a pod is asked for: `POD` stands for its name.
+fn elsewhere(subresource: &str) -> Option<&'static str> {
+    Some(match subresource {
+        "log" => {
+            "logs are not served here: what agents say is in the reports of the run (run.jsonl), what a pod \
+             says is shown when it fails"
+        }
+        "exec" => "exec is not served here: `chainbreak shell POD -- COMMAND` runs in the pod",
+        "attach" => "attach is not served here: `chainbreak shell POD` goes into the pod",
+        "portforward" | "proxy" => {
+            "pods are not forwarded to here: `chainbreak shell -- curl` reaches them from a node"
+        }
+        "ephemeralcontainers" => {
+            "ephemeral containers are not served here: `chainbreak shell POD` has all tools in the pod"
+        }
+        _ => return None,
+    })
+}
+
+fn told(way: &str, namespace: &str, pod: &str) -> String {
+    way.replace("POD", &format!("pod/{namespace}/{pod}"))
 }
 
 fn served(
@@ -142,13 +170,21 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_for_a_command_in_a_pod_is_told_what_runs_it() {
+        let exec = parse("/api/v1/namespaces/a/pods/web/exec", &Kinds::default());
+        let told =
+            "exec is not served here: `chainbreak shell pod/a/web -- COMMAND` runs in the pod";
+        assert_eq!(exec, Some(Target::Elsewhere(told.to_owned())));
+    }
+
+    #[test]
     fn what_is_not_served_is_nothing() {
         for path in [
             "/api/v1/gadgets",
             "/apis/apps/v2/deployments",
             "/api/v1/namespaces/a/nodes/n1",
             "/api/v1/pods/web",
-            "/api/v1/namespaces/a/pods/web/log",
+            "/api/v1/namespaces/a/pods/web/logs",
             "/metrics",
         ] {
             assert_eq!(address(path), None, "{path}");

@@ -1,91 +1,22 @@
-//! Events in protobuf: client-go's typed clients send what they create in it unless told otherwise, and
-//! events are all that kube-proxy and Felix create through one. Any other kind is refused with 415.
+//! Bodies in protobuf: client-go's typed clients send what they create in it unless told otherwise. kubectl does so in
+//! `create`, `run`, `expose`, `debug` and `auth can-i` (1.34), kube-proxy and Felix with events. A kind whose fields
+//! are not known ([`Schema`]) is refused with 415.
 //!
-//! Read are Kubernetes' envelope (`runtime.Unknown` behind four magic bytes) and the messages below
-//! (generated.proto of core/v1, events.k8s.io/v1 and meta/v1); unknown fields are passed over. What a
-//! message leaves at its default is absent in the JSON.
+//! Read are Kubernetes' envelope (`runtime.Unknown` behind four magic bytes) and what is in it; unknown fields are passed over.
+//! What a message leaves at its default is absent in the JSON, unless Kubernetes tells the two apart.
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value};
 
-use crate::error::ApiError;
+use crate::{
+    error::ApiError,
+    schema::{Field, Schema, Shape},
+};
 
 /// What every protobuf body of Kubernetes begins with.
 const MAGIC: &[u8] = b"k8s\0";
-/// The envelope's fields: what the object is, and its encoding.
-const OF_TYPE: u64 = 1;
-const OF_RAW: u64 = 2;
-const TYPE: Message = &[(1, "apiVersion", Shape::Text), (2, "kind", Shape::Text)];
-const METADATA: Message = &[
-    (1, "name", Shape::Text),
-    (2, "generateName", Shape::Text),
-    (3, "namespace", Shape::Text),
-    (11, "labels", Shape::Labels),
-    (12, "annotations", Shape::Labels),
-];
-const REFERENCE: Message = &[
-    (1, "kind", Shape::Text),
-    (2, "namespace", Shape::Text),
-    (3, "name", Shape::Text),
-    (4, "uid", Shape::Text),
-    (5, "apiVersion", Shape::Text),
-    (6, "resourceVersion", Shape::Text),
-    (7, "fieldPath", Shape::Text),
-];
-const SOURCE: Message = &[(1, "component", Shape::Text), (2, "host", Shape::Text)];
-const SERIES: Message = &[
-    (1, "count", Shape::Number),
-    (2, "lastObservedTime", Shape::MicroTime),
-];
-const CORE_EVENT: Message = &[
-    (1, "metadata", Shape::Message(METADATA)),
-    (2, "involvedObject", Shape::Message(REFERENCE)),
-    (3, "reason", Shape::Text),
-    (4, "message", Shape::Text),
-    (5, "source", Shape::Message(SOURCE)),
-    (6, "firstTimestamp", Shape::Time),
-    (7, "lastTimestamp", Shape::Time),
-    (8, "count", Shape::Number),
-    (9, "type", Shape::Text),
-    (10, "eventTime", Shape::MicroTime),
-    (11, "series", Shape::Message(SERIES)),
-    (12, "action", Shape::Text),
-    (13, "related", Shape::Message(REFERENCE)),
-    (14, "reportingComponent", Shape::Text),
-    (15, "reportingInstance", Shape::Text),
-];
-const EVENT: Message = &[
-    (1, "metadata", Shape::Message(METADATA)),
-    (2, "eventTime", Shape::MicroTime),
-    (3, "series", Shape::Message(SERIES)),
-    (4, "reportingController", Shape::Text),
-    (5, "reportingInstance", Shape::Text),
-    (6, "action", Shape::Text),
-    (7, "reason", Shape::Text),
-    (8, "regarding", Shape::Message(REFERENCE)),
-    (9, "related", Shape::Message(REFERENCE)),
-    (10, "note", Shape::Text),
-    (11, "type", Shape::Text),
-    (12, "deprecatedSource", Shape::Message(SOURCE)),
-    (13, "deprecatedFirstTimestamp", Shape::Time),
-    (14, "deprecatedLastTimestamp", Shape::Time),
-    (15, "deprecatedCount", Shape::Number),
-];
-
-/// Field number, JSON name, and how the field is read.
-type Message = &'static [(u64, &'static str, Shape)];
-
-#[derive(Debug, Clone, Copy)]
-enum Shape {
-    Text,
-    Number,
-    /// Told in whole seconds.
-    Time,
-    /// Told in microseconds.
-    MicroTime,
-    /// A map of texts; each entry is a field of its own.
-    Labels,
-    Message(Message),
-}
+/// How deep messages may lie in each other; a pod's are nine deep.
+const DEEPEST: usize = 32;
 
 /// A field's value on the wire. Those of fixed size are passed over: no message here has any.
 #[derive(Debug, Clone, Copy)]
@@ -100,32 +31,26 @@ pub(crate) fn is(body: &[u8]) -> bool {
     body.starts_with(MAGIC)
 }
 
-/// The JSON of an event's body.
+/// The JSON of a body.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
     let body = body.strip_prefix(MAGIC).unwrap_or(body);
-    let decoded = (|| {
-        let mut object = Map::new();
-        let mut raw = None;
-        for field in (Fields { rest: body }) {
-            match field? {
-                (OF_TYPE, Wire::Bytes(bytes)) => object = read(bytes, TYPE)?,
-                (OF_RAW, Wire::Bytes(bytes)) => raw = Some(bytes),
-                _ => {}
-            }
-        }
-        Some((object, raw))
-    })();
-    let Some((mut object, raw)) = decoded else {
-        return Err(broken());
+    let envelope = parts(body).ok_or_else(broken)?;
+    let said = parts(last_bytes(&envelope, 1)).ok_or_else(broken)?;
+    let word =
+        |number| std::str::from_utf8(last_bytes(&said, number)).map_err(|_not_utf8| broken());
+    let (version, kind) = (word(1)?, word(2)?);
+    // Every group version has these.
+    let version_of_type = if kind == "DeleteOptions" {
+        "v1"
+    } else {
+        version
     };
-    let said = |field: &str| object.get(field).and_then(Value::as_str);
-    let message = match (said("apiVersion"), said("kind")) {
-        (Some("v1"), Some("Event")) => CORE_EVENT,
-        (Some("events.k8s.io/v1"), Some("Event")) => EVENT,
-        _ => return Err(unsupported()),
-    };
-    let fields = raw.and_then(|raw| read(raw, message));
-    object.extend(fields.ok_or_else(broken)?);
+    let name = Schema::get().named(version_of_type, kind);
+    let name = name.ok_or_else(unsupported)?;
+    let mut object = Map::new();
+    object.insert("apiVersion".to_owned(), version.into());
+    object.insert("kind".to_owned(), kind.into());
+    object.extend(message(last_bytes(&envelope, 2), name, DEEPEST).ok_or_else(broken)?);
     Ok(object.into())
 }
 
@@ -140,63 +65,120 @@ fn broken() -> ApiError {
     ApiError::BadRequest("couldn't decode the body as protobuf".to_owned())
 }
 
-/// The fields of a message that are not at their default; none when the encoding is broken.
-fn read(bytes: &[u8], message: Message) -> Option<Map<String, Value>> {
+/// All fields of a message; none when the encoding is broken.
+fn parts(bytes: &[u8]) -> Option<Vec<(u64, Wire<'_>)>> {
+    (Fields { rest: bytes }).collect()
+}
+
+/// The field of that number; empty when it is not there.
+fn last_bytes<'a>(parts: &[(u64, Wire<'a>)], number: u64) -> &'a [u8] {
+    let found = parts.iter().rev().find_map(|(n, wire)| match wire {
+        Wire::Bytes(bytes) if *n == number => Some(*bytes),
+        _ => None,
+    });
+    found.unwrap_or_default()
+}
+
+/// The same of a number.
+fn last_number(parts: &[(u64, Wire)], number: u64) -> i64 {
+    let found = parts.iter().rev().find_map(|(n, wire)| match wire {
+        // A negative int32 is sent as the int64 of the same value.
+        Wire::Varint(value) if *n == number => Some(value.cast_signed()),
+        _ => None,
+    });
+    found.unwrap_or_default()
+}
+
+/// The fields of a message; none when the encoding is broken.
+fn message(bytes: &[u8], name: &str, deep: usize) -> Option<Map<String, Value>> {
+    let deep = deep.checked_sub(1)?;
+    let known = Schema::get().of(name)?;
     let mut map = Map::new();
-    for field in (Fields { rest: bytes }) {
-        let (number, wire) = field?;
-        let Some((_, name, shape)) = message.iter().find(|(n, ..)| *n == number) else {
-            continue;
-        };
-        let value = match (shape, wire) {
-            (Shape::Number, Wire::Varint(0)) => Value::Null,
-            // An int32 that is negative is sent as the int64 of the same value.
-            (Shape::Number, Wire::Varint(number)) => number.cast_signed().into(),
-            (Shape::Text, Wire::Bytes(text)) => std::str::from_utf8(text).ok()?.into(),
-            (Shape::Time, Wire::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%SZ")?,
-            (Shape::MicroTime, Wire::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
-            (Shape::Message(message), Wire::Bytes(bytes)) => read(bytes, message)?.into(),
-            (Shape::Labels, Wire::Bytes(bytes)) => {
-                let entries = map.remove(*name).unwrap_or_else(|| Map::new().into());
-                labelled(entries, bytes)?
-            }
-            _ => return None,
-        };
-        let default = match &value {
-            Value::String(text) => text.is_empty(),
-            Value::Object(map) => map.is_empty(),
-            other => other.is_null(),
-        };
-        if !default {
-            map.insert((*name).to_owned(), value);
+    for (number, wire) in parts(bytes)? {
+        if let Some(field) = known.fields.iter().find(|field| field.number == number) {
+            add(&mut map, field, wire, deep)?;
         }
     }
     Some(map)
 }
 
-/// Seconds and nanoseconds since 1970; null when both are 0, which Kubernetes sends for no time.
-fn time(bytes: &[u8], format: &str) -> Option<Value> {
-    const TIME: Message = &[(1, "seconds", Shape::Number), (2, "nanos", Shape::Number)];
-    let map = read(bytes, TIME)?;
-    if map.is_empty() {
-        return Some(Value::Null);
+/// Adds what is read of a field: of a list or a map one element.
+fn add(map: &mut Map<String, Value>, field: &Field, wire: Wire, deep: usize) -> Option<()> {
+    let Some(name) = field.name else {
+        let inner = value(&field.shape, wire, deep)?;
+        map.extend(inner.as_object()?.clone());
+        return Some(());
+    };
+    match (&field.shape, wire) {
+        (Shape::List(shape), wire) => {
+            let list = map.entry(name).or_insert_with(|| Value::Array(vec![]));
+            list.as_array_mut()?.push(value(shape, wire, deep)?);
+        }
+        (Shape::Map(shape), Wire::Bytes(bytes)) => {
+            let entry = parts(bytes)?;
+            let key = std::str::from_utf8(last_bytes(&entry, 1)).ok()?;
+            let said = value(shape, Wire::Bytes(last_bytes(&entry, 2)), deep)?;
+            let entries = map.entry(name).or_insert_with(|| Map::new().into());
+            entries.as_object_mut()?.insert(key.to_owned(), said);
+        }
+        (shape, wire) => {
+            let value = value(shape, wire, deep)?;
+            if value.is_null() || (is_empty(&value) && !field.keeps_empty) {
+                return Some(());
+            }
+            map.insert(name.to_owned(), value);
+        }
     }
-    let part = |name: &str| map.get(name).map_or(Some(0), Value::as_i64);
-    let nanos = i32::try_from(part("nanos")?).ok()?;
-    let time = jiff::Timestamp::new(part("seconds")?, nanos).ok()?;
-    Some(time.strftime(format).to_string().into())
+    Some(())
 }
 
-/// The entries with one more: key and value.
-fn labelled(mut entries: Value, bytes: &[u8]) -> Option<Value> {
-    const ENTRY: Message = &[(1, "key", Shape::Text), (2, "value", Shape::Text)];
-    let mut entry = read(bytes, ENTRY)?;
-    let key = entry.remove("key")?;
-    let value = entry.remove("value").unwrap_or_else(|| "".into());
-    entries
-        .as_object_mut()?
-        .insert(key.as_str()?.to_owned(), value);
-    Some(entries)
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    }
+}
+
+/// One value; none when the encoding is broken or is that of another shape.
+fn value(shape: &Shape, wire: Wire, deep: usize) -> Option<Value> {
+    Some(match (shape, wire) {
+        (Shape::Bool, Wire::Varint(number)) => (number != 0).into(),
+        (Shape::Int32 | Shape::Int64, Wire::Varint(number)) => number.cast_signed().into(),
+        (Shape::Text, Wire::Bytes(text)) => std::str::from_utf8(text).ok()?.into(),
+        (Shape::Bytes, Wire::Bytes(bytes)) => BASE64_STANDARD.encode(bytes).into(),
+        (Shape::Time, Wire::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%SZ")?,
+        (Shape::MicroTime, Wire::Bytes(bytes)) => time(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
+        (Shape::Object(name), Wire::Bytes(bytes)) => message(bytes, name, deep)?.into(),
+        (Shape::Quantity, Wire::Bytes(bytes)) => std::str::from_utf8(last_bytes(&parts(bytes)?, 1))
+            .ok()?
+            .into(),
+        (Shape::IntOrString, Wire::Bytes(bytes)) => {
+            let parts = parts(bytes)?;
+            match last_number(&parts, 1) {
+                0 => last_number(&parts, 2).into(),
+                _ => std::str::from_utf8(last_bytes(&parts, 3)).ok()?.into(),
+            }
+        }
+        (Shape::Raw, Wire::Bytes(bytes)) => {
+            serde_json::from_slice(last_bytes(&parts(bytes)?, 1)).ok()?
+        }
+        _ => return None,
+    })
+}
+
+/// Seconds and nanoseconds since 1970; null when nothing is said, which Kubernetes sends for no time.
+fn time(bytes: &[u8], format: &str) -> Option<Value> {
+    let parts = parts(bytes)?;
+    if parts.is_empty() {
+        return Some(Value::Null);
+    }
+    let nanos = i32::try_from(last_number(&parts, 2)).ok()?;
+    let time = jiff::Timestamp::new(last_number(&parts, 1), nanos).ok()?;
+    Some(time.strftime(format).to_string().into())
 }
 
 /// The fields of a message in order; none in place of one that is cut off, and then no more.
@@ -290,21 +272,47 @@ mod tests {
 
     #[test]
     fn labels_series_and_fine_times_are_read_and_the_unknown_is_passed_over() {
-        let event: Vec<u8> = [
-            // metadata: two labels, and a field 99 of fixed size.
-            &[0x0a, 21, 0x5a, 6, 0x0a, 1, b'a', 0x12, 1, b'b'][..],
-            &[0x5a, 3, 0x0a, 1, b'c', 0x9d, 0x06, 1, 2, 3, 4, 0x18, 7][..],
-        ]
-        .concat();
-        let read = read(&event[2..], METADATA);
+        // Two labels, and a field 99 of fixed size.
+        let labels = [
+            &[0x5a, 6, 0x0a, 1, b'a', 0x12, 1, b'b'][..],
+            &[0x5a, 3, 0x0a, 1, b'c', 0x9d, 0x06, 1, 2, 3, 4][..],
+        ];
+        let metadata = |bytes: &[u8]| message(bytes, "meta/v1.ObjectMeta", 9).map(Value::from);
+        let told = json!({"labels": {"a": "b", "c": ""}});
+        assert_eq!(metadata(&labels.concat()), Some(told));
         // Field 3 is a text, not a number.
-        assert_eq!(read, None);
-        let read = super::read(&event[2..21], METADATA).map(Value::from);
-        assert_eq!(read, Some(json!({"labels": {"a": "b", "c": ""}})));
+        assert_eq!(metadata(&[0x18, 7]), None);
         let series = [0x08, 3, 0x12, 5, 0x08, 1, 0x10, 0xe8, 0x07];
-        let told = super::read(&series, SERIES).map(Value::from);
+        let told = message(&series, "core/v1.EventSeries", 9).map(Value::from);
         let fine = json!({"count": 3, "lastObservedTime": "1970-01-01T00:00:01.000001Z"});
         assert_eq!(told, Some(fine));
+    }
+
+    #[test]
+    fn what_is_empty_is_kept_where_kubernetes_tells_it_from_what_is_absent() {
+        // replicas, a pointer, and minReadySeconds, none.
+        let spec = message(&[0x08, 0, 0x28, 0], "apps/v1.DeploymentSpec", 9);
+        assert_eq!(spec.map(Value::from), Some(json!({"replicas": 0})));
+        // A volume `a` that is an emptyDir, embedded in its source.
+        let volume = [0x0a, 1, b'a', 0x12, 2, 0x12, 0];
+        let volume = message(&volume, "core/v1.Volume", 9).map(Value::from);
+        assert_eq!(volume, Some(json!({"name": "a", "emptyDir": {}})));
+    }
+
+    #[test]
+    fn ports_secrets_and_lists_are_read_as_json_has_them() {
+        // targetPort once as a number and once as a name.
+        let number = [0x22, 4, 0x08, 0, 0x10, 80];
+        let name = [0x22, 7, 0x08, 1, 0x1a, 3, b'w', b'e', b'b'];
+        let port = |bytes: &[u8]| message(bytes, "core/v1.ServicePort", 9).map(Value::from);
+        assert_eq!(port(&number), Some(json!({"targetPort": 80})));
+        assert_eq!(port(&name), Some(json!({"targetPort": "web"})));
+        let data = [0x12, 7, 0x0a, 1, b'k', 0x12, 2, 0xff, 0];
+        let secret = message(&data, "core/v1.Secret", 9).map(Value::from);
+        assert_eq!(secret, Some(json!({"data": {"k": "/wA="}})));
+        let args = [0x22, 1, b'a', 0x22, 0];
+        let container = message(&args, "core/v1.Container", 9).map(Value::from);
+        assert_eq!(container, Some(json!({"args": ["a", ""]})));
     }
 
     #[test]
@@ -315,8 +323,8 @@ mod tests {
             let refused = decode(&whole[..length]).unwrap_err();
             assert!([400, 415].contains(&refused.code()), "{length}");
         }
-        let pod = [MAGIC, &[0x0a, 9, 0x0a, 2, b'v', b'1', 0x12, 3], b"Pod"].concat();
-        assert_eq!(decode(&pod), Err(unsupported()));
+        let pot = [MAGIC, &[0x0a, 9, 0x0a, 2, b'v', b'1', 0x12, 3], b"Pot"].concat();
+        assert_eq!(decode(&pot), Err(unsupported()));
         assert_eq!(decode(&[MAGIC, &[0xff; 12]].concat()), Err(broken()));
     }
 }

@@ -278,6 +278,7 @@ impl Server {
         let target = self.with(|state| path::parse(head.uri.path(), &state.kinds));
         let address = match target.ok_or(ApiError::NoSuchResource)? {
             Target::Objects(address) => address,
+            Target::Elsewhere(way) => return Err(ApiError::NotServed(way)),
             _ if method != "GET" => return Err(ApiError::MethodNotAllowed),
             target => return self.with(|state| describe(&target, &state.kinds, &accept)),
         };
@@ -330,7 +331,7 @@ fn describe(target: &Target, kinds: &Kinds, accept: &str) -> Result<Response<Bod
         Target::OpenApiV2 => openapi::v2(kinds),
         Target::OpenApiV3 => openapi::index(kinds),
         Target::OpenApiV3Of(group, version) => openapi::document(kinds, group, version),
-        Target::Objects(_) => return Err(ApiError::NoSuchResource),
+        Target::Elsewhere(_) | Target::Objects(_) => return Err(ApiError::NoSuchResource),
     };
     Ok(json_response(200, encode(&value)))
 }

@@ -26,7 +26,7 @@ const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 const FIRST_DYNAMIC_PORT: u16 = 30086;
 
 /// The cluster IPs and node ports that are taken.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Addresses {
     /// One for each family of the cluster, its default first.
     pools: Vec<Pool>,

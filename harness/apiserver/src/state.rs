@@ -16,6 +16,7 @@ use crate::{
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The server's state; one lock guards it.
+#[derive(Clone)]
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) kinds: Kinds,
@@ -42,6 +43,14 @@ impl State {
             clock: Arc::clone(&config.clock),
             seed: config.seed,
             drawn: 0,
+        }
+    }
+
+    /// A copy to try writes in: they come to the same as here, and nobody sees them.
+    pub(crate) fn trial(&self) -> Self {
+        Self {
+            store: self.store.trial(),
+            ..self.clone()
         }
     }
 

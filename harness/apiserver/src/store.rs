@@ -51,10 +51,24 @@ impl Default for Collection {
     }
 }
 
+/// As it is, and watched by nobody.
+impl Clone for Collection {
+    fn clone(&self) -> Self {
+        Self {
+            objects: self.objects.clone(),
+            history: self.history.clone(),
+            compacted: self.compacted,
+            tip: watch::Sender::new(*self.tip.borrow()),
+        }
+    }
+}
+
 /// All objects of a server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Store {
     revision: u64,
+    /// What is written here is only tried: an object keeps its resource version, a new one has none.
+    is_trial: bool,
     window: usize,
     collections: BTreeMap<Storage, Collection>,
     places: BTreeMap<String, (Storage, Key)>,
@@ -67,10 +81,19 @@ impl Store {
         Self {
             // Revision 0 means "any" to clients, so the first state is 1.
             revision: 1,
+            is_trial: false,
             window: window.max(1),
             collections: BTreeMap::new(),
             places: BTreeMap::new(),
             dependents: BTreeMap::new(),
+        }
+    }
+
+    /// A copy to try writes in.
+    pub(crate) fn trial(&self) -> Self {
+        Self {
+            is_trial: true,
+            ..self.clone()
         }
     }
 
@@ -121,13 +144,17 @@ impl Store {
     /// Stores an object under its own name with the next revision.
     pub(crate) fn put(&mut self, storage: &Storage, mut value: Value) -> Arc<Object> {
         self.revision += 1;
-        map_at(&mut value, "metadata").insert(
-            "resourceVersion".to_owned(),
-            self.revision.to_string().into(),
-        );
         let key = Key::of(&value);
-        let object = Arc::new(Object::new(value));
         let collection = self.collections.entry(Arc::clone(storage)).or_default();
+        let revision = match collection.objects.get(&key) {
+            _ if !self.is_trial => self.revision.to_string().into(),
+            Some(old) => old.value()["metadata"]["resourceVersion"].clone(),
+            None => Value::Null,
+        };
+        let metadata = map_at(&mut value, "metadata");
+        metadata.insert("resourceVersion".to_owned(), revision);
+        metadata.retain(|_, value| !value.is_null());
+        let object = Arc::new(Object::new(value));
         let before = collection.objects.insert(key.clone(), Arc::clone(&object));
         if let Some(before) = &before {
             self.forget(storage, &key, before.value());

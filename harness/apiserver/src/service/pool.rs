@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::families::Family;
 
 /// A range of cluster IPs and which of them are taken.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Pool {
     cidr: IpNet,
     taken: BTreeSet<IpAddr>,
