@@ -23,6 +23,9 @@ const DRAW: Duration = Duration::from_millis(100);
 /// A case's name is not cut shorter than this; then the line is as long as it is.
 const NAME: usize = 24;
 
+/// What stands before the moving line, and a column that stays free.
+const SPINNER: usize = 3;
+
 /// Where progress goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
@@ -120,7 +123,7 @@ impl Live {
     fn draw(&self) {
         if let Some(bar) = &self.bar {
             let state = self.state();
-            bar.set_message(shown(&state.line(state.began.elapsed())));
+            bar.set_message(shown(&state.line(state.began.elapsed(), width())));
         }
     }
 
@@ -138,7 +141,7 @@ impl Live {
 
 impl State {
     /// `3/14 · 1 failed · 40 s left · case: judging 2.1 s`: of what runs, the oldest is what is waited for.
-    fn line(&self, since: Duration) -> String {
+    fn line(&self, since: Duration, width: Option<usize>) -> String {
         let mut line = format!("{}/{}", self.over.number, self.planned.number);
         if self.failed > 0 {
             line.extend([" · ", &self.failed.to_string(), " failed"]);
@@ -147,7 +150,9 @@ impl State {
             line.extend([" · ", &length(micros(left)), " left"]);
         }
         if let Some((id, doing)) = self.running.first() {
-            line.extend([" · ", id, ": ", doing]);
+            let beside = SPINNER + line.chars().count() + " · ".chars().count() + ": ".len();
+            let id = within(id, width, beside + doing.chars().count());
+            line.extend([" · ", &id, ": ", doing]);
         }
         line
     }
@@ -222,15 +227,22 @@ fn over(id: &str, verdict: CaseVerdict, in_terminal: bool) -> String {
         CaseVerdict::Inconclusive => '?',
     };
     let verdict = verdict.to_string();
-    let width = terminal_size::terminal_size_of(std::io::stderr())
-        .map(|(width, _)| usize::from(width.0))
-        .filter(|_| in_terminal);
     let beside = 10 + 2 + 2 + verdict.chars().count() + 1;
-    let id = match width {
+    let id = within(id, width().filter(|_| in_terminal), beside);
+    format!("{mark} {id}: {verdict}")
+}
+
+/// How many columns the terminal has.
+fn width() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0))
+}
+
+/// A case's name, cut in its middle to what a line has left beside so many other characters.
+fn within(id: &str, width: Option<usize>, beside: usize) -> String {
+    match width {
         Some(width) => cut_within(id, width.saturating_sub(beside).max(NAME)),
         None => id.to_owned(),
-    };
-    format!("{mark} {id}: {verdict}")
+    }
 }
 
 #[cfg(test)]
@@ -257,11 +269,27 @@ mod tests {
         state
             .running
             .insert("s/b".to_owned(), doing("judging 2.0 s"));
-        assert_eq!(state.line(ten), "0/3 · s/a: raising 0.1 s");
+        assert_eq!(state.line(ten, None), "0/3 · s/a: raising 0.1 s");
         state.running.shift_remove("s/a");
         state.over.add(ten);
         state.failed = 1;
         let line = "1/3 · 1 failed · 20.0 s left · s/b: judging 2.0 s";
-        assert_eq!(state.line(ten), line);
+        assert_eq!(state.line(ten, None), line);
+    }
+
+    #[test]
+    fn the_moving_line_shows_at_80_columns_what_is_waited_for() {
+        let id = "services-stay-dead-after-a-nat-flush/kube-proxy-restarted[iptables=legacy]";
+        let doing = "judging 2.0 s".to_owned();
+        let state = State {
+            began: Instant::now(),
+            planned: Cases::default(),
+            over: Cases::default(),
+            failed: 0,
+            running: IndexMap::from([(id.to_owned(), doing)]),
+        };
+        let line = state.line(Duration::ZERO, Some(80));
+        assert!(line.ends_with("[iptables=legacy]: judging 2.0 s"), "{line}");
+        assert_eq!(line.chars().count(), 77, "{line}");
     }
 }
