@@ -2,6 +2,7 @@
 
 mod agents;
 mod answers;
+mod collect;
 pub(crate) mod course;
 mod explain;
 mod given;
@@ -9,6 +10,7 @@ pub(crate) mod named;
 mod new;
 pub(crate) mod selection;
 pub(crate) mod settings;
+mod shell;
 
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
@@ -25,8 +27,10 @@ pub(crate) use agents::{Agents, AgentsVerb, Players};
 #[cfg(feature = "clusters")]
 pub(crate) use answers::Versions;
 pub(crate) use answers::{Answer, Check, Doctor, Listing};
+pub(crate) use collect::Collect;
 pub(crate) use explain::Explain;
 pub(crate) use new::New;
+pub(crate) use shell::Shell;
 
 /// Breaks Kubernetes service networking on purpose and proves the fix.
 #[derive(Debug, Parser)]
@@ -108,25 +112,22 @@ pub(crate) enum Verb {
                             chainbreak drops reports/out/latest --node n1 --top 10\n  \
                             chainbreak drops --format jsonl | jq .drops.packets")]
     Drops(Drops),
-    /// Say what becomes of a packet on a node, and which rule of whom decides it, from the node's dumps
-    #[command(
-        after_help = "Examples:\n  chainbreak explain 10.20.1.2 10.96.0.10:53 --protocol udp --dump node-1/\n  \
-                            chainbreak explain 203.0.113.9 10.0.1.1:30080 --in eth0 --dump iptables-save.txt --dump routes.txt\n  \
-                            chainbreak explain 10.20.2.5:80 10.20.1.2:40000 --flags SYN,ACK --dump node-1/ --format json\n\n\
-                            On the node, as root:\n  mkdir node-1 && cd node-1\n  \
-                            iptables-save -c > iptables; nft list ruleset > nft; conntrack -L > conntrack; ipset save > ipset\n  \
-                            ip route show table all > routes; ip rule > rules; ip addr > addresses; sysctl -a > sysctls\n\n\
-                            Exit codes: 0 explained · 2 no dump, or one that is not whole"
-    )]
+    /// Say what becomes of a packet on a node, and which rule of whom decides it: at a moment of a recorded run, in a kept world, or from
+    /// dumps
+    #[command(after_help = explain::HELP)]
     Explain(Explain),
+    /// Print the script that makes the dumps for `explain --dump` on a node
+    #[command(after_help = "Examples:\n  chainbreak collect -o collect.sh\n  \
+                      chainbreak collect | ssh root@node-1 sh -s -- - > node-1.txt\n  \
+                      chainbreak explain 10.20.1.2 10.96.0.10:53 --protocol udp --dump node-1.txt\n\n\
+                      On the node, as root: sh collect.sh [FOLDER]. It reads no Secret and changes nothing else.")]
+    Collect(Collect),
     /// Say what this machine can run, and the command that mends what is missing
     #[command(after_help = "Examples:\n  chainbreak doctor\n  \
                             chainbreak doctor --format json | jq -r '.capabilities[] | select(.present | not) | .hint // empty'")]
     Doctor(Doctor),
-    /// Look into a place of a world kept by `run --keep`; of several, the youngest
-    #[command(after_help = "Examples:\n  chainbreak shell n1\n  \
-                            chainbreak shell pod/test/web -- curl -s 10.96.0.10\n  \
-                            chainbreak shell n1 -- iptables-save -t nat")]
+    /// Look into a world kept by `run --keep`, where kubectl and calicoctl find its cluster; of several, the youngest
+    #[command(after_help = shell::EXAMPLES)]
     Shell(Shell),
     /// Remove what interrupted runs left behind, end kept worlds, and name both
     #[command(
@@ -342,16 +343,6 @@ pub(crate) struct Clean {
     pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) of_backends: OfCleaning,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Shell {
-    /// A node (`n1`), `pod/NAMESPACE/NAME` or `host/NAME`; without it, the places of the kept world are listed
-    #[arg(value_name = "PLACE")]
-    pub(crate) place: Option<String>,
-    /// What to run there instead of a shell
-    #[arg(last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<String>,
 }
 
 #[cfg(all(test, not(feature = "clusters")))]

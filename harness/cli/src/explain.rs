@@ -1,52 +1,84 @@
-//! `chainbreak explain`: the way of a packet through a node, from the node's dumps.
+//! `chainbreak explain`: the way of a packet through a node, from the node's dumps, at a moment of a recorded run, or in a kept world.
 
 mod asked;
 mod folder;
+mod kept;
+mod moment;
+mod names;
+mod service;
+mod told;
+mod world;
 
 use std::process::ExitCode;
 
-use chainbreak_netfilter::{
-    dumps::Dumps,
-    walk::{Walk, walk},
-};
+use chainbreak_netfilter::{dumps::Dumps, walk::walk};
 use chainbreak_report::text::document;
 
+use self::{
+    asked::{Ends, Input, end},
+    told::{Told, Way},
+};
 use crate::args::{self, Answer};
+
+/// What is known of a node, and the packet's ends there.
+struct Known {
+    ends: Ends,
+    /// With what each takes for granted, where they are several.
+    states: Vec<(Option<String>, Dumps)>,
+    /// Where and when that is; none for dumps.
+    at: Option<String>,
+    /// What is to be known beside the answer.
+    about: Vec<String>,
+    /// Whether the rules are known to be those of the node.
+    sure: bool,
+    /// Among what something may be missing.
+    among: &'static str,
+}
 
 /// `chainbreak explain`.
 pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
-    let dumps = folder::read(&args.dump)?;
-    let packet = asked::packet(args, &dumps)?;
-    let walk = walk(&dumps.state(packet.family()), &packet);
+    let known = if !args.dump.is_empty() {
+        dumped(args)?
+    } else if let Some(worker) = args.world {
+        // No process has the number 0: it is what the option has without one.
+        world::known(args, Some(worker).filter(|it| *it != 0))?
+    } else {
+        moment::known(args)?
+    };
+    let mut ways = Vec::new();
+    for (premise, dumps) in &known.states {
+        let packet = asked::packet(args, &known.ends, dumps)?;
+        ways.push(Way {
+            premise: premise.clone(),
+            walk: walk(&dumps.state(packet.family()), &packet),
+        });
+    }
+    let told = Told {
+        missing: known.states.first().map(|it| it.1.missing()),
+        known,
+        ways,
+    };
     match args.format {
-        Answer::Human => crate::say(&human(&walk, &dumps))?,
-        Answer::Json => crate::say_as_it_is(&document(&walk.told())?)?,
+        Answer::Human => crate::say(&told.human())?,
+        Answer::Json => crate::say_as_it_is(&document(&told.document())?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn human(walk: &Walk, dumps: &Dumps) -> String {
-    let packet = &walk.packet;
-    let from = match &packet.input {
-        Some(interface) => format!("received by {interface}"),
-        None => "made on the node".to_owned(),
+/// By the dumps of a folder, or several.
+fn dumped(args: &args::Explain) -> anyhow::Result<Known> {
+    let dumps = folder::read(&args.dump)?;
+    let ends = Ends {
+        src: end(&args.from, "FROM")?,
+        dst: end(&args.to, "TO:PORT")?,
+        input: Input::AsRoutesLead,
     };
-    let mut out = format!("{packet}, {from}\n\n");
-    for end in walk.ends() {
-        out.extend(["  ", &end, "\n"]);
-    }
-    out.push('\n');
-    for (depth, line) in walk.tree() {
-        out.extend(["  ".repeat(depth + 1).as_str(), &line, "\n"]);
-    }
-    let missing: Vec<String> = dumps
-        .missing()
-        .iter()
-        .map(|kind| format!("`{kind}`"))
-        .collect();
-    if !missing.is_empty() {
-        let words = "Not among the dumps, and so not known:";
-        out.extend(["\n", words, " ", &missing.join(", "), "\n"]);
-    }
-    out
+    Ok(Known {
+        ends,
+        states: vec![(None, dumps)],
+        at: None,
+        about: Vec::new(),
+        sure: true,
+        among: "among the dumps",
+    })
 }

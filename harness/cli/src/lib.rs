@@ -10,6 +10,7 @@ mod backend_choice;
 mod cases;
 mod choice;
 mod clean;
+mod collect;
 #[cfg(feature = "completions")]
 mod completions;
 mod course;
@@ -33,6 +34,7 @@ mod record;
 mod registry;
 mod reports;
 mod run;
+mod shell;
 mod supervise;
 mod turns;
 #[cfg(feature = "clusters")]
@@ -135,11 +137,9 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Report(args) => reports::again(&args),
             Verb::Drops(args) => drops::rank(&args),
             Verb::Explain(args) => explain::explain(&args),
+            Verb::Collect(args) => collect::collect(&args),
             Verb::Doctor(args) => doctor::doctor(&args).await,
-            Verb::Shell(args) => Ok(chainbreak_lab::registry::shell(
-                args.place.as_deref(),
-                &args.command,
-            )?),
+            Verb::Shell(args) => shell::shell(&args),
             Verb::Clean(args) => clean::clean(&args).await,
             Verb::Schema { reference: true } => {
                 say(&chainbreak_model::reference())?;

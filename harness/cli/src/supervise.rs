@@ -10,6 +10,7 @@ use chainbreak_engine::{
 };
 use chainbreak_lab::{
     machine::{Changed, Machine},
+    registry::tools,
     worker::{Worker, WorldOptions, spawn_other, spawn_worker},
 };
 use chainbreak_model::{
@@ -172,8 +173,8 @@ impl Parent<'_, '_> {
         self.place = None;
         let (id, verdict) = (case.id(), self.history.verdict().case);
         self.history.tell(&format!(
-            "{id}: {verdict}, and the world is kept: `chainbreak shell` says what is in it, `chainbreak shell n1` looks into its first \
-             node; Ctrl-C here ends it, or from elsewhere `chainbreak clean`"
+            "{id}: {verdict}, and the world is kept: `chainbreak shell` goes in, `chainbreak shell -- kubectl get pods -A` asks its API, \
+             `chainbreak shell --list` says what is in it; Ctrl-C here ends it, or from elsewhere `chainbreak clean`"
         ));
     }
 }
@@ -206,8 +207,12 @@ fn change(case: &Case) -> anyhow::Result<Option<Changed>> {
 /// The worker of a case, with its order.
 async fn worker_of(case: &Case, options: RunOptions<'_>) -> anyhow::Result<Worker> {
     let factory = options.backend.factory();
+    let mut show = case.cluster.agent_paths();
+    if options.keep != Keep::Never {
+        show.extend(tools());
+    }
     let world = WorldOptions {
-        show: case.cluster.agent_paths(),
+        show,
         ebpf: options.backend.has_ebpf(),
     };
     let mut worker = match factory.ground() {

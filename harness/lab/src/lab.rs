@@ -138,6 +138,7 @@ impl Raised {
             let served = api::serve(Arc::clone(&server), listener, log.clone());
             tasks.spawn(lasting("API server", log.clone(), served));
         }
+        crate::registry::note_api(api::address(&world, ApiWay::Direct))?;
         let endpoint = Endpoint::begin(&world, &server, log)?;
         let client = api::client(&api::url(&world, ApiWay::Direct))?;
         api::provision(&client, &world, case).await?;

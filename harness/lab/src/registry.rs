@@ -4,33 +4,42 @@
 //! the id of the place's thread. They are read from outside through the worker's entry in `/proc`, so
 //! that nothing of a world lies on the machine's disk and nothing is left when it dies.
 
+mod cluster;
+mod command;
+mod enter;
+
 use std::{
     ffi::OsStr,
     fmt::Write,
     fs, io,
-    os::unix::{
-        fs::MetadataExt,
-        process::{CommandExt, ExitStatusExt},
-    },
+    net::SocketAddr,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, ExitStatus},
+    process::{ExitCode, ExitStatus},
 };
 
 use chainbreak_engine::cluster::Place;
 use chainbreak_model::{input, is_hidden};
 
+use self::enter::enter;
 use crate::{
     error::LabError,
     process::{Origin, Process},
-    worker::{PATH, TOKEN},
+    worker::TOKEN,
 };
+
+pub use self::{cluster::tools, command::command};
 
 /// Where a world lists its places, as the worker sees it.
 const PLACES: &str = "/run/chainbreak/places";
 /// Whose presence says that a world is kept, as the worker sees it.
 const KEPT: &str = "/run/chainbreak/kept";
-/// So many bytes has the number of a place's thread at most.
-const NUMBER: u64 = 32;
+/// Where a world's API answers, as the worker sees it.
+const API: &str = "/run/chainbreak/api";
+/// So many bytes has the number of a place's thread, or an address, at most.
+const SHORT: u64 = 64;
+/// Said where no world is.
+const NONE: &str = "no world is there: `chainbreak run --keep` keeps one";
 /// The worker's number in its world: the first process only reaps.
 const WORKER: &str = "2";
 
@@ -39,6 +48,11 @@ pub(crate) fn register(place: &Place, tid: i32) -> io::Result<()> {
     let file = Path::new(PLACES).join(place.to_string());
     fs::create_dir_all(file.parent().unwrap_or(&file))?;
     fs::write(file, tid.to_string())
+}
+
+/// Writes down where the API answers, for [`shell`].
+pub(crate) fn note_api(api: SocketAddr) -> Result<(), LabError> {
+    fs::write(API, api.to_string()).map_err(failed("write", API))
 }
 
 /// Takes a place out again.
@@ -113,37 +127,66 @@ fn parent(pid: i32) -> Option<i32> {
     line.trim().parse().ok()
 }
 
-/// Runs a command, or else a shell, in a place (`n1`, `pod/test/web`, `host/outside`): of worlds that
-/// have it a kept one goes before one whose run goes on, then the youngest. Without a place, says which
-/// there are.
+/// Runs a command, or else a shell, in a place (`n1`, `pod/test/web`, `host/outside`): of worlds that have it a kept one goes
+/// before one whose run goes on, then the youngest. Without a place, on such a world's first node. Clients of Kubernetes find
+/// the cluster there.
 pub fn shell(place: Option<&str>, command: &[String]) -> Result<ExitCode, LabError> {
     let worlds = worlds();
-    let Some(place) = place else {
-        let mut text = list(&worlds);
-        if text.is_empty() {
-            "no world is there: `chainbreak run --keep` keeps one\n".clone_into(&mut text);
-        }
-        io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(failed("list", PLACES))?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    let path = path_of(place);
-    let found = worlds.iter().rev();
-    let mut found = found.filter_map(|world| Some((world, world.thread(&path)?)));
-    let Some((world, tid)) = found.next() else {
-        let what = format!("no world has the place {place}: `chainbreak shell` lists all");
+    let mut found = worlds.iter().rev().filter_map(|world| {
+        let path = place.map_or_else(|| world.first_node(), |place| Some(path_of(place)))?;
+        let tid = world.thread(&path)?;
+        Some((world, path, tid))
+    });
+    let Some((world, path, tid)) = found.next() else {
+        let what = place.map_or_else(
+            || NONE.to_owned(),
+            |place| format!("no world has the place {place}: `chainbreak shell --list` lists all"),
+        );
         return Err(LabError::Unable { what });
     };
+    let shown = path.strip_prefix("node/").unwrap_or(&path);
+    let mut words = String::new();
     if !world.kept {
-        let words = format!(
-            "chainbreak: {place} of the {}, whose run goes on: no world that is kept has it\n",
-            world.name()
+        let name = world.name();
+        words = format!(
+            "chainbreak: {shown} of the {name}, whose run goes on: no world that is kept has it\n"
         );
-        drop(io::Write::write_all(&mut io::stderr(), words.as_bytes()));
     }
-    let status = enter(world.maker(), tid, place, command)
-        .status()
-        .map_err(failed("start", "nsenter"))?;
+    if place.is_none() && command.is_empty() {
+        words.extend([
+            shown,
+            " of the ",
+            &world.name(),
+            ": kubectl and calicoctl find the cluster, curl its services, and its API at $KUBERNETES_MASTER; `chainbreak shell --list` says \
+             what else can be entered\n",
+        ]);
+    }
+    drop(io::Write::write_all(&mut io::stderr(), words.as_bytes()));
+    let mut nsenter = enter(world.maker(), tid, shown, command);
+    nsenter.env("PATH", cluster::path());
+    if let Some(api) = world.api() {
+        nsenter.envs(cluster::environment(api));
+    }
+    let status = nsenter.status().map_err(failed("start", "nsenter"))?;
     Ok(exit_code(status))
+}
+
+/// Which places there are in which worlds, for a person.
+pub fn listed() -> String {
+    let text = list(&worlds());
+    if text.is_empty() {
+        return format!("{NONE}\n");
+    }
+    text
+}
+
+/// What clients of Kubernetes need in any place of the world that [`shell`] means without one.
+pub fn kubeconfig() -> Result<String, LabError> {
+    let api = worlds().iter().rev().find_map(World::api);
+    api.map(cluster::kubeconfig)
+        .ok_or_else(|| LabError::Unable {
+            what: NONE.to_owned(),
+        })
 }
 
 /// A running world, seen from outside.
@@ -172,14 +215,34 @@ impl World {
         parent(parent(worker)?)
     }
 
+    /// A short file of the world. Its own programs may put anything there.
+    fn read(&self, path: &Path) -> Option<String> {
+        let below = path.strip_prefix("/").ok()?;
+        let mut text = String::new();
+        let root = self.worker.join("root");
+        let mut file = input::open_below(&root, below, SHORT).ok()?;
+        io::Read::read_to_string(&mut file, &mut text).ok()?;
+        Some(text)
+    }
+
+    /// Where its API answers.
+    fn api(&self) -> Option<SocketAddr> {
+        self.read(Path::new(API))?.trim().parse().ok()
+    }
+
+    /// Its first node, as a place's path: `n2` is before `n10`.
+    fn first_node(&self) -> Option<String> {
+        let mut nodes = Vec::new();
+        walk(&self.places().join("node"), "", &mut nodes);
+        let first = nodes
+            .into_iter()
+            .min_by_key(|node| (node.len(), node.clone()));
+        first.map(|node| format!("node/{node}"))
+    }
+
     /// The machine's id of a place's thread.
     fn thread(&self, place: &str) -> Option<i32> {
-        let below = Path::new(PLACES.trim_start_matches('/')).join(place);
-        let mut inner = String::new();
-        let root = self.worker.join("root");
-        // A world's own programs may put anything there.
-        let mut file = input::open_below(&root, &below, NUMBER).ok()?;
-        io::Read::read_to_string(&mut file, &mut inner).ok()?;
+        let inner = self.read(&Path::new(PLACES).join(place))?;
         let tasks = fs::read_dir(self.worker.join("task")).ok()?;
         let is_it = |task: &fs::DirEntry| inner_id(&task.path()).as_deref() == Some(inner.trim());
         let task = tasks.flatten().find(is_it)?;
@@ -265,44 +328,6 @@ fn walk(folder: &Path, prefix: &str, places: &mut Vec<String>) {
             places.push(name);
         }
     }
-}
-
-/// `nsenter` into all namespaces of a thread: its own process starts with one thread, as entering a
-/// user namespace requires.
-fn enter(maker: Option<i32>, tid: i32, place: &str, command: &[String]) -> Command {
-    let mut nsenter = Command::new("nsenter");
-    // The world's root is the user who made it; root outside would be nobody inside.
-    if let Ok(owner) = fs::metadata(format!("/proc/{tid}")) {
-        nsenter.uid(owner.uid()).gid(owner.gid());
-    }
-    // An ordinary user's processes are counted in the namespace in which the world was made, and the rights there end with the
-    // step into the world's own.
-    let other = |id: &i32| inode("/proc/self/ns/user") != inode(&format!("/proc/{id}/ns/user"));
-    if let Some(maker) = maker.filter(other) {
-        nsenter.args([
-            &format!("--target={maker}"),
-            "--user",
-            "--preserve-credentials",
-        ]);
-        nsenter.args([&format!("--pid=/proc/{tid}/ns/pid"), "--", "nsenter"]);
-        nsenter.arg(format!("--target={tid}"));
-    } else {
-        nsenter.args([&format!("--target={tid}"), "--pid"]);
-    }
-    nsenter.args(["--user", "--preserve-credentials"]);
-    nsenter.args(["--mount", "--net", "--uts", "--ipc", "--"]);
-    if command.is_empty() {
-        nsenter.arg("sh");
-    }
-    nsenter
-        .args(command)
-        .env("PATH", PATH)
-        .env("PS1", format!("[{place}] # "));
-    nsenter
-}
-
-fn inode(path: &str) -> Option<u64> {
-    fs::metadata(path).ok().map(|meta| meta.ino())
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {

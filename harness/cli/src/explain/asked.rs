@@ -16,15 +16,31 @@ const CLIENT_PORT: u16 = 40_000;
 /// As which interface the node itself is given.
 const NODE: &str = "node";
 
-pub(super) fn packet(args: &Explain, dumps: &Dumps) -> Result<Packet> {
-    let protocol = Protocol::parse(&args.protocol).ok_or_else(|| {
-        invalid(format!(
-            "--protocol: {:?} is none; tcp, udp, sctp, icmp or a number",
-            args.protocol
-        ))
-    })?;
-    let (src, sport) = end(&args.from, "FROM")?;
-    let (dst, dport) = end(&args.to, "TO:PORT")?;
+/// Between whom a packet goes.
+#[derive(Debug, Clone)]
+pub(super) struct Ends {
+    pub(super) src: End,
+    pub(super) dst: End,
+    pub(super) input: Input,
+}
+
+/// Where a packet comes from, as seen from the node.
+#[derive(Debug, Clone)]
+pub(super) enum Input {
+    /// It is made on the node.
+    Here,
+    /// By this interface.
+    By(String),
+    /// As the node's routes lead to its source.
+    AsRoutesLead,
+}
+
+/// An address, with or without a port.
+pub(super) type End = (IpAddr, Option<u16>);
+
+pub(super) fn packet(args: &Explain, ends: &Ends, dumps: &Dumps) -> Result<Packet> {
+    let protocol = protocol(args)?;
+    let ((src, sport), (dst, dport)) = (ends.src, ends.dst);
     if src.is_ipv4() != dst.is_ipv4() {
         return Err(invalid(format!("{src} and {dst} are of two families")));
     }
@@ -47,8 +63,21 @@ pub(super) fn packet(args: &Explain, dumps: &Dumps) -> Result<Packet> {
     }
     packet.mark = args.mark.unwrap_or_default();
     packet.tracking = args.state.map(Into::into);
-    packet.input = input(args, dumps, src)?;
+    packet.input = match &ends.input {
+        Input::Here if args.input.is_none() => None,
+        Input::By(name) if args.input.is_none() => Some(name.clone()),
+        _ => input(args, dumps, src)?,
+    };
     Ok(packet)
+}
+
+pub(super) fn protocol(args: &Explain) -> Result<Protocol> {
+    Protocol::parse(&args.protocol).ok_or_else(|| {
+        invalid(format!(
+            "--protocol: {:?} is none; tcp, udp, sctp, icmp or a number",
+            args.protocol
+        ))
+    })
 }
 
 fn flags(args: &Explain) -> Result<TcpFlags> {
@@ -85,18 +114,22 @@ fn input(args: &Explain, dumps: &Dumps, src: IpAddr) -> Result<Option<String>> {
     }
 }
 
-/// An address, with or without a port.
-fn end(text: &str, name: &str) -> Result<(IpAddr, Option<u16>)> {
+/// Reads an end that is given by its address.
+pub(super) fn end(text: &str, name: &str) -> Result<End> {
+    address(text).ok_or_else(|| {
+        invalid(format!(
+            "{name}: {text:?} is no address; as 10.96.0.10:53 or [fd00::a]:53. Names are not looked up in dumps"
+        ))
+    })
+}
+
+/// An address as it is written, with or without a port.
+pub(super) fn address(text: &str) -> Option<End> {
     if let Ok(end) = text.parse::<SocketAddr>() {
-        return Ok((end.ip(), Some(end.port())));
+        return Some((end.ip(), Some(end.port())));
     }
     let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    match bare.unwrap_or(text).parse() {
-        Ok(address) => Ok((address, None)),
-        Err(_) => Err(invalid(format!(
-            "{name}: {text:?} is no address; as 10.96.0.10:53 or [fd00::a]:53. Names are not looked up"
-        ))),
-    }
+    Some((bare.unwrap_or(text).parse().ok()?, None))
 }
 
 fn with_port(address: IpAddr) -> SocketAddr {

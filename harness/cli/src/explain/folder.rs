@@ -35,8 +35,9 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Dumps> {
             .map(|path| path.display().to_string())
             .collect();
         return Err(invalid(format!(
-            "no dump is in {}: put there what `iptables-save -c`, `nft list ruleset`, `conntrack -L`, `ip route show \
-             table all`, `ip rule`, `ip addr` and `sysctl -a` print on the node, a file each",
+            "no dump is in {}: `chainbreak collect` prints the script that makes them, or put there what \
+             `iptables-save -c`, `nft list ruleset`, `conntrack -L`, `ip route show table all`, `ip rule`, `ip addr` and \
+             `sysctl -a` print on the node, a file each",
             places.join(" or ")
         )));
     }
@@ -75,9 +76,20 @@ fn take(file: &Path, dumps: &mut Dumps, left: &mut u64) -> Result<bool> {
     let bytes = read.map_err(|error| invalid(format!("{name} cannot be read: {error}")))?;
     *left -= u64::try_from(bytes.len()).unwrap_or(*left);
     let Ok(text) = String::from_utf8(bytes) else {
-        crate::note(&format!("{name}: no text, left out"));
+        let packed = matches!(file.extension(), Some(it) if it == "tgz" || it == "gz");
+        let hint = if packed {
+            "; unpack it first (tar xzf)"
+        } else {
+            ""
+        };
+        crate::note(&format!("{name}: no text, left out{hint}"));
         return Ok(false);
     };
+    if file.file_name().is_some_and(|it| it == "left-out") {
+        text.lines()
+            .for_each(|line| crate::note(&format!("{name}: {line}")));
+        return Ok(false);
+    }
     let found = dumps.add(&text).map_err(|error| {
         invalid(format!("{name}, {error}: a dump that is whole ends each table with COMMIT (iptables) or }} (nft)"))
     })?;

@@ -1,0 +1,179 @@
+//! What a run kept of a node's rules at the end of a case, held against what the history leads to.
+
+use std::{
+    collections::BTreeSet,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use chainbreak_model::{
+    event::{Command, Event, EventKind, Phase},
+    input,
+    names::NodeName,
+};
+use chainbreak_netfilter::{
+    Family, NetfilterError, Ruleset,
+    replay::{Backend, Replay},
+};
+
+use super::moment::ran;
+
+/// So long may a kept dump be, in bytes.
+const MOST: u64 = 256 << 20;
+/// So many places are named that differ.
+const NAMED: usize = 5;
+
+/// A kept dump, and the fewest places in which the history led to something else.
+struct Kept {
+    name: String,
+    text: String,
+    family: Option<Family>,
+    differs: Option<BTreeSet<String>>,
+}
+
+/// What came of holding the history against the dumps of a node.
+pub(super) struct Check {
+    /// In words.
+    pub(super) words: String,
+    /// Whether nothing speaks against the rebuilt rules.
+    pub(super) agrees: bool,
+}
+
+/// Holds the history of a node against what was kept of it. When exactly that was listed is not written down, and agents worked on: it
+/// has to agree with one moment after the judged time.
+pub(super) fn check(
+    folder: &Path,
+    artifacts: &[String],
+    node: &NodeName,
+    own: Backend,
+    commands: &[(u64, &Command)],
+    events: &[Event],
+) -> Check {
+    let mut kept: Vec<Kept> = artifacts
+        .iter()
+        .filter_map(|path| read(folder, path, node))
+        .collect();
+    if kept.is_empty() {
+        return Check {
+            words: format!(
+                "no rules of {node} were kept to hold this against: a run keeps them of cases that do not come out as expected"
+            ),
+            agrees: true,
+        };
+    }
+    let phase = |wanted: &[Phase]| {
+        let is =
+            |event: &&Event| matches!(&event.what, EventKind::Phase(it) if wanted.contains(it));
+        events.iter().find(is).map(|event| event.at_us)
+    };
+    let from = phase(&[Phase::Judged]).unwrap_or(0);
+    let until = phase(&[Phase::Kept, Phase::Destroyed]).unwrap_or(u64::MAX);
+    let mut replay = Replay::new(own);
+    let mut looked = false;
+    for (at_us, command) in commands.iter().filter(|it| it.0 <= until) {
+        if *at_us > from && !looked {
+            look(&mut kept, &replay);
+            looked = true;
+        }
+        drop(replay.take(ran(command)));
+        if looked {
+            look(&mut kept, &replay);
+        }
+    }
+    look(&mut kept, &replay);
+    told(&kept)
+}
+
+fn look(kept: &mut [Kept], replay: &Replay) {
+    for it in kept {
+        it.look(replay);
+    }
+}
+
+fn told(kept: &[Kept]) -> Check {
+    let names: Vec<&str> = kept.iter().map(|it| it.name.as_str()).collect();
+    let differs: BTreeSet<String> = kept
+        .iter()
+        .flat_map(|it| it.differs.iter().flatten())
+        .cloned()
+        .collect();
+    if differs.is_empty() {
+        let words = format!(
+            "at the end the history leads to the rules that were kept in {}",
+            names.join(" and ")
+        );
+        return Check {
+            words,
+            agrees: true,
+        };
+    }
+    let mut places: Vec<&str> = differs.iter().take(NAMED).map(String::as_str).collect();
+    let more = format!("{} more", differs.len().saturating_sub(NAMED));
+    if differs.len() > NAMED {
+        places.push(&more);
+    }
+    Check {
+        words: format!(
+            "NOT SURE: at the end the history leads to other rules than were kept in {}, so that something wrote them that it does not \
+             tell of: {}",
+            names.join(" and "),
+            places.join(", ")
+        ),
+        agrees: false,
+    }
+}
+
+/// A file of a run that has rules of the node.
+fn read(folder: &Path, path: &str, node: &NodeName) -> Option<Kept> {
+    let path = PathBuf::from(path);
+    let name = path.file_name()?.to_str()?.to_owned();
+    let family = match name.strip_prefix(node.as_str())?.strip_prefix('.')? {
+        "iptables-save" => Some(Family::V4),
+        "ip6tables-save" => Some(Family::V6),
+        "nft" => None,
+        _ => return None,
+    };
+    let mut text = String::new();
+    let mut file = input::open_below(folder, &path, MOST).ok()?;
+    file.read_to_string(&mut text).ok()?;
+    (!text.trim().is_empty()).then_some(Kept {
+        name,
+        text,
+        family,
+        differs: None,
+    })
+}
+
+impl Kept {
+    /// Compares, and remembers the closest.
+    fn look(&mut self, replay: &Replay) {
+        if self.differs.as_ref().is_some_and(BTreeSet::is_empty) {
+            return;
+        }
+        let found = self
+            .compare(replay)
+            .unwrap_or_else(|why| [format!("{} cannot be read: {why}", self.name)].into());
+        if self
+            .differs
+            .as_ref()
+            .is_none_or(|it| found.len() < it.len())
+        {
+            self.differs = Some(found);
+        }
+    }
+
+    fn compare(&self, replay: &Replay) -> Result<BTreeSet<String>, NetfilterError> {
+        let Some(family) = self.family else {
+            return Ok(replay
+                .differs_from_listing(&self.text)?
+                .into_iter()
+                .collect());
+        };
+        let kept = Ruleset::parse(&self.text)?;
+        let changes = replay.differs_from(family, &kept);
+        let places = changes
+            .iter()
+            .map(|it| format!("{} {}", it.table, it.chain));
+        Ok(places.collect())
+    }
+}

@@ -1,0 +1,247 @@
+//! A moment of a recorded run: the rules of a node as the commands of the case's history left them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use chainbreak_model::{
+    case::IptablesVariant,
+    event::{Command, Event, EventKind, Phase},
+    names::NodeName,
+};
+use chainbreak_netfilter::replay::{Backend, Doubt, Ran, Replay};
+use chainbreak_report::{
+    Recorded, Run,
+    text::{clock, count},
+};
+
+use super::{
+    Known, asked,
+    kept::{self, Check},
+    names::Names,
+};
+use crate::{
+    args::Explain,
+    cases::{invalid, unknown},
+    reports,
+};
+
+/// The newest run, as the other verbs have it.
+const LATEST: &str = "reports/out/latest";
+/// At most so many commands at work at one moment are told apart.
+const AT_WORK: usize = 8;
+
+pub(super) fn known(args: &Explain) -> Result<Known> {
+    let path = args.run.clone().unwrap_or_else(|| PathBuf::from(LATEST));
+    let (run, file) = reports::read(&path)?;
+    let (id, recorded) = case(&run, args.case.as_deref())?;
+    let history = recorded.history.events();
+    let events = history.map_err(|why| invalid(why.to_string()))?;
+    let at_us = moment(args, &events)?;
+    let names = Names {
+        case: &recorded.case,
+        events: &events,
+        at_us,
+        protocol: asked::protocol(args)?,
+    };
+    let node = node(args, recorded, &names)?;
+    let commands = commands(&events, &node);
+    if commands.is_empty() {
+        return Err(invalid(format!(
+            "the history of {id} has no command of {node}, from which its rules could be rebuilt: those of real clusters are not recorded"
+        )));
+    }
+    let own = match recorded.case.cluster.iptables {
+        IptablesVariant::Legacy => Backend::Legacy,
+        IptablesVariant::Nft => Backend::Nft,
+    };
+    let ends = names.ends(&node, &args.from, &args.to)?;
+    let rebuilt = Rebuilt::of(&commands, at_us, own);
+    let check = kept::check(
+        reports::folder(&file),
+        &recorded.artifacts,
+        &node,
+        own,
+        &commands,
+        &events,
+    );
+    let addresses = names.own(&node);
+    let states = rebuilt.states.iter().map(|(premise, replay)| {
+        let mut dumps = replay.dumps();
+        dumps.set_own(addresses.iter().copied());
+        (premise.clone(), dumps)
+    });
+    Ok(Known {
+        ends,
+        states: states.collect(),
+        at: Some(format!("at {} s on {node} in {id}", clock(at_us))),
+        about: rebuilt.about(&node, &check),
+        sure: rebuilt.doubts.is_empty() && check.agrees,
+        among: "in the history",
+    })
+}
+
+/// The case that is meant: by its id, with or without its cell, or the only one.
+fn case<'a>(run: &'a Run, wanted: Option<&str>) -> Result<(&'a str, &'a Recorded)> {
+    let ids = || run.cases.keys().map(String::as_str);
+    let Some(wanted) = wanted else {
+        let mut cases = run.cases.iter();
+        return match (cases.next(), cases.next()) {
+            (Some((id, only)), None) => Ok((id, only)),
+            (None, _) => Err(invalid("no case of the run was begun")),
+            (Some((id, _)), Some(_)) => Err(invalid(format!(
+                "the run has {}: say which with --case, as --case '{id}'",
+                count(run.cases.len(), "case")
+            ))),
+        };
+    };
+    let cell = format!("{wanted}[");
+    let fits = |id: &str| id == wanted || id.starts_with(&cell);
+    let mut found = run.cases.iter().filter(|(id, _)| fits(id));
+    match (found.next(), found.next()) {
+        (Some((id, recorded)), None) => Ok((id, recorded)),
+        (Some((one, _)), Some((other, _))) => Err(invalid(format!(
+            "--case {wanted} is several: '{one}', '{other}', …"
+        ))),
+        (None, _) => Err(invalid(unknown(
+            &format!("the run has no case {wanted}"),
+            wanted,
+            ids(),
+        ))),
+    }
+}
+
+/// The moment that is asked about: as said, else the end of the judged time, else that of the case.
+fn moment(args: &Explain, events: &[Event]) -> Result<u64> {
+    let last = events.iter().map(|event| event.at_us).max().unwrap_or(0);
+    let Some(at) = args.at else {
+        let judged = |event: &&Event| matches!(event.what, EventKind::Phase(Phase::Judged));
+        return Ok(events.iter().find(judged).map_or(last, |it| it.at_us));
+    };
+    let at_us = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
+    if at_us > last {
+        return Err(invalid(format!(
+            "--at: the history of the case ends at {} s",
+            clock(last)
+        )));
+    }
+    Ok(at_us)
+}
+
+fn node(args: &Explain, recorded: &Recorded, names: &Names<'_>) -> Result<NodeName> {
+    let all: Vec<NodeName> = recorded.case.cluster.node_names().collect();
+    let listed = || {
+        let names: Vec<&str> = all.iter().map(NodeName::as_str).collect();
+        names.join(", ")
+    };
+    match &args.node {
+        Some(node) => all
+            .iter()
+            .find(|it| it.as_str() == node)
+            .cloned()
+            .ok_or_else(|| invalid(format!("the case has no node {node}, but {}", listed()))),
+        None => names
+            .node(&args.from, &args.to)
+            .ok_or_else(|| invalid(format!("on which node? Say it with --node: {}", listed()))),
+    }
+}
+
+/// The commands that ran on a node, in the order of their ends.
+fn commands<'a>(events: &'a [Event], node: &NodeName) -> Vec<(u64, &'a Command)> {
+    let on_node = events.iter().filter_map(|event| match &event.what {
+        EventKind::Command(command) if command.node == *node => Some((event.at_us, command)),
+        _ => None,
+    });
+    let mut commands: Vec<(u64, &Command)> = on_node.collect();
+    commands.sort_by_key(|it| it.0);
+    commands
+}
+
+pub(super) fn ran(command: &Command) -> Ran<'_> {
+    Ran {
+        argv: &command.argv,
+        input: &command.input,
+        exit: command.exit,
+        stderr: &command.stderr,
+    }
+}
+
+/// The rules at a moment.
+struct Rebuilt<'a> {
+    /// Of how many commands.
+    commands: usize,
+    /// Without and with what each command made that was at work.
+    states: Vec<(Option<String>, Replay)>,
+    /// What could not be followed.
+    doubts: Vec<(u64, &'a Command, Doubt)>,
+}
+
+impl<'a> Rebuilt<'a> {
+    fn of(commands: &[(u64, &'a Command)], at_us: u64, own: Backend) -> Self {
+        let over = commands.partition_point(|it| it.0 <= at_us);
+        let (before, after) = commands.split_at(over);
+        let mut replay = Replay::new(own);
+        let mut doubts = Vec::new();
+        for (ended, command) in before {
+            if let Err(doubt) = replay.take(ran(command)) {
+                doubts.push((*ended, *command, doubt));
+            }
+        }
+        let mut states = vec![(None, replay.clone())];
+        let at_work = |it: &&(u64, &Command)| it.0.saturating_sub(it.1.took_us) < at_us;
+        for (ended, command) in after.iter().filter(at_work) {
+            let earlier = replay.clone();
+            if let Err(doubt) = replay.take(ran(command)) {
+                doubts.push((*ended, *command, doubt));
+            }
+            if replay != earlier && states.len() < AT_WORK {
+                let what = at_work_words(*ended, command);
+                if let Some((premise, _)) = states.last_mut() {
+                    let not = format!("{what} had not taken effect");
+                    *premise = Some(match premise.take() {
+                        Some(had) => format!("{had}, and {not}"),
+                        None => not,
+                    });
+                }
+                states.push((Some(format!("{what} had taken effect")), replay.clone()));
+            }
+        }
+        Self {
+            commands: before.len(),
+            states,
+            doubts,
+        }
+    }
+
+    fn about(&self, node: &NodeName, check: &Check) -> Vec<String> {
+        let mut about = vec![format!(
+            "The rules of {node} are rebuilt from the {} that had ended there; {}.",
+            count(self.commands, "command"),
+            check.words
+        )];
+        if let Some((at_us, command, doubt)) = self.doubts.first() {
+            let more = match self.doubts.len() {
+                1 => String::new(),
+                all => format!(", and {} more", all - 1),
+            };
+            about.push(format!(
+                "NOT SURE: what this made is not known, and left out: {} at {} s, `{}`: {doubt}{more}.",
+                command.who,
+                clock(*at_us),
+                command.argv.join(" "),
+            ));
+        }
+        about
+    }
+}
+
+fn at_work_words(ended: u64, command: &Command) -> String {
+    let program = command.argv.first().map_or("", String::as_str);
+    let program = Path::new(program).file_name().unwrap_or_default();
+    format!(
+        "the {} of {} that ran from {} s to {} s",
+        program.to_string_lossy(),
+        command.who,
+        clock(ended.saturating_sub(command.took_us)),
+        clock(ended)
+    )
+}

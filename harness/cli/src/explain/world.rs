@@ -1,0 +1,131 @@
+//! A kept world: the dumps of a node in it, collected now.
+
+use std::{
+    io::Write,
+    net::IpAddr,
+    process::{Output, Stdio},
+    thread,
+};
+
+use anyhow::{Context, Result};
+use chainbreak_lab::registry;
+use chainbreak_netfilter::{dumps::Dumps, walk::Protocol};
+
+use super::{
+    Known,
+    asked::{self, End, Ends, Input, address},
+    service::Asked,
+};
+use crate::{args::Explain, cases::invalid, collect::SCRIPT};
+
+/// The node that is looked at unless another is named.
+const NODE: &str = "n1";
+
+pub(super) fn known(args: &Explain, worker: Option<i32>) -> Result<Known> {
+    let node = args.node.as_deref().unwrap_or(NODE);
+    let text = run(worker, node, &["sh", "-s", "--", "-"], SCRIPT)?;
+    let mut dumps = Dumps::default();
+    dumps
+        .add(&text)
+        .map_err(|why| invalid(format!("what {node} lists cannot be read: {why}")))?;
+    // Of what is always left out nothing is asked.
+    let left = text
+        .lines()
+        .filter(|it| it.starts_with("left out: ") && !it.contains("key or secret"));
+    let about = left.map(str::to_owned).collect();
+    let dst = end_to(args, &text)?;
+    let src = match address(&args.from) {
+        Some(end) => end,
+        None => (of_place(worker, &args.from, dst.0.is_ipv4())?, None),
+    };
+    Ok(Known {
+        ends: Ends {
+            src,
+            dst,
+            input: Input::AsRoutesLead,
+        },
+        states: vec![(None, dumps)],
+        at: Some(format!("now on {node}")),
+        about,
+        sure: true,
+        among: "listed there",
+    })
+}
+
+/// An address, or a service by its rules.
+fn end_to(args: &Explain, dumps: &str) -> Result<End> {
+    if let Some(end) = address(&args.to) {
+        return Ok(end);
+    }
+    let name = args.to.strip_prefix("service/").unwrap_or(&args.to);
+    let parts = name.rsplit_once(':').and_then(|(service, port)| {
+        let (namespace, name) = service.split_once('/').unwrap_or(("default", service));
+        Some((namespace, name, port.parse().ok()?))
+    });
+    let Some((namespace, name, port)) = parts else {
+        let words =
+            "TO:PORT: an address or a service and its port, as 10.96.0.10:80 or test/web:80";
+        return Err(invalid(words));
+    };
+    let protocol: Protocol = asked::protocol(args)?;
+    let asked = Asked {
+        namespace,
+        name,
+        port,
+        protocol,
+    };
+    let found = dumps.lines().find_map(|line| asked.cluster_ip(line));
+    let found = found.ok_or_else(|| {
+        invalid(format!(
+            "TO:PORT: no rule of the node names the {protocol} port {port} of the service {namespace}/{name}; give its address"
+        ))
+    })?;
+    Ok((found, Some(port)))
+}
+
+/// The address of a place of the world.
+fn of_place(worker: Option<i32>, place: &str, v4: bool) -> Result<IpAddr> {
+    let place = place.strip_prefix("node/").unwrap_or(place);
+    let listed = run(
+        worker,
+        place,
+        &["ip", "-o", "addr", "show", "scope", "global"],
+        "",
+    )?;
+    let addresses = listed.lines().filter_map(|line| {
+        let mut words = line
+            .split_whitespace()
+            .skip_while(|it| !it.starts_with("inet"));
+        let net = words.nth(1)?;
+        net.split('/').next()?.parse::<IpAddr>().ok()
+    });
+    let mut of_family = addresses.filter(|it| it.is_ipv4() == v4);
+    of_family
+        .next()
+        .ok_or_else(|| invalid(format!("FROM: {place} has no address of that family")))
+}
+
+/// What a command in a place prints.
+fn run(worker: Option<i32>, place: &str, command: &[&str], input: &str) -> Result<String> {
+    let mut entered =
+        registry::command(worker, place, command).map_err(|why| invalid(why.to_string()))?;
+    let mut child = entered
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("could not start nsenter")?;
+    let stdin = child.stdin.take();
+    let output: Output = thread::scope(|scope| {
+        // What ends before it has read everything says why itself.
+        scope.spawn(|| stdin.map(|mut it| it.write_all(input.as_bytes())));
+        child.wait_with_output()
+    })
+    .with_context(|| format!("could not look into {place}"))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        let why = why.lines().last().unwrap_or_default();
+        anyhow::bail!("{} in {place} failed: {why}", command.join(" "));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
