@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program test-browser test-editor test-escape fuzz record test-kind real bench mutate packages build check static
+.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-escape fuzz record test-kind real bench mutate packages build check archive image static test-aarch64
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. In the folder of all others, where
 # `make build` and `make test` find what has the same features there; `make build` puts the whole program in its place.
@@ -78,6 +78,10 @@ test-browser: test-program ## the page of a real run in a headless browser: it f
 	@clusters/lab/install-packages .ci/browser/packages.txt
 	@node --test --test-reporter=spec .ci/browser/
 
+# Needs Go for the first time. Under three minutes after that.
+test-kubectl: build ## what an operator does with kubectl in a kept world, with a kubectl of its Go modules
+	@CHAINBREAK=$(CURDIR)/target/debug/chainbreak .ci/kubectl/test
+
 # Needs a C++ compiler. Two minutes for all eight and, the first time, four for compiling; with a finding it exits with 1.
 fuzz: packages ## what reads what others wrote, on inputs that a fuzzer makes up: SECONDS_EACH=600 TARGETS="scenario worker"
 	@SECONDS_EACH="$(SECONDS_EACH)" TARGETS="$(TARGETS)" CARGO="$(CARGO)" .ci/fuzz
@@ -106,8 +110,19 @@ test-program: packages
 build: packages ## the whole program, target/debug/chainbreak
 	$(CARGO) build --bin chainbreak
 
-static: packages ## a program that runs in any node image, for --backend kind
-	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release --target x86_64-unknown-linux-gnu --bin chainbreak
+# target/ARCH-unknown-linux-musl/release/chainbreak. ARCH is x86_64 or aarch64, this machine's when it is not said.
+static: ## a program that runs on any Linux, and in any node image for --backend kind
+	@CARGO="$(CARGO)" ARCH="$(ARCH)" .ci/release/cargo build --release --bin chainbreak
+
+archive: ## dist/chainbreak-VERSION-ARCH-linux.tar.gz: a static program, the catalogue and the docs
+	@CARGO="$(CARGO)" ARCH="$(ARCH)" .ci/release/archive
+
+image: ## a container image of it, where Docker or Podman answers
+	@CARGO="$(CARGO)" .ci/release/image
+
+# In qemu, which has a program's system calls done by this machine's kernel: what makes worlds or measures times is left out.
+test-aarch64: ## the tests of a program for aarch64 that need no world
+	@CARGO="$(CARGO)" ARCH=aarch64 .ci/release/cargo test --quiet $(addprefix --package chainbreak-,model netfilter agents recordings report)
 
 packages: ## install what clusters/lab/packages.txt lists and this machine lacks
 	@clusters/lab/install-packages
