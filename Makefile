@@ -79,7 +79,7 @@ test-browser: test-program ## the page of a real run in a headless browser: it f
 	@node --test --test-reporter=spec .ci/browser/
 
 # Needs Go for the first time. Under three minutes after that.
-test-kubectl: build ## what an operator does with kubectl in a kept world, with a kubectl of its Go modules
+test-kubectl: test-program ## what an operator does with kubectl in a kept world, with a kubectl of its Go modules
 	@CHAINBREAK=$(CURDIR)/target/debug/chainbreak .ci/kubectl/test
 
 # Needs a C++ compiler. Two minutes for all eight and, the first time, four for compiling; with a finding it exits with 1.
