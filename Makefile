@@ -78,7 +78,7 @@ test-browser: test-program ## the page of a real run in a headless browser: it f
 	@clusters/lab/install-packages .ci/browser/packages.txt
 	@node --test --test-reporter=spec .ci/browser/
 
-# Needs Go for the first time. Under three minutes after that.
+# Needs Go, and the first time some minutes for building kubectl; a quarter of one later.
 test-kubectl: test-program ## what an operator does with kubectl in a kept world, with a kubectl of its Go modules
 	@CHAINBREAK=$(CURDIR)/target/debug/chainbreak .ci/kubectl/test
 
