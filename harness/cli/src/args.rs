@@ -32,6 +32,9 @@ pub(crate) use explain::Explain;
 pub(crate) use new::New;
 pub(crate) use shell::Shell;
 
+/// The newest run, where none is named.
+pub(crate) const LATEST: &str = "reports/out/latest";
+
 /// Breaks Kubernetes service networking on purpose and proves the fix.
 #[derive(Debug, Parser)]
 #[command(
@@ -310,7 +313,7 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// The run's folder, or its run.jsonl
-    #[arg(value_name = "RUN", default_value = "reports/out/latest")]
+    #[arg(value_name = "RUN", default_value = LATEST)]
     pub(crate) run: PathBuf,
     /// Only the page, report.html, and print where it is
     #[arg(long)]
@@ -320,7 +323,7 @@ pub(crate) struct Report {
 #[derive(Debug, Args)]
 pub(crate) struct Drops {
     /// The run's folder, or its run.jsonl
-    #[arg(value_name = "RUN", default_value = "reports/out/latest")]
+    #[arg(value_name = "RUN", default_value = LATEST)]
     pub(crate) run: PathBuf,
     /// Only the first rules of each case
     #[arg(long, value_name = "N")]

@@ -81,7 +81,7 @@ pub struct Left {
 /// namespace that has such files, and become the child of whatever takes up orphans.
 pub fn left() -> Vec<Left> {
     let left = worlds().into_iter().filter_map(|world| {
-        let worker = world.worker.file_name()?.to_str()?.parse().ok()?;
+        let worker = world.worker()?;
         let (stage_one, origin) = stage_one(worker)?;
         let run = run_of(&stage_one, &origin);
         (world.kept || run.is_none()).then_some(Left {
@@ -132,18 +132,7 @@ fn parent(pid: i32) -> Option<i32> {
 /// the cluster there.
 pub fn shell(place: Option<&str>, command: &[String]) -> Result<ExitCode, LabError> {
     let worlds = worlds();
-    let mut found = worlds.iter().rev().filter_map(|world| {
-        let path = place.map_or_else(|| world.first_node(), |place| Some(path_of(place)))?;
-        let tid = world.thread(&path)?;
-        Some((world, path, tid))
-    });
-    let Some((world, path, tid)) = found.next() else {
-        let what = place.map_or_else(
-            || NONE.to_owned(),
-            |place| format!("no world has the place {place}: `chainbreak shell --list` lists all"),
-        );
-        return Err(LabError::Unable { what });
-    };
+    let (world, path, tid) = find(&worlds, place)?;
     let shown = path.strip_prefix("node/").unwrap_or(&path);
     let mut words = String::new();
     if !world.kept {
@@ -169,6 +158,27 @@ pub fn shell(place: Option<&str>, command: &[String]) -> Result<ExitCode, LabErr
     }
     let status = nsenter.status().map_err(failed("start", "nsenter"))?;
     Ok(exit_code(status))
+}
+
+/// Of these worlds the one that is meant, with the path and the thread of the place in it: see [`shell`].
+fn find<'a>(
+    worlds: &'a [World],
+    place: Option<&str>,
+) -> Result<(&'a World, String, i32), LabError> {
+    let mut found = worlds.iter().rev().filter_map(|world| {
+        let path = place.map_or_else(|| world.first_node(), |place| Some(path_of(place)))?;
+        let tid = world.thread(&path)?;
+        Some((world, path, tid))
+    });
+    let none = || {
+        place.map_or_else(
+            || NONE.to_owned(),
+            |place| format!("no world has the place {place}: `chainbreak shell --list` lists all"),
+        )
+    };
+    found
+        .next()
+        .ok_or_else(|| LabError::Unable { what: none() })
 }
 
 /// Which places there are in which worlds, for a person.
@@ -209,10 +219,14 @@ impl World {
         format!("world of process {}", worker.unwrap_or_default())
     }
 
+    /// Its worker's number.
+    fn worker(&self) -> Option<i32> {
+        self.worker.file_name()?.to_str()?.parse().ok()
+    }
+
     /// Its first process outside, in the user namespace that has made it.
     fn maker(&self) -> Option<i32> {
-        let worker = self.worker.file_name()?.to_str()?.parse().ok()?;
-        parent(parent(worker)?)
+        parent(parent(self.worker()?)?)
     }
 
     /// A short file of the world. Its own programs may put anything there.

@@ -276,8 +276,7 @@ fn is_table(line: &str) -> bool {
 
 fn is_nft_table(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let family = |word: &str| ["ip", "ip6", "inet", "arp", "bridge", "netdev"].contains(&word);
-    matches!(words.as_slice(), ["table", of, _, "{", ..] if family(of))
+    matches!(words.as_slice(), ["table", of, _, "{", ..] if nft::FAMILIES.contains(of))
 }
 
 /// Of a save without a head: as its addresses say.

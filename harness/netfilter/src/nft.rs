@@ -22,6 +22,9 @@ use crate::{
     save::{Chain, Table},
 };
 
+/// Families of tables as nft names them; where none is named it means `ip`.
+pub(crate) const FAMILIES: [&str; 6] = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
+
 /// One table of a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

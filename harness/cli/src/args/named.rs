@@ -9,7 +9,7 @@ use chainbreak_model::scenario::Scenario;
 use clap::Args;
 use regex::Regex;
 
-use super::selection::SCENARIOS;
+use super::{LATEST, selection::SCENARIOS};
 use crate::cases::unknown;
 
 #[derive(Debug, Clone, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Named {
     #[arg(long = "label", value_name = "LABEL")]
     labels: Vec<String>,
     /// Only cases that did not come out as expected in that run
-    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "reports/out/latest")]
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = LATEST)]
     pub(crate) failed: Option<PathBuf>,
 }
 

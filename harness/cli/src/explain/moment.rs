@@ -20,13 +20,11 @@ use super::{
     names::Names,
 };
 use crate::{
-    args::Explain,
+    args::{Explain, LATEST},
     cases::{invalid, unknown},
     reports,
 };
 
-/// The newest run, as the other verbs have it.
-const LATEST: &str = "reports/out/latest";
 /// At most so many commands at work at one moment are told apart.
 const AT_WORK: usize = 8;
 

@@ -176,12 +176,8 @@ impl Names<'_> {
                 after = after.or(Some(found));
             }
         }
-        let found = before.or(after).ok_or_else(|| {
-            invalid(format!(
-                "TO:PORT: no rule that was written names the {} port {port} of the service {namespace}/{name}; give its address",
-                self.protocol
-            ))
-        })?;
+        let found = before.or(after);
+        let found = found.ok_or_else(|| asked.unnamed("that was written"))?;
         Ok((found, Some(port)))
     }
 
@@ -268,18 +264,16 @@ impl Names<'_> {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
+        let pod = |namespace: &str, name: &str| Destination::Pod {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
         let destination = match name.split('/').collect::<Vec<_>>()[..] {
             ["service", namespace, name] => service(namespace, name),
             ["service", name] => service("default", name),
             ["host", name] => Destination::Host(name.to_owned()),
-            ["pod", name] => Destination::Pod {
-                namespace: "default".to_owned(),
-                name: name.to_owned(),
-            },
-            ["pod", namespace, name] => Destination::Pod {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            },
+            ["pod", name] => pod("default", name),
+            ["pod", namespace, name] => pod(namespace, name),
             [namespace, name] if namespace != "node" => service(namespace, name),
             _ => return None,
         };

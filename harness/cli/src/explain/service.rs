@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use chainbreak_netfilter::{Rule, walk::Protocol};
 
+use crate::cases::invalid;
+
 /// A port of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked<'a> {
@@ -21,6 +23,14 @@ impl Asked<'_> {
             return None;
         }
         self.by_rule(line).or_else(|| self.by_element(line))
+    }
+
+    /// What is said where none of some rules names it.
+    pub(super) fn unnamed(&self, rules: &str) -> anyhow::Error {
+        invalid(format!(
+            "TO:PORT: no rule {rules} names the {} port {} of the service {}/{}; give its address",
+            self.protocol, self.port, self.namespace, self.name
+        ))
     }
 
     /// `-d 10.96.0.10/32 -p tcp -m comment --comment "test/web:http cluster IP" -m tcp --dport 80 -j …`, or, without an endpoint,

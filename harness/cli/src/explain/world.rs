@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use chainbreak_lab::registry;
-use chainbreak_netfilter::{dumps::Dumps, walk::Protocol};
+use chainbreak_netfilter::dumps::Dumps;
 
 use super::{
     Known,
@@ -67,19 +67,14 @@ fn end_to(args: &Explain, dumps: &str) -> Result<End> {
             "TO:PORT: an address or a service and its port, as 10.96.0.10:80 or test/web:80";
         return Err(invalid(words));
     };
-    let protocol: Protocol = asked::protocol(args)?;
     let asked = Asked {
         namespace,
         name,
         port,
-        protocol,
+        protocol: asked::protocol(args)?,
     };
     let found = dumps.lines().find_map(|line| asked.cluster_ip(line));
-    let found = found.ok_or_else(|| {
-        invalid(format!(
-            "TO:PORT: no rule of the node names the {protocol} port {port} of the service {namespace}/{name}; give its address"
-        ))
-    })?;
+    let found = found.ok_or_else(|| asked.unnamed("of the node"))?;
     Ok((found, Some(port)))
 }
 

@@ -6,11 +6,9 @@ use super::{Backend, Doubt, Ran, Replay};
 use crate::{
     Family, NetfilterError,
     command::base_name,
-    nft::{self, Refusal},
+    nft::{self, FAMILIES, Refusal},
 };
 
-/// Families of tables as nft names them; without one it means `ip`.
-const FAMILIES: [&str; 6] = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
 /// Commands that change something.
 const VERBS: [&str; 9] = [
     "add", "create", "insert", "replace", "rename", "delete", "destroy", "flush", "reset",
