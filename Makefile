@@ -98,6 +98,7 @@ check: packages ## what CI checks beside the tests
 	@.ci/lengths
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) clippy $(SMALL) --lib --bins --quiet -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --quiet -- -D warnings
 
 # In the profile of `make demo` and `make test`: the figures are those of what people run.
 bench: packages ## the figures of docs/performance.md

@@ -105,7 +105,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Where what it wrote is found: of an object, as JSON and whole.
-    fn written<'b>(&'b self, object: &Value) -> Option<String> {
+    fn written(&self, object: &Value) -> Option<String> {
         let (path, _query) = self.path.split_once('?').unwrap_or((self.path, ""));
         let name = object["metadata"]["name"].as_str()?;
         let whole = self.accept == JSON && object["kind"] != "Status";

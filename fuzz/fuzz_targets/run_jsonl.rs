@@ -105,7 +105,7 @@ fn reports(run: &Run, summaries: &[Summary]) -> Vec<String> {
         overview.add(summary.clone());
     }
     parts.push(junit.end().expect("the end can be rendered"));
-    parts.push(text_file::above(run, &overview, terminal));
+    parts.extend(text_file::above(run, &overview, terminal));
     parts.push(text_file::below(&overview, terminal));
     json.push_str(
         &values
