@@ -212,7 +212,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) selection: Selection,
     /// How many cases run side by side, fewer while tasks wait for a processor all the time [default: seven for each core that this
-    /// process may use, real clusters one]
+    /// process may use, half as many with real agents, real clusters one]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
     #[command(flatten)]

@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 use chainbreak_engine::backend::BackendFactory;
 use chainbreak_model::{
-    case::{Case, Fault, Step},
+    agent::AgentName,
+    case::{AgentSource, Case, Fault, Step},
     verdict::CaseVerdict,
 };
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
@@ -16,10 +17,15 @@ const KEPT: usize = 5;
 /// A case that fills conntrack tables keeps a processor busy: it takes the room of so many parts of all.
 const FILLING: u32 = 3;
 
+/// And where nobody has said how many may run, one with a real program takes as many as so many with models.
+const REAL: u32 = 2;
+
 /// What not every case may have at a time: those that take all of a machine leave each other too little to tell.
 #[derive(Debug)]
 pub(crate) struct Turns {
     most: u32,
+    /// The places of a case with a real program.
+    real: u32,
     jobs: Semaphore,
     /// A place for each cluster that may start: [`BackendFactory::starts`].
     starts: Semaphore,
@@ -44,6 +50,7 @@ impl Turns {
         let most = u32::try_from(most.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         Self {
             most,
+            real: if jobs.is_some() { 1 } else { REAL.min(most) },
             jobs: Semaphore::new(most as usize),
             starts: Semaphore::new(factory.starts()),
             fills: Semaphore::new(1),
@@ -61,12 +68,16 @@ impl Turns {
     /// Waits until there is room for the case beside those that run. One that changes what all worlds share takes all there is.
     pub(crate) async fn place(&self, case: &Case) -> Result<Place<'_>, AcquireError> {
         let fills = fills(case);
-        let jobs = match (is_alone(case), fills) {
+        self.room(fills, self.places(case, fills)).await
+    }
+
+    fn places(&self, case: &Case, fills: bool) -> u32 {
+        match (is_alone(case), fills) {
             (true, _) => self.most,
             (false, true) => self.most.div_ceil(FILLING),
+            (false, false) if has_real(case) => self.real,
             (false, false) => 1,
-        };
-        self.room(fills, jobs).await
+        }
     }
 
     async fn room(&self, fills: bool, places: u32) -> Result<Place<'_>, AcquireError> {
@@ -148,6 +159,15 @@ fn loads(step: &Step) -> bool {
     run.argv.iter().any(|it| it.contains("conntrack -R"))
 }
 
+/// Whether a program of upstream's plays in a case: it takes more of a machine than its model.
+fn has_real(case: &Case) -> bool {
+    let is_real = |agent: &AgentName| {
+        let source = case.cluster.source(*agent);
+        source.is_some_and(|it| *it != AgentSource::Model)
+    };
+    AgentName::ALL.iter().any(is_real)
+}
+
 /// Whether a case changes what all worlds share.
 pub(crate) fn is_alone(case: &Case) -> bool {
     !case.cluster.host_sysctls.is_empty()
@@ -156,7 +176,13 @@ pub(crate) fn is_alone(case: &Case) -> bool {
 #[cfg(test)]
 mod tests {
     use chainbreak_lab::LabFactory;
-    use chainbreak_model::case::Run;
+    use std::path::Path;
+
+    use chainbreak_model::{
+        case::{Capabilities, Run},
+        load, plan,
+        plan::{Choice, Planned},
+    };
     use futures::FutureExt;
 
     use super::*;
@@ -184,6 +210,26 @@ mod tests {
         assert!(turns.room(false, turns.most).now_or_never().is_none());
         drop(other);
         assert!(turns.room(false, turns.most).now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_case_with_a_real_program_takes_two_places_unless_somebody_says_how_many_run() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/ground/short.yaml");
+        let scenario = load(&file).unwrap();
+        let planned = |able: &_| plan(&scenario, &Choice::default(), able).swap_remove(0);
+        let Planned::Skip(skipped) = planned(&Capabilities::default()) else {
+            panic!("it needs an iptables");
+        };
+        let needs = skipped.missing.into_iter().map(|it| it.capability);
+        let able = Capabilities(needs.map(|it| (it, Ok(()))).collect());
+        let Planned::Run(mut case) = planned(&able) else {
+            panic!("what it needs is there");
+        };
+        let places = |case: &Case, jobs| Turns::new(&LabFactory, jobs).places(case, false);
+        assert_eq!(places(&case, None), 1);
+        let kube_proxy = case.cluster.agent_mut(AgentName::KubeProxy).unwrap();
+        *kube_proxy.source = AgentSource::Path("/kube-proxy".into());
+        assert_eq!([None, Some(9)].map(|jobs| places(&case, jobs)), [2, 1]);
     }
 
     #[test]
