@@ -17,6 +17,7 @@ mod discovery;
 mod error;
 mod handle;
 mod kinds;
+mod kubelets;
 mod object;
 mod openapi;
 mod options;
@@ -38,6 +39,7 @@ mod table;
 mod update;
 mod watch;
 
+pub use kubelets::{ContainerId, Kubelets, Line, Prepare, Said};
 pub use request_counts::{Asked, OnUnknown};
 pub use server::{Clock, Server, ServerConfig};
 pub use service::first_ip;

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::kinds::{Kind, Kinds};
+use crate::{
+    kinds::{Kind, Kinds},
+    kubelets::What,
+    object::Key,
+};
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +27,10 @@ pub(crate) enum Target {
     OpenApiV3,
     /// `/openapi/v3/apis/apps/v1`: group and version.
     OpenApiV3Of(String, String),
-    /// What a real cluster's kubelets answer, and nobody here: the way out, for who asked.
+    /// What a real cluster's kubelets answer, and none here: the way out, for who asked.
     Elsewhere(String),
+    /// What a pod's kubelet is asked.
+    Kubelet(Key, What),
     /// Objects.
     Objects(Address),
 }
@@ -58,6 +64,9 @@ pub(crate) fn parse(path: &str, kinds: &Kinds) -> Option<Target> {
         }
         ["api", version] => served(kinds, "", version, Target::Resources),
         ["apis", group, version] => served(kinds, group, version, Target::Resources),
+        ["api", "v1", "namespaces", namespace, "pods", pod, what] if What::of(what).is_some() => {
+            What::of(what).map(|what| Target::Kubelet(Key::new(namespace, pod), what))
+        }
         ["api", "v1", "namespaces", namespace, "pods", pod, what] if elsewhere(what).is_some() => {
             elsewhere(what).map(|way| Target::Elsewhere(told(way, namespace, pod)))
         }
@@ -70,11 +79,6 @@ pub(crate) fn parse(path: &str, kinds: &Kinds) -> Option<Target> {
 /// How to come by what a subresource of a pod is asked for: `POD` stands for its name.
 fn elsewhere(subresource: &str) -> Option<&'static str> {
     Some(match subresource {
-        "log" => {
-            "logs are not served here: what agents say is in the reports of the run (run.jsonl), what a pod \
-             says is shown when it fails"
-        }
-        "exec" => "exec is not served here: `chainbreak shell POD -- COMMAND` runs in the pod",
         "attach" => "attach is not served here: `chainbreak shell POD` goes into the pod",
         "portforward" | "proxy" => {
             "pods are not forwarded to here: `chainbreak shell -- curl` reaches them from a node"
@@ -170,11 +174,17 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_command_in_a_pod_is_told_what_runs_it() {
-        let exec = parse("/api/v1/namespaces/a/pods/web/exec", &Kinds::default());
-        let told =
-            "exec is not served here: `chainbreak shell pod/a/web -- COMMAND` runs in the pod";
-        assert_eq!(exec, Some(Target::Elsewhere(told.to_owned())));
+    fn who_asks_for_what_no_kubelet_here_does_is_told_what_does_it() {
+        let asked = |what| {
+            parse(
+                &format!("/api/v1/namespaces/a/pods/web/{what}"),
+                &Kinds::default(),
+            )
+        };
+        let told = "attach is not served here: `chainbreak shell pod/a/web` goes into the pod";
+        assert_eq!(asked("attach"), Some(Target::Elsewhere(told.to_owned())));
+        let web = Key::new("a", "web");
+        assert_eq!(asked("log"), Some(Target::Kubelet(web, What::Log)));
     }
 
     #[test]

@@ -4,25 +4,31 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{error::ApiError, object::Key};
 
-/// The parameters of a query string, decoded; of a repeated one the first counts.
+/// The parameters of a query string, decoded; of a repeated one the first counts, but where [`Query::all`] are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Query(BTreeMap<String, String>);
+pub(crate) struct Query(BTreeMap<String, Vec<String>>);
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Self {
-        let mut parameters = BTreeMap::new();
+        let mut parameters: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for pair in text.split('&').filter(|p| !p.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             parameters
                 .entry(decode(name))
-                .or_insert_with(|| decode(value));
+                .or_default()
+                .push(decode(value));
         }
         Self(parameters)
     }
 
     /// A parameter; empty when absent.
     pub(crate) fn text(&self, name: &str) -> &str {
-        self.0.get(name).map(String::as_str).unwrap_or_default()
+        self.all(name).first().map_or("", String::as_str)
+    }
+
+    /// A parameter that may be repeated, in order.
+    pub(crate) fn all(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a parameter is there and not empty.

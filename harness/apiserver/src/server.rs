@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     Request, Response,
-    body::{self, Frame},
+    body::{self, Frame, Incoming},
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, USER_AGENT},
     server::conn::http1,
     service::service_fn,
@@ -24,6 +24,7 @@ use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use tokio::{
+    sync::mpsc,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -34,6 +35,7 @@ use crate::{
     error::ApiError,
     handle::{self, Answer, Call},
     kinds::Kinds,
+    kubelets::{self, Kubelets, Later},
     object::encode,
     openapi,
     path::{self, Target},
@@ -67,6 +69,8 @@ pub struct ServerConfig {
     pub advertised: Option<SocketAddr>,
     /// Is told of each request for something that is not served, when a client makes it first.
     pub on_unknown: Option<OnUnknown>,
+    /// Who answers for the pods' nodes. Without them `log` and `exec` of pods are not served.
+    pub kubelets: Option<Arc<dyn Kubelets>>,
 }
 
 impl fmt::Debug for ServerConfig {
@@ -91,6 +95,7 @@ impl ServerConfig {
             seed: 0,
             advertised: None,
             on_unknown: None,
+            kubelets: None,
         }
     }
 }
@@ -101,6 +106,7 @@ pub struct Server {
     state: Mutex<State>,
     counts: Mutex<RequestCounts>,
     on_unknown: Option<OnUnknown>,
+    kubelets: Option<Arc<dyn Kubelets>>,
 }
 
 /// Whether the process or the machine has no file for one more connection.
@@ -116,7 +122,7 @@ impl fmt::Debug for Server {
     }
 }
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 impl Server {
     /// A server with the objects every cluster has.
@@ -127,6 +133,7 @@ impl Server {
             state: Mutex::new(state),
             counts: Mutex::default(),
             on_unknown: config.on_unknown,
+            kubelets: config.kubelets,
         })
     }
 
@@ -186,15 +193,22 @@ impl Server {
         }
         // Dropped, the writing half ends the connection also where a process that was just forked has a copy of the descriptor.
         let (reading, writing) = stream.into_split();
-        let service = service_fn(|request| {
+        let (later, mut sessions) = mpsc::unbounded_channel();
+        let service = service_fn(|mut request: Request<Incoming>| {
             let server = Arc::clone(&self);
+            request.extensions_mut().insert(Later(later.clone()));
             async move { Ok::<_, Infallible>(server.respond(peer, request).await) }
         });
         let served = http1::Builder::new()
             .serve_connection(TokioIo::new(tokio::io::join(reading, writing)), service)
+            .with_upgrades()
             .await;
         if let Err(error) = served {
             debug!(%error, "connection ended");
+        }
+        // It speaks another protocol from now on.
+        while let Ok(session) = sessions.try_recv() {
+            session.await;
         }
     }
 
@@ -208,6 +222,10 @@ impl Server {
     /// thousand different ones are remembered.
     pub fn unknown_requests(&self) -> Vec<(Asked, u64)> {
         self.counts().unknown()
+    }
+
+    pub(crate) fn kubelets(&self) -> Option<&Arc<dyn Kubelets>> {
+        self.kubelets.as_ref()
     }
 
     fn counts(&self) -> MutexGuard<'_, RequestCounts> {
@@ -279,6 +297,9 @@ impl Server {
         let address = match target.ok_or(ApiError::NoSuchResource)? {
             Target::Objects(address) => address,
             Target::Elsewhere(way) => return Err(ApiError::NotServed(way)),
+            Target::Kubelet(pod, what) => {
+                return kubelets::answer(&self, (&pod, what), head, &query);
+            }
             _ if method != "GET" => return Err(ApiError::MethodNotAllowed),
             target => return self.with(|state| describe(&target, &state.kinds, &accept)),
         };
@@ -331,12 +352,14 @@ fn describe(target: &Target, kinds: &Kinds, accept: &str) -> Result<Response<Bod
         Target::OpenApiV2 => openapi::v2(kinds),
         Target::OpenApiV3 => openapi::index(kinds),
         Target::OpenApiV3Of(group, version) => openapi::document(kinds, group, version),
-        Target::Elsewhere(_) | Target::Objects(_) => return Err(ApiError::NoSuchResource),
+        Target::Elsewhere(_) | Target::Kubelet(..) | Target::Objects(_) => {
+            return Err(ApiError::NoSuchResource);
+        }
     };
     Ok(json_response(200, encode(&value)))
 }
 
-fn header(headers: &HeaderMap, name: &HeaderName) -> String {
+pub(crate) fn header(headers: &HeaderMap, name: &HeaderName) -> String {
     let values = headers
         .get_all(name)
         .iter()
@@ -356,7 +379,7 @@ fn full(body: Bytes) -> Body {
     Full::new(body).boxed_unsync()
 }
 
-fn response(code: u16, media: &'static str, body: Body) -> Response<Body> {
+pub(crate) fn response(code: u16, media: &'static str, body: Body) -> Response<Body> {
     let response = Response::builder()
         .status(code)
         .header(CONTENT_TYPE, media)

@@ -87,6 +87,9 @@ pub trait Cluster: Send + Sync {
         None
     }
 
+    /// Its case is over, and somebody is about to look at it.
+    async fn keep(&self) {}
+
     /// Takes everything down. Every error, not the first.
     async fn destroy(&self) -> Result<(), Leftovers>;
 }

@@ -140,6 +140,7 @@ async fn on_cluster(
     let artifacts = rules(cluster.as_ref(), &case.cluster).await;
     let kept = async {
         if after.keeps(log).await {
+            cluster.keep().await;
             log.append(EventKind::Phase(Phase::Kept));
             std::future::pending::<()>().await;
         }

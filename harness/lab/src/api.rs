@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use chainbreak_apiserver::{Asked, Server, ServerConfig, first_ip};
+use chainbreak_apiserver::{Asked, Kubelets, Server, ServerConfig, first_ip};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
     case::{ApiWay, Case, IpFamily, PodOwner},
@@ -56,13 +56,19 @@ pub(crate) fn url(world: &World, way: ApiWay) -> String {
 
 /// The server of a world, not yet listening. What an agent asks for in vain is in the history when it
 /// asks first: a report shows what the lab lacks.
-pub(crate) fn server(world: &World, seed: u64, log: EventLog) -> Arc<Server> {
+pub(crate) fn server(
+    world: &World,
+    seed: u64,
+    log: EventLog,
+    kubelets: Arc<dyn Kubelets>,
+) -> Arc<Server> {
     let nodes = nodes_by_address(world);
     Server::new(ServerConfig {
         service_cidrs: world.families.services(world.plan.services()),
         // As every cluster has it: an agent may come by the Service `kubernetes`, and a partial sync refers to it.
         advertised: Some(endpoint::address(world, 0)),
         seed,
+        kubelets: Some(kubelets),
         on_unknown: Some(Arc::new(move |asked| {
             let (text, times) = (said(asked, &nodes), None);
             log.append(EventKind::UnknownRequest { text, times });

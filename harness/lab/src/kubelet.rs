@@ -4,12 +4,15 @@
 //! A pod that is to end first gets its `preStop` hook and SIGTERM, then SIGKILL after its grace
 //! period; then its link goes, then its object. One that vanished from the API gets SIGKILL at once.
 
+pub(crate) mod agent_pods;
 pub(crate) mod chains;
 mod container;
+pub(crate) mod containers;
 mod image;
 mod pod;
 mod ports;
 mod status;
+mod words;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +22,7 @@ use std::{
 
 use chainbreak_engine::{cluster::Place, log::EventLog};
 use chainbreak_model::{event::EventKind, names::NodeName};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
@@ -31,7 +34,7 @@ use kube::{
 use tokio::{sync::watch, task::JoinSet};
 
 pub(crate) use self::ports::accepts;
-use self::{image::Program, pod::Ending};
+use self::{agent_pods::Keeper, containers::Containers, image::Program, pod::Ending};
 use crate::{parts::guarded, world::World};
 
 /// Runs the pods of a world.
@@ -39,6 +42,8 @@ pub struct Kubelet {
     client: Client,
     world: Arc<World>,
     log: EventLog,
+    containers: Arc<Containers>,
+    keeper: Keeper,
     told: Mutex<BTreeSet<(String, String)>>,
     turns: Mutex<BTreeMap<Place, Turn>>,
 }
@@ -56,12 +61,21 @@ impl fmt::Debug for Kubelet {
 type Pods = BTreeMap<String, watch::Sender<Ending>>;
 
 impl Kubelet {
-    /// A kubelet for all nodes of the world.
-    pub fn new(client: Client, world: Arc<World>, log: EventLog) -> Self {
+    /// A kubelet for all nodes of the world, which says in `containers` what it knows of each. The pods that stand for agents are
+    /// the `keeper`'s.
+    pub(crate) fn new(
+        client: Client,
+        world: Arc<World>,
+        log: EventLog,
+        containers: Arc<Containers>,
+        keeper: Keeper,
+    ) -> Self {
         Self {
             client,
             world,
             log,
+            containers,
+            keeper,
             told: Mutex::default(),
             turns: Mutex::default(),
         }
@@ -132,7 +146,11 @@ impl Kubelet {
                 pods.insert(uid, end);
                 let name = format!("pod {}", pod.name_any());
                 let (kubelet, log) = (Arc::clone(self), self.log.clone());
-                let life = pod::live(kubelet, Arc::clone(node), pod, ended);
+                let node = Arc::clone(node);
+                let life = match agent_pods::agent_of(&pod) {
+                    Some(agent) => agent_pods::live(kubelet, node, pod, agent, ended).boxed(),
+                    None => pod::live(kubelet, node, pod, ended).boxed(),
+                };
                 tasks.spawn(async move {
                     guarded(&name, &log, life).await;
                 });

@@ -12,7 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use chainbreak_apiserver::Server;
+use chainbreak_apiserver::{Kubelets, Server};
 use chainbreak_engine::{
     backend::{Backend, BackendError, RaiseError},
     cluster::{
@@ -25,7 +25,8 @@ use chainbreak_engine::{
     supervisor::Supervisor,
 };
 use chainbreak_model::{
-    case::{ApiWay, Capabilities, Case},
+    case::{ApiWay, Capabilities, Case, ClusterSpec},
+    event::EventKind,
     names::{AgentName, NodeName},
 };
 use kube::Client;
@@ -42,7 +43,11 @@ use crate::{
     cni, controllers,
     error::LabError,
     facts, hosts,
-    kubelet::{self, Kubelet},
+    kubelet::{
+        self, Kubelet,
+        agent_pods::{self, Keeper},
+        containers::Containers,
+    },
     parts::{guarded, lasting},
     recorder::Recorder,
     scheduling::WorldTasks,
@@ -107,6 +112,9 @@ struct Raised {
     world: Arc<World>,
     supervisor: Supervisor,
     versions: AgentVersions,
+    /// Of the pods that stand for agents.
+    keeper: Keeper,
+    cluster: ClusterSpec,
     /// Of those on whose behalf something was run on a node.
     shims: AsyncMutex<BTreeMap<(String, NodeName), Shims>>,
     server: Arc<Server>,
@@ -133,7 +141,9 @@ impl Raised {
         if let Some(cni) = &case.cluster.cni {
             cni::write(&world, cni, log).await?;
         }
-        let server = api::server(&world, case.seed, log.clone());
+        let containers = Arc::<Containers>::default();
+        let kubelets = Arc::clone(&containers) as Arc<dyn Kubelets>;
+        let server = api::server(&world, case.seed, log.clone(), kubelets);
         for listener in api::listen(&world)? {
             let served = api::serve(Arc::clone(&server), listener, log.clone());
             tasks.spawn(lasting("API server", log.clone(), served));
@@ -144,7 +154,14 @@ impl Raised {
         api::provision(&client, &world, case).await?;
         let controllers = controllers::run(client.clone(), case.seed, log.clone());
         tasks.spawn(lasting("controllers", log.clone(), controllers));
-        let kubelet = Kubelet::new(client.clone(), Arc::clone(&world), log.clone());
+        let keeper = Keeper::default();
+        let kubelet = Kubelet::new(
+            client.clone(),
+            Arc::clone(&world),
+            log.clone(),
+            containers,
+            Arc::clone(&keeper),
+        );
         tasks.spawn(lasting("kubelet", log.clone(), kubelet.run()));
         hosts::serve(&world, log, &mut tasks).await?;
         let (facts, told) = (facts::say(Arc::clone(&world), log.clone()), log.clone());
@@ -158,6 +175,8 @@ impl Raised {
             world,
             supervisor: agents.supervisor().clone(),
             versions: agents.versions(case),
+            keeper,
+            cluster: case.cluster.clone(),
             shims: AsyncMutex::default(),
             running: Mutex::new(Some((agents, tasks))),
             server,
@@ -286,6 +305,20 @@ impl Cluster for Raised {
 
     fn scheduling(&self) -> Option<&dyn Scheduling> {
         Some(&self.tasks)
+    }
+
+    /// Its agents get pods.
+    async fn keep(&self) {
+        let shown = agent_pods::show(
+            &self.client.0,
+            &self.cluster,
+            &self.keeper,
+            &self.supervisor,
+        );
+        if let Err(error) = shown.await {
+            let text = format!("make the agents' DaemonSets: {error}");
+            self.log.append(EventKind::Trouble { text });
+        }
     }
 
     /// Ends agents, pods, controllers and API. The namespaces end with the worker.

@@ -29,6 +29,11 @@ impl Api {
     pub(crate) fn start(watch_window: usize) -> Self {
         let mut config = ServerConfig::new(Arc::new(jiff::Timestamp::now));
         config.watch_window = watch_window;
+        Self::of(config)
+    }
+
+    /// Starts as it is said.
+    pub(crate) fn of(config: ServerConfig) -> Self {
         let server = Server::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let at = listener
@@ -137,6 +142,15 @@ impl Wire {
     pub(crate) async fn send(&mut self, method: &str, path: &str, body: &Value) -> Answer {
         let response = self.ask(method, path, body.to_string().into()).await;
         answer(response).await
+    }
+
+    /// Without a body, the answer as it is.
+    pub(crate) async fn text(&mut self, method: &str, path: &str) -> (u16, String) {
+        let response = self.ask(method, path, Bytes::new()).await;
+        let code = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("a whole body");
+        let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+        (code, text)
     }
 
     async fn ask(&mut self, method: &str, path: &str, body: Bytes) -> hyper::Response<Incoming> {

@@ -3,6 +3,7 @@
 mod asked;
 mod common;
 mod kubectl;
+mod kubelets;
 mod requests;
 mod scale;
 mod watch;

@@ -11,35 +11,33 @@ use std::{
     time::Duration,
 };
 
+use chainbreak_apiserver::ContainerId;
 use chainbreak_engine::nginx;
 use k8s_openapi::api::core::v1::{Container, Lifecycle, Pod};
+use kube::ResourceExt;
 use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
 use tokio::{
-    io::AsyncReadExt,
-    process::{Child, ChildStderr},
-    sync::{oneshot, watch},
-    task::JoinHandle,
+    process::Child,
+    sync::watch,
     time::{Instant, sleep_until, timeout_at},
 };
 
 use super::{
+    containers::{self, Containers},
     image::{Awaited, Program},
     pod::Ending,
     ports::{accepts, is_bound},
     status::State,
+    words::Words,
 };
 use crate::{error::tolerate, place::PlaceThread, worker::PATH};
 
 /// First pause before a container is started again; doubles up to the longest.
 const FIRST_RESTART: Duration = Duration::from_millis(200);
 const LONGEST_RESTART: Duration = Duration::from_secs(10);
-/// How much of what a container says on standard error is kept for the case that it fails.
-const WORDS: usize = 4096;
-/// How long what an ended container said may take to be read.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What a container needs to know of its pod.
 #[derive(Debug, Clone)]
@@ -55,6 +53,8 @@ pub(super) struct Home {
     pub(super) node_address: IpAddr,
     /// What comes first in the `PATH` of a pod on the host's network.
     pub(super) shims: Option<PathBuf>,
+    /// What is known of its world's containers.
+    pub(super) containers: Arc<Containers>,
 }
 
 /// When a container that ended is started again.
@@ -99,6 +99,7 @@ pub(super) async fn supervise(
     let ports = program.awaited(container);
     let mut pause = FIRST_RESTART;
     while *end.borrow() == Ending::Not {
+        let known = known(home, container);
         let code = match start(home, container, &program).await {
             Err(error) => {
                 say(
@@ -114,11 +115,19 @@ pub(super) async fn supervise(
             }
             Ok(Some(mut child)) => {
                 say(State::Started, None);
-                let Some((code, words)) =
-                    run(home, container, &ports, &mut child, &mut end, &say).await
+                let Some((code, words)) = run(
+                    home,
+                    (container, &known),
+                    &ports,
+                    &mut child,
+                    &mut end,
+                    &say,
+                )
+                .await
                 else {
                     return;
                 };
+                known.ends();
                 let failed = (code != 0).then(|| words.trim().to_owned());
                 say(State::Exited(code), failed);
                 code
@@ -137,7 +146,7 @@ pub(super) async fn supervise(
 /// Follows a started process. `None` when it was told to end, else its code and last words.
 async fn run(
     home: &Home,
-    container: &Container,
+    (container, known): (&Container, &Arc<containers::Container>),
     ports: &[Awaited],
     child: &mut Child,
     end: &mut watch::Receiver<Ending>,
@@ -147,7 +156,8 @@ async fn run(
         .id()
         .and_then(|id| i32::try_from(id).ok())
         .map(Pid::from_raw);
-    let words = Words::of(child.stderr.take().expect("standard error is piped"));
+    let streams = (child.stdout.take(), child.stderr.take());
+    let words = Words::of(streams, Arc::clone(known));
     let ready = async {
         for &port in ports {
             match port {
@@ -252,9 +262,21 @@ async fn start(home: &Home, container: &Container, program: &Program) -> io::Res
     let variables = environment(home, container);
     let child = home.place.spawn(&argv, move |command| {
         silent(command);
-        command.stderr(Stdio::piped()).envs(variables);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(variables);
     });
     child.await.map(Some)
+}
+
+/// Makes a container known to who asks the API about it.
+fn known(home: &Home, container: &Container) -> Arc<containers::Container> {
+    let id = ContainerId {
+        namespace: home.pod.namespace().unwrap_or_default(),
+        pod: home.name.clone(),
+        container: container.name.clone(),
+    };
+    home.containers
+        .begin(id, &home.place, environment(home, container))
 }
 
 /// Writes nginx's configuration where the pod's node keeps such things.
@@ -296,54 +318,6 @@ fn environment(home: &Home, container: &Container) -> BTreeMap<String, String> {
         *path = format!("{}:{path}", shims.display());
     }
     variables
-}
-
-/// What a container says on standard error.
-struct Words {
-    reading: JoinHandle<String>,
-    /// Dropped when nobody wants to hear more.
-    enough: oneshot::Sender<()>,
-}
-
-impl Words {
-    fn of(mut stderr: ChildStderr) -> Self {
-        let (enough, told) = oneshot::channel();
-        let reading = tokio::spawn(async move { words(&mut stderr, told).await });
-        Self { reading, enough }
-    }
-
-    /// What the ended container said last. A process that left the container's group outlives it and may hold
-    /// its standard error open: the wait has a limit, and ends when the container is told to end.
-    async fn last(mut self, end: &mut watch::Receiver<Ending>) -> String {
-        tokio::select! {
-            words = &mut self.reading => return words.unwrap_or_default(),
-            () = sleep_until(Instant::now() + LAST_WORDS) => {}
-            _ = end.wait_for(|end| *end != Ending::Not) => {}
-        }
-        drop(self.enough);
-        self.reading.await.unwrap_or_default()
-    }
-}
-
-/// The last of what comes until the end or until it is enough.
-async fn words(
-    from: &mut (impl AsyncReadExt + Unpin),
-    mut enough: oneshot::Receiver<()>,
-) -> String {
-    let mut words = Vec::new();
-    let mut buffer = [0; 1024];
-    loop {
-        let read = tokio::select! {
-            read = from.read(&mut buffer) => read,
-            _ = &mut enough => break,
-        };
-        let Ok(count @ 1..) = read else {
-            break;
-        };
-        words.extend_from_slice(&buffer[..count]);
-        words.drain(..words.len().saturating_sub(WORDS));
-    }
-    String::from_utf8_lossy(&words).into_owned()
 }
 
 /// A shell's way to put an exit status into one number.

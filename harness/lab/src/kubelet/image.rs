@@ -8,6 +8,9 @@ use chainbreak_model::plan::is_nginx;
 /// The port of an nginx that declares none.
 const HTTP: u16 = 80;
 
+/// Images without an entrypoint: a container's arguments are its command.
+const BARE: [&str; 5] = ["alpine", "busybox", "debian", "fedora", "ubuntu"];
+
 /// What a container runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Program {
@@ -22,11 +25,13 @@ pub(super) enum Program {
 impl Program {
     pub(super) fn of(container: &Container) -> Self {
         let mut command = container.command.clone().unwrap_or_default();
-        if !command.is_empty() {
+        let image = container.image.as_deref().unwrap_or_default();
+        if !command.is_empty() || is_bare(image) {
             command.extend(container.args.iter().flatten().cloned());
+        }
+        if !command.is_empty() {
             return Self::Command(command);
         }
-        let image = container.image.as_deref().unwrap_or_default();
         if is_nginx(image) {
             let mut ports = tcp_ports(container);
             if ports.is_empty() {
@@ -57,6 +62,11 @@ impl Program {
             Self::Idle => Vec::new(),
         }
     }
+}
+
+fn is_bare(image: &str) -> bool {
+    let last = image.rsplit('/').next().unwrap_or_default();
+    BARE.contains(&last.split([':', '@']).next().unwrap_or_default())
 }
 
 /// What must be seen of a port.
@@ -108,6 +118,21 @@ mod tests {
         assert!(matches!(Program::of(&own), Program::Command(_)));
         let ports = container("nginx", &[], &[8080, 9090]);
         assert_eq!(Program::of(&ports), Program::Nginx(vec![8080, 9090]));
+    }
+
+    #[test]
+    fn arguments_are_the_command_of_an_image_without_an_entrypoint() {
+        let of = |image: &str| {
+            let args = Some(vec!["sleep".to_owned(), "1".to_owned()]);
+            Program::of(&Container {
+                args,
+                ..container(image, &[], &[])
+            })
+        };
+        let sleep = Program::Command(vec!["sleep".to_owned(), "1".to_owned()]);
+        assert_eq!(of("docker.io/library/busybox:1.36"), sleep);
+        assert_eq!(of("alpine@sha256:12"), sleep);
+        assert_eq!(of("redis:7"), Program::Idle);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::{
@@ -24,7 +25,6 @@ use super::{
 };
 use crate::{
     error::LabError,
-    families::Families,
     links,
     place::{Own, PlaceThread, set},
     recorder::Recorder,
@@ -68,13 +68,16 @@ pub(super) async fn live(
             drop(end.wait_for(|end| *end != Ending::Not).await);
         }
     }
+    kubelet
+        .containers
+        .forget(&pod.namespace().unwrap_or_default(), &pod.name_any());
     if *end.borrow() == Ending::Asked {
         finalise(&kubelet, &pod).await;
     }
 }
 
 /// The kubelet's last word: nothing of the pod runs any more, its object may go.
-async fn finalise(kubelet: &Kubelet, pod: &Pod) {
+pub(super) async fn finalise(kubelet: &Kubelet, pod: &Pod) {
     let parameters = DeleteParams {
         grace_period_seconds: Some(0),
         preconditions: Some(Preconditions {
@@ -96,7 +99,7 @@ async fn run(kubelet: &Kubelet, sandbox: &Sandbox, pod: &Arc<Pod>, end: watch::R
         let image = container.image.as_deref().unwrap_or_default();
         kubelet.say_stand_in(image, &Program::of(container));
     }
-    let home = sandbox.home(pod, &kubelet.world.families);
+    let home = sandbox.home(kubelet, pod);
     let restart = Restart::of(pod);
     let (report, mut reports) = mpsc::unbounded_channel::<(usize, State, Option<String>)>();
     let all = join_all(containers.iter().enumerate().map(|(index, container)| {
@@ -153,6 +156,11 @@ async fn say(kubelet: &Kubelet, sandbox: &Sandbox, pod: &Pod, containers: &[Cont
     let families = &kubelet.world.families;
     let node = families.addresses(sandbox.node.address);
     let status = render(pod, &node, &families.addresses(sandbox.address), containers);
+    patch(kubelet, pod, status).await;
+}
+
+/// Says in the API how a pod is.
+pub(super) async fn patch(kubelet: &Kubelet, pod: &Pod, status: Value) {
     let patched = api(kubelet, pod)
         .patch_status(
             &pod.name_any(),
@@ -312,7 +320,8 @@ impl Sandbox {
         Ok(())
     }
 
-    fn home(&self, pod: &Arc<Pod>, families: &Families) -> Home {
+    fn home(&self, kubelet: &Kubelet, pod: &Arc<Pod>) -> Home {
+        let families = &kubelet.world.families;
         Home {
             place: Arc::clone(&self.place),
             address: families.first(self.address),
@@ -326,6 +335,7 @@ impl Sandbox {
                 .shims
                 .as_ref()
                 .map(|shims| shims.path_prefix().to_owned()),
+            containers: Arc::clone(&kubelet.containers),
         }
     }
 
