@@ -295,6 +295,14 @@ pub(crate) struct Merge {
     pub(crate) out: PathBuf,
 }
 
+/// A kept world, by the process that keeps it.
+fn world(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().filter(|it| *it > 0);
+    number.ok_or_else(|| {
+        "a world is a number: `chainbreak clean` names those that are kept".to_owned()
+    })
+}
+
 /// A time as scenarios write them, and not nothing.
 fn time(text: &str) -> Result<Duration, String> {
     chainbreak_model::parse_duration(text)
@@ -339,7 +347,7 @@ pub(crate) struct Drops {
 #[derive(Debug, Args)]
 pub(crate) struct Clean {
     /// Kept worlds to end, by the process that `chainbreak clean` names
-    #[arg(value_name = "WORLD")]
+    #[arg(value_name = "WORLD", value_parser = world)]
     pub(crate) worlds: Vec<i32>,
     /// Where the folders of runs are
     #[arg(long, default_value = "reports/out", value_name = "DIR")]

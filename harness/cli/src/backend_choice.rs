@@ -88,12 +88,17 @@ impl BackendChoice {
         planned.into_iter().map(rewritten).collect()
     }
 
+    /// Why the real clusters that were asked for cannot be had.
+    pub(crate) fn absent(&self, found: &Capabilities) -> Option<String> {
+        let real = self.factory().ground() == Ground::Real;
+        let own = found.0.get(self.factory().name()).filter(|_| real)?;
+        own.clone().err()
+    }
+
     /// What a run takes for given: real clusters that were asked for and cannot be had are trouble of every case, with its
     /// evidence, and not a reason to skip them all.
     pub(crate) fn demanded(&self, mut found: Capabilities) -> Capabilities {
-        if self.factory().ground() == Ground::Real
-            && let Some(Err(reason)) = found.0.get(self.factory().name()).cloned()
-        {
+        if let Some(reason) = self.absent(&found) {
             let missing = found
                 .0
                 .values_mut()

@@ -6,7 +6,8 @@ mod read;
 use std::{collections::BTreeSet, fmt, path::Path, process::ExitCode};
 
 use chainbreak_model::{
-    case::Capabilities,
+    case::{AgentSource, Capabilities},
+    names::AgentName,
     plan::{Planned, merged},
     scenario::Scenario,
     suggest,
@@ -101,7 +102,13 @@ pub(crate) async fn list(args: &args::Listing) -> anyhow::Result<ExitCode> {
 /// `chainbreak plan`.
 pub(crate) async fn plan(args: &args::Listing) -> anyhow::Result<ExitCode> {
     let selection = &args.selection;
-    let capabilities = BackendChoice::of(selection).survey().await;
+    let backend = BackendChoice::of(selection);
+    let capabilities = backend.survey().await;
+    // What a run meets in every case is said once.
+    if let Some(reason) = backend.absent(&capabilities) {
+        crate::note(&format!("{}: {reason}", backend.factory().name()));
+    }
+    let capabilities = backend.demanded(capabilities);
     let planned = planned(selection, &capabilities, Absent::Left).await?;
     match args.format {
         Answer::Human => tell(&planned)?,
@@ -145,6 +152,11 @@ pub(crate) async fn planned(
     let ids: Vec<String> = planned.iter().map(Planned::id).collect();
     let chosen = Chosen::of(&selection.named, &ids)?;
     planned.retain(|plan| chosen.has(&plan.id()));
+    for (agent, version) in unheard_of(&planned, &choice.pinned) {
+        crate::note(&format!(
+            "no {agent} {version} is known here: its model does what that of the newest release does"
+        ));
+    }
     for (id, cells) in scenarios
         .iter()
         .flat_map(|scenario| merged(scenario, &choice))
@@ -165,6 +177,26 @@ pub(crate) async fn planned(
         }
     }
     Ok(planned)
+}
+
+/// Versions that models are to play, and that are newer than every release that was looked at.
+fn unheard_of(planned: &[Planned], pinned: &[String]) -> BTreeSet<(AgentName, String)> {
+    let minor = |version: &str| {
+        let mut numbers = version.split('.').map(str::parse::<u16>);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    };
+    let newest = pinned.iter().filter_map(|it| minor(it)).max();
+    let agent = AgentName::KubeProxy;
+    let versions = planned.iter().filter_map(|plan| match plan {
+        Planned::Run(case) if case.cluster.source(agent) == Some(&AgentSource::Model) => {
+            case.cluster.version(agent)
+        }
+        _ => None,
+    });
+    versions
+        .filter(|version| newest.is_some() && minor(version) > newest)
+        .map(|version| (agent, version.to_owned()))
+        .collect()
 }
 
 /// The scenarios where a person says, those that have the wanted labels.

@@ -21,8 +21,8 @@ use crate::{
     images::Absent,
 };
 
-/// The choice for these scenarios. Each real agent is asked once which version it is; of one that does
-/// not say it, the version stays as written: its cases meet the same trouble and tell of it.
+/// The choice for these scenarios. Each real agent is asked once which version it is. One that was given on the command line and does
+/// not say it is a mistake there; of a scenario's own the version stays as written: its cases meet the same trouble and tell of it.
 pub(crate) async fn of(
     selection: &Selection,
     scenarios: &[Scenario],
@@ -71,7 +71,8 @@ pub(crate) async fn of(
     let real = scenarios.iter().flat_map(|it| real_agents(it, &choice));
     let real: BTreeSet<Real> = real.collect();
     for (agent, source) in real {
-        if let Some(version) = version(agent, &source, absent).await? {
+        let given = choice.agents.iter().any(|it| it.source == source);
+        if let Some(version) = version(agent, &source, (absent, given)).await? {
             let version = agent.kind().as_written(&version).to_owned();
             choice.versions.insert((agent, source), version);
         }
@@ -83,11 +84,12 @@ pub(crate) async fn of(
 async fn version(
     agent: AgentName,
     source: &AgentSource,
-    absent: Absent,
+    (absent, given): (Absent, bool),
 ) -> anyhow::Result<Option<String>> {
     match source {
         AgentSource::Path(path) => match chainbreak_lab::identify(path, agent).await {
             Ok(identity) => Ok(Some(identity.version)),
+            Err(error) if given => Err(invalid(error.to_string())),
             Err(error) => {
                 crate::note(&error.to_string());
                 Ok(None)

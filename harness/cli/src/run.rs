@@ -52,6 +52,8 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let capabilities = backend.demanded(backend.survey().await);
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
+    // More parts than cases: it is nobody's fault that some are empty.
+    let no_part = args.selection.shard.filter(|_| planned.is_empty());
     let before = backend.has_ebpf().then(ebpf::Before::look).transpose()?;
     let recorded = perform(&args, &backend, planned).await?;
     drop(remove_left_cgroups());
@@ -72,6 +74,10 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     };
     if let Some(unmet) = &unmet {
         crate::complain(unmet);
+    }
+    if let Some(shard) = no_part {
+        crate::note(&format!("part {shard} of the cases is empty"));
+        return Ok(ExitCode::SUCCESS);
     }
     let code = exit_code(overview.cases());
     Ok(ExitCode::from(if unmet.is_some() && code != INTERRUPTED {
@@ -199,9 +205,14 @@ pub(crate) fn latest(out: &Path, folder: &Path) {
     };
     let fresh = out.join(format!(".latest-{}", std::process::id()));
     let made =
-        std::os::unix::fs::symlink(name, &fresh).and_then(|()| std::fs::rename(&fresh, link));
+        std::os::unix::fs::symlink(name, &fresh).and_then(|()| std::fs::rename(&fresh, &link));
     if let Err(error) = made {
-        tracing::warn!(%error, "no link to the newest run");
+        // It is there where only the last step failed.
+        drop(std::fs::remove_file(&fresh));
+        crate::note(&format!(
+            "no link to the newest run at {}: {error}",
+            link.display()
+        ));
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{input, yaml};
+use crate::{input, nearest::nearest, yaml};
 
 /// A folder could not be looked through.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +40,21 @@ pub fn scenario_files(folder: &Path) -> Result<Vec<PathBuf>, FolderError> {
         }
     }
     Ok(files)
+}
+
+/// The name of a file beside one that is not there, if somebody may have meant it.
+pub fn nearest_file(absent: &Path) -> Option<String> {
+    let folder = match absent.parent()? {
+        here if here.as_os_str().is_empty() => Path::new("."),
+        folder => folder,
+    };
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    let wanted = absent.file_name()?.to_str()?;
+    nearest(wanted, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// Whether a line begins with `apiVersion:`, which no scenario has. What cannot be read is no manifest:

@@ -26,7 +26,7 @@ use crate::{
 };
 use cells::{Possible, cases};
 pub use exclude::Exclude;
-pub use needs::is_nginx;
+pub use needs::{image_name, is_nginx};
 pub use shard::Shard;
 
 /// A real agent of whatever version it says: which one it is, and its file, its root file system, or its image.

@@ -159,7 +159,7 @@ pub fn read(
 /// The one document of a scenario file.
 fn document(source: &Arc<Source>, gathered: &Gathered) -> Option<Node> {
     let mut documents = yaml::parse(source, gathered).nodes;
-    if let Some(second) = documents.get(1) {
+    if let Some(second) = documents.get(1).filter(|_| !is_object(&documents[0])) {
         note(
             gathered,
             &second.place,
@@ -181,6 +181,13 @@ fn document(source: &Arc<Source>, gathered: &Gathered) -> Option<Node> {
     first
 }
 
+/// Whether a document is one of Kubernetes'.
+fn is_object(node: &Node) -> bool {
+    ["apiVersion", "kind"]
+        .iter()
+        .all(|field| node.get(field).is_some())
+}
+
 /// What reading needs at hand.
 pub(super) struct Reader<'a> {
     gathered: &'a Gathered,
@@ -197,6 +204,16 @@ impl Reader<'_> {
 
     fn scenario(&self, node: &Node) -> Option<Scenario> {
         let gathered = self.gathered;
+        if is_object(node) {
+            let hint = "a scenario names it below `manifests:`, or has it there".to_owned();
+            note(
+                gathered,
+                &node.place,
+                "this is a Kubernetes object, and no scenario",
+                Some(hint),
+            );
+            return None;
+        }
         let fields = Fields::of(gathered, node, &SCENARIO)?;
         let name = fields.need("name", |node| name(gathered, node, "the scenario's name"));
         let about = fields.need("about", |node| text(gathered, node, "about"));

@@ -30,7 +30,10 @@ struct Known(Mutex<Vec<(ContainerId, bool)>>);
 
 impl Kubelets for Known {
     fn said(&self, of: &ContainerId, previous: bool) -> Option<Said> {
-        self.0.lock().unwrap().push((of.clone(), previous));
+        self.0
+            .lock()
+            .expect("nobody panics")
+            .push((of.clone(), previous));
         let line = |text: &str| Line {
             at: Timestamp::UNIX_EPOCH,
             text: text.into(),
@@ -131,13 +134,15 @@ async fn exec(api: &Api, query: &str) -> WebSocketStream<TcpStream> {
         "ws://{}/api/v1/namespaces/default/pods/web/exec?container=main&{query}",
         api.at
     );
-    let mut request = path.into_client_request().unwrap();
-    let protocols = "v5.channel.k8s.io, v4.channel.k8s.io".parse().unwrap();
+    let mut request = path.into_client_request().expect("a URL");
+    let protocols = "v5.channel.k8s.io, v4.channel.k8s.io".parse();
     request
         .headers_mut()
-        .insert("sec-websocket-protocol", protocols);
-    let stream = TcpStream::connect(api.at).await.unwrap();
-    let (socket, response) = client_async(request, stream).await.unwrap();
+        .insert("sec-websocket-protocol", protocols.expect("a header"));
+    let stream = TcpStream::connect(api.at)
+        .await
+        .expect("the server listens");
+    let (socket, response) = client_async(request, stream).await.expect("a WebSocket");
     assert_eq!(
         response.headers()["sec-websocket-protocol"],
         "v5.channel.k8s.io"
@@ -157,11 +162,11 @@ async fn heard(socket: &mut WebSocketStream<TcpStream>) -> (String, String, Valu
     };
     timeout(SOON, all).await.expect("it ends");
     let [_, output, errors, status] = streams;
-    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let text = |bytes| String::from_utf8(bytes).expect("text");
     (
         text(output),
         text(errors),
-        serde_json::from_slice(&status).unwrap(),
+        serde_json::from_slice(&status).expect("a Status"),
     )
 }
 

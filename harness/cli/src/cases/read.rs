@@ -7,7 +7,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    Diagnostics, load, names::ScenarioName, scenario::Scenario, scenario_files,
+    Diagnostics, load, names::ScenarioName, nearest_file, scenario::Scenario, scenario_files,
 };
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
@@ -87,13 +87,17 @@ fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     for path in paths {
         if path.is_dir() {
             files.extend(scenario_files(path)?);
+        } else if path.try_exists().is_ok_and(|exists| !exists) {
+            let like = nearest_file(path)
+                .map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
+            return Err(invalid(format!("no such file: {}{like}", path.display())));
         } else {
             files.push(path.clone());
         }
     }
     let mut known = BTreeSet::new();
-    // A file that cannot be found is itself: reading it says why.
-    files.retain(|file| known.insert(file.canonicalize().unwrap_or_else(|_absent| file.clone())));
+    // One whose way cannot be followed is itself: reading it says why.
+    files.retain(|file| known.insert(file.canonicalize().unwrap_or_else(|_unknown| file.clone())));
     Ok(files)
 }
 

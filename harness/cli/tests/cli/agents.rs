@@ -310,31 +310,25 @@ fn what_pull_does_is_in_its_help_and_what_is_no_image_is_a_wrong_command_line() 
     assert!(said.contains("127.0.0.1:1 cannot be reached"), "{said}");
 }
 
-/// The scenario's own source, and one that the command line gives instead.
 #[test]
-fn an_agent_that_is_not_there_is_inconclusive_with_one_clear_line() {
+fn a_scenarios_agent_that_is_not_there_is_inconclusive_with_one_clear_line() {
     let ground = Ground::new();
     let scenario = include_str!("ground/short.yaml");
     let source = "version: \"1.32\", source: ./no/kube-proxy,";
     ground.write("short.yaml", scenario.replace("version: \"1.32\",", source));
-    for (more, path) in [
-        (&[][..], "no/kube-proxy"),
-        (&["--agent", "kube-proxy=none"], "none"),
-    ] {
-        let output = ground.run("calm", more);
-        exits(&output, 11);
-        let path = ground.path().join(path);
-        let said = text(&output.stdout);
-        let first = said
-            .lines()
-            .find_map(|line| line.strip_prefix("? "))
-            .unwrap();
-        assert!(first.contains(path.to_str().unwrap()), "{said}");
-        assert!(first.contains("No such file"), "{said}");
-        validates(&ground.newest("junit.xml"));
-        let junit = fs::read_to_string(ground.newest("junit.xml")).unwrap();
-        assert!(junit.contains(&first.replace('"', "&quot;")), "{junit}");
-    }
+    let output = ground.run("calm", &[]);
+    exits(&output, 11);
+    let path = ground.path().join("no/kube-proxy");
+    let said = text(&output.stdout);
+    let first = said
+        .lines()
+        .find_map(|line| line.strip_prefix("? "))
+        .unwrap();
+    assert!(first.contains(path.to_str().unwrap()), "{said}");
+    assert!(first.contains("No such file"), "{said}");
+    validates(&ground.newest("junit.xml"));
+    let junit = fs::read_to_string(ground.newest("junit.xml")).unwrap();
+    assert!(junit.contains(&first.replace('"', "&quot;")), "{junit}");
     exits(&ground.run("calm", &["--agent", "kube-proxy=model"]), 0);
 }
 

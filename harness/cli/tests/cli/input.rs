@@ -205,3 +205,49 @@ fn no_line_of_a_file_outside_the_scenarios_folder_is_quoted() {
         assert!(said.contains("is not in the scenario's folder"), "{said}");
     }
 }
+
+#[test]
+fn a_file_that_is_not_there_is_one_line_with_the_nearest_name() {
+    let ground = Ground::new();
+    let output = ground.chainbreak(&["check", "shrot.yaml"]);
+    exits(&output, 2);
+    let said = text(&output.stderr);
+    let told = "chainbreak: no such file: shrot.yaml; did you mean \"short.yaml\"?\n";
+    assert_eq!(said, told);
+    let said = diagnostic(with("[web.yaml]", "[wbe.yaml]"));
+    assert!(said.contains("did you mean \"web.yaml\"?"), "{said}");
+}
+
+#[test]
+fn a_manifest_in_place_of_a_scenario_is_one_mistake() {
+    let output = Ground::new().chainbreak(&["check", "web.yaml"]);
+    exits(&output, 2);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("this is a Kubernetes object, and no scenario"),
+        "{said}"
+    );
+    assert!(said.contains("1 mistake in web.yaml"), "{said}");
+}
+
+#[test]
+fn a_version_newer_than_every_known_one_is_said_once() {
+    let ground = Ground::new();
+    let newer = ground.chainbreak(&["plan", "short.yaml", "--matrix", "kube-proxy=1.99"]);
+    exits(&newer, 0);
+    assert_eq!(
+        text(&newer.stderr)
+            .matches("no kube-proxy 1.99 is known here")
+            .count(),
+        1
+    );
+    let known = ground.chainbreak(&["plan", "short.yaml", "--matrix", "kube-proxy=1.36"]);
+    assert_eq!(text(&known.stderr), "");
+}
+
+#[test]
+fn a_world_that_is_no_number_is_told_what_names_worlds() {
+    let output = Ground::new().chainbreak(&["clean", "nope"]);
+    exits(&output, 2);
+    assert!(text(&output.stderr).contains("`chainbreak clean` names those"));
+}

@@ -148,3 +148,16 @@ fn what_others_wrote_commands_no_terminal() {
         assert!(!said.contains(hidden), "{said:?}");
     }
 }
+
+#[test]
+fn a_folder_in_place_of_the_link_to_the_newest_run_is_said_and_left_as_it_is() {
+    let ground = Ground::new();
+    fs::create_dir_all(ground.path().join("out/latest")).unwrap();
+    let output = ground.chainbreak(&["run", "short.yaml", "--variant", "calm", "--out", "out"]);
+    exits(&output, 0);
+    assert!(text(&output.stderr).contains("no link to the newest run at out/latest"));
+    let names = fs::read_dir(ground.path().join("out")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let hidden: Vec<String> = names.filter(|name| name.starts_with('.')).collect();
+    assert!(hidden.is_empty(), "{hidden:?}");
+}

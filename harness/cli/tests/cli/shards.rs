@@ -175,3 +175,11 @@ fn the_jobs_of_a_matrix_have_the_seed_and_the_variants_that_it_was_given() {
         "   1 cases  --variant 'calm' --seed 7\n"
     );
 }
+
+#[test]
+fn a_part_without_any_case_is_no_failure() {
+    let ground = Ground::new();
+    let output = ground.chainbreak(&["run", "short.yaml", "--shard", "99/99", "--out", "out"]);
+    exits(&output, 0);
+    assert!(text(&output.stderr).contains("part 99/99 of the cases is empty"));
+}

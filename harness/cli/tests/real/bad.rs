@@ -1,4 +1,5 @@
-//! Whatever is wrong with the agent that was given: one clear line, inconclusive, nothing left behind.
+//! Whatever is wrong with the agent that was given: one clear line before anything runs where its file shows it, inconclusive where its
+//! life does, and nothing left behind.
 //! Small programs of the tests' own stand in for it.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
@@ -23,15 +24,20 @@ fn a_program_for_another_machine_is_named_as_one() {
     head.resize(18, 0);
     head.extend([FOREIGN, 0]);
     head.resize(64, 0);
-    trouble(&head, &[], &["kube-proxy", "and this machine is"]);
+    let stage = Stage::new(User::Myself);
+    let path = stage.ground.path().join("agent");
+    program(&path, &head);
+    let said = refused(&stage, &path);
+    assert!(said.contains("and this machine is"), "{said}");
 }
 
 #[test]
 fn a_path_that_is_not_there_is_named() {
     let stage = Stage::new(User::Myself);
-    let said = inconclusive(&stage, &stage.ground.path().join("absent"), &[]);
+    let said = refused(&stage, &stage.ground.path().join("absent"));
     assert!(said.contains("absent as kube-proxy"), "{said}");
     assert!(said.contains("No such file or directory"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 #[test]
@@ -40,7 +46,7 @@ fn a_root_without_iptables_says_what_it_lacks() {
     let root = stage.ground.path().join("root");
     fs::create_dir_all(root.join("usr/bin")).unwrap();
     program(&root.join("usr/bin/kube-proxy"), VERSION.as_bytes());
-    let said = inconclusive(&stage, &root, &[]);
+    let said = refused(&stage, &root);
     assert!(said.contains("without iptables"), "{said}");
 }
 
@@ -69,6 +75,16 @@ fn trouble(bytes: &[u8], args: &[&str], parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "no {part}: {said}");
     }
+}
+
+/// What is said of an agent that cannot be one: nothing ran.
+#[track_caller]
+fn refused(stage: &Stage, agent: &Path) -> String {
+    let choice = format!("kube-proxy={}", agent.display());
+    let output = stage.run(&["short.yaml", "--variant", "calm", "--agent", &choice]);
+    exits(&output, 2);
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    text(&output.stderr)
 }
 
 /// What the run said. Nothing is in the folder but its reports, and no process has the agent's path in

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Container;
 
-use chainbreak_model::plan::is_nginx;
+use chainbreak_model::plan::{image_name, is_nginx};
 
 /// The port of an nginx that declares none.
 const HTTP: u16 = 80;
@@ -26,7 +26,7 @@ impl Program {
     pub(super) fn of(container: &Container) -> Self {
         let mut command = container.command.clone().unwrap_or_default();
         let image = container.image.as_deref().unwrap_or_default();
-        if !command.is_empty() || is_bare(image) {
+        if !command.is_empty() || BARE.contains(&image_name(image)) {
             command.extend(container.args.iter().flatten().cloned());
         }
         if !command.is_empty() {
@@ -62,11 +62,6 @@ impl Program {
             Self::Idle => Vec::new(),
         }
     }
-}
-
-fn is_bare(image: &str) -> bool {
-    let last = image.rsplit('/').next().unwrap_or_default();
-    BARE.contains(&last.split([':', '@']).next().unwrap_or_default())
 }
 
 /// What must be seen of a port.

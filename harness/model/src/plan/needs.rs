@@ -208,13 +208,16 @@ fn iptables(cluster: &ClusterSpec) -> impl Iterator<Item = String> {
     families.map(move |family| format!("{}-{variant}", family.iptables()))
 }
 
-/// Whether an image is nginx itself, by the last part of its repository: `nginx:1.27`,
-/// `ghcr.io/nginxinc/nginx-unprivileged@sha256:…`; not what goes with nginx, such as its exporter.
-pub fn is_nginx(image: &str) -> bool {
+/// The last part of an image's repository: `nginx` of `ghcr.io/nginx/nginx:1.27@sha256:…`.
+pub fn image_name(image: &str) -> &str {
     let untagged = image.split('@').next().unwrap_or_default();
     let last = untagged.rsplit('/').next().unwrap_or_default();
-    let repository = last.split(':').next().unwrap_or_default();
-    ["nginx", "nginx-unprivileged"].contains(&repository)
+    last.split(':').next().unwrap_or_default()
+}
+
+/// Whether an image is nginx itself, by [`image_name`]; not what goes with nginx, such as its exporter.
+pub fn is_nginx(image: &str) -> bool {
+    ["nginx", "nginx-unprivileged"].contains(&image_name(image))
 }
 
 /// Whether an object's pods run nginx.

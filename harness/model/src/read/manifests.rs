@@ -4,7 +4,7 @@ mod kinds;
 mod pools;
 mod unable;
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, io, path::Path};
 
 use super::{
     Reader,
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     case::{ClusterSpec, IpFamily, ObjectRef, PoolSpec},
     diagnostic::{Gathered, Place, Reach},
+    files::nearest_file,
     nearest::suggest,
     pod_network::PodNetwork,
     yaml::{self, Node, Value},
@@ -226,7 +227,9 @@ impl Reader<'_> {
         let bytes = (self.open)(&path)
             .map_err(|error| {
                 let message = format!("could not read {}: {error}", path.display());
-                note(self.gathered, &node.place, message, None);
+                let like = (error.kind() == io::ErrorKind::NotFound).then(|| nearest_file(&path));
+                let hint = like.flatten().map(|name| format!("did you mean {name:?}?"));
+                note(self.gathered, &node.place, message, hint);
             })
             .ok()?;
         let reach = Reach::of(folder, Path::new(written));
