@@ -100,7 +100,7 @@ pub(super) async fn supervise(
     let mut pause = FIRST_RESTART;
     while *end.borrow() == Ending::Not {
         let known = known(home, container);
-        let code = match start(home, container, &program).await {
+        let code = match start(home, &known, &program).await {
             Err(error) => {
                 say(
                     State::Exited(127),
@@ -253,13 +253,17 @@ fn silent(command: &mut tokio::process::Command) {
 }
 
 /// Starts the container's process, if it has any.
-async fn start(home: &Home, container: &Container, program: &Program) -> io::Result<Option<Child>> {
+async fn start(
+    home: &Home,
+    known: &containers::Container,
+    program: &Program,
+) -> io::Result<Option<Child>> {
     let argv = match program {
         Program::Idle => return Ok(None),
         Program::Command(argv) => argv.clone(),
         Program::Nginx(ports) => nginx(home, ports).await?,
     };
-    let variables = environment(home, container);
+    let variables = known.variables.clone();
     let child = home.place.spawn(&argv, move |command| {
         silent(command);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

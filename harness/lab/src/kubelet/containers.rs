@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, VecDeque},
     io,
     mem::take,
-    process::Stdio,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -41,7 +40,8 @@ pub(crate) struct Containers(Mutex<BTreeMap<ContainerId, Arc<Container>>>);
 #[derive(Debug)]
 pub(crate) struct Container {
     place: Arc<PlaceThread>,
-    variables: BTreeMap<String, String>,
+    /// Of its own process, and of commands in it.
+    pub(super) variables: BTreeMap<String, String>,
     book: Mutex<Book>,
 }
 
@@ -128,7 +128,7 @@ impl Kubelets for Containers {
             let container = container.ok_or(io::ErrorKind::NotFound)?;
             let variables = container.variables.clone();
             let child = container.place.spawn(&argv, move |command| {
-                command.envs(variables).stdin(Stdio::piped());
+                command.envs(variables);
                 prepare(command);
             });
             child.await
