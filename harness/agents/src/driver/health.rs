@@ -5,20 +5,22 @@
 //! Connections are as many as clients make, as in the real one: the process' limit of open files is
 //! the bound, and a client that sends no request is sent away by hyper after 30 s.
 
+mod listen;
+
 use std::{
     cell::RefCell,
     collections::BTreeMap,
     convert::Infallible,
     future::pending,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use hyper::{Response, body::Incoming, http, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use jiff::Timestamp;
-use nix::errno::Errno;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -26,9 +28,10 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep_until},
 };
 
+use self::listen::listen;
 use super::LogSink;
 use crate::{
-    kube_proxy::{Answer, ClockReading, Config, Health, HealthLog, Namespaced},
+    kube_proxy::{Answer, ClockReading, Config, Family, Health, HealthLog, Namespaced},
     step::LogLine,
 };
 
@@ -38,11 +41,11 @@ const RETRY: Duration = Duration::from_secs(5);
 /// After this a port whose clients cannot be accepted is tried again, as by Go's server at the latest.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What all servers of one kube-proxy answer from.
+/// What all servers of one kube-proxy answer from: each of its proxiers, as many as there are families.
 #[derive(Debug)]
 struct Source {
-    config: Config,
-    health: watch::Receiver<Health>,
+    configs: Vec<Config>,
+    health: watch::Receiver<Vec<Health>>,
     /// The zero of the core's clock.
     start: Instant,
 }
@@ -51,29 +54,31 @@ struct Source {
 #[derive(Debug, Clone)]
 enum Subject {
     Proxy,
-    Service(Namespaced),
+    /// As that proxier has it.
+    Service(usize, Namespaced),
 }
 
 /// An open port. Dropping it closes the port and its connections.
 type Server = JoinSet<Infallible>;
 
-/// Serves the health of one life of kube-proxy, whose core's clock began at `start`, until it is
-/// dropped.
+/// Serves the health of one life of kube-proxy, whose cores' clocks began at `start`, until it is
+/// dropped. It has a proxier for each of `configs`.
 pub(crate) async fn serve(
-    config: Config,
-    health: watch::Receiver<Health>,
+    configs: Vec<Config>,
+    health: watch::Receiver<Vec<Health>>,
     start: Instant,
     log: &RefCell<&mut dyn LogSink>,
 ) -> Infallible {
-    let lines = HealthLog::new(&config);
+    let lines = HealthLog::new(&configs[0]);
     let source = Arc::new(Source {
-        config,
+        configs,
         health,
         start,
     });
+    let services = (0..source.configs.len()).map(|it| serve_services(it, &source, &lines, log));
     tokio::select! {
         never = serve_proxy(&source, &lines, log) => never,
-        never = serve_services(&source, &lines, log) => never,
+        _never = join_all(services) => pending().await,
     }
 }
 
@@ -83,12 +88,12 @@ async fn serve_proxy(
     lines: &HealthLog,
     log: &RefCell<&mut dyn LogSink>,
 ) -> Infallible {
-    let address = source.config.healthz_address;
+    let address = source.configs[0].healthz_address;
     let mut tries = interval(RETRY);
     tries.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let listener = loop {
         tries.tick().await;
-        match TcpListener::bind(address).await {
+        match listen(address, false) {
             Ok(listener) => break listener,
             Err(error) => log.borrow_mut().entry(lines.proxy_failed(address, &error)),
         }
@@ -96,30 +101,26 @@ async fn serve_proxy(
     accept(listener, Arc::clone(source), Subject::Proxy).await
 }
 
-/// The ports of the services, looked after when a sync has succeeded, and then only.
+/// The ports of the services of one proxier, looked after when its sync has succeeded, and then only. Another
+/// one of the process may hold a port: then each of its syncs tries in vain.
 async fn serve_services(
+    proxier: usize,
     source: &Arc<Source>,
     lines: &HealthLog,
     log: &RefCell<&mut dyn LogSink>,
 ) -> Infallible {
     let mut health = source.health.clone();
     let mut open = Ports::default();
-    let (mut seen, mut in_vain) = (None, Duration::ZERO);
+    let mut seen = None;
     loop {
-        let (updated, wanted, taken) = {
-            let health = health.borrow_and_update();
-            let ports = health.checks.iter().map(|(name, it)| (name, it.port));
-            let ports = ports.map(|(name, port)| (name.clone(), port));
-            let taken = health.in_vain.clone();
-            (health.updated, ports.collect::<BTreeMap<_, _>>(), taken)
+        let (updated, wanted) = {
+            let health = &health.borrow_and_update()[proxier];
+            (health.updated, source.wanted(proxier, health))
         };
         if seen.replace(updated) != Some(updated) {
             let mut say = |line: LogLine| log.borrow_mut().entry(line);
             open.close_others(&wanted, lines, &mut say).await;
-            open.open_missing(wanted, source, lines, &mut say).await;
-            if std::mem::replace(&mut in_vain, taken.0) != taken.0 {
-                say_in_vain(&taken.1, source, lines, &mut say);
-            }
+            open.open_missing(wanted, proxier, source, lines, &mut say);
         }
         if health.changed().await.is_err() {
             // The core has ended, and with it this is dropped.
@@ -128,19 +129,8 @@ async fn serve_services(
     }
 }
 
-/// What a proxier says of ports that another one of the process holds.
-fn say_in_vain(
-    taken: &BTreeMap<Namespaced, u16>,
-    source: &Source,
-    lines: &HealthLog,
-    say: &mut impl FnMut(LogLine),
-) {
-    for (name, port) in taken {
-        let address = SocketAddr::new(source.config.healthz_address.ip(), *port);
-        lines.opening(name, *port).into_iter().for_each(&mut *say);
-        say(lines.service_failed(name, address, &Errno::EADDRINUSE.into()));
-    }
-}
+/// Where services' checks are to be served.
+type Wanted = BTreeMap<Namespaced, (u16, Vec<SocketAddr>)>;
 
 /// The open ports of services (`SyncServices`).
 #[derive(Debug, Default)]
@@ -150,13 +140,13 @@ impl Ports {
     /// Closes what is not wanted, and waits until it is closed: another may want the port.
     async fn close_others(
         &mut self,
-        wanted: &BTreeMap<Namespaced, u16>,
+        wanted: &Wanted,
         lines: &HealthLog,
         say: &mut impl FnMut(LogLine),
     ) {
         let (same, others) = std::mem::take(&mut self.0)
             .into_iter()
-            .partition(|(name, (port, _))| wanted.get(name) == Some(port));
+            .partition(|(name, (port, _))| wanted.get(name).is_some_and(|it| it.0 == *port));
         let others: BTreeMap<Namespaced, (u16, Server)> = others;
         self.0 = same;
         for (name, (port, mut server)) in others {
@@ -165,27 +155,34 @@ impl Ports {
         }
     }
 
-    async fn open_missing(
+    /// A service's port is open at all its addresses, or not at all.
+    fn open_missing(
         &mut self,
-        wanted: BTreeMap<Namespaced, u16>,
+        wanted: Wanted,
+        proxier: usize,
         source: &Arc<Source>,
         lines: &HealthLog,
         say: &mut impl FnMut(LogLine),
     ) {
-        for (name, port) in wanted {
+        let own_family = source.configs[0].version.listens_for_health_by_family();
+        for (name, (port, addresses)) in wanted {
             if self.0.contains_key(&name) {
                 continue;
             }
             lines.opening(&name, port).into_iter().for_each(&mut *say);
-            let address = SocketAddr::new(source.config.healthz_address.ip(), port);
-            match TcpListener::bind(address).await {
-                Ok(listener) => {
-                    let subject = Subject::Service(name.clone());
+            let listeners = addresses
+                .into_iter()
+                .map(|address| listen(address, own_family).map_err(|error| (address, error)));
+            match listeners.collect::<Result<Vec<_>, _>>() {
+                Ok(listeners) => {
                     let mut server = Server::new();
-                    server.spawn(accept(listener, Arc::clone(source), subject));
+                    for listener in listeners {
+                        let subject = Subject::Service(proxier, name.clone());
+                        server.spawn(accept(listener, Arc::clone(source), subject));
+                    }
                     self.0.insert(name, (port, server));
                 }
-                Err(error) => say(lines.service_failed(&name, address, &error)),
+                Err((address, error)) => say(lines.service_failed(&name, address, &error)),
             }
         }
     }
@@ -225,6 +222,31 @@ async fn answer_all(stream: TcpStream, source: Arc<Source>, subject: Subject) {
 }
 
 impl Source {
+    /// The addresses at which the checks of that proxier's services are asked for.
+    fn wanted(&self, proxier: usize, health: &Health) -> Wanted {
+        let at = health.checks_at.clone();
+        let at = at.unwrap_or_else(|| vec![self.anywhere(proxier)]);
+        let checks = health.checks.iter().map(|(name, check)| {
+            let addresses = at.iter().map(|ip| SocketAddr::new(*ip, check.port));
+            (name.clone(), (check.port, addresses.collect()))
+        });
+        checks.collect()
+    }
+
+    /// What the releases call all addresses. A proxy whose own port is bound to one address binds the others there, too:
+    /// the real one does not, but tests are many on one loopback.
+    fn anywhere(&self, proxier: usize) -> IpAddr {
+        let config = &self.configs[proxier];
+        match (config.healthz_address.ip(), config.family) {
+            (IpAddr::V4(Ipv4Addr::UNSPECIFIED), Family::Ipv6)
+                if config.version.listens_for_health_by_family() =>
+            {
+                Ipv6Addr::UNSPECIFIED.into()
+            }
+            (ip, _) => ip,
+        }
+    }
+
     fn answer(&self, subject: &Subject, path: &str) -> Response<String> {
         let now = ClockReading {
             since_start: self.start.elapsed(),
@@ -232,8 +254,10 @@ impl Source {
         };
         let health = self.health.borrow();
         let answer = match subject {
-            Subject::Proxy => health.of_proxy(&self.config, path, now),
-            Subject::Service(name) => health.of_service(&self.config, name, now),
+            Subject::Proxy => Health::of_all(&health).of_proxy(&self.configs[0], path, now),
+            Subject::Service(proxier, name) => {
+                health[*proxier].of_service(&self.configs[*proxier], name, now)
+            }
         };
         response(answer)
     }

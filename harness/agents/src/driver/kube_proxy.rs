@@ -54,9 +54,10 @@ pub async fn kube_proxy(
     let follows_cidrs = configs.iter().any(Config::follows_service_cidrs);
     let mut told = events(&client, &first, follows_cidrs);
     let log = RefCell::new(log);
-    let pulse = Rc::new(Pulse::new(&first, configs.len()));
+    let unknown = vec![Health::new(&first.version); configs.len()];
+    let pulse = Rc::new(watch::Sender::new(unknown));
     // The cores' clocks begin when they are driven, which is now.
-    let servers = health::serve(first, pulse.publish.subscribe(), Instant::now(), &log);
+    let servers = health::serve(configs.clone(), pulse.subscribe(), Instant::now(), &log);
     let mut ears = Vec::new();
     let mut proxiers = Vec::new();
     for (number, mut config) in configs.into_iter().enumerate() {
@@ -70,7 +71,9 @@ pub async fn kube_proxy(
                 config.node_ip = node_ip(&client, &config).await;
             }
             let core = Stepper::new(move |io| {
-                run(io, config, move |health| pulse.take(number, health.clone()))
+                run(io, config, move |health| {
+                    pulse.send_modify(|each| each[number] = health.clone());
+                })
             });
             let mut say = |line: LogLine| log.borrow_mut().entry(line);
             drive(core, hear.boxed_local(), exec, &mut say).await
@@ -99,31 +102,6 @@ pub fn concerns(event: &Event, family: Family) -> bool {
     match event {
         Event::Slice(slice) => slice.address_type == family.as_str(),
         _ => true,
-    }
-}
-
-/// What the health servers tell of all proxiers.
-struct Pulse {
-    version: Version,
-    each: RefCell<Vec<Health>>,
-    publish: watch::Sender<Health>,
-}
-
-impl Pulse {
-    fn new(config: &Config, proxiers: usize) -> Self {
-        let health = Health::new(&config.version);
-        Self {
-            version: config.version.clone(),
-            each: RefCell::new(vec![health.clone(); proxiers]),
-            publish: watch::Sender::new(health),
-        }
-    }
-
-    fn take(&self, proxier: usize, health: Health) {
-        let mut each = self.each.borrow_mut();
-        each[proxier] = health;
-        self.publish
-            .send_replace(Health::of_all(&each, &self.version));
     }
 }
 

@@ -185,6 +185,23 @@ impl Config {
         own.filter(|ip| self.family.has(*ip)).filter(taken)
     }
 
+    /// The addresses at which node ports are open; `None` for all of the node's. In nftables mode it is the node's own
+    /// while nothing is said of them (`--nodeport-addresses=primary` is the default of this mode), and all while that is
+    /// not known.
+    pub(crate) fn node_ports_at(&self, node_ip: IpAddr) -> Option<Vec<IpAddr>> {
+        if self.mode == Mode::Nftables && self.node_port_addresses.is_empty() {
+            return (!node_ip.is_loopback()).then(|| vec![node_ip]);
+        }
+        (!self.takes_all_addresses()).then(|| self.node_port_ips().collect())
+    }
+
+    /// The addresses at which health checks of services listen: those of node ports (`newServiceHealthServer`, 1.28.15
+    /// to 1.36.4), and all of the node's until 1.22.
+    pub(crate) fn health_checks_at(&self, node_ip: IpAddr) -> Option<Vec<IpAddr>> {
+        let everywhere = self.version.checks_health_in_plain_text();
+        (!everywhere).then(|| self.node_ports_at(node_ip))?
+    }
+
     /// The mark for packets to be masqueraded, as `%#08x` prints it.
     pub(crate) fn mark(&self) -> String {
         format!("{:#010x}", 1_u32 << self.masquerade_bit)

@@ -7,11 +7,7 @@
 mod answer;
 mod lines;
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    fmt,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
 
@@ -40,8 +36,8 @@ pub struct Health {
     pub node_eligible: bool,
     /// The services with a health check node port, as of the last sync that succeeded.
     pub checks: BTreeMap<Namespaced, Check>,
-    /// The ports that another proxier of the process holds, and the end of the last sync that asked for them in vain.
-    pub in_vain: (Duration, BTreeMap<Namespaced, u16>),
+    /// The node's addresses at which they listen; `None` for all, as of the last sync that succeeded.
+    pub checks_at: Option<Vec<IpAddr>>,
 }
 
 /// The health check of one service.
@@ -61,28 +57,17 @@ impl Health {
             late_at: None,
             node_eligible: !version.needs_node_to_be_eligible(),
             checks: BTreeMap::new(),
-            in_vain: (Duration::ZERO, BTreeMap::new()),
+            checks_at: None,
         }
     }
 
-    /// What is known of all proxiers of a process, the first one's family being its own: late is whoever
-    /// is late first, and of a service's checks the first that there is counts. Until 1.35 each proxier listens on all addresses of
-    /// both families, so that of a service of both the second one's try fails, at each of its syncs.
-    pub(crate) fn of_all(proxiers: &[Self], version: &Version) -> Self {
+    /// What is known of the proxiers of a process, told by the proxy's own port: late is whoever is late
+    /// first. A service's check is each proxier's own.
+    pub(crate) fn of_all(proxiers: &[Self]) -> Self {
         let mut all = proxiers[0].clone();
         for other in &proxiers[1..] {
             all.updated = all.updated.max(other.updated);
             all.late_at = all.late_at.into_iter().chain(other.late_at).min();
-            for (name, check) in &other.checks {
-                match all.checks.entry(name.clone()) {
-                    Entry::Vacant(free) => drop(free.insert(check.clone())),
-                    Entry::Occupied(_) if version.listens_for_health_by_family() => {}
-                    Entry::Occupied(_) => {
-                        all.in_vain.0 = other.updated;
-                        all.in_vain.1.insert(name.clone(), check.port);
-                    }
-                }
-            }
         }
         all
     }
@@ -133,10 +118,16 @@ impl Pulse {
     }
 
     /// A sync succeeded (`Updated`, `SyncServices` and `SyncEndpoints`).
-    pub(crate) fn synced(&mut self, now: Duration, checks: BTreeMap<Namespaced, Check>) {
+    pub(crate) fn synced(
+        &mut self,
+        now: Duration,
+        checks: BTreeMap<Namespaced, Check>,
+        at: Option<Vec<IpAddr>>,
+    ) {
         self.health.updated = now;
         self.health.late_at = None;
         self.health.checks = checks;
+        self.health.checks_at = at;
         (self.publish)(&self.health);
     }
 

@@ -295,8 +295,9 @@ impl Proxier {
         };
         self.dataplane.write(&view).await?;
         self.needs_full_sync = false;
+        let checks_at = self.config.health_checks_at(self.node_ip);
         self.pulse
-            .synced(self.io.now(), self.tracker.health_checks());
+            .synced(self.io.now(), self.tracker.health_checks(), checks_at);
         conntrack::clean(&self.io, &self.config, &self.logs, &self.tracker, changes).await;
         Ok(())
     }

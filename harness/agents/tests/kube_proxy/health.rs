@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use chainbreak_agents::kube_proxy::{Answer, Check, ClockReading, Event, Health, Namespaced};
+use chainbreak_agents::kube_proxy::{
+    Answer, Check, ClockReading, Config, Event, Health, Namespaced,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -78,6 +80,28 @@ fn a_check_counts_the_addresses_that_are_ready_on_this_node() {
         assert_eq!(checks(&desk), check(0), "{version}");
         desk.tell_later(lb("Cluster"));
         assert_eq!(checks(&desk), [], "{version}");
+    }
+}
+
+#[test]
+fn checks_listen_where_node_ports_are_open_from_1_23() {
+    let at = |version: &str, networks: &[&str]| {
+        let config = Config {
+            node_port_addresses: networks.iter().map(|net| net.parse().unwrap()).collect(),
+            node_addresses: ["127.0.0.1", "172.18.0.2", "10.9.0.2"]
+                .map(|ip| ip.parse().unwrap())
+                .to_vec(),
+            ..config(version)
+        };
+        let desk = Desk::synced(config, Invented::default(), [lb("Local")]);
+        let at = last(&desk).checks_at;
+        at.map(|at| at.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let named = Some(vec!["10.9.0.2".to_owned()]);
+    for (version, node_ports) in [("1.22", None), ("1.23", named)] {
+        assert_eq!(at(version, &[]), None, "{version}");
+        let named = at(version, &["10.0.0.0/8"]);
+        assert_eq!(named, node_ports, "{version}");
     }
 }
 
@@ -211,7 +235,7 @@ fn health(late: bool) -> Health {
         late_at: late.then_some(10 * SECOND),
         node_eligible: true,
         checks: [(Namespaced::new("test", "lb"), check)].into(),
-        in_vain: Default::default(),
+        checks_at: None,
     }
 }
 

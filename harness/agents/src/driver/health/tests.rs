@@ -13,22 +13,26 @@ use crate::kube_proxy::Check;
 const PORT: u16 = 32100;
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Each process has its own network of 256 addresses.
+fn address(host: u8) -> IpAddr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, high, low, host).into()
+}
+
 struct Bench {
     config: Config,
-    publish: watch::Sender<Health>,
+    publish: watch::Sender<Vec<Health>>,
     said: RefCell<Vec<String>>,
 }
 
 impl Bench {
-    /// Each test names another `host`, and each process has its own network of 256 addresses.
+    /// Each test names another `host`.
     fn new(version: &str, host: u8) -> Self {
-        let [.., high, low] = std::process::id().to_be_bytes();
-        let address = Ipv4Addr::new(127, high, low, host);
         let config = Config {
-            healthz_address: (address, 10256).into(),
+            healthz_address: (address(host), 10256).into(),
             ..Config::new(version.parse().unwrap(), "n1")
         };
-        let publish = watch::Sender::new(Health::new(&config.version));
+        let publish = watch::Sender::new(vec![Health::new(&config.version)]);
         let said = RefCell::default();
         Self {
             config,
@@ -41,6 +45,11 @@ impl Bench {
         self.config.healthz_address.ip()
     }
 
+    /// A proxier for each that is published.
+    fn configs(&self) -> Vec<Config> {
+        vec![self.config.clone(); self.publish.borrow().len()]
+    }
+
     /// Serves while `body` runs.
     async fn run(&self, body: impl Future<Output = ()>) {
         let mut sink = |line: LogLine| {
@@ -50,14 +59,15 @@ impl Bench {
         let log: RefCell<&mut dyn LogSink> = RefCell::new(&mut sink);
         let published = self.publish.subscribe();
         tokio::select! {
-            never = serve(self.config.clone(), published, Instant::now(), &log) => match never {},
+            never = serve(self.configs(), published, Instant::now(), &log) => match never {},
             ended = timeout(PATIENCE, body) => ended.expect("it takes no 20 s"),
         }
     }
 
     /// A sync succeeded, after which these services of the namespace `test` are checked.
     fn sync(&self, checks: &[(&str, u16, usize)]) {
-        self.publish.send_modify(|health| {
+        self.publish.send_modify(|each| {
+            let health = &mut each[0];
             health.updated += Duration::from_millis(1);
             let checks = checks.iter().map(|&(name, port, local_endpoints)| {
                 let check = Check {
@@ -72,7 +82,11 @@ impl Bench {
 
     /// What comes back, or `None` when nobody listens.
     async fn get(&self, port: u16, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect((self.ip(), port)).await.ok()?;
+        self.get_at(self.ip(), port, path).await
+    }
+
+    async fn get_at(&self, ip: IpAddr, port: u16, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect((ip, port)).await.ok()?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut answer = String::new();
@@ -82,10 +96,14 @@ impl Bench {
 
     /// Asks until the answer is of that kind; `None` for a closed port.
     async fn until(&self, port: u16, path: &str, part: Option<&str>) -> String {
+        self.until_at(self.ip(), port, path, part).await
+    }
+
+    async fn until_at(&self, ip: IpAddr, port: u16, path: &str, part: Option<&str>) -> String {
         let mut turns = interval(Duration::from_millis(5));
         loop {
             turns.tick().await;
-            match (self.get(port, path).await, part) {
+            match (self.get_at(ip, port, path).await, part) {
                 (Some(answer), Some(part)) if answer.contains(part) => return answer,
                 (None, None) => return String::new(),
                 _ => {}
@@ -203,23 +221,38 @@ async fn a_service_s_port_that_is_taken_is_said_and_tried_again_after_the_next_s
 
 /// Both proxiers of a dual-stack one have the check of a service of both families.
 #[tokio::test]
-async fn until_1_35_the_second_family_tries_the_first_ones_port_in_vain_at_each_sync() {
-    for (version, host, tries) in [("1.35", 8, 2), ("1.36", 9, 0)] {
-        let bench = Bench::new(version, host);
+async fn the_second_family_tries_a_port_that_the_first_one_holds_in_vain_at_each_sync() {
+    for (host, second, tries) in [(8, 8, 2), (9, 10, 0)] {
+        let bench = Bench::new("1.32", host);
+        let second_at = address(second);
+        let each = vec![Health::new(&bench.config.version); 2];
+        bench.publish.send_replace(each);
+        let sync = |proxier: usize, at: IpAddr| {
+            bench.publish.send_modify(|each| {
+                let one = &mut each[proxier];
+                one.updated += Duration::from_millis(1);
+                one.checks_at = Some(vec![at]);
+                let check = Check {
+                    port: PORT,
+                    local_endpoints: 1 + proxier,
+                };
+                one.checks = [(Namespaced::new("test", "lb"), check)].into();
+            });
+        };
         bench
             .run(async {
-                for millis in [1, 2] {
-                    let mut one = Health::new(&bench.config.version);
-                    one.updated = Duration::from_millis(millis);
-                    let check = Check {
-                        port: PORT,
-                        local_endpoints: 1,
-                    };
-                    one.checks = [(Namespaced::new("test", "lb"), check)].into();
-                    let both = [one.clone(), one];
-                    let all = Health::of_all(&both, &bench.config.version);
-                    bench.publish.send_replace(all);
-                    bench.until(PORT, "/", Some("200 OK")).await;
+                sync(0, bench.ip());
+                bench.until(PORT, "/", Some("\"localEndpoints\": 1")).await;
+                for _ in 0..2 {
+                    let said = bench.said.borrow().len();
+                    sync(1, second_at);
+                    while tries > 0 && bench.said.borrow().len() < said + 2 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                if tries == 0 {
+                    let second = bench.until_at(second_at, PORT, "/", Some("200 OK")).await;
+                    assert!(second.contains("\"localEndpoints\": 2"), "{second}");
                 }
             })
             .await;
@@ -227,8 +260,30 @@ async fn until_1_35_the_second_family_tries_the_first_ones_port_in_vain_at_each_
         let failed = said
             .iter()
             .filter(|it| it.contains("address already in use"));
-        assert_eq!(failed.count(), tries, "{version}: {said:?}");
+        assert_eq!(failed.count(), tries, "{second_at}: {said:?}");
     }
+}
+
+#[tokio::test]
+async fn all_addresses_are_both_families_or_one_s_own() {
+    let [v4, v6] = ["0.0.0.0:0", "[::]:0"].map(|it| it.parse::<SocketAddr>().unwrap());
+    let with = |mut address: SocketAddr, listener: &TcpListener| {
+        address.set_port(listener.local_addr().unwrap().port());
+        address
+    };
+    for all in [v4, v6] {
+        let both = listen(all, false).unwrap();
+        for family in [v4, v6] {
+            let error = listen(with(family, &both), true).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        }
+    }
+    let one = listen(v4, true).unwrap();
+    let other = listen(with(v6, &one), true).unwrap();
+    assert_eq!(
+        one.local_addr().unwrap().port(),
+        other.local_addr().unwrap().port()
+    );
 }
 
 #[tokio::test]
@@ -264,8 +319,8 @@ async fn the_proxy_turns_unhealthy_when_a_change_is_late_and_its_services_with_i
             bench.sync(&[("lb", PORT, 1)]);
             bench.until(10256, "/healthz", Some("200 OK")).await;
             bench.until(PORT, "/", Some("200 OK")).await;
-            bench.publish.send_modify(|health| {
-                health.late_at = Some(Duration::from_millis(2));
+            bench.publish.send_modify(|each| {
+                each[0].late_at = Some(Duration::from_millis(2));
             });
             for (port, path) in [(10256, "/healthz"), (10256, "/livez"), (PORT, "/")] {
                 let late = bench.until(port, path, Some("503 Service Unavailable"));

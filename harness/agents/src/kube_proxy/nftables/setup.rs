@@ -110,8 +110,7 @@ pub(super) fn mark(config: &Config) -> String {
 pub(super) struct Setup<'a> {
     pub(super) config: &'a Config,
     pub(super) logs: &'a Logs,
-    /// Node ports are open at this address alone, while nothing is said of them (`--nodeport-addresses=primary` is the default of this
-    /// mode); at all addresses while it is not known.
+    /// The node's own address, the loopback's while it is not known.
     pub(super) node_ip: IpAddr,
     /// Networks of cluster IPs, of both families.
     pub(super) service_cidrs: &'a [IpNet],
@@ -133,7 +132,7 @@ impl Setup<'_> {
             masquerading(tx, &self.config.mark());
         }
         self.cluster_ips(tx);
-        let open = self.open();
+        let open = self.config.node_ports_at(self.node_ip);
         self.node_port_ips(tx, open.as_deref());
         self.lookups(tx, open.is_none());
     }
@@ -216,15 +215,6 @@ impl Setup<'_> {
         };
         let rule = format!("{ip} daddr @cluster-ips {foreign}{}", mark(config));
         tx.commented_rule("services", rule, comment);
-    }
-
-    /// The addresses at which node ports are open; `None` for all of the node's.
-    fn open(&self) -> Option<Vec<IpAddr>> {
-        let config = self.config;
-        if config.node_port_addresses.is_empty() {
-            return (!self.node_ip.is_loopback()).then(|| vec![self.node_ip]);
-        }
-        (!config.takes_all_addresses()).then(|| config.node_port_ips().collect())
     }
 
     fn node_port_ips(&self, tx: &mut Transaction, open: Option<&[IpAddr]>) {

@@ -13,7 +13,8 @@ impl Version {
         self.minor >= 31
     }
 
-    /// Whether a service's health check node port is opened for each family by itself (from 1.36.0, `service_health.go`).
+    /// Whether a service's health check node port is opened for each family by itself. Until 1.35 whatever listens
+    /// on all addresses does so in both families (from 1.36.0, `service_health.go`).
     pub(crate) fn listens_for_health_by_family(&self) -> bool {
         self.minor >= 36
     }

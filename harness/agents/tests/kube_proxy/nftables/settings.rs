@@ -114,3 +114,22 @@ fn node_ports_are_taken_at_the_addresses_that_are_named() {
         assert!(!said.contains(complaint), "{said}");
     }
 }
+
+/// Unless node ports have addresses of their own, checks listen at the node's alone in this mode.
+#[test]
+fn health_checks_listen_where_node_ports_are_open() {
+    let at = |networks: &[&str]| {
+        let config = Config {
+            node_port_addresses: networks.iter().map(|net| net.parse().unwrap()).collect(),
+            node_addresses: vec!["10.9.0.2".parse().unwrap()],
+            ..nftables("1.31.4")
+        };
+        let desk = Desk::synced(config, Netns::new(BACKENDS[0]), nginx());
+        let health = desk.health.borrow().last().cloned().unwrap();
+        let at = health.checks_at?;
+        Some(at.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(at(&[]), Some(vec!["172.18.0.2".to_owned()]));
+    assert_eq!(at(&["10.0.0.0/8"]), Some(vec!["10.9.0.2".to_owned()]));
+    assert_eq!(at(&["0.0.0.0/0"]), None);
+}

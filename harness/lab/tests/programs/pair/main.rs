@@ -10,7 +10,7 @@ mod player;
 mod side;
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
     sync::Arc,
@@ -20,10 +20,12 @@ use std::{
 use chainbreak_apiserver::{Server, ServerConfig};
 use chainbreak_lab::{
     addresses::API_PORT,
+    place::PlaceThread,
     worker::{Lifeline, VERB, WorldOptions, enter},
     world::World,
 };
 use chainbreak_model::case::{ClusterSpec, IpFamily, IptablesVariant, ProxyMode};
+use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -128,6 +130,10 @@ async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> 
     let server = listen(&world, address)?;
     tokio::spawn(server);
     let families: Vec<IpFamily> = world.families.iter().collect();
+    let addresses = world.families.addresses(world.plan.node(1));
+    for node in world.nodes().skip(1) {
+        take(&node.place, &addresses).await?;
+    }
     let places = world.nodes().map(|node| &node.place);
     let players = [setup.left, setup.right];
     let played = places
@@ -136,7 +142,7 @@ async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> 
     let played = played.map(|(place, it)| (Side::new(place, setup.mode, &families), it));
     let (sides, players) = played.unzip();
     let service_cidrs = world.families.services(world.plan.services());
-    let node = objects::node(&world.families.addresses(world.plan.node(1)));
+    let node = objects::node(&addresses);
     let mut pair = Pair {
         objects: Objects::new(&format!("http://{address}"))?,
         sides,
@@ -161,6 +167,23 @@ async fn serve(mut life: Lifeline, real: Option<PathBuf>) -> Result<(), String> 
         }
         let answered = pair.answer(ask).await;
         say(&answered.unwrap_or_else(|error| json!({ "error": error })));
+    }
+    Ok(())
+}
+
+/// To the API both places are one node, so each has its addresses: health checks listen there.
+async fn take(place: &PlaceThread, addresses: &[IpAddr]) -> Result<(), String> {
+    for address in addresses {
+        let net = IpNet::from(*address).to_string();
+        let argv = ["ip", "address", "add", &net, "dev", "lo"];
+        let child = place.spawn(&argv, |_| ()).await.map_err(text)?;
+        let output = child.wait_with_output().await.map_err(text)?;
+        if !output.status.success() {
+            return Err(format!(
+                "{argv:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            ));
+        }
     }
     Ok(())
 }
