@@ -2,6 +2,7 @@
 
 mod agents;
 mod answers;
+mod bundle;
 mod collect;
 pub(crate) mod course;
 mod explain;
@@ -27,6 +28,7 @@ pub(crate) use agents::{Agents, AgentsVerb, Players};
 #[cfg(feature = "clusters")]
 pub(crate) use answers::Versions;
 pub(crate) use answers::{Answer, Check, Doctor, Listing};
+pub(crate) use bundle::Bundle;
 pub(crate) use collect::Collect;
 pub(crate) use explain::Explain;
 pub(crate) use new::New;
@@ -83,6 +85,7 @@ pub(crate) enum Verb {
                             chainbreak run 'calico-bpf-*/api-moves' --repeat 20\n  \
                             chainbreak run --failed --keep-failed\n  \
                             chainbreak run -k 'conntrack' --until-fails\n  \
+                            chainbreak run outage.tgz\n  \
                             chainbreak run scenarios --agent kube-proxy=/usr/local/bin/kube-proxy\n  \
                             chainbreak run scenarios --jobs 1 --format jsonl > events.jsonl")]
     Run(Run),
@@ -99,6 +102,13 @@ pub(crate) enum Verb {
     /// Make one run of several, as of the jobs of a CI, with its reports
     #[command(after_help = "Example:\n  chainbreak merge shard-1 shard-2 --out reports/out")]
     Merge(Merge),
+    /// Pack a run, or some of its cases, into a file that somebody else can look into and play again, without secrets
+    #[command(after_help = "Examples:\n  chainbreak bundle -o outage.tgz\n  \
+                            chainbreak bundle reports/out/latest 'calico-bpf-*/api-moves*' -o outage.tgz\n  \
+                            chainbreak run outage.tgz\n\n\
+                            It holds the whole history, versions, objects and dumps, at most 20 MB, and what looks like a secret \
+                            is taken out: look into it before you send it.")]
+    Bundle(Bundle),
     /// Compare the verdicts of two backends on the cases that both can run, or those of two runs
     #[command(after_help = "Examples:\n  \
                             chainbreak parity scenarios --backends lab,kind --matrix kube-proxy=1.32\n  \

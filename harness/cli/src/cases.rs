@@ -13,6 +13,7 @@ use chainbreak_model::{
     suggest,
 };
 use chainbreak_report::{summary, text::document};
+use regex::Regex;
 
 use self::{
     documents::{Checked, Listed, Plan},
@@ -21,7 +22,7 @@ use self::{
 use crate::{
     args::{self, Answer, Players, named::Named, selection::Selection},
     backend_choice::BackendChoice,
-    choice,
+    bundle, choice,
     images::Absent,
     provide, reports,
 };
@@ -145,10 +146,18 @@ pub(crate) async fn planned(
     capabilities: &Capabilities,
     absent: Absent,
 ) -> anyhow::Result<Vec<Planned>> {
-    let scenarios = scenarios(&selection.named)?;
+    let bundle = bundle::Opened::named(selection)?;
+    let scenarios = match &bundle {
+        Some(_) => Vec::new(),
+        None => scenarios(&selection.named)?,
+    };
     let choice = choice::of(selection, &scenarios, absent).await?;
+    let again = |case| chainbreak_model::plan::again(case, &choice, capabilities);
     let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
-    let mut planned: Vec<Planned> = scenarios.iter().flat_map(plan).collect();
+    let mut planned: Vec<Planned> = match &bundle {
+        Some(bundle) => bundle.cases().map(again).collect(),
+        None => scenarios.iter().flat_map(plan).collect(),
+    };
     let ids: Vec<String> = planned.iter().map(Planned::id).collect();
     let chosen = Chosen::of(&selection.named, &ids)?;
     planned.retain(|plan| chosen.has(&plan.id()));
@@ -212,15 +221,11 @@ impl Chosen {
     /// Of these. A name that is no case's is a mistake; that nothing failed, or matches, is none.
     fn of(wanted: &Named, ids: &[String]) -> anyhow::Result<Self> {
         let named = wanted.cases();
-        for (text, regex) in &named {
-            if !ids.iter().any(|id| regex.is_match(id)) {
-                let words = format!(
-                    "{text}: no such file, and no case of that name: `chainbreak list` prints all"
-                );
-                let known = ids.iter().map(String::as_str);
-                return Err(invalid(unknown(&words, text, known)));
-            }
-        }
+        known(
+            &named,
+            ids,
+            "no such file, and no case of that name: `chainbreak list` prints all",
+        )?;
         let failed = wanted.failed.as_deref().map(failed).transpose()?;
         let is_wanted = |id: &&String| {
             let is_named = named.is_empty() || named.iter().any(|(_, regex)| regex.is_match(id));
@@ -233,6 +238,22 @@ impl Chosen {
     fn has(&self, id: &str) -> bool {
         self.0.contains(id)
     }
+}
+
+/// Each name is that of some case; `missing` says what is wrong with another.
+pub(crate) fn known(
+    named: &[(String, Regex)],
+    ids: &[String],
+    missing: &str,
+) -> anyhow::Result<()> {
+    for (text, regex) in named {
+        if !ids.iter().any(|id| regex.is_match(id)) {
+            let words = format!("{text}: {missing}");
+            let known = ids.iter().map(String::as_str);
+            return Err(invalid(unknown(&words, text, known)));
+        }
+    }
+    Ok(())
 }
 
 /// The cases of a run that did not come out as expected, those that were not judged among them.

@@ -7,6 +7,7 @@ mod agent;
 mod agents;
 mod args;
 mod backend_choice;
+mod bundle;
 mod cases;
 mod choice;
 mod clean;
@@ -133,6 +134,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Mutate(args) => mutate::mutate(args).await,
             Verb::Matrix(args) => matrix::matrix(&args).await,
             Verb::Merge(args) => merge::merge(&args),
+            Verb::Bundle(args) => bundle::bundle(&args),
             Verb::Parity(args) => parity::parity(args).await,
             Verb::Report(args) => reports::again(&args),
             Verb::Drops(args) => drops::rank(&args),

@@ -21,7 +21,7 @@ use crate::{
     again,
     args::{self, Format},
     backend_choice::BackendChoice,
-    cases,
+    bundle, cases,
     course::Course,
     github,
     images::Absent,
@@ -50,6 +50,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         .with_host_changes(args.allow_host_changes)
         .with_ebpf(args.allow_ebpf);
     let capabilities = backend.demanded(backend.survey().await);
+    let bundle = bundle::Opened::named(&args.selection)?;
     let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     // More parts than cases: it is nobody's fault that some are empty.
@@ -64,6 +65,9 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
             crate::tell(&again::told(&args, &recorded.folder, overview.cases()))?;
         }
         github::tell(&recorded.run, overview.cases(), &again::command(&args));
+    }
+    if let (Ok(_), Some(bundle), true) = (&reported, &bundle, print) {
+        crate::tell(&bundle.compared(&recorded.run))?;
     }
     if let Some(before) = before {
         programs_end(before).await?;

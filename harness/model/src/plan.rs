@@ -127,36 +127,49 @@ pub fn plan(scenario: &Scenario, choice: &Choice, capabilities: &Capabilities) -
         let mut outside = outside(&case, variant);
         outside.extend(of_another_dataplane(&case));
         outside.extend(knob::lost(&case, variant, choice));
-        outside.extend(beyond_a_real_one(&case));
-        outside.extend(beyond_real_programs(&case));
-        outside.extend(upgrades::cannot_be(&case));
         outside.extend(choice.exclude.iter().find_map(|it| it.leaves_out(&case)));
-        if choice.real_clusters {
-            outside.extend(beyond_a_model(&case, &variant.needs));
-        }
-        if let Some(cluster) = &choice.undisturbed {
-            outside.extend(disturb::refused(&case, cluster));
-        }
-        if choice.backend == EXISTING {
-            outside.extend(renamed::refused(&case));
-        }
-        let needs = needs::of(&case, choice, &variant.needs);
-        let missing: Vec<Missing> = needs
-            .iter()
-            .filter_map(|need| missing(need, &case, &choice.backend, capabilities))
-            .collect();
-        if outside.is_empty() && missing.is_empty() {
-            Planned::Run(Box::new(case))
-        } else {
-            let id = case.id();
-            Planned::Skip(Skipped {
-                id,
-                outside,
-                missing,
-            })
-        }
+        decided(case, outside, &variant.needs, choice, capabilities)
     })
     .collect()
+}
+
+/// What becomes here of a case that was planned before, perhaps on another machine. What its variant needs beyond what the case says is not
+/// known any more.
+pub fn again(case: Case, choice: &Choice, capabilities: &Capabilities) -> Planned {
+    decided(case, Vec::new(), &[], choice, capabilities)
+}
+
+/// Whether a case runs that is not `outside` already.
+fn decided(
+    case: Case,
+    mut outside: Vec<String>,
+    needs: &[String],
+    choice: &Choice,
+    capabilities: &Capabilities,
+) -> Planned {
+    outside.extend(beyond_a_real_one(&case));
+    outside.extend(beyond_real_programs(&case));
+    outside.extend(upgrades::cannot_be(&case));
+    if choice.real_clusters {
+        outside.extend(beyond_a_model(&case, needs));
+    }
+    if let Some(cluster) = &choice.undisturbed {
+        outside.extend(disturb::refused(&case, cluster));
+    }
+    if choice.backend == EXISTING {
+        outside.extend(renamed::refused(&case));
+    }
+    let needs = needs::of(&case, choice, needs);
+    let missing = |need: &String| missing(need, &case, &choice.backend, capabilities);
+    let missing: Vec<Missing> = needs.iter().filter_map(missing).collect();
+    if outside.is_empty() && missing.is_empty() {
+        return Planned::Run(Box::new(case));
+    }
+    Planned::Skip(Skipped {
+        id: case.id(),
+        outside,
+        missing,
+    })
 }
 
 /// The ids of a scenario's cases, whatever can run here.

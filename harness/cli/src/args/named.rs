@@ -48,12 +48,12 @@ impl Named {
     /// What names cases, as it is written, and what it matches.
     pub(crate) fn cases(&self) -> Vec<(String, Regex)> {
         let cases = self.what.iter().filter(|it| !is_path(it));
-        let cases = cases.map(|it| it.to_string_lossy().into_owned());
-        let with_regex = cases.map(|text| {
-            let regex = anything(&text);
-            (text, regex)
-        });
-        with_regex.collect()
+        patterns(cases.map(|it| it.to_string_lossy().into_owned()))
+    }
+
+    /// Whether a person names cases by labels.
+    pub(crate) fn has_labels(&self) -> bool {
+        !self.labels.is_empty()
     }
 
     /// The scenarios among which cases are chosen. A label that none has is a mistake.
@@ -80,6 +80,15 @@ impl Named {
     pub(crate) fn matches(&self, id: &str) -> bool {
         self.matching.as_ref().is_none_or(|it| it.is_match(id))
     }
+}
+
+/// Names of cases as they are written, and what each matches.
+pub(crate) fn patterns(texts: impl IntoIterator<Item = String>) -> Vec<(String, Regex)> {
+    let with_regex = texts.into_iter().map(|text| {
+        let regex = anything(&text);
+        (text, regex)
+    });
+    with_regex.collect()
 }
 
 /// What is there is a file or a folder; what is not, and is written like one, was meant as one.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
 
 mod agents;
+mod bundle;
 mod choose;
 mod cluster;
 mod codes;

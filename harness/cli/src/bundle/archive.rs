@@ -1,0 +1,231 @@
+//! The archive of a bundle: a tar of ordinary files in one folder, compressed, with a bound on what goes in and on what comes out.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use chainbreak_model::input;
+use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
+use tar::{Archive, Builder, EntryType, Header};
+
+use crate::cases::invalid;
+
+/// So long is a bundle at most: what trackers of issues take.
+pub(super) const MOST: u64 = 20_000_000;
+/// What is in it has one folder.
+const FOLDER: &str = "bundle";
+/// So much is unpacked at most, and so many files: a run of ten thousand cases has less.
+const UNPACKED: u64 = 4 << 30;
+const FILES: usize = 100_000;
+/// A header has 512 bytes, most of them 0.
+const HEADER: u64 = 256;
+/// What it begins with.
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// A bundle that is being written.
+pub(super) struct Pack {
+    tar: Builder<GzEncoder<Vec<u8>>>,
+    /// When all that is in it was made, by its word: two bundles of a run are the same.
+    made: u64,
+    /// No more than it takes, compressed: each file for itself.
+    size: u64,
+}
+
+impl Pack {
+    /// Of a run that began then, in seconds since 1970.
+    pub(super) fn begin(made: u64) -> Self {
+        Self {
+            tar: Builder::new(GzEncoder::new(Vec::new(), Compression::default())),
+            made,
+            size: 0,
+        }
+    }
+
+    /// Adds a file; false where there is no room for it.
+    pub(super) fn add(&mut self, path: &Path, contents: &[u8]) -> anyhow::Result<bool> {
+        let size = self.size + compressed(contents)?;
+        if size > MOST {
+            return Ok(false);
+        }
+        self.size = size;
+        let mut header = Header::new_ustar();
+        header.set_entry_type(EntryType::Regular);
+        header.set_mode(0o644);
+        header.set_mtime(self.made);
+        header.set_size(contents.len() as u64);
+        self.tar
+            .append_data(&mut header, Path::new(FOLDER).join(path), contents)
+            .with_context(|| format!("could not pack {}", path.display()))?;
+        Ok(true)
+    }
+
+    /// All of it.
+    pub(super) fn end(self) -> anyhow::Result<Vec<u8>> {
+        Ok(self.tar.into_inner()?.finish()?)
+    }
+}
+
+/// What a file takes, with its header.
+fn compressed(contents: &[u8]) -> io::Result<u64> {
+    let mut file = GzEncoder::new(Counted(0), Compression::default());
+    file.write_all(contents)?;
+    Ok(file.finish()?.0 + HEADER)
+}
+
+struct Counted(u64);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether a file is compressed, as bundles are.
+pub(super) fn is_one(path: &Path) -> bool {
+    let mut begin = [0; 2];
+    let read = input::open(path, u64::MAX).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == MAGIC
+}
+
+/// Unpacks somebody else's into a folder that is empty.
+pub(super) fn unpack(file: &Path, folder: &Path) -> anyhow::Result<()> {
+    let is_none =
+        |why: &dyn std::fmt::Display| invalid(format!("{} is no bundle: {why}", file.display()));
+    let source = input::open(file, MOST * 2).map_err(|why| is_none(&why))?;
+    let mut archive = Archive::new(MultiGzDecoder::new(source).take(UNPACKED));
+    // As they are written: no entry says in another one what it is called.
+    let entries = archive.entries().map_err(|why| is_none(&why))?.raw(true);
+    let mut files = 0;
+    for entry in entries {
+        let mut entry = entry.map_err(|why| is_none(&why))?;
+        let path = entry.path().map_err(|why| is_none(&why))?.into_owned();
+        let target = inside(&path, entry.header().entry_type()).map_err(|why| is_none(&why))?;
+        files += 1;
+        if files > FILES {
+            return Err(is_none(&format!("it has more than {FILES} files")));
+        }
+        let target = folder.join(target);
+        write(&mut entry, &target).map_err(|why| is_none(&format!("{}: {why}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// Where an entry goes, below the folder.
+fn inside(path: &Path, kind: EntryType) -> Result<PathBuf, String> {
+    let shown = path.display();
+    if kind != EntryType::Regular {
+        return Err(format!("{shown} is no ordinary file"));
+    }
+    let below = path.strip_prefix(FOLDER).ok();
+    let below = below.filter(|below| input::is_plain(below));
+    let below = below.ok_or_else(|| format!("{shown} is not in its folder {FOLDER}"))?;
+    Ok(below.to_owned())
+}
+
+fn write(entry: &mut impl Read, target: &Path) -> io::Result<()> {
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    io::copy(entry, &mut fs::File::create_new(target)?).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut pack = Pack::begin(1);
+        for (path, contents) in files {
+            assert!(pack.add(Path::new(path), contents).unwrap(), "{path}");
+        }
+        pack.end().unwrap()
+    }
+
+    fn unpacked(bytes: &[u8]) -> Result<tempfile::TempDir, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("it.tgz");
+        fs::write(&file, bytes).unwrap();
+        let inside = folder.path().join("in");
+        fs::create_dir(&inside).unwrap();
+        unpack(&file, &inside).map_err(|error| error.to_string())?;
+        Ok(folder)
+    }
+
+    /// One entry, of any kind.
+    fn hostile(path: &str, kind: EntryType) -> Vec<u8> {
+        let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+        let mut header = Header::new_ustar();
+        header.set_entry_type(kind);
+        let name = &mut header.as_old_mut().name;
+        name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_size(1);
+        header.set_cksum();
+        tar.append(&header, &b"x"[..]).unwrap();
+        tar.into_inner().unwrap().finish().unwrap()
+    }
+
+    #[test]
+    fn what_is_packed_comes_out_again_and_twice_is_the_same() {
+        let files: [(&str, &[u8]); 2] = [("run.jsonl", b"{}\n"), ("a_case/events.jsonl", b"")];
+        let bytes = packed(&files);
+        assert_eq!(bytes, packed(&files));
+        let folder = unpacked(&bytes).unwrap();
+        for (path, contents) in files {
+            let read = fs::read(folder.path().join("in").join(path)).unwrap();
+            assert_eq!(read, contents, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_stays_out() {
+        let mut pack = Pack::begin(1);
+        let mut state = 1_u32;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state.to_be_bytes()[0]
+        })
+        .take(usize::try_from(MOST).unwrap() + 1)
+        .collect();
+        assert!(!pack.add(Path::new("noise"), &noise).unwrap());
+        assert!(pack.add(Path::new("small"), b"x").unwrap());
+        let folder = unpacked(&pack.end().unwrap()).unwrap();
+        assert!(!folder.path().join("in/noise").exists());
+    }
+
+    #[test]
+    fn entries_that_lead_out_of_their_folder_or_are_no_files_are_refused() {
+        for (path, kind, why) in [
+            ("/etc/passwd", EntryType::Regular, "is not in its folder"),
+            ("bundle/../x", EntryType::Regular, "is not in its folder"),
+            ("elsewhere/x", EntryType::Regular, "is not in its folder"),
+            ("bundle/link", EntryType::Symlink, "is no ordinary file"),
+            ("bundle/hard", EntryType::Link, "is no ordinary file"),
+            ("bundle/long", EntryType::GNULongName, "is no ordinary file"),
+            ("bundle/dev", EntryType::Char, "is no ordinary file"),
+        ] {
+            let refused = unpacked(&hostile(path, kind)).unwrap_err();
+            assert!(refused.contains(why), "{path}: {refused}");
+        }
+        let twice = packed(&[("x", b"1"), ("x", b"2")]);
+        assert!(unpacked(&twice).unwrap_err().contains("File exists"));
+    }
+
+    #[test]
+    fn what_is_cut_or_no_archive_is_no_bundle() {
+        let bytes = packed(&[("run.jsonl", &[b'x'; 4000])]);
+        for part in [&bytes[..bytes.len() / 2], b"\x1f\x8bnothing", b""] {
+            let why = unpacked(part).unwrap_err();
+            assert!(why.contains("is no bundle"), "{why}");
+        }
+    }
+}
