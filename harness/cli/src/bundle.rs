@@ -250,8 +250,9 @@ impl Contents {
             }
         }
         let mut told = self.left_out;
-        told.iter_mut()
-            .for_each(|it| it.insert_str(0, "left out: "));
+        for line in &mut told {
+            line.insert_str(0, "left out: ");
+        }
         if self.redactor.secrets > 0 {
             let secrets = count(self.redactor.secrets, "secret");
             told.push(format!("{secrets} taken out: look whether these were all"));

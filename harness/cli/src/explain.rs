@@ -5,6 +5,7 @@ mod folder;
 mod kept;
 mod moment;
 mod names;
+mod network;
 mod service;
 mod told;
 mod world;
@@ -20,11 +21,16 @@ use self::{
 };
 use crate::args::{self, Answer};
 
+/// A node as it may be, each with what is taken for granted.
+type States = Vec<(Option<String>, Dumps)>;
+
 /// What is known of a node, and the packet's ends there.
 struct Known {
     ends: Ends,
     /// With what each takes for granted, where they are several.
-    states: Vec<(Option<String>, Dumps)>,
+    states: States,
+    /// The same with what the node routed by later, and what is to be known where a packet goes another way by that.
+    later: Option<(States, String)>,
     /// Where and when that is; none for dumps.
     at: Option<String>,
     /// What is to be known beside the answer.
@@ -37,7 +43,7 @@ struct Known {
 
 /// `chainbreak explain`.
 pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
-    let known = if !args.dump.is_empty() {
+    let mut known = if !args.dump.is_empty() {
         dumped(args)?
     } else if let Some(worker) = args.world {
         // No process has the number 0: it is what the option has without one.
@@ -45,13 +51,17 @@ pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
     } else {
         moment::known(args)?
     };
-    let mut ways = Vec::new();
-    for (premise, dumps) in &known.states {
-        let packet = asked::packet(args, &known.ends, dumps)?;
-        ways.push(Way {
-            premise: premise.clone(),
-            walk: walk(&dumps.state(packet.family()), &packet),
-        });
+    let ways = ways(args, &known.ends, &known.states)?;
+    if let Some((states, doubt)) = known.later.take() {
+        let later = self::ways(args, &known.ends, &states)?;
+        if ways
+            .iter()
+            .map(|it| &it.walk)
+            .ne(later.iter().map(|it| &it.walk))
+        {
+            known.about.push(doubt);
+            known.sure = false;
+        }
     }
     let told = Told {
         missing: known.states.first().map(|it| it.1.missing()),
@@ -65,6 +75,17 @@ pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn ways(args: &args::Explain, ends: &Ends, states: &States) -> anyhow::Result<Vec<Way>> {
+    let ways = states.iter().map(|(premise, dumps)| {
+        let packet = asked::packet(args, ends, dumps)?;
+        Ok(Way {
+            premise: premise.clone(),
+            walk: walk(&dumps.state(packet.family()), &packet),
+        })
+    });
+    ways.collect()
+}
+
 /// By the dumps of a folder, or several.
 fn dumped(args: &args::Explain) -> anyhow::Result<Known> {
     let dumps = folder::read(&args.dump)?;
@@ -76,6 +97,7 @@ fn dumped(args: &args::Explain) -> anyhow::Result<Known> {
     Ok(Known {
         ends,
         states: vec![(None, dumps)],
+        later: None,
         at: None,
         about: Vec::new(),
         sure: true,

@@ -19,6 +19,7 @@ pub mod log;
 pub mod logbook;
 mod looks;
 mod manifests;
+mod network;
 pub mod nginx;
 mod observe;
 mod output;

@@ -28,7 +28,7 @@ use crate::{
     infra_error::InfraError,
     log::EventLog,
     looks::Looks,
-    manifests, observe,
+    manifests, network, observe,
     output::output,
     ready,
     starvation::Starvation,
@@ -196,8 +196,10 @@ async fn exercise(
             flows.push(Flow::start(cluster.as_ref(), number, name, traffic, log).await?);
         }
         observe::addresses(cluster.as_ref(), case, log).await?;
+        network::tell(cluster.as_ref(), log).await;
         log.append(EventKind::Phase(Phase::Ready));
         judge(cluster, &looks, case, faults, log).await?;
+        network::tell(cluster.as_ref(), log).await;
         for flow in flows {
             flow.stop().await?;
         }

@@ -95,6 +95,14 @@ pub enum EventKind {
         /// All of them but the loopback's.
         addresses: Vec<IpAddr>,
     },
+    /// What a node routes by, before the timeline and after it: addresses, routes of all tables, rules and settings, as `ip` and
+    /// `sysctl` print them. Older histories do not say so.
+    Network {
+        /// Which node.
+        node: NodeName,
+        /// What they print, one after the other.
+        text: String,
+    },
     /// From here on the history says what was watched ([`EventKind::Watched`]): what it does not say so of was not. Older
     /// histories lack it, and say nothing about that.
     Watching {

@@ -1,6 +1,9 @@
 //! A moment of a recorded run: the rules of a node as the commands of the case's history left them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 use chainbreak_model::{
@@ -15,9 +18,10 @@ use chainbreak_report::{
 };
 
 use super::{
-    Known, asked,
+    Known, States, asked,
     kept::{self, Check},
     names::Names,
+    network::Network,
 };
 use crate::{
     args::{Explain, LATEST},
@@ -62,15 +66,24 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
         &commands,
         &events,
     );
+    let network = Network::at(&events, &node, at_us);
     let addresses = names.own(&node);
-    let states = rebuilt.states.iter().map(|(premise, replay)| {
-        let mut dumps = replay.dumps();
-        dumps.set_own(addresses.iter().copied());
-        (premise.clone(), dumps)
-    });
+    let states = |network: Option<&str>| -> Result<States> {
+        let with_network = rebuilt.states.iter().map(|(premise, replay)| {
+            let mut dumps = replay.dumps();
+            dumps.set_own(addresses.iter().copied());
+            let read = network.map_or(Ok(BTreeSet::new()), |text| dumps.add(text));
+            read.map_err(|why| invalid(format!("what {node} routes by cannot be read: {why}")))?;
+            Ok((premise.clone(), dumps))
+        });
+        with_network.collect()
+    };
+    let later = network.as_ref().and_then(|it| it.later.as_ref());
+    let later = later.map(|(text, words)| anyhow::Ok((states(Some(text))?, words.clone())));
     Ok(Known {
         ends,
-        states: states.collect(),
+        states: states(network.as_ref().map(|it| it.text))?,
+        later: later.transpose()?,
         at: Some(format!("at {} s on {node} in {id}", clock(at_us))),
         about: rebuilt.about(&node, &check),
         sure: rebuilt.doubts.is_empty() && check.agrees,

@@ -45,6 +45,7 @@ pub(super) fn known(args: &Explain, worker: Option<i32>) -> Result<Known> {
             input: Input::AsRoutesLead,
         },
         states: vec![(None, dumps)],
+        later: None,
         at: Some(format!("now on {node}")),
         about,
         sure: true,

@@ -122,7 +122,7 @@ fn a_bundle_has_no_secret_and_says_how_many_were_taken_out() {
         .args(["-xzOf", "it.tgz"])
         .current_dir(ground.path())
         .output();
-    let all = text(&untar.unwrap().stdout).to_owned();
+    let all = text(&untar.unwrap().stdout);
     assert!(all.contains("--mode=open"), "what is no secret stays");
     assert!(!all.contains("hunter2222"));
     assert!(!all.contains(&ground.path().display().to_string()));

@@ -173,7 +173,6 @@ fn what_a_run_cannot_tell_is_one_line_that_says_what_to_do() {
         (["pod/client", "test/wbe:80"], &[], "service test/wbe"),
         (["pod/client", "test/web:81"], &[], "port 81"),
         (["host/none", "test/web:80"], &[], "no host/none"),
-        (["10.20.1.200", "test/web:80"], &[], "--in"),
     ] {
         let asked = ["explain", ends[0], ends[1], "out/latest"];
         let output = ground.chainbreak(&[&asked[..], more].concat());
@@ -198,6 +197,29 @@ fn what_a_run_cannot_tell_is_one_line_that_says_what_to_do() {
         "{}",
         text(&node.stdout)
     );
+}
+
+#[test]
+fn what_a_node_routes_by_is_in_the_history_and_missing_from_an_older_one() {
+    let ground = Ground::new();
+    exits(&ground.run("calm", &[]), 0);
+    let explained = || ground.chainbreak(&["explain", "shop", "shop", "out/latest"]);
+    let said = explained();
+    let said = text(&said.stdout);
+    assert!(said.contains("route: 10.20.1."), "{said}");
+    let missing = "and so not known: `conntrack -L`\n";
+    assert!(said.contains(missing), "{said}");
+    let events = ground.newest("short_calm/events.jsonl");
+    let history = fs::read_to_string(&events).unwrap();
+    let lines = history.lines().filter(|it| !it.contains("{\"network\":"));
+    fs::write(&events, lines.collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let said = explained();
+    let said = text(&said.stdout);
+    assert!(said.contains("`ip route show table all`"), "{said}");
+    let unknown = ["explain", "10.20.1.200", "test/web:80", "out/latest"];
+    let unknown = ground.chainbreak(&unknown);
+    exits(&unknown, 2);
+    assert!(text(&unknown.stderr).contains("--in"));
 }
 
 /// The flagship: Felix's programs answer for kube-proxy until they go blind.
