@@ -3,7 +3,6 @@
 //! Its history has every case whole, with all objects and versions: no file of the scenario's is needed. Unpacked, it is the folder of a
 //! run as any other.
 
-mod archive;
 mod redact;
 
 use std::{
@@ -26,11 +25,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use self::{
-    archive::{MOST, Pack},
-    redact::Redactor,
-};
+use self::redact::Redactor;
 use crate::{
+    archive::{self, MOST, Pack},
     args::{self, Players, named::patterns, selection::Selection},
     cases::{invalid, known},
     reports,

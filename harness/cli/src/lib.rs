@@ -5,6 +5,7 @@ mod again;
 #[cfg(feature = "clusters")]
 mod agent;
 mod agents;
+mod archive;
 mod args;
 mod backend_choice;
 mod bundle;

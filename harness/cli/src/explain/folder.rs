@@ -1,4 +1,4 @@
-//! The dumps in a folder: every file of it that is one.
+//! The dumps in a folder: every file of it that is one, those in compressed archives among them.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use anyhow::Result;
 use chainbreak_model::input;
 use chainbreak_netfilter::dumps::Dumps;
 
-use crate::cases::invalid;
+use crate::{archive, cases::invalid};
 
 /// The most that is read of all files, in bytes: 100,000 rules are some 20 MB.
 const MOST: u64 = 256 << 20;
@@ -27,7 +27,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Dumps> {
     files.sort();
     let (mut dumps, mut left, mut known) = (Dumps::default(), MOST, 0);
     for file in &files {
-        known += usize::from(take(file, &mut dumps, &mut left)?);
+        known += take(file, &mut dumps, &mut left)?;
     }
     if known == 0 {
         let places: Vec<String> = paths
@@ -69,20 +69,31 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file; false when it is no dump.
-fn take(file: &Path, dumps: &mut Dumps, left: &mut u64) -> Result<bool> {
+/// Reads a file, or those in a compressed archive; how many are dumps.
+fn take(file: &Path, dumps: &mut Dumps, left: &mut u64) -> Result<usize> {
+    let unreadable =
+        |why: std::io::Error| invalid(format!("{} cannot be read: {why}", file.display()));
+    let files = if archive::is_one(file) {
+        archive::files(file, *left).map_err(unreadable)?
+    } else {
+        vec![(
+            file.to_owned(),
+            input::read(file, *left).map_err(unreadable)?,
+        )]
+    };
+    let mut known = 0;
+    for (name, bytes) in files {
+        *left = left.saturating_sub(bytes.len() as u64);
+        known += usize::from(add(&name, bytes, dumps)?);
+    }
+    Ok(known)
+}
+
+/// Takes in what a file has; false when it is no dump.
+fn add(file: &Path, bytes: Vec<u8>, dumps: &mut Dumps) -> Result<bool> {
     let name = file.display();
-    let read = input::read(file, *left);
-    let bytes = read.map_err(|error| invalid(format!("{name} cannot be read: {error}")))?;
-    *left -= u64::try_from(bytes.len()).unwrap_or(*left);
     let Ok(text) = String::from_utf8(bytes) else {
-        let packed = matches!(file.extension(), Some(it) if it == "tgz" || it == "gz");
-        let hint = if packed {
-            "; unpack it first (tar xzf)"
-        } else {
-            ""
-        };
-        crate::note(&format!("{name}: no text, left out{hint}"));
+        crate::note(&format!("{name}: no text, left out"));
         return Ok(false);
     };
     if file.file_name().is_some_and(|it| it == "left-out") {

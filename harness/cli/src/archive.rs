@@ -1,4 +1,5 @@
-//! The archive of a bundle: a tar of ordinary files in one folder, compressed, with a bound on what goes in and on what comes out.
+//! Compressed archives: those of bundles, a tar of ordinary files in one folder, and what people attach. There is a bound on what goes in and on
+//! what comes out.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ use tar::{Archive, Builder, EntryType, Header};
 use crate::cases::invalid;
 
 /// So long is a bundle at most: what trackers of issues take.
-pub(super) const MOST: u64 = 20_000_000;
+pub(crate) const MOST: u64 = 20_000_000;
 /// What is in it has one folder.
 const FOLDER: &str = "bundle";
 /// So much is unpacked at most, and so many files: a run of ten thousand cases has less.
@@ -22,11 +23,13 @@ const UNPACKED: u64 = 4 << 30;
 const FILES: usize = 100_000;
 /// A header has 512 bytes, most of them 0.
 const HEADER: u64 = 256;
-/// What it begins with.
+/// What a tar has at that place.
+const TAR: (usize, &[u8]) = (257, b"ustar");
+/// What a compressed file begins with.
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// A bundle that is being written.
-pub(super) struct Pack {
+pub(crate) struct Pack {
     tar: Builder<GzEncoder<Vec<u8>>>,
     /// When all that is in it was made, by its word: two bundles of a run are the same.
     made: u64,
@@ -36,7 +39,7 @@ pub(super) struct Pack {
 
 impl Pack {
     /// Of a run that began then, in seconds since 1970.
-    pub(super) fn begin(made: u64) -> Self {
+    pub(crate) fn begin(made: u64) -> Self {
         Self {
             tar: Builder::new(GzEncoder::new(Vec::new(), Compression::default())),
             made,
@@ -45,7 +48,7 @@ impl Pack {
     }
 
     /// Adds a file; false where there is no room for it.
-    pub(super) fn add(&mut self, path: &Path, contents: &[u8]) -> anyhow::Result<bool> {
+    pub(crate) fn add(&mut self, path: &Path, contents: &[u8]) -> anyhow::Result<bool> {
         let size = self.size + compressed(contents)?;
         if size > MOST {
             return Ok(false);
@@ -63,7 +66,7 @@ impl Pack {
     }
 
     /// All of it.
-    pub(super) fn end(self) -> anyhow::Result<Vec<u8>> {
+    pub(crate) fn end(self) -> anyhow::Result<Vec<u8>> {
         Ok(self.tar.into_inner()?.finish()?)
     }
 }
@@ -88,15 +91,15 @@ impl Write for Counted {
     }
 }
 
-/// Whether a file is compressed, as bundles are.
-pub(super) fn is_one(path: &Path) -> bool {
+/// Whether a file is compressed by gzip, as bundles are.
+pub(crate) fn is_one(path: &Path) -> bool {
     let mut begin = [0; 2];
     let read = input::open(path, u64::MAX).and_then(|mut file| file.read_exact(&mut begin));
     read.is_ok() && begin == MAGIC
 }
 
 /// Unpacks somebody else's into a folder that is empty.
-pub(super) fn unpack(file: &Path, folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn unpack(file: &Path, folder: &Path) -> anyhow::Result<()> {
     let is_none =
         |why: &dyn std::fmt::Display| invalid(format!("{} is no bundle: {why}", file.display()));
     let source = input::open(file, MOST * 2).map_err(|why| is_none(&why))?;
@@ -116,6 +119,34 @@ pub(super) fn unpack(file: &Path, folder: &Path) -> anyhow::Result<()> {
         write(&mut entry, &target).map_err(|why| is_none(&format!("{}: {why}", path.display())))?;
     }
     Ok(())
+}
+
+/// The files in somebody else's compressed archive with their names; of a file that was compressed by itself there is that one, with a name
+/// that ends as the file's does but for `.gz`. All of them together have at most so many bytes. Links and whatever else is no file are left out.
+pub(crate) fn files(file: &Path, most: u64) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut bytes = Vec::new();
+    let source = input::open(file, most)?;
+    let read = MultiGzDecoder::new(source)
+        .take(most + 1)
+        .read_to_end(&mut bytes)?;
+    if read as u64 > most {
+        return Err(io::Error::other(format!(
+            "it unpacks to more than {most} bytes"
+        )));
+    }
+    if bytes.get(TAR.0..TAR.0 + TAR.1.len()) != Some(TAR.1) {
+        return Ok(vec![(file.with_extension(""), bytes)]);
+    }
+    let mut files = Vec::new();
+    for entry in Archive::new(&*bytes).entries()? {
+        let mut entry = entry?;
+        if entry.header().entry_type() == EntryType::Regular {
+            let mut contents = Vec::new();
+            entry.read_to_end(&mut contents)?;
+            files.push((file.join(entry.path()?), contents));
+        }
+    }
+    Ok(files)
 }
 
 /// Where an entry goes, below the folder.
@@ -218,6 +249,39 @@ mod tests {
         }
         let twice = packed(&[("x", b"1"), ("x", b"2")]);
         assert!(unpacked(&twice).unwrap_err().contains("File exists"));
+    }
+
+    #[test]
+    fn what_people_attach_is_read_in_memory_whether_it_is_an_archive_or_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.tgz");
+        let read = |bytes: Vec<u8>, most| {
+            fs::write(&file, bytes).unwrap();
+            files(&file, most).map_err(|why| why.to_string())
+        };
+        let packed = packed(&[("rules", b"*nat\nCOMMIT\n"), ("deep/er", b"x")]);
+        let names = ["bundle/rules", "bundle/deep/er"].map(|name| file.join(name));
+        let found = read(packed.clone(), 1 << 20).unwrap();
+        assert_eq!(found[0], (names[0].clone(), b"*nat\nCOMMIT\n".to_vec()));
+        assert_eq!(found[1], (names[1].clone(), b"x".to_vec()));
+        assert!(
+            read(packed, 600)
+                .unwrap_err()
+                .contains("more than 600 bytes")
+        );
+        let mut one = GzEncoder::new(Vec::new(), Compression::fast());
+        one.write_all(b"*nat\nCOMMIT\n").unwrap();
+        let found = read(one.finish().unwrap(), 1 << 20).unwrap();
+        assert_eq!(
+            found,
+            [(folder.path().join("node"), b"*nat\nCOMMIT\n".to_vec())]
+        );
+        assert!(
+            read(hostile("bundle/link", EntryType::Symlink), 1 << 20)
+                .unwrap()
+                .is_empty()
+        );
+        assert!(read(b"\x1f\x8bnothing".to_vec(), 1 << 20).is_err());
     }
 
     #[test]
