@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
 use super::{
     config::{Config, Family},
     names::{Namespaced, PortName, Protocol},
+    profile::Version,
 };
 
 /// The default of `sessionAffinityConfig.clientIP.timeoutSeconds`.
@@ -35,8 +36,8 @@ pub(crate) struct ServicePort {
     pub(crate) sticky_seconds: Option<u32>,
     pub(crate) internal_local: bool,
     pub(crate) external_local: bool,
-    /// The service's annotation asks for topology hints.
-    pub(crate) hints_annotation: bool,
+    /// The service's annotation about topology hints as it is written, where it is read: to write it otherwise is a change.
+    pub(crate) hints_annotation: String,
     /// The end of all its chains' names.
     pub(crate) hash: String,
 }
@@ -50,6 +51,15 @@ impl ServicePort {
     /// Also with a local external policy: pods and the node itself short-circuit to all endpoints.
     pub(crate) fn uses_cluster_endpoints(&self) -> bool {
         !self.internal_local || self.externally_accessible()
+    }
+
+    /// Whether the service asks for topology hints.
+    pub(crate) fn asks_for_hints(&self, version: &Version) -> bool {
+        match self.hints_annotation.as_str() {
+            "Auto" | "auto" => true,
+            "" | "Disabled" | "disabled" => false,
+            _ => version.any_hints_annotation_counts(),
+        }
     }
 
     pub(crate) fn uses_local_endpoints(&self) -> bool {
@@ -203,20 +213,18 @@ fn sticky_seconds(spec: &ServiceSpec) -> Option<u32> {
     Some(seconds.unwrap_or(STICKY_SECONDS))
 }
 
-fn hints_annotation(service: &Service, config: &Config) -> bool {
-    let annotations = service.metadata.annotations.iter().flatten();
-    let asks = |value: &str| match value {
-        "Auto" | "auto" => true,
-        "" | "Disabled" | "disabled" => false,
-        _ => config.version.any_hints_annotation_counts(),
-    };
-    annotations
-        .filter(|(key, _)| {
-            matches!(
-                key.as_str(),
-                "service.kubernetes.io/topology-mode"
-                    | "service.kubernetes.io/topology-aware-hints"
-            )
-        })
-        .any(|(_, value)| asks(value))
+/// The deprecated one comes first.
+fn hints_annotation(service: &Service, config: &Config) -> String {
+    if !config.version.reads_hints_annotation() {
+        return String::new();
+    }
+    let annotations = service.metadata.annotations.as_ref();
+    let said =
+        |name: &str| annotations.and_then(|it| it.get(&format!("service.kubernetes.io/{name}")));
+    let named = config.version.hints_annotations();
+    named
+        .iter()
+        .find_map(|name| said(name))
+        .cloned()
+        .unwrap_or_default()
 }

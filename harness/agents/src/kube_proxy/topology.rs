@@ -110,7 +110,9 @@ impl<'a> Hinted<'a> {
         config: &'a Config,
     ) -> Self {
         let version = &config.version;
-        if !version.zone_hints() || (version.hints_need_annotation() && !port.hints_annotation) {
+        if !version.zone_hints()
+            || (version.hints_need_annotation() && !port.asks_for_hints(version))
+        {
             return Self::Nobody;
         }
         let decides = |hinted: &Self| {

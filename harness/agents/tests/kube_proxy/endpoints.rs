@@ -227,6 +227,37 @@ fn zone_hints_keep_traffic_in_the_zone_when_all_endpoints_have_them() {
     assert_eq!(run("1.32", false, none_here), 2);
 }
 
+/// Whoever writes it otherwise makes kube-proxy write the service anew, also where nothing comes of it.
+#[test]
+fn the_annotation_about_hints_is_part_of_a_service_from_1_21_to_1_32() {
+    let mode = "service.kubernetes.io/topology-mode";
+    let older = "service.kubernetes.io/topology-aware-hints";
+    for (version, annotation, read) in [
+        ("1.20", older, false),
+        ("1.21", older, true),
+        ("1.26", mode, false),
+        ("1.27", mode, true),
+        ("1.32", mode, true),
+        ("1.33", mode, false),
+        ("1.33", older, false),
+    ] {
+        let with = |annotations: Value| {
+            let spec = json!({"clusterIP": "10.96.10.10", "ports": [http()]});
+            service_with("nginx", annotations, spec, json!({}))
+        };
+        let mut desk = Desk::synced(config(version), Invented::default(), [with(json!({}))]);
+        for value in ["auto", "Auto"] {
+            desk.forget();
+            desk.tell_later(with(json!({ annotation: value })));
+            assert_eq!(
+                !desk.restores().is_empty(),
+                read,
+                "{version} {annotation} {value}"
+            );
+        }
+    }
+}
+
 /// By text: 10 comes before 9.
 #[test]
 fn endpoints_of_several_slices_are_merged_and_sorted_by_text() {

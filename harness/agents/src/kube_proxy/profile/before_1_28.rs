@@ -83,6 +83,14 @@ impl Version {
         self.minor >= 27
     }
 
+    /// The annotations about topology hints, the first one that is there counts (service.go 1.21 and 1.28.15).
+    pub(crate) fn hints_annotations(&self) -> &'static [&'static str] {
+        match self.minor {
+            ..27 => &["topology-aware-hints"],
+            _ => &["topology-aware-hints", "topology-mode"],
+        }
+    }
+
     /// Whether any value of the hints' annotation but "disabled" asks for them (topology.go from 1.27); before it is
     /// "auto" alone.
     pub(crate) fn any_hints_annotation_counts(&self) -> bool {

@@ -24,6 +24,12 @@ impl Version {
         self.minor >= 34
     }
 
+    /// Whether the annotation about topology hints is part of a service, so that a change of it is one of the service (from 1.21; serviceport.go of
+    /// 1.32.3 has it, that of 1.33.13 not).
+    pub(crate) fn reads_hints_annotation(&self) -> bool {
+        (21..33).contains(&self.minor)
+    }
+
     /// Whether an address that two slices hold is the endpoint that does not terminate. Until 1.35 it is the one
     /// on this node (endpointslicecache.go).
     pub(crate) fn prefers_running_endpoints(&self) -> bool {
