@@ -47,10 +47,10 @@ impl Pack {
         }
     }
 
-    /// Adds a file; false where there is no room for it.
-    pub(crate) fn add(&mut self, path: &Path, contents: &[u8]) -> anyhow::Result<bool> {
+    /// Adds a file; false where that would leave less room than what still has to go in.
+    pub(crate) fn add(&mut self, path: &Path, contents: &[u8], room: u64) -> anyhow::Result<bool> {
         let size = self.size + compressed(contents)?;
-        if size > MOST {
+        if size + room > MOST {
             return Ok(false);
         }
         self.size = size;
@@ -72,7 +72,7 @@ impl Pack {
 }
 
 /// What a file takes, with its header.
-fn compressed(contents: &[u8]) -> io::Result<u64> {
+pub(crate) fn compressed(contents: &[u8]) -> io::Result<u64> {
     let mut file = GzEncoder::new(Counted(0), Compression::default());
     file.write_all(contents)?;
     Ok(file.finish()?.0 + HEADER)
@@ -175,7 +175,7 @@ mod tests {
     fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
         let mut pack = Pack::begin(1);
         for (path, contents) in files {
-            assert!(pack.add(Path::new(path), contents).unwrap(), "{path}");
+            assert!(pack.add(Path::new(path), contents, 0).unwrap(), "{path}");
         }
         pack.end().unwrap()
     }
@@ -227,8 +227,9 @@ mod tests {
         })
         .take(usize::try_from(MOST).unwrap() + 1)
         .collect();
-        assert!(!pack.add(Path::new("noise"), &noise).unwrap());
-        assert!(pack.add(Path::new("small"), b"x").unwrap());
+        assert!(!pack.add(Path::new("noise"), &noise, 0).unwrap());
+        assert!(!pack.add(Path::new("small"), b"x", MOST).unwrap());
+        assert!(pack.add(Path::new("small"), b"x", 0).unwrap());
         let folder = unpacked(&pack.end().unwrap()).unwrap();
         assert!(!folder.path().join("in/noise").exists());
     }

@@ -6,7 +6,7 @@ mod read;
 use std::{collections::BTreeSet, fmt, path::Path, process::ExitCode};
 
 use chainbreak_model::{
-    case::{AgentSource, Capabilities},
+    case::{AgentSource, Capabilities, repeated_case},
     names::AgentName,
     plan::{Planned, merged},
     scenario::Scenario,
@@ -147,15 +147,24 @@ pub(crate) async fn planned(
     absent: Absent,
 ) -> anyhow::Result<Vec<Planned>> {
     let bundle = bundle::Opened::named(selection)?;
-    let scenarios = match &bundle {
+    planned_of(selection, bundle.as_ref(), capabilities, absent).await
+}
+
+/// [`planned`], of a bundle that was opened or of scenarios.
+pub(crate) async fn planned_of(
+    selection: &Selection,
+    bundle: Option<&bundle::Opened>,
+    capabilities: &Capabilities,
+    absent: Absent,
+) -> anyhow::Result<Vec<Planned>> {
+    let scenarios = match bundle {
         Some(_) => Vec::new(),
         None => scenarios(&selection.named)?,
     };
     let choice = choice::of(selection, &scenarios, absent).await?;
-    let again = |case| chainbreak_model::plan::again(case, &choice, capabilities);
     let plan = |scenario| chainbreak_model::plan(scenario, &choice, capabilities);
-    let mut planned: Vec<Planned> = match &bundle {
-        Some(bundle) => bundle.cases().map(again).collect(),
+    let mut planned: Vec<Planned> = match bundle {
+        Some(bundle) => bundle.planned(&choice, capabilities),
         None => scenarios.iter().flat_map(plan).collect(),
     };
     let ids: Vec<String> = planned.iter().map(Planned::id).collect();
@@ -224,12 +233,13 @@ impl Chosen {
         known(
             &named,
             ids,
-            "no such file, and no case of that name: `chainbreak list` prints all",
+            "no such file, and no case of that name: `chainbreak list` prints all, and `plan` those of a bundle",
         )?;
         let failed = wanted.failed.as_deref().map(failed).transpose()?;
         let is_wanted = |id: &&String| {
             let is_named = named.is_empty() || named.iter().any(|(_, regex)| regex.is_match(id));
-            let has_failed = failed.as_ref().is_none_or(|failed| failed.contains(*id));
+            let case = repeated_case(id).unwrap_or(id);
+            let has_failed = failed.as_ref().is_none_or(|failed| failed.contains(case));
             is_named && has_failed && wanted.matches(id)
         };
         Ok(Self(ids.iter().filter(is_wanted).cloned().collect()))

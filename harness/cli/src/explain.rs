@@ -53,12 +53,10 @@ pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
     };
     let ways = ways(args, &known.ends, &known.states)?;
     if let Some((states, doubt)) = known.later.take() {
-        let later = self::ways(args, &known.ends, &states)?;
-        if ways
-            .iter()
-            .map(|it| &it.walk)
-            .ne(later.iter().map(|it| &it.walk))
-        {
+        // By what the node routed by later, the packet may have no way at all.
+        let later = self::ways(args, &known.ends, &states);
+        let walks = |ways: &[Way]| ways.iter().map(|it| it.walk.clone()).collect::<Vec<_>>();
+        if !later.is_ok_and(|later| walks(&later) == walks(&ways)) {
             known.about.push(doubt);
             known.sure = false;
         }

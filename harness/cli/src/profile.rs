@@ -1,6 +1,11 @@
 //! `chainbreak.toml` in the current folder: what a team always passes. What is given on the command line takes its place.
 
-use std::{ffi::OsString, io, ops::Range, path::Path};
+use std::{
+    ffi::OsString,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use chainbreak_model::input;
@@ -10,6 +15,7 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use crate::{
+    archive,
     args::Cli,
     cases::{invalid, unknown},
     registry,
@@ -55,6 +61,11 @@ pub(crate) fn added(
         return Ok(None);
     };
     let wanted = given.get_one::<String>(OPTION).map(String::as_str);
+    let named = given.try_get_many::<PathBuf>(PATHS.1).ok().flatten();
+    if named.into_iter().flatten().any(|it| archive::is_one(it)) {
+        // A bundle says itself what runs.
+        return Ok(None);
+    }
     let Some((text, profiles)) = read(folder)? else {
         return match wanted {
             Some(name) => Err(invalid(format!(

@@ -50,8 +50,14 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         .with_host_changes(args.allow_host_changes)
         .with_ebpf(args.allow_ebpf);
     let capabilities = backend.demanded(backend.survey().await);
-    let bundle = bundle::Opened::named(&args.selection)?;
-    let planned = cases::planned(&args.selection, &capabilities, Absent::Pulled).await?;
+    let bundle = bundle::Opened::to_run(&args)?;
+    let planned = cases::planned_of(
+        &args.selection,
+        bundle.as_ref(),
+        &capabilities,
+        Absent::Pulled,
+    )
+    .await?;
     let unmet = unmet(&planned, &capabilities, &args.require)?;
     // More parts than cases: it is nobody's fault that some are empty.
     let no_part = args.selection.shard.filter(|_| planned.is_empty());
@@ -66,7 +72,10 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         }
         github::tell(&recorded.run, overview.cases(), &again::command(&args));
     }
-    if let (Ok(_), Some(bundle), true) = (&reported, &bundle, print) {
+    if let (Ok(_), Some(bundle)) = (&reported, &bundle)
+        && print
+        && args.repetition.times() == 1
+    {
         crate::tell(&bundle.compared(&recorded.run))?;
     }
     if let Some(before) = before {

@@ -6,7 +6,7 @@
 use crate::{
     summary::{Outcome, PromiseSummary, State, Summary},
     term::{self, Terminal},
-    text::{tally, wrap},
+    text::{one_line, tally, wrap},
 };
 
 /// A run and what it is called beside another one.
@@ -142,7 +142,7 @@ fn table(names: [&str; 2], compared: &[Compared<'_>], terminal: Terminal) -> Str
         let [one, other] = it.cases.map(|case| case.map_or("–", got).to_owned());
         let shown = it.likeness.shown();
         let likeness = format!("{} {}", term::mark(shown), it.likeness.words());
-        [it.id.to_owned(), one, other, likeness]
+        [one_line(it.id), one, other, likeness]
     }));
     let mut widths = [0; 4];
     for row in &rows {
@@ -182,7 +182,8 @@ fn detail(names: [&str; 2], compared: &Compared<'_>, terminal: Terminal) -> Opti
     let first = format!(
         "{} {id}: {}",
         term::mark(likeness.shown()),
-        likeness.words()
+        likeness.words(),
+        id = one_line(id),
     );
     let first = term::paint(&first, Some(likeness.shown()), terminal.colour) + "\n";
     let lines = lines.iter().map(|line| wrap(line, terminal.width) + "\n");

@@ -70,7 +70,7 @@ pub struct Config {
     pub seed: u64,
     /// Which family this proxier serves; a dual-stack kube-proxy runs two.
     pub family: Family,
-    /// `--healthz-bind-address`. The health checks of services listen on the same address.
+    /// `--healthz-bind-address`. What listens on all addresses for health checks of services does so on this one.
     pub healthz_address: SocketAddr,
 }
 
@@ -198,8 +198,11 @@ impl Config {
     /// The addresses at which health checks of services listen: those of node ports (`newServiceHealthServer`, 1.28.15
     /// to 1.36.4), and all of the node's until 1.22.
     pub(crate) fn health_checks_at(&self, node_ip: IpAddr) -> Option<Vec<IpAddr>> {
-        let everywhere = self.version.checks_health_in_plain_text();
-        (!everywhere).then(|| self.node_ports_at(node_ip))?
+        if self.version.checks_health_everywhere() {
+            None
+        } else {
+            self.node_ports_at(node_ip)
+        }
     }
 
     /// The mark for packets to be masqueraded, as `%#08x` prints it.

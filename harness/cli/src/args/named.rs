@@ -14,7 +14,7 @@ use crate::cases::unknown;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Named {
-    /// Scenario files, folders to search for them, and cases by their ids as `chainbreak list` prints them, in which `*` stands for
+    /// Scenario files, folders to search for them, a bundle, and cases by their ids as `chainbreak list` prints them, in which `*` stands for
     /// anything [default: scenarios]
     #[arg(value_name = "PATH|CASE")]
     what: Vec<PathBuf>,
@@ -99,10 +99,10 @@ fn is_path(named: &Path) -> bool {
     is_yaml || named.exists()
 }
 
-/// What a pattern matches: all of an id, or of what is before its cell.
+/// What a pattern matches: all of an id, or of what is before its cell or its repetition's number.
 fn anything(pattern: &str) -> Regex {
     let literal = regex::escape(pattern).replace("\\*", ".*");
-    Regex::new(&format!(r"^{literal}(\[.*\])?$")).expect("what is escaped is valid")
+    Regex::new(&format!(r"^{literal}(\[.*\])?(#\d+)?$")).expect("what is escaped is valid")
 }
 
 #[cfg(test)]

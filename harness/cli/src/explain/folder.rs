@@ -57,7 +57,13 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
         files.push(path.to_owned());
     } else if about.is_dir() && depth < DEPTH {
         for entry in fs::read_dir(path).map_err(unreadable)? {
-            collect(&entry.map_err(unreadable)?.path(), depth + 1, files)?;
+            let entry = entry.map_err(unreadable)?.path();
+            // `collect` leaves a folder and its archive beside each other.
+            let is_twice = entry.extension().is_some_and(|it| it == "tgz")
+                && entry.with_extension("").is_dir();
+            if !is_twice {
+                collect(&entry, depth + 1, files)?;
+            }
         }
     }
     if files.len() > MOST_FILES {

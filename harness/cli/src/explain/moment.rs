@@ -66,7 +66,7 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
         &commands,
         &events,
     );
-    let network = Network::at(&events, &node, at_us);
+    let network = Network::at(&events, &recorded.case.timeline, &node, at_us);
     let addresses = names.own(&node);
     let states = |network: Option<&str>| -> Result<States> {
         let with_network = rebuilt.states.iter().map(|(premise, replay)| {
@@ -80,13 +80,16 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
     };
     let later = network.as_ref().and_then(|it| it.later.as_ref());
     let later = later.map(|(text, words)| anyhow::Ok((states(Some(text))?, words.clone())));
+    let doubt = network.as_ref().and_then(|it| it.doubt.clone());
+    let mut about = rebuilt.about(&node, &check);
+    about.extend(doubt.clone());
     Ok(Known {
         ends,
         states: states(network.as_ref().map(|it| it.text))?,
         later: later.transpose()?,
         at: Some(format!("at {} s on {node} in {id}", clock(at_us))),
-        about: rebuilt.about(&node, &check),
-        sure: rebuilt.doubts.is_empty() && check.agrees,
+        about,
+        sure: rebuilt.doubts.is_empty() && check.agrees && doubt.is_none(),
         among: "in the history",
     })
 }

@@ -1,6 +1,7 @@
 //! What a node of a recorded run routes by at a moment.
 
 use chainbreak_model::{
+    case::{Fault, Step},
     event::{Event, EventKind},
     names::NodeName,
 };
@@ -12,28 +13,84 @@ pub(super) struct Network<'a> {
     pub(super) text: &'a str,
     /// What they said later, where that is something else, and words for it: when it changed is not known.
     pub(super) later: Option<(&'a str, String)>,
+    /// That it may have been otherwise at the moment, whatever was said before and after.
+    pub(super) doubt: Option<String>,
 }
 
 impl<'a> Network<'a> {
-    /// The last that was told before the moment, else the first; none of an older run, or of a node that could not be asked.
-    pub(super) fn at(events: &'a [Event], node: &NodeName, at_us: u64) -> Option<Self> {
+    /// What was told nearest to the moment; none of an older run, or of a node that could not be asked.
+    pub(super) fn at(
+        events: &'a [Event],
+        timeline: &[Step],
+        node: &NodeName,
+        at_us: u64,
+    ) -> Option<Self> {
         let told = events.iter().filter_map(|event| match &event.what {
             EventKind::Network { node: of, text } if of == node => Some((event.at_us, &**text)),
             _ => None,
         });
         let (before, after): (Vec<_>, Vec<_>) = told.partition(|(told_us, _)| *told_us <= at_us);
-        let (from, text) = *before.last().or(after.first())?;
+        let (before, next) = (before.last().copied(), after.first().copied());
+        let between = |from_us: u64, to_us: u64, which: fn(&Step) -> bool| {
+            let step = |event: &Event| match event.what {
+                EventKind::StepBegan { step } | EventKind::StepEnded { step } => {
+                    let within = event.at_us > from_us && event.at_us <= to_us;
+                    within && timeline.get(step).is_none_or(which)
+                }
+                _ => false,
+            };
+            events.iter().any(step)
+        };
+        if let Some((_, text)) = next.filter(|it| !between(at_us, it.0, |_| true)) {
+            return Some(Self::sure(text));
+        }
+        let (from_us, text) = before.or(next)?;
+        if before.is_some() && between(from_us, at_us, reroutes) {
+            if let Some((_, text)) = next.filter(|it| !between(at_us, it.0, reroutes)) {
+                return Some(Self::sure(text));
+            }
+            let doubt = format!(
+                "NOT SURE: a step of the timeline that may change what {node} routes by began or ended after that was told at {} s.",
+                clock(from_us)
+            );
+            return Some(Self {
+                doubt: Some(doubt),
+                ..Self::sure(text)
+            });
+        }
         let changed = after.iter().find(|(_, later)| lines(later) != lines(text));
         let later = changed.map(|(until, later)| {
-            let [from, until] = [from, *until].map(clock);
+            let [from, until] = [from_us, *until].map(clock);
             let words = format!(
                 "NOT SURE: this is the way by what {node} routed by at {from} s; by what it did at {until} s there is another one. When that \
                  changed is not known."
             );
             (*later, words)
         });
-        Some(Self { text, later })
+        Some(Self {
+            later,
+            ..Self::sure(text)
+        })
     }
+
+    fn sure(text: &'a str) -> Self {
+        Self {
+            text,
+            later: None,
+            doubt: None,
+        }
+    }
+}
+
+/// Whether a step may change routes, addresses or settings, and perhaps back again before they are told.
+fn reroutes(step: &Step) -> bool {
+    let Step::Fault { fault, .. } = step else {
+        return false;
+    };
+    matches!(
+        fault,
+        Fault::Sysctl { .. } | Fault::LinkDown { .. } | Fault::Route { .. } | Fault::Run(_)
+    )
 }
 
 /// Routes have no order, and an address's lifetime counts down.
@@ -48,36 +105,66 @@ fn lines(text: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use chainbreak_model::case::Origin;
+
     use super::*;
 
-    fn told(at_us: u64, node: &str, text: &str) -> Event {
+    fn event(at_us: u64, node: &str, text: &str) -> Event {
         let (node, text) = (node.into(), text.to_owned());
         let what = EventKind::Network { node, text };
         Event { at_us, what }
     }
 
     #[test]
-    fn the_last_that_was_told_before_counts_and_a_later_change_is_told_of() {
+    fn what_was_told_nearest_counts_unless_something_was_done_meanwhile() {
         let begin = "default via 10.0.0.1 dev eth0\n10.0.0.0/24 dev eth0\n";
         let same = "10.0.0.0/24 dev eth0\ndefault via 10.0.0.1 dev eth0\n";
         let end = "10.0.0.0/24 dev eth0\n";
         let events = [
-            told(1_000_000, "n1", begin),
-            told(1_000_000, "n2", "default via 10.0.0.9 dev eth0\n"),
-            told(5_000_000, "n1", same),
-            told(9_000_000, "n1", end),
+            event(1_000_000, "n1", begin),
+            event(1_000_000, "n2", "default via 10.0.0.9 dev eth0\n"),
+            event(5_000_000, "n1", same),
+            event(9_000_000, "n1", end),
         ];
-        let at = |node: &str, at_us| Network::at(&events, &node.into(), at_us);
-        let before = at("n1", 0).unwrap();
-        assert_eq!(before.text, begin);
-        let (later, words) = before.later.unwrap();
-        assert_eq!(later, end);
-        assert!(words.contains("at 1.000 s; by what it did at 9.000 s"));
-        assert_eq!(at("n1", 6_000_000).unwrap().text, same);
-        assert!(at("n1", 9_000_000).unwrap().later.is_none());
-        assert!(at("n2", 3_000_000).unwrap().later.is_none());
-        assert!(at("n3", 3_000_000).is_none());
-        let unchanged = Network::at(&events[..3], &"n1".into(), 2_000_000);
-        assert!(unchanged.unwrap().later.is_none());
+        let timeline = [
+            Step::MoveApi,
+            Step::Fault {
+                fault: Fault::LinkDown {
+                    at: Origin::Node("n1".into()),
+                    interface: "eth0".to_owned(),
+                },
+                duration: None,
+            },
+        ];
+        let with_step = |step: usize, times: &[u64]| {
+            let mut events = events.to_vec();
+            for at_us in times {
+                let what = EventKind::StepBegan { step };
+                events.push(Event {
+                    at_us: *at_us,
+                    what,
+                });
+            }
+            events
+        };
+        // Nothing was done until it was told again.
+        let none = events.to_vec();
+        let at = |events: &[Event], node: &str, at_us| {
+            let network = Network::at(events, &timeline, &node.into(), at_us);
+            network.map(|it| (it.text.to_owned(), it.later.is_some(), it.doubt.is_some()))
+        };
+        let told = |text: &str, later, doubt| Some((text.to_owned(), later, doubt));
+        assert_eq!(at(&none, "n1", 0), told(begin, false, false));
+        assert_eq!(at(&none, "n1", 6_000_000), told(end, false, false));
+        assert_eq!(at(&none, "n1", 9_000_000), told(end, false, false));
+        assert_eq!(at(&none, "n3", 3_000_000), None);
+        // The API moved: routes may have changed by that, and the last that is known counts.
+        let moved = with_step(0, &[7_000_000]);
+        assert_eq!(at(&moved, "n1", 6_000_000), told(same, true, false));
+        assert_eq!(at(&moved[..3], "n1", 2_000_000), told(same, false, false));
+        // A link was down, and is up again before anybody looks.
+        let down = with_step(1, &[6_000_000, 8_000_000]);
+        assert_eq!(at(&down, "n1", 7_000_000), told(same, false, true));
+        assert_eq!(at(&down, "n1", 8_500_000), told(end, false, false));
     }
 }

@@ -9,13 +9,17 @@ const SECRETIVE: &str = "
 name: secretive
 about: It has what nobody else is to see.
 cluster: { nodes: 1, kube-proxy: { iptables: legacy, version: \"1.32\", min-sync-period: 1s, sync-period: 2s } }
-manifests: [web.yaml, secret.yaml]
+manifests:
+  - web.yaml
+  - secret.yaml
+  - { apiVersion: v1, kind: ConfigMap, metadata: { name: c, namespace: default }, data: { note: it is hunter2222 } }
 traffic:
   shop: { from: pod/client, to: service/test/web, port: 80, every: 10ms, connections: new }
 timeline:
   - run: { at: node/n1, as: somebody, command: \"echo --password=hunter2222 --mode=open\" }
   - settle: 300ms
 promises:
+  no-errors: { no-log: { agent: kube-proxy, matches: \"never said\" } }
   answers: { available: { traffic: shop, at-least: 50%, longest-gap: 1s } }
 variants:
   calm: { expect: healthy }
@@ -41,7 +45,8 @@ fn elsewhere(bundle: &Path) -> Ground {
 #[test]
 fn a_run_is_played_again_elsewhere_from_its_bundle_alone_and_compared() {
     let ground = Ground::new();
-    exits(&ground.run("fight-nobody-expects", &[]), 10);
+    let cell = ["--matrix", "mode=iptables", "--matrix", "iptables=legacy"];
+    exits(&ground.run("fight-nobody-expects", &cell), 10);
     let packed = ground.chainbreak(&["bundle", "out/latest", "-o", "outage.tgz"]);
     exits(&packed, 0);
     let said = text(&packed.stdout);
@@ -55,7 +60,7 @@ fn a_run_is_played_again_elsewhere_from_its_bundle_alone_and_compared() {
     exits(&planned, 0);
     let planned = text(&planned.stdout);
     assert!(
-        planned.contains("run   short/fight-nobody-expects"),
+        planned.contains("run   short/fight-nobody-expects[mode=iptables,iptables=legacy]"),
         "{planned}"
     );
     let again = other.chainbreak(&["run", "outage.tgz", "--out", "out"]);
@@ -141,6 +146,23 @@ fn a_scenario_that_was_changed_after_the_run_stays_out_and_that_is_said() {
         said.contains("left out: short.yaml: it was changed since\n"),
         "{said}"
     );
+}
+
+#[test]
+fn a_bundle_of_repetitions_is_played_as_often_and_says_so() {
+    let ground = Ground::new();
+    exits(&ground.run("calm", &["--repeat", "2"]), 0);
+    exits(
+        &ground.chainbreak(&["bundle", "out/latest", "short/calm", "-o", "it.tgz"]),
+        0,
+    );
+    let again = ground.chainbreak(&["run", "it.tgz", "short/calm", "--out", "again"]);
+    exits(&again, 0);
+    let said = text(&again.stdout);
+    assert!(said.contains("2 cases: 2 same"), "{said}");
+    let twice = ground.chainbreak(&["run", "it.tgz", "--repeat", "2"]);
+    exits(&twice, 2);
+    assert!(text(&twice.stderr).contains("neither --repeat nor --until-fails"));
 }
 
 #[test]

@@ -243,10 +243,11 @@ fn the_flagships_outage_is_explained_at_a_moment_at_which_the_jump_is_gone() {
     let output = ground.chainbreak(&asked);
     exits(&output, 0);
     let said = text(&output.stdout);
-    assert!(
-        said.contains("received by eni") && !said.contains("NOT SURE"),
-        "{said}"
-    );
+    assert!(said.contains("received by eni"), "{said}");
+    // A pod goes towards the end, and with it the way to it; whether it was there still is not told.
+    let unsure = said.lines().filter(|it| it.starts_with("NOT SURE"));
+    let of_rules: Vec<&str> = unsure.filter(|it| !it.contains("routed by")).collect();
+    assert!(of_rules.is_empty(), "{said}");
     assert!(!said.contains("nat PREROUTING"), "{said}");
     assert!(said.contains("ip felix-programs frontends"), "{said}");
 }

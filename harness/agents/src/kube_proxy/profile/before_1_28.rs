@@ -83,6 +83,12 @@ impl Version {
         self.minor >= 27
     }
 
+    /// Whether health checks of services listen on all addresses, wherever node ports are open (until 1.22, as far as was read:
+    /// `service_health.go` of 1.28.15 does otherwise).
+    pub(crate) fn checks_health_everywhere(&self) -> bool {
+        self.minor <= 22
+    }
+
     /// The annotations about topology hints, the first one that is there counts (service.go 1.21 and 1.28.15).
     pub(crate) fn hints_annotations(&self) -> &'static [&'static str] {
         match self.minor {
