@@ -55,8 +55,13 @@ pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
     if let Some((states, doubt)) = known.later.take() {
         // By what the node routed by later, the packet may have no way at all.
         let later = self::ways(args, &known.ends, &states);
-        let walks = |ways: &[Way]| ways.iter().map(|it| it.walk.clone()).collect::<Vec<_>>();
-        if !later.is_ok_and(|later| walks(&later) == walks(&ways)) {
+        let same = |later: Vec<Way>| {
+            later
+                .iter()
+                .map(|it| &it.walk)
+                .eq(ways.iter().map(|it| &it.walk))
+        };
+        if !later.is_ok_and(same) {
             known.about.push(doubt);
             known.sure = false;
         }
