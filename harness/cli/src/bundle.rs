@@ -7,7 +7,6 @@ mod contents;
 mod redact;
 
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -30,7 +29,7 @@ use tempfile::TempDir;
 use crate::{
     archive,
     args::{self, Players, named::patterns, selection::Selection},
-    cases::{invalid, known},
+    cases::{invalid, named_among},
     reports,
 };
 
@@ -39,10 +38,7 @@ pub(crate) fn bundle(args: &args::Bundle) -> anyhow::Result<ExitCode> {
     let (run, file) = reports::read(&args.run)?;
     let ids: Vec<String> = run.cases.keys().cloned().collect();
     let named = patterns(args.cases.clone());
-    known(&named, &ids, "the run has no such case")?;
-    let is_named =
-        |id: &String| named.is_empty() || named.iter().any(|(_, regex)| regex.is_match(id));
-    let chosen: BTreeSet<String> = ids.into_iter().filter(is_named).collect();
+    let chosen = named_among(&named, &ids, "the run has no such case")?;
     if chosen.is_empty() {
         return Err(invalid(format!(
             "{} has no case that was run",

@@ -230,19 +230,18 @@ impl Chosen {
     /// Of these. A name that is no case's is a mistake; that nothing failed, or matches, is none.
     fn of(wanted: &Named, ids: &[String]) -> anyhow::Result<Self> {
         let named = wanted.cases();
-        known(
+        let named = named_among(
             &named,
             ids,
             "no such file, and no case of that name: `chainbreak list` prints all, and `plan` those of a bundle",
         )?;
         let failed = wanted.failed.as_deref().map(failed).transpose()?;
-        let is_wanted = |id: &&String| {
-            let is_named = named.is_empty() || named.iter().any(|(_, regex)| regex.is_match(id));
+        let is_wanted = |id: &String| {
             let case = repeated_case(id).unwrap_or(id);
             let has_failed = failed.as_ref().is_none_or(|failed| failed.contains(case));
-            is_named && has_failed && wanted.matches(id)
+            has_failed && wanted.matches(id)
         };
-        Ok(Self(ids.iter().filter(is_wanted).cloned().collect()))
+        Ok(Self(named.into_iter().filter(is_wanted).collect()))
     }
 
     fn has(&self, id: &str) -> bool {
@@ -250,12 +249,12 @@ impl Chosen {
     }
 }
 
-/// Each name is that of some case; `missing` says what is wrong with another.
-pub(crate) fn known(
+/// Those of the cases that are named, all of them where none is. Each name is that of some case; `missing` says what is wrong with another.
+pub(crate) fn named_among(
     named: &[(String, Regex)],
     ids: &[String],
     missing: &str,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<BTreeSet<String>> {
     for (text, regex) in named {
         if !ids.iter().any(|id| regex.is_match(id)) {
             let words = format!("{text}: {missing}");
@@ -263,7 +262,8 @@ pub(crate) fn known(
             return Err(invalid(unknown(&words, text, known)));
         }
     }
-    Ok(())
+    let is_named = |id: &&String| named.is_empty() || named.iter().any(|(_, it)| it.is_match(id));
+    Ok(ids.iter().filter(is_named).cloned().collect())
 }
 
 /// The cases of a run that did not come out as expected, those that were not judged among them.

@@ -183,37 +183,39 @@ impl Contents<'_> {
         });
         let name = Path::new(path).file_name().unwrap_or_default();
         let inside = format!("{place}/{}", name.to_string_lossy());
-        let why = match read {
-            Ok(text) => {
-                let text = self.redactor.text(&text);
-                if self.pack.add(inside.as_ref(), text.as_bytes(), room)? {
-                    return Ok(Some(inside));
-                }
-                "no room for it".to_owned()
-            }
-            Err(why) => why.to_string(),
-        };
-        self.left_out.push(format!("{path}: {why}"));
-        Ok(None)
+        let packed = self.beside(&inside, path, read.map_err(|why| why.to_string()), room)?;
+        Ok(packed.then_some(inside))
     }
 
     /// Packs a scenario's file, for readers: the run does without. Which it is stands in the run, which may be somebody else's: only what lies
     /// below the current folder is read. One that was changed since is not what was run.
     fn scenario(&mut self, number: usize, file: &Path, room: u64) -> anyhow::Result<()> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let why = match self.scenario_text(file) {
+        let path = format!("scenarios/{number}-{name}");
+        self.beside(&path, &name, self.scenario_text(file), room)
+            .map(drop)
+    }
+
+    /// Packs a text that a bundle can be without, while there is room for it; else says why that of this name is not there.
+    fn beside(
+        &mut self,
+        path: &str,
+        name: &str,
+        text: Result<String, String>,
+        room: u64,
+    ) -> anyhow::Result<bool> {
+        let why = match text {
             Ok(text) => {
                 let text = self.redactor.text(&text);
-                let path = format!("scenarios/{number}-{name}");
                 if self.pack.add(path.as_ref(), text.as_bytes(), room)? {
-                    return Ok(());
+                    return Ok(true);
                 }
                 "no room for it".to_owned()
             }
             Err(why) => why,
         };
         self.left_out.push(format!("{name}: {why}"));
-        Ok(())
+        Ok(false)
     }
 
     fn scenario_text(&self, file: &Path) -> Result<String, String> {
