@@ -157,6 +157,28 @@ pub(crate) async fn planned_of(
     capabilities: &Capabilities,
     absent: Absent,
 ) -> anyhow::Result<Vec<Planned>> {
+    let considered = considered(selection, bundle, capabilities, absent).await?;
+    let notes = considered.notes.iter().chain(&considered.merged);
+    notes.for_each(|note| crate::note(note));
+    Ok(considered.planned)
+}
+
+/// What would become of the chosen cases, and what is to be known beside it.
+pub(crate) struct Considered {
+    pub(crate) planned: Vec<Planned>,
+    /// Of agents and their versions.
+    pub(crate) notes: Vec<String>,
+    /// Which cells of the matrix are one case.
+    merged: Vec<String>,
+}
+
+/// [`planned_of`], without a word.
+pub(crate) async fn considered(
+    selection: &Selection,
+    bundle: Option<&bundle::Opened>,
+    capabilities: &Capabilities,
+    absent: Absent,
+) -> anyhow::Result<Considered> {
     let scenarios = match bundle {
         Some(_) => Vec::new(),
         None => scenarios(&selection.named)?,
@@ -170,31 +192,30 @@ pub(crate) async fn planned_of(
     let ids: Vec<String> = planned.iter().map(Planned::id).collect();
     let chosen = Chosen::of(&selection.named, &ids)?;
     planned.retain(|plan| chosen.has(&plan.id()));
-    for (agent, version) in unheard_of(&planned, &choice.pinned) {
-        crate::note(&format!(
-            "no {agent} {version} is known here: its model does what that of the newest release does"
-        ));
-    }
-    for (id, cells) in scenarios
+    let unheard = unheard_of(&planned, &choice.pinned).into_iter();
+    let mut notes: Vec<String> = unheard
+        .map(|(agent, version)| {
+            format!("no {agent} {version} is known here: its model does what that of the newest release does")
+        })
+        .collect();
+    let merged = scenarios
         .iter()
         .flat_map(|scenario| merged(scenario, &choice))
         .filter(|(id, _)| chosen.has(id))
-    {
-        crate::note(&format!(
-            "{id}: {cells} cells of the matrix run this same case"
-        ));
-    }
+        .map(|(id, cells)| format!("{id}: {cells} cells of the matrix run this same case"))
+        .collect();
     let planned = match selection.shard {
         Some(shard) => shard.of(planned),
         None => planned,
     };
     if selection.players == Players::Real {
-        let standing_in = provide::standing_in(&planned)?;
-        for line in &standing_in {
-            crate::note(line);
-        }
+        notes.extend(provide::standing_in(&planned)?);
     }
-    Ok(planned)
+    Ok(Considered {
+        planned,
+        notes,
+        merged,
+    })
 }
 
 /// Versions that models are to play, and that are newer than every release that was looked at.

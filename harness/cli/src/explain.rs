@@ -5,7 +5,6 @@ mod folder;
 mod kept;
 mod moment;
 mod names;
-mod network;
 mod service;
 mod told;
 mod world;

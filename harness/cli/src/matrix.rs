@@ -2,7 +2,7 @@
 
 mod backends;
 
-use std::process::ExitCode;
+use std::{collections::BTreeSet, process::ExitCode};
 
 use chainbreak_engine::shell::quoted;
 use chainbreak_model::plan::{Planned, Shard};
@@ -38,9 +38,9 @@ pub(crate) async fn matrix(args: &args::Matrix) -> anyhow::Result<ExitCode> {
             "--shard is for one job: --shards says how many parts there are",
         ));
     }
-    let mut jobs = Vec::new();
+    let (mut jobs, mut said) = (Vec::new(), BTreeSet::new());
     for combination in combinations(&args.selection.matrix)? {
-        jobs.extend(of(args, &combination).await?);
+        jobs.extend(of(args, &combination, &mut said).await?);
     }
     if jobs.is_empty() {
         return Err(cases::invalid("nothing of this matrix runs here"));
@@ -78,14 +78,24 @@ fn combinations(texts: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
     Ok(all)
 }
 
-/// The jobs of one combination; one that runs no case is said and left out.
-async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<Job>> {
+/// The jobs of one combination; one that runs no case is said and left out. What is to be known of several is said once. Which of its cells
+/// are one case is each job's to say.
+async fn of(
+    args: &args::Matrix,
+    combination: &[String],
+    said: &mut BTreeSet<String>,
+) -> anyhow::Result<Vec<Job>> {
     let selection = Selection {
         matrix: combination.to_vec(),
         ..args.selection.clone()
     };
     let capabilities = BackendChoice::of(&selection).survey().await;
-    let planned = cases::planned(&selection, &capabilities, Absent::Left).await?;
+    let considered = cases::considered(&selection, None, &capabilities, Absent::Left).await?;
+    let notes = considered.notes.into_iter();
+    for note in notes.filter(|it| said.insert(it.clone())) {
+        crate::note(&note);
+    }
+    let planned = considered.planned;
     let runs = |planned: &[Planned]| {
         let runs = planned.iter().filter(|it| matches!(it, Planned::Run(_)));
         runs.count()
@@ -103,39 +113,38 @@ async fn of(args: &args::Matrix, combination: &[String]) -> anyhow::Result<Vec<J
     let jobs = Shard::all(args.shards).filter_map(|shard| {
         let cases = runs(&shard.of(planned.clone()));
         let several = args.shards.get() > 1;
-        let part = if several {
-            format!("{shard}")
-        } else {
-            String::new()
-        };
-        let flag = |name: &str, value: &str| match value {
-            "" => String::new(),
-            _ => format!("{name} {value}"),
-        };
-        let words = [
-            flag("--matrix", &what),
-            flag("--shard", &part),
-            more.clone(),
-        ];
-        let words: Vec<&str> = words
-            .iter()
-            .map(String::as_str)
-            .filter(|it| !it.is_empty())
-            .collect();
-        let name = [what.as_str(), &part].join(" ").trim().to_owned();
-        let id = name.replace([' ', '/'], "-");
-        (cases > 0).then(|| Job {
-            name: if name.is_empty() {
-                "all".to_owned()
-            } else {
-                name
-            },
-            id: if id.is_empty() { "all".to_owned() } else { id },
-            args: words.join(" "),
-            cases,
-        })
+        let part = several.then(|| shard.to_string()).unwrap_or_default();
+        (cases > 0).then(|| job(&what, &part, &more, cases))
     });
     Ok(jobs.collect())
+}
+
+/// A job that runs a part of a combination; none of either is an empty text.
+fn job(what: &str, part: &str, more: &str, cases: usize) -> Job {
+    let flag = |name: &str, value: &str| match value {
+        "" => String::new(),
+        _ => format!("{name} {value}"),
+    };
+    let words = [
+        flag("--matrix", what),
+        flag("--shard", part),
+        more.to_owned(),
+    ];
+    let words: Vec<&str> = words
+        .iter()
+        .map(String::as_str)
+        .filter(|it| !it.is_empty())
+        .collect();
+    let name = match [what, part].join(" ").trim() {
+        "" => "all".to_owned(),
+        name => name.to_owned(),
+    };
+    Job {
+        id: name.replace([' ', '/'], "-"),
+        name,
+        args: words.join(" "),
+        cases,
+    }
 }
 
 /// A flag with each of these values, quoted for a shell.

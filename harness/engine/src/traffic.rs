@@ -70,6 +70,10 @@ impl Flow {
         log: &EventLog,
     ) -> Result<Self, InfraError> {
         let target = target(cluster, traffic).await?;
+        log.append(EventKind::Aimed {
+            traffic: name.clone(),
+            at: target,
+        });
         let order = Order {
             target,
             every_us: micros(traffic.every),

@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use chainbreak_probe::wire::Sample;
@@ -94,6 +94,13 @@ pub enum EventKind {
         at: Origin,
         /// All of them but the loopback's.
         addresses: Vec<IpAddr>,
+    },
+    /// Where the requests of a traffic go, said before the first. Older histories do not say so.
+    Aimed {
+        /// Which traffic.
+        traffic: TrafficName,
+        /// The address that is asked: a Service's, a pod's, a host's or a node's.
+        at: SocketAddr,
     },
     /// What a node routes by, before the timeline and after it: addresses, routes of all tables, rules and settings, as `ip` and
     /// `sysctl` print them. Older histories do not say so.

@@ -18,7 +18,7 @@ use crate::{
 
 /// A request is sent a little after it is due, and may be lost to a command that began in between: a
 /// probe on a busy core is late by at most a few milliseconds.
-const SENT_LATE_US: u64 = 20_000;
+pub(crate) const SENT_LATE_US: u64 = 20_000;
 
 /// On a starved machine it is some tens. Looked into only when nothing was missing by [`SENT_LATE_US`],
 /// and only where most of the gap comes after it.

@@ -4,7 +4,7 @@ use chainbreak_model::{
     event::{Command, Event, EventKind},
     names::NodeName,
 };
-use chainbreak_netfilter::{Change, ChangeKind, committed};
+use chainbreak_netfilter::{Change, ChangeKind, committed, replay::Ran};
 use serde::Serialize;
 
 use crate::outcome::Outcome;
@@ -168,6 +168,16 @@ impl<'a> RuleEdit<'a> {
         self.command.who == "kube-proxy"
             && matches!(self.program(), "iptables" | "ip6tables")
             && self.command.argv.iter().any(|word| word == "-j")
+    }
+}
+
+/// A command as the rules are rebuilt from it.
+pub fn ran(command: &Command) -> Ran<'_> {
+    Ran {
+        argv: &command.argv,
+        input: &command.input,
+        exit: command.exit,
+        stderr: &command.stderr,
     }
 }
 

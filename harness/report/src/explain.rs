@@ -16,6 +16,7 @@ use crate::{
     log_finding::LogFinding,
     meanwhile,
     programs::{self, Programs},
+    walked,
 };
 
 /// So many gaps, nodes, and times on a node are explained.
@@ -78,12 +79,24 @@ impl Material<'_> {
             .get(&requests.traffic)
             .map_or(&[][..], Vec::as_slice);
         let in_one = tells(longest, claim, requests, traffic);
-        let unexplained = match (in_one, cause.is_some() || programs.is_some()) {
+        let name = &requests.traffic;
+        let is_open = in_one && cause.is_none() && programs.is_none();
+        let walked = || {
+            let traffic = (name, traffic);
+            walked::of_gap(self.case, self.events, self.index, traffic, longest)
+        };
+        let turned = is_open.then(walked).flatten();
+        let is_open = is_open && turned.is_none();
+        let done = || meanwhile::done(self.events, name, longest);
+        let mut told = self.explained(all, traffic, node.as_ref());
+        for gap in told.iter_mut().filter(|it| it.gap.span == longest) {
+            gap.turned.clone_from(&turned);
+        }
+        let unexplained = match (in_one, !is_open) {
             (true, true) => None,
             (true, false) => Some(longest),
             (false, _) => Some(around(all).unwrap_or(longest)),
         };
-        let name = &requests.traffic;
         Outage {
             to: traffic.to.clone(),
             longest,
@@ -92,9 +105,11 @@ impl Material<'_> {
             answered_last: meanwhile::left_behind(self.events, (name, traffic), longest),
             gaps: all.len(),
             gaps_us: all.iter().map(|gap| gap.span.len_us()).sum(),
-            told: self.explained(all, traffic, node.as_ref()),
+            told,
             cause,
             programs,
+            turned,
+            done: is_open.then(done).flatten(),
             node,
         }
     }
@@ -129,6 +144,7 @@ impl Material<'_> {
                 gap: *gap,
                 cause,
                 programs,
+                turned: None,
                 heal: node.and_then(|node| attribution::healing(self.index, traffic, node, gap)),
             }
         };

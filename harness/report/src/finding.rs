@@ -12,6 +12,7 @@ use crate::{
     gaps::Gap,
     log_finding::LogFinding,
     programs::Programs,
+    walked::Turned,
 };
 
 pub use crate::meanwhile::Dropped;
@@ -63,6 +64,10 @@ pub struct Outage {
     pub cause: Option<Cause>,
     /// What Felix's programs did to its requests.
     pub programs: Option<Box<Programs>>,
+    /// The command that turned its requests off their way, where neither of these says why.
+    pub turned: Option<Turned>,
+    /// What the scenario did just before, where no command says why.
+    pub done: Option<String>,
     /// Where packets ended meanwhile, of what no command explains.
     pub dropped: Option<Dropped>,
     /// Who answered last before it, where conntrack may lead the client's port there still.
@@ -85,6 +90,8 @@ pub struct ExplainedGap {
     pub cause: Option<Cause>,
     /// What Felix's programs did to its requests.
     pub programs: Option<Box<Programs>>,
+    /// The command that turned its requests off their way, where neither says why. Looked for of the longest one.
+    pub turned: Option<Turned>,
     /// The command that ended it.
     pub heal: Option<Heal>,
 }

@@ -1,7 +1,8 @@
 //! Reports: pure functions of plan, history and verdict. No clock, no process.
 //!
 //! - [`Recorder`] writes `run.jsonl` as the run goes on, [`Run::read`] reads it back.
-//! - [`attribution`] says who did it, [`finding`] has what is found of a promise, [`timeline`] the story: values.
+//! - [`attribution`] says who did it, by what is missing, and [`walked`] by what becomes of packets;
+//!   [`finding`] has what is found of a promise, [`timeline`] the story: values.
 //! - [`drops`] ranks the rules in which packets ended.
 //! - [`summary`] puts them beside the verdict, `head` what stands around them. `words` makes lines of them, which
 //!   [`term`], [`text_file`] and [`junit`] lay out; `html` (a feature) makes a page of the values, [`SummaryFile`] a JSON document,
@@ -27,6 +28,7 @@ pub mod html;
 pub mod junit;
 pub mod log_finding;
 mod meanwhile;
+pub mod network;
 pub mod outcome;
 pub mod parity;
 pub mod programs;
@@ -41,6 +43,7 @@ pub mod term;
 pub mod text;
 pub mod text_file;
 pub mod timeline;
+pub mod walked;
 mod words;
 
 pub use error::ReportError;

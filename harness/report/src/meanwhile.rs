@@ -13,7 +13,10 @@ use chainbreak_netfilter::Site;
 use chainbreak_probe::wire::{Connections, Outcome, Protocol};
 use serde::Serialize;
 
-use crate::text::{count, one_line};
+use crate::{
+    attribution::SENT_LATE_US,
+    text::{count, one_line},
+};
 
 /// The census looks every two seconds, and says with a look what came since the one before.
 const LOOK_US: u64 = 2_500_000;
@@ -78,6 +81,24 @@ pub(crate) fn left_behind(
         _ => None,
     });
     backends.next_back().map(|backend| one_line(backend))
+}
+
+/// What the scenario did between the last request that was answered and the first that was lost.
+pub(crate) fn done(events: &[Event], name: &TrafficName, gap: Span) -> Option<String> {
+    let answered = |event: &&Event| match &event.what {
+        EventKind::Sample { traffic, sample } => {
+            traffic == name && event.at_us < gap.from_us && sample.outcome.is_answered()
+        }
+        _ => false,
+    };
+    let answered_us = events.iter().filter(answered).map(|it| it.at_us).max()?;
+    let within = answered_us..=gap.from_us + SENT_LATE_US;
+    let done = events.iter().filter_map(|event| match &event.what {
+        EventKind::Step { text } if within.contains(&event.at_us) => Some(one_line(text)),
+        _ => None,
+    });
+    let done: Vec<String> = done.collect();
+    (!done.is_empty()).then(|| done.join(", "))
 }
 
 impl fmt::Display for Dropped {

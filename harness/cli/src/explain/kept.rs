@@ -15,8 +15,7 @@ use chainbreak_netfilter::{
     Family, NetfilterError, Ruleset,
     replay::{Backend, Replay},
 };
-
-use super::moment::ran;
+use chainbreak_report::edits::ran;
 
 /// So long may a kept dump be, in bytes.
 const MOST: u64 = 256 << 20;

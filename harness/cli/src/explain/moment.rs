@@ -11,9 +11,11 @@ use chainbreak_model::{
     event::{Command, Event, EventKind, Phase},
     names::NodeName,
 };
-use chainbreak_netfilter::replay::{Backend, Doubt, Ran, Replay};
+use chainbreak_netfilter::replay::{Backend, Doubt, Replay};
 use chainbreak_report::{
     Recorded, Run,
+    edits::ran,
+    network::Network,
     text::{clock, count},
 };
 
@@ -21,7 +23,6 @@ use super::{
     Known, States, asked,
     kept::{self, Check},
     names::Names,
-    network::Network,
 };
 use crate::{
     args::{Explain, LATEST},
@@ -168,15 +169,6 @@ fn commands<'a>(events: &'a [Event], node: &NodeName) -> Vec<(u64, &'a Command)>
     let mut commands: Vec<(u64, &Command)> = on_node.collect();
     commands.sort_by_key(|it| it.0);
     commands
-}
-
-pub(super) fn ran(command: &Command) -> Ran<'_> {
-    Ran {
-        argv: &command.argv,
-        input: &command.input,
-        exit: command.exit,
-        stderr: &command.stderr,
-    }
 }
 
 /// The rules at a moment.

@@ -119,7 +119,7 @@ impl Names<'_> {
     }
 
     fn end_to(&self, to: &str) -> Result<End> {
-        if let Some(end) = address(to) {
+        if let Some(end) = address(to).or_else(|| self.aimed(to)) {
             return Ok(end);
         }
         let of_node = to.rsplit_once(':').and_then(|(node, port)| {
@@ -146,6 +146,15 @@ impl Names<'_> {
                 "TO:PORT: {to}: which port of the node it is no name tells; as node/{node}:30080"
             ))),
         }
+    }
+
+    /// Where the requests of a traffic of that name go, as the history says.
+    fn aimed(&self, name: &str) -> Option<End> {
+        let mut aims = self.events.iter().filter_map(|event| match &event.what {
+            EventKind::Aimed { traffic, at } if traffic.as_str() == name => Some(at),
+            _ => None,
+        });
+        aims.next().map(|at| (at.ip(), Some(at.port())))
     }
 
     fn service(&self, namespace: &str, name: &str, port: Option<u16>) -> Result<End> {

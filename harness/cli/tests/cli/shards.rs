@@ -132,6 +132,21 @@ fn a_matrix_is_what_fans_out_and_what_is_excluded_is_said_with_its_reason() {
 }
 
 #[test]
+fn what_is_known_of_every_job_of_a_matrix_is_said_once() {
+    let ground = Ground::new();
+    let args = "matrix short.yaml --matrix kube-proxy=1.99 iptables=legacy,nft";
+    let output = ground.chainbreak(&args.split(' ').collect::<Vec<_>>());
+    exits(&output, 0);
+    assert_eq!(text(&output.stdout).lines().count(), 2);
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("no kube-proxy 1.99 is known here"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
 fn a_wrong_shard_or_exclusion_is_one_clear_line() {
     let ground = Ground::new();
     let cases = [

@@ -68,11 +68,7 @@ impl Outage {
         let dropped = self.dropped.as_ref().map(|dropped| format!("; {dropped}"));
         let dropped = dropped.unwrap_or_default();
         if self.in_one {
-            let why = match (&self.programs, &self.cause) {
-                (Some(programs), _) => programs.to_string(),
-                (None, Some(cause)) => cause.to_string(),
-                (None, None) => "no recorded command explains it".to_owned(),
-            };
+            let why = self.why();
             let last = self.answered_last.as_ref().map(|backend| {
                 format!("; {backend} answered last, where conntrack may lead its kept port still")
             });
@@ -89,6 +85,27 @@ impl Outage {
                 lost(requests)
             )
         }
+    }
+
+    /// Because of whom, or that this is not known.
+    fn why(&self) -> String {
+        if let Some(programs) = &self.programs {
+            return programs.to_string();
+        }
+        if let Some(cause) = &self.cause {
+            return cause.to_string();
+        }
+        if let Some(turned) = &self.turned {
+            return turned.to_string();
+        }
+        let done = self
+            .done
+            .as_ref()
+            .map(|done| format!("; just before it: {done}"));
+        format!(
+            "no recorded command explains it{}",
+            done.unwrap_or_default()
+        )
     }
 
     /// The longest gaps.
@@ -115,16 +132,19 @@ impl ExplainedGap {
             format!("; {link} {verb} by {who} at {at}")
         });
         let programs = self.programs.as_ref().map(|it| format!("; {it}"));
+        let turned = self.turned.as_ref();
+        let turned = turned.map(|it| format!("; {it} at {}", clock(it.at_us)));
         let heal = self.heal.as_ref();
         let heal = heal.map(|heal| format!("; {heal} at {}", clock(heal.at_us)));
         format!(
-            "  {} – {} ({}, {} lost){}{}{}",
+            "  {} – {} ({}, {} lost){}{}{}{}",
             clock(from_us),
             clock(to_us),
             length(self.gap.span.len_us()),
             count(self.gap.lost, "request"),
             programs.unwrap_or_default(),
             cause.unwrap_or_default(),
+            turned.unwrap_or_default(),
             heal.unwrap_or_default()
         )
     }

@@ -17,9 +17,15 @@ use crate::history::{
 
 /// A case of two seconds in which requests are lost from 1.5 s to 1.7 s, beside what else happened.
 fn losing(extra: Vec<Event>) -> Vec<Event> {
-    let mut events = vec![event(1_000_000, EventKind::Phase(Phase::Judging))];
-    events.extend(full_sync("n1", 300_000));
+    let mut events = full_sync("n1", 300_000);
     events.extend(full_sync("n2", 300_000));
+    events.extend(extra);
+    lost(events)
+}
+
+/// The same without what kube-proxy wrote.
+fn lost(extra: Vec<Event>) -> Vec<Event> {
+    let mut events = vec![event(1_000_000, EventKind::Phase(Phase::Judging))];
     events.extend(extra);
     let due = (1_000_000..2_000_000).step_by(20_000);
     events.extend(due.map(|at_us| sample(at_us, !(1_500_000..1_700_000).contains(&at_us))));
@@ -40,6 +46,11 @@ fn answers(events: Vec<Event>, from: Option<Origin>) -> Summary {
 
 pub(crate) fn headline(extra: Vec<Event>) -> String {
     answers(losing(extra), None).headline().unwrap()
+}
+
+/// Of what happened and of nothing else.
+pub(crate) fn headline_of(events: Vec<Event>) -> String {
+    answers(lost(events), None).headline().unwrap()
 }
 
 pub(crate) const DEAD: &str = "services dead on n2 for 0.200 s from 1.50 s: ";

@@ -16,3 +16,4 @@ mod recording;
 mod summary_file;
 mod terminal;
 mod text_file;
+mod turned;

@@ -104,6 +104,7 @@ fn gap(number: usize, page: &CasePage<'_>, strip: &Strip, told: &ExplainedGap) -
         gap,
         cause,
         programs,
+        turned,
         heal,
     } = told;
     html! {
@@ -116,6 +117,7 @@ fn gap(number: usize, page: &CasePage<'_>, strip: &Strip, told: &ExplainedGap) -
             td {
                 @if let Some(cause) = cause { (by(number, &page.commands, cause)) }
                 @else if let Some(programs) = programs { (said(programs)) }
+                @else if let Some(turned) = turned { (said(turned)) }
                 @else { "no recorded command explains it" }
             }
             td {

@@ -5,26 +5,23 @@ use chainbreak_model::{
     event::{Event, EventKind},
     names::NodeName,
 };
-use chainbreak_report::text::clock;
+
+use crate::text::clock;
 
 /// As the history has it.
-pub(super) struct Network<'a> {
+#[derive(Debug)]
+pub struct Network<'a> {
     /// What `ip` and settings said.
-    pub(super) text: &'a str,
+    pub text: &'a str,
     /// What they said later, where that is something else, and words for it: when it changed is not known.
-    pub(super) later: Option<(&'a str, String)>,
+    pub later: Option<(&'a str, String)>,
     /// That it may have been otherwise at the moment, whatever was said before and after.
-    pub(super) doubt: Option<String>,
+    pub doubt: Option<String>,
 }
 
 impl<'a> Network<'a> {
     /// What was told nearest to the moment; none of an older run, or of a node that could not be asked.
-    pub(super) fn at(
-        events: &'a [Event],
-        timeline: &[Step],
-        node: &NodeName,
-        at_us: u64,
-    ) -> Option<Self> {
+    pub fn at(events: &'a [Event], timeline: &[Step], node: &NodeName, at_us: u64) -> Option<Self> {
         let told = events.iter().filter_map(|event| match &event.what {
             EventKind::Network { node: of, text } if of == node => Some((event.at_us, &**text)),
             _ => None,
@@ -82,15 +79,16 @@ impl<'a> Network<'a> {
     }
 }
 
-/// Whether a step may change routes, addresses or settings, and perhaps back again before they are told.
+/// Whether a step may change routes, addresses or settings, and back again before they are told. What a command changes that runs once stays.
 fn reroutes(step: &Step) -> bool {
-    let Step::Fault { fault, .. } = step else {
+    let Step::Fault { fault, duration } = step else {
         return false;
     };
-    matches!(
-        fault,
-        Fault::Sysctl { .. } | Fault::LinkDown { .. } | Fault::Route { .. } | Fault::Run(_)
-    )
+    match fault {
+        Fault::Sysctl { .. } | Fault::LinkDown { .. } | Fault::Route { .. } => true,
+        Fault::Run(_) => duration.is_some(),
+        _ => false,
+    }
 }
 
 /// Routes have no order, and an address's lifetime counts down.

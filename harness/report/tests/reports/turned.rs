@@ -1,0 +1,132 @@
+//! A command after which packets end is found by their way through the rules, and nobody is named where that is not known.
+
+use chainbreak_model::event::{Event, EventKind};
+
+use crate::{
+    culprits::{DEAD, headline_of},
+    history::{RESTORE, SVC, command, event},
+};
+
+const NETWORK: &str = "\
+1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536
+    inet 127.0.0.1/8 scope host lo
+2: eth0@if3: <BROADCAST,UP,LOWER_UP> mtu 1500
+    inet 10.0.0.2/24 scope global eth0
+default via 10.0.0.1 dev eth0
+10.20.2.2 dev cali1 scope link
+10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.2
+local 10.0.0.2 dev eth0 table local proto kernel scope host src 10.0.0.2
+local 127.0.0.0/8 dev lo table local proto kernel scope host src 127.0.0.1
+0:\tfrom all lookup local
+32766:\tfrom all lookup main
+32767:\tfrom all lookup default
+net.ipv4.ip_forward = 1
+net.ipv4.conf.all.forwarding = 1
+net.ipv4.conf.eth0.forwarding = 1
+net.ipv4.conf.cali1.forwarding = 1
+net.ipv4.conf.all.rp_filter = 0
+net.ipv4.conf.cali1.rp_filter = 0
+";
+
+/// What is known before the first request: kube-proxy's rules, routes and the address that is asked.
+fn known() -> Vec<Event> {
+    let rules = format!(
+        "*nat\n:KUBE-SERVICES - [0:0]\n:{SVC} - [0:0]\n-A PREROUTING -j KUBE-SERVICES\n\
+         -A KUBE-SERVICES -p tcp -m tcp -d 10.96.10.10 --dport 80 -j {SVC}\n\
+         -A {SVC} -j DNAT --to-destination 10.20.10.127:80\nCOMMIT\n"
+    );
+    let aimed = EventKind::Aimed {
+        traffic: "shop".into(),
+        at: "10.96.10.10:80".parse().expect("an address and a port"),
+    };
+    let network = EventKind::Network {
+        node: "n2".into(),
+        text: NETWORK.to_owned(),
+    };
+    vec![
+        command("n2", 400_000, "kube-proxy", &RESTORE, &rules),
+        event(800_000, aimed),
+        event(900_000, network),
+    ]
+}
+
+fn with(more: Vec<Event>) -> String {
+    headline_of([known(), more].concat())
+}
+
+fn other(at_us: u64, argv: &[&str]) -> Vec<Event> {
+    vec![command("n2", at_us, "firewall", argv, "")]
+}
+
+const DROPS: [&str; 4] = ["iptables", "-P", "FORWARD", "DROP"];
+
+#[test]
+fn a_command_after_which_requests_are_dropped_is_named() {
+    assert_eq!(
+        with(other(1_490_000, &DROPS)),
+        format!(
+            "{DEAD}a request's first packet is dropped by filter FORWARD, policy: DROPPED – no rule of the chain decided, since \
+             firewall (iptables)"
+        )
+    );
+    let rule = "iptables -t raw -A PREROUTING -s 10.20.2.2 -p tcp --dport 80 -j DROP";
+    let rule: Vec<&str> = rule.split(' ').collect();
+    let said = with(other(1_490_000, &rule));
+    assert!(said.contains("is dropped by raw PREROUTING 1"), "{said}");
+}
+
+#[test]
+fn a_command_that_changes_nothing_for_the_requests_is_not_named() {
+    let elsewhere = "iptables -t raw -A PREROUTING -s 203.0.113.0/24 -j DROP";
+    let elsewhere: Vec<&str> = elsewhere.split(' ').collect();
+    let unexplained = format!("{DEAD}no recorded command explains it");
+    assert_eq!(with(other(1_490_000, &elsewhere)), unexplained);
+    // Long before the first request that was lost, or after it.
+    assert_eq!(with(other(1_300_000, &DROPS)), unexplained);
+    assert_eq!(with(other(1_600_000, &DROPS)), unexplained);
+}
+
+#[test]
+fn the_command_that_turned_them_is_told_from_others_of_the_same_moment() {
+    let mut commands = other(1_481_000, &["iptables", "-N", "MINE"]);
+    commands.extend(vec![command("n2", 1_488_000, "culprit", &DROPS, "")]);
+    commands.extend(other(1_495_000, &["iptables", "-X", "MINE"]));
+    assert!(with(commands).ends_with("since culprit (iptables)"));
+}
+
+#[test]
+fn nobody_is_named_where_the_rules_or_the_way_are_not_known() {
+    let unexplained = format!("{DEAD}no recorded command explains it");
+    let drops = || other(1_490_000, &DROPS);
+    // A command that cannot be followed.
+    let unknown = other(700_000, &["iptables", "-A", "NOT-THERE", "-j", "ACCEPT"]);
+    assert_eq!(with([unknown, drops()].concat()), unexplained);
+    // A rule that is not understood.
+    let asks = "iptables -t raw -A PREROUTING -m bpf --object-pinned /x -j DROP";
+    let asks: Vec<&str> = asks.split(' ').collect();
+    let said = with([other(700_000, &asks), drops()].concat());
+    assert_eq!(said, unexplained);
+    // Routes, or the address that is asked, which older histories do not tell.
+    for left_out in ["Network", "Aimed"] {
+        let mut events = known();
+        events.retain(|event| !format!("{:?}", event.what).starts_with(left_out));
+        assert_eq!(headline_of([events, drops()].concat()), unexplained);
+    }
+}
+
+#[test]
+fn what_the_scenario_did_just_before_is_said_of_a_gap_that_no_command_explains() {
+    let step = |at_us, text: &str| {
+        let text = text.to_owned();
+        event(at_us, EventKind::Step { text })
+    };
+    let steps = vec![
+        step(1_300_000, "n1: link eth0 down"),
+        step(1_490_000, "n2: link eth0 down"),
+        step(1_600_000, "n2: link eth0 up"),
+    ];
+    assert_eq!(
+        with(steps),
+        format!("{DEAD}no recorded command explains it; just before it: n2: link eth0 down")
+    );
+}
