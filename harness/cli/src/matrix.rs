@@ -112,8 +112,10 @@ async fn of(
     let more = passed_on(&args.selection);
     let jobs = Shard::all(args.shards).filter_map(|shard| {
         let cases = runs(&shard.of(planned.clone()));
-        let several = args.shards.get() > 1;
-        let part = several.then(|| shard.to_string()).unwrap_or_default();
+        let part = match args.shards.get() {
+            1 => String::new(),
+            _ => shard.to_string(),
+        };
         (cases > 0).then(|| job(&what, &part, &more, cases))
     });
     Ok(jobs.collect())

@@ -132,6 +132,12 @@ pub fn node_of(case: &Case, traffic: &Traffic) -> Option<NodeName> {
     }
 }
 
+/// The case's node, where it has one only.
+pub fn only_node(case: &Case) -> Option<NodeName> {
+    let mut nodes = case.cluster.node_names();
+    nodes.next().filter(|_| nodes.next().is_none())
+}
+
 /// Who caused a gap in the traffic: of everything its packets need that was missing when the gap began,
 /// what was removed last.
 pub fn of_gap(case: &Case, index: &EditIndex<'_>, traffic: &Traffic, gap: Span) -> Option<Cause> {

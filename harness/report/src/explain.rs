@@ -80,19 +80,22 @@ impl Material<'_> {
             .map_or(&[][..], Vec::as_slice);
         let in_one = tells(longest, claim, requests, traffic);
         let name = &requests.traffic;
-        let is_open = in_one && cause.is_none() && programs.is_none();
-        let walked = || {
-            let traffic = (name, traffic);
-            walked::of_gap(self.case, self.events, self.index, traffic, longest)
-        };
-        let turned = is_open.then(walked).flatten();
-        let is_open = is_open && turned.is_none();
-        let done = || meanwhile::done(self.events, name, longest);
+        let turned = (in_one && programs.is_none() && is_its_own(cause.as_ref()))
+            .then(|| walked::of_gap(self.case, self.events, self.index, (name, traffic), longest))
+            .flatten();
+        let cause = cause.filter(|_| turned.is_none());
+        let who = turned.as_ref().map(|it| it.who.as_str());
+        let who = who.or(cause.as_ref().map(|it| it.who.as_str()));
+        let is_done = in_one && programs.is_none() && who.is_none_or(|it| it == KUBE_PROXY);
+        let done = is_done.then(|| meanwhile::done(self.case, self.events, name, longest));
+        let node = node.or_else(|| turned.as_ref().map(|it| it.node.clone()));
         let mut told = self.explained(all, traffic, node.as_ref());
-        for gap in told.iter_mut().filter(|it| it.gap.span == longest) {
-            gap.turned.clone_from(&turned);
+        if turned.is_some() {
+            for gap in told.iter_mut().filter(|it| it.gap.span == longest) {
+                (gap.cause, gap.turned) = (None, turned.clone());
+            }
         }
-        let unexplained = match (in_one, !is_open) {
+        let unexplained = match (in_one, who.is_some() || programs.is_some()) {
             (true, true) => None,
             (true, false) => Some(longest),
             (false, _) => Some(around(all).unwrap_or(longest)),
@@ -109,7 +112,7 @@ impl Material<'_> {
             cause,
             programs,
             turned,
-            done: is_open.then(done).flatten(),
+            done: done.flatten(),
             node,
         }
     }
@@ -183,6 +186,14 @@ impl Material<'_> {
             told: told.collect(),
         }
     }
+}
+
+/// Whose rules traffic to services needs. What it does to them it does because of what the API says.
+const KUBE_PROXY: &str = "kube-proxy";
+
+/// Whether nobody is blamed, or kube-proxy is for what it did to its own rules: what that came to says more.
+fn is_its_own(cause: Option<&Cause>) -> bool {
+    cause.is_none_or(|it| it.who == KUBE_PROXY)
 }
 
 /// From the first request that was lost to the last.

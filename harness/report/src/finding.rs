@@ -64,9 +64,9 @@ pub struct Outage {
     pub cause: Option<Cause>,
     /// What Felix's programs did to its requests.
     pub programs: Option<Box<Programs>>,
-    /// The command that turned its requests off their way, where neither of these says why.
+    /// The command that turned its requests off their way, where neither of these says why, or only that kube-proxy did.
     pub turned: Option<Turned>,
-    /// What the scenario did just before, where no command says why.
+    /// What the scenario did just before, where no command of another than kube-proxy says why.
     pub done: Option<String>,
     /// Where packets ended meanwhile, of what no command explains.
     pub dropped: Option<Dropped>,

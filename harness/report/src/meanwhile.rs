@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use chainbreak_model::{
-    case::Traffic,
+    case::{Case, Step, Traffic},
     event::{Event, EventKind},
     names::TrafficName,
     verdict::Span,
@@ -84,7 +84,7 @@ pub(crate) fn left_behind(
 }
 
 /// What the scenario did between the last request that was answered and the first that was lost.
-pub(crate) fn done(events: &[Event], name: &TrafficName, gap: Span) -> Option<String> {
+pub(crate) fn done(case: &Case, events: &[Event], name: &TrafficName, gap: Span) -> Option<String> {
     let answered = |event: &&Event| match &event.what {
         EventKind::Sample { traffic, sample } => {
             traffic == name && event.at_us < gap.from_us && sample.outcome.is_answered()
@@ -92,13 +92,52 @@ pub(crate) fn done(events: &[Event], name: &TrafficName, gap: Span) -> Option<St
         _ => false,
     };
     let answered_us = events.iter().filter(answered).map(|it| it.at_us).max()?;
-    let within = answered_us..=gap.from_us + SENT_LATE_US;
-    let done = events.iter().filter_map(|event| match &event.what {
-        EventKind::Step { text } if within.contains(&event.at_us) => Some(one_line(text)),
-        _ => None,
-    });
-    let done: Vec<String> = done.collect();
+    let lost_us = gap.from_us + SENT_LATE_US;
+    let within = |deed: &Deed<'_>| deed.from_us <= lost_us && deed.to_us >= answered_us;
+    let done = deeds(case, events);
+    let done: Vec<String> = done
+        .into_iter()
+        .filter(within)
+        .map(|deed| one_line(deed.text))
+        .collect();
     (!done.is_empty()).then(|| done.join(", "))
+}
+
+/// Something that the scenario did.
+struct Deed<'a> {
+    text: &'a str,
+    /// When it is said.
+    from_us: u64,
+    /// When it was over, of what runs once.
+    to_us: u64,
+    step: Option<usize>,
+}
+
+fn deeds<'a>(case: &Case, events: &'a [Event]) -> Vec<Deed<'a>> {
+    let runs_once = |step: usize| {
+        let step = case.timeline.get(step);
+        matches!(step, Some(Step::Fault { duration: None, .. }))
+    };
+    let mut deeds: Vec<Deed<'_>> = Vec::new();
+    let mut open = None;
+    for event in events {
+        match &event.what {
+            EventKind::StepBegan { step } => open = Some(*step).filter(|it| runs_once(*it)),
+            EventKind::StepEnded { step } if open == Some(*step) => {
+                let own = deeds.iter_mut().filter(|deed| deed.step == open);
+                own.for_each(|deed| deed.to_us = event.at_us);
+                open = None;
+            }
+            EventKind::Step { text } => deeds.push(Deed {
+                text,
+                from_us: event.at_us,
+                to_us: event.at_us,
+                step: open,
+            }),
+            _ => {}
+        }
+    }
+    deeds
 }
 
 impl fmt::Display for Dropped {

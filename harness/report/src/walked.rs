@@ -67,7 +67,7 @@ pub(crate) fn of_gap(
     if traffic.connections == Connections::Kept {
         return None;
     }
-    let node = attribution::node_of(case, traffic)?;
+    let node = attribution::node_of(case, traffic).or_else(|| attribution::only_node(case))?;
     let ends = Ends::of(events, (name, traffic), gap.from_us)?;
     let network = Network::at(events, &case.timeline, &node, gap.from_us)?;
     if network.doubt.is_some() {

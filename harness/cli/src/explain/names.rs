@@ -17,6 +17,7 @@ use chainbreak_model::{
 };
 use chainbreak_netfilter::walk::Protocol;
 use chainbreak_probe::wire::Outcome;
+use chainbreak_report::attribution;
 
 use super::{
     asked::{End, Ends, Input, address},
@@ -55,9 +56,8 @@ impl Names<'_> {
             Some((Destination::NodePort { node, .. }, _)) => Some(node),
             _ => self.end_to(to).ok().and_then(|end| self.node_with(end.0)),
         };
-        let mut nodes = self.case.cluster.node_names();
-        let only = nodes.next().filter(|_| nodes.next().is_none());
-        sender.or_else(asked).or(only)
+        let only = || attribution::only_node(self.case);
+        sender.or_else(asked).or_else(only)
     }
 
     /// The addresses that a node has in the lab.

@@ -32,5 +32,6 @@ mod real_clusters;
 mod rerender;
 mod sandbox;
 mod shards;
+mod turned;
 mod tutorial;
 mod user;

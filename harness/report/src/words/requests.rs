@@ -89,23 +89,15 @@ impl Outage {
 
     /// Because of whom, or that this is not known.
     fn why(&self) -> String {
-        if let Some(programs) = &self.programs {
-            return programs.to_string();
-        }
-        if let Some(cause) = &self.cause {
-            return cause.to_string();
-        }
-        if let Some(turned) = &self.turned {
-            return turned.to_string();
-        }
-        let done = self
-            .done
-            .as_ref()
-            .map(|done| format!("; just before it: {done}"));
-        format!(
-            "no recorded command explains it{}",
-            done.unwrap_or_default()
-        )
+        let who = match (&self.programs, &self.turned, &self.cause) {
+            (Some(programs), _, _) => programs.to_string(),
+            (None, Some(turned), _) => turned.to_string(),
+            (None, None, Some(cause)) => cause.to_string(),
+            (None, None, None) => "no recorded command explains it".to_owned(),
+        };
+        let done = self.done.as_ref();
+        let done = done.map(|done| format!("; just before it: {done}"));
+        format!("{who}{}", done.unwrap_or_default())
     }
 
     /// The longest gaps.
