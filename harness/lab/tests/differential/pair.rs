@@ -136,8 +136,6 @@ impl Launcher {
                 break;
             }
         }
-        // What a sync says of health checks comes after its rules: on a busy machine, some time after them.
-        pair.still().await?;
         let kinds = pair.kinds(players.sites).await?;
         let mut what = logs::differences(&kinds);
         what.retain(|line| !logs::is_by_chance(line, &kinds));
