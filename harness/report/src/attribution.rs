@@ -22,7 +22,7 @@ pub(crate) const SENT_LATE_US: u64 = 20_000;
 
 /// On a starved machine it is some tens. Looked into only when nothing was missing by [`SENT_LATE_US`],
 /// and only where most of the gap comes after it.
-const STARVED_US: u64 = 100_000;
+pub(crate) const STARVED_US: u64 = 100_000;
 
 /// An observer looks after a write, and a log line passes a pipe: both speak of a moment a little before
 /// their own. A slow `iptables-nft-save` takes some tens of milliseconds.

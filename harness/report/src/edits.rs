@@ -1,10 +1,14 @@
 //! What commands did to the rules, as recorded: who removed what, and who restored it.
 
 use chainbreak_model::{
+    case::{Case, IptablesVariant},
     event::{Command, Event, EventKind},
     names::NodeName,
 };
-use chainbreak_netfilter::{Change, ChangeKind, committed, replay::Ran};
+use chainbreak_netfilter::{
+    Change, ChangeKind, committed,
+    replay::{Backend, Ran},
+};
 use serde::Serialize;
 
 use crate::outcome::Outcome;
@@ -168,6 +172,14 @@ impl<'a> RuleEdit<'a> {
         self.command.who == "kube-proxy"
             && matches!(self.program(), "iptables" | "ip6tables")
             && self.command.argv.iter().any(|word| word == "-j")
+    }
+}
+
+/// What `iptables` without a backend in its name means on the nodes of a case.
+pub fn backend(case: &Case) -> Backend {
+    match case.cluster.iptables {
+        IptablesVariant::Legacy => Backend::Legacy,
+        IptablesVariant::Nft => Backend::Nft,
     }
 }
 

@@ -84,18 +84,27 @@ impl Material<'_> {
             .then(|| walked::of_gap(self.case, self.events, self.index, (name, traffic), longest))
             .flatten();
         let cause = cause.filter(|_| turned.is_none());
-        let who = turned.as_ref().map(|it| it.who.as_str());
-        let who = who.or(cause.as_ref().map(|it| it.who.as_str()));
-        let is_done = in_one && programs.is_none() && who.is_none_or(|it| it == KUBE_PROXY);
+        let is_done = in_one
+            && programs.is_none()
+            && match (&turned, &cause) {
+                (Some(turned), _) => [KUBE_PROXY, FELIX].contains(&turned.who.as_str()),
+                (None, cause) => is_its_own(cause.as_ref()),
+            };
         let done = is_done.then(|| meanwhile::done(self.case, self.events, name, longest));
         let node = node.or_else(|| turned.as_ref().map(|it| it.node.clone()));
         let mut told = self.explained(all, traffic, node.as_ref());
         if turned.is_some() {
-            for gap in told.iter_mut().filter(|it| it.gap.span == longest) {
+            for gap in told
+                .iter_mut()
+                .filter(|it| it.gap.span.contains(longest.from_us))
+            {
                 (gap.cause, gap.turned) = (None, turned.clone());
             }
         }
-        let unexplained = match (in_one, who.is_some() || programs.is_some()) {
+        let unexplained = match (
+            in_one,
+            turned.is_some() || cause.is_some() || programs.is_some(),
+        ) {
             (true, true) => None,
             (true, false) => Some(longest),
             (false, _) => Some(around(all).unwrap_or(longest)),
@@ -188,8 +197,11 @@ impl Material<'_> {
     }
 }
 
-/// Whose rules traffic to services needs. What it does to them it does because of what the API says.
+/// Whose rules traffic to services needs. What an agent does it does because of what the API says.
 const KUBE_PROXY: &str = "kube-proxy";
+
+/// Whose programs and rules serve them in eBPF mode, and guard pods.
+const FELIX: &str = "felix";
 
 /// Whether nobody is blamed, or kube-proxy is for what it did to its own rules: what that came to says more.
 fn is_its_own(cause: Option<&Cause>) -> bool {

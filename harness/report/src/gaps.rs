@@ -1,10 +1,13 @@
 //! What became of traffic: when for how long no request was answered.
 
+use std::net::SocketAddr;
+
 use chainbreak_model::{
     event::{Event, EventKind},
     names::TrafficName,
     verdict::Span,
 };
+use chainbreak_probe::wire::Outcome;
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -21,6 +24,48 @@ pub struct Gap {
     pub lost: usize,
     /// Whether a request was answered afterwards.
     pub ended: bool,
+}
+
+/// How a gap began, also where that was before what is judged.
+#[derive(Debug)]
+pub(crate) struct Beginning<'a> {
+    /// When the last request was due that was answered.
+    pub(crate) answered_us: u64,
+    /// Who sent it.
+    pub(crate) local: SocketAddr,
+    /// When the first one after it was due that was not.
+    pub(crate) lost_us: u64,
+    /// When that was known.
+    pub(crate) failed_us: u64,
+    /// How it ended.
+    pub(crate) outcome: &'a Outcome,
+}
+
+impl<'a> Beginning<'a> {
+    /// As the history has it; none where nothing was answered before.
+    pub(crate) fn of(events: &'a [Event], name: &TrafficName, gap: Span) -> Option<Self> {
+        let samples = events.iter().filter_map(|event| match &event.what {
+            EventKind::Sample { traffic, sample } if traffic == name => Some((event.at_us, sample)),
+            _ => None,
+        });
+        let until: Vec<_> = samples.filter(|it| it.0 <= gap.from_us).collect();
+        let answers = until
+            .iter()
+            .filter_map(|(at_us, sample)| match &sample.outcome {
+                Outcome::Answered { local, .. } => Some((*at_us, *local)),
+                _ => None,
+            });
+        let (answered_us, local) = answers.max_by_key(|it| it.0)?;
+        let lost = until.iter().filter(|it| it.0 > answered_us);
+        let (lost_us, sample) = lost.min_by_key(|it| it.0)?;
+        Some(Self {
+            answered_us,
+            local,
+            lost_us: *lost_us,
+            failed_us: lost_us.saturating_add(sample.took_us),
+            outcome: &sample.outcome,
+        })
+    }
 }
 
 /// A request: when it was due, when it ended, whether it was answered.

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::{
     attribution::SENT_LATE_US,
+    gaps::Beginning,
     text::{count, one_line},
 };
 
@@ -83,17 +84,11 @@ pub(crate) fn left_behind(
     backends.next_back().map(|backend| one_line(backend))
 }
 
-/// What the scenario did between the last request that was answered and the first that was lost.
+/// What was done, or happened to the world, between the last request that was answered and the first that was lost.
 pub(crate) fn done(case: &Case, events: &[Event], name: &TrafficName, gap: Span) -> Option<String> {
-    let answered = |event: &&Event| match &event.what {
-        EventKind::Sample { traffic, sample } => {
-            traffic == name && event.at_us < gap.from_us && sample.outcome.is_answered()
-        }
-        _ => false,
-    };
-    let answered_us = events.iter().filter(answered).map(|it| it.at_us).max()?;
-    let lost_us = gap.from_us + SENT_LATE_US;
-    let within = |deed: &Deed<'_>| deed.from_us <= lost_us && deed.to_us >= answered_us;
+    let begun = Beginning::of(events, name, gap)?;
+    let lost_us = begun.lost_us + SENT_LATE_US;
+    let within = |deed: &Deed<'_>| deed.from_us <= lost_us && deed.to_us >= begun.answered_us;
     let done = deeds(case, events);
     let done: Vec<String> = done
         .into_iter()
@@ -103,10 +98,10 @@ pub(crate) fn done(case: &Case, events: &[Event], name: &TrafficName, gap: Span)
     (!done.is_empty()).then(|| done.join(", "))
 }
 
-/// Something that the scenario did.
+/// Something that was done, as the history says.
 struct Deed<'a> {
     text: &'a str,
-    /// When it is said.
+    /// When its step began, which may say it only when it is done; else when it is said.
     from_us: u64,
     /// When it was over, of what runs once.
     to_us: u64,
@@ -119,10 +114,13 @@ fn deeds<'a>(case: &Case, events: &'a [Event]) -> Vec<Deed<'a>> {
         matches!(step, Some(Step::Fault { duration: None, .. }))
     };
     let mut deeds: Vec<Deed<'_>> = Vec::new();
-    let mut open = None;
+    let (mut open, mut began_us) = (None, None);
     for event in events {
         match &event.what {
-            EventKind::StepBegan { step } => open = Some(*step).filter(|it| runs_once(*it)),
+            EventKind::StepBegan { step } => {
+                open = Some(*step).filter(|it| runs_once(*it));
+                began_us = Some(event.at_us);
+            }
             EventKind::StepEnded { step } if open == Some(*step) => {
                 let own = deeds.iter_mut().filter(|deed| deed.step == open);
                 own.for_each(|deed| deed.to_us = event.at_us);
@@ -130,7 +128,7 @@ fn deeds<'a>(case: &Case, events: &'a [Event]) -> Vec<Deed<'a>> {
             }
             EventKind::Step { text } => deeds.push(Deed {
                 text,
-                from_us: event.at_us,
+                from_us: began_us.take().unwrap_or(event.at_us),
                 to_us: event.at_us,
                 step: open,
             }),

@@ -79,16 +79,15 @@ impl<'a> Network<'a> {
     }
 }
 
-/// Whether a step may change routes, addresses or settings, and back again before they are told. What a command changes that runs once stays.
+/// Whether a step may change routes, addresses or settings, and perhaps back again before they are told.
 fn reroutes(step: &Step) -> bool {
-    let Step::Fault { fault, duration } = step else {
+    let Step::Fault { fault, .. } = step else {
         return false;
     };
-    match fault {
-        Fault::Sysctl { .. } | Fault::LinkDown { .. } | Fault::Route { .. } => true,
-        Fault::Run(_) => duration.is_some(),
-        _ => false,
-    }
+    matches!(
+        fault,
+        Fault::Sysctl { .. } | Fault::LinkDown { .. } | Fault::Route { .. } | Fault::Run(_)
+    )
 }
 
 /// Routes have no order, and an address's lifetime counts down.

@@ -1,34 +1,31 @@
 //! Which command changed what becomes of a traffic's packets: the first packet of a request is walked through the rules of its node as
 //! they were before and after each command that was at work when a gap began. What is not known for sure names nobody.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    net::{IpAddr, SocketAddr},
-};
+use std::{collections::BTreeSet, fmt, net::SocketAddr, time::Duration};
 
 use chainbreak_model::{
-    case::{Case, Destination, IptablesVariant, Traffic},
+    case::{Case, Destination, Fault, Step, Traffic},
     event::{Event, EventKind},
     names::{NodeName, TrafficName},
     verdict::Span,
 };
 use chainbreak_netfilter::{
     dumps::Dumps,
-    replay::{Backend, Replay},
-    walk::{Origin, Packet, Path, Protocol, TcpFlags, Walk, walk},
+    replay::Replay,
+    walk::{End, Origin, Packet, Path, Protocol, TcpFlags, Walk, walk},
 };
 use chainbreak_probe::wire::{self, Connections, Outcome};
 use serde::Serialize;
 
 use crate::{
-    attribution::{self, SENT_LATE_US},
-    edits::{EditIndex, ran},
+    attribution::{self, SENT_LATE_US, STARVED_US},
+    edits::{self, EditIndex, RuleEdit, ran},
+    gaps::Beginning,
     network::Network,
 };
 
-/// A port that clients have (Linux's `ip_local_port_range` begins at 32768).
-const CLIENT_PORT: u16 = 40_000;
+/// So many commands are walked by while a gap goes on.
+const MOST: usize = 400;
 
 /// A command after which packets end that went on before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,7 +52,7 @@ impl fmt::Display for Turned {
     }
 }
 
-/// The command by which all requests of a traffic are lost from the beginning of the gap on.
+/// The command by which all requests of a traffic were lost, from the beginning of the gap on and for most of it.
 pub(crate) fn of_gap(
     case: &Case,
     events: &[Event],
@@ -68,122 +65,214 @@ pub(crate) fn of_gap(
         return None;
     }
     let node = attribution::node_of(case, traffic).or_else(|| attribution::only_node(case))?;
-    let ends = Ends::of(events, (name, traffic), gap.from_us)?;
-    let network = Network::at(events, &case.timeline, &node, gap.from_us)?;
+    // Where kube-proxy's commands are not recorded there are rules that nobody knows.
+    index.on(&node).find(|it| it.command.who == "kube-proxy")?;
+    let begun = Beginning::of(events, name, gap)?;
+    let search = Search {
+        case,
+        edits: index.on(&node).collect(),
+        flight: Flight::of(events, (name, traffic), &begun)?,
+        gap: Span {
+            from_us: begun.lost_us,
+            to_us: gap.to_us,
+        },
+        begun,
+    };
+    let timeline: Vec<Step> = case.timeline.iter().map(as_told).collect();
+    let network = Network::at(events, &timeline, &node, search.begun.lost_us)?;
     if network.doubt.is_some() {
         return None;
     }
     let texts = [network.text]
         .into_iter()
         .chain(network.later.map(|it| it.0));
-    let mut found = texts.map(|text| turned(case, index, &node, (&ends, text), gap.from_us));
+    let mut found = texts.map(|text| search.turned(text));
     let first = found.next()??;
     found
         .all(|other| other.as_ref() == Some(&first))
         .then_some(first)
 }
 
-/// The first command that turns packets off their way, of those at work between the last request that was answered and the first that was lost.
-fn turned(
-    case: &Case,
-    index: &EditIndex<'_>,
-    node: &NodeName,
-    (ends, network): (&Ends, &str),
-    lost_us: u64,
-) -> Option<Turned> {
-    let own = match case.cluster.iptables {
-        IptablesVariant::Legacy => Backend::Legacy,
-        IptablesVariant::Nft => Backend::Nft,
-    };
-    let mut replay = Replay::new(own);
-    let mut before: Option<Walk> = None;
-    let edits = index.on(node);
-    for edit in edits.filter(|it| it.began_us() <= lost_us + SENT_LATE_US) {
-        if edit.at_us < ends.answered_us {
-            replay.take(ran(edit.command)).ok()?;
-            continue;
-        }
-        let earlier = match before.take() {
-            Some(walk) => walk,
-            None => ends.walk(&replay, network)?,
-        };
-        replay.take(ran(edit.command)).ok()?;
-        let later = ends.walk(&replay, network)?;
-        if ends.goes_on(&earlier) && ends.is_lost(&later) {
-            return Some(Turned {
-                who: edit.command.who.clone(),
-                program: edit.program().to_owned(),
-                node: node.clone(),
-                at_us: edit.at_us,
-                end: later.ends().join("; "),
-            });
-        }
-        before = Some(later);
+/// What a command changes that a step runs once is there still when it is told again: by either text the same is found, or nothing.
+fn as_told(step: &Step) -> Step {
+    match step {
+        Step::Fault {
+            fault: Fault::Run(_),
+            duration: None,
+        } => Step::Settle(Duration::ZERO),
+        other => other.clone(),
     }
-    None
 }
 
-/// Between whom the requests of a traffic go.
-#[derive(Debug)]
-struct Ends {
-    protocol: Protocol,
-    src: IpAddr,
-    dst: SocketAddr,
-    /// Whether somebody on the way is to lead them elsewhere.
-    is_translated: bool,
-    /// When the last request before the gap was due.
-    answered_us: u64,
+struct Search<'a> {
+    case: &'a Case,
+    /// On the node, in the order of their ends.
+    edits: Vec<&'a RuleEdit<'a>>,
+    flight: Flight,
+    gap: Span,
+    begun: Beginning<'a>,
 }
 
-impl Ends {
-    /// As the history says before the gap.
-    fn of(
-        events: &[Event],
-        (name, traffic): (&TrafficName, &Traffic),
-        lost_us: u64,
-    ) -> Option<Self> {
-        let mut dst = None;
-        let mut answered = None;
-        for event in events.iter().filter(|event| event.at_us < lost_us) {
-            match &event.what {
-                EventKind::Aimed { traffic, at } if traffic == name => dst = Some(*at),
-                EventKind::Sample { traffic, sample } if traffic == name => {
-                    if let Outcome::Answered { local, .. } = &sample.outcome {
-                        answered = answered.max(Some((event.at_us, local.ip())));
-                    }
+impl Search<'_> {
+    /// The first command that turned packets off their way, of those that were at work when the gap began.
+    fn turned(&self, network: &str) -> Option<Turned> {
+        self.edits
+            .iter()
+            .find(|edit| self.at_work(edit) && writes(edit))?;
+        let mut replay = Replay::new(edits::backend(self.case));
+        let mut before: Option<Walk> = None;
+        for (place, edit) in self.edits.iter().enumerate() {
+            if !self.at_work(edit) || !writes(edit) {
+                before = before.filter(|_| !writes(edit));
+                replay.take(ran(edit.command)).ok()?;
+                continue;
+            }
+            let earlier = match before.take() {
+                Some(walk) => walk,
+                None => self.flight.walk(&replay, network)?,
+            };
+            replay.take(ran(edit.command)).ok()?;
+            let later = self.flight.walk(&replay, network)?;
+            if self.flight.goes_on(&earlier) && self.flight.is_lost(&later) {
+                let rest = &self.edits[place + 1..];
+                let is_it = self.is_seen(&later)
+                    && !self.is_beside_another(edit)
+                    && self.lasts(edit.at_us, rest, replay, network)?;
+                return is_it.then(|| Turned {
+                    who: edit.command.who.clone(),
+                    program: edit.program().to_owned(),
+                    node: edit.command.node.clone(),
+                    at_us: edit.at_us,
+                    end: later.ends().join("; "),
+                });
+            }
+            before = Some(later);
+        }
+        None
+    }
+
+    /// Whether a command may have taken effect after the last answer and before the first failure.
+    fn at_work(&self, edit: &RuleEdit<'_>) -> bool {
+        let until_us = (self.begun.lost_us + SENT_LATE_US).min(self.begun.failed_us);
+        edit.began_us() <= until_us
+            && edit.at_us >= self.begun.answered_us
+            && edit.at_us <= until_us + STARVED_US
+    }
+
+    /// Whether somebody else changed rules at the same time: which came first is not known.
+    fn is_beside_another(&self, edit: &RuleEdit<'_>) -> bool {
+        let beside =
+            |other: &&&RuleEdit<'_>| other.began_us() < edit.at_us && other.at_us > edit.began_us();
+        let mut others = self.edits.iter().filter(beside);
+        others.any(|it| it.command.who != edit.command.who && !it.changes.is_empty())
+    }
+
+    /// Whether the first request that was lost ended as the walk says.
+    fn is_seen(&self, walk: &Walk) -> bool {
+        use Outcome::{Refused, TimedOut, Unreachable};
+        let outcome = self.begun.outcome;
+        walk.paths.iter().all(|path| match path.end {
+            End::Dropped => matches!(outcome, TimedOut),
+            End::Rejected { .. } => matches!(outcome, Refused | Unreachable { .. }),
+            End::Delivered | End::Sent { .. } => {
+                matches!(outcome, TimedOut | Refused | Unreachable { .. })
+            }
+            // Routes and settings are told before and after, and not at that moment.
+            End::Refused { .. } | End::Undecided { .. } => false,
+        })
+    }
+
+    /// Whether packets stay lost for most of the gap, whatever ran later.
+    fn lasts(
+        &self,
+        since_us: u64,
+        rest: &[&RuleEdit<'_>],
+        mut replay: Replay,
+        network: &str,
+    ) -> Option<bool> {
+        let (mut lost_since, mut lost_us) = (Some(since_us.max(self.gap.from_us)), 0);
+        let later = rest.iter().take_while(|it| it.at_us < self.gap.to_us);
+        let (mut walks, end_us) = (0, self.gap.to_us);
+        for edit in later {
+            replay.take(ran(edit.command)).ok()?;
+            if !writes(edit) {
+                continue;
+            }
+            walks += 1;
+            if walks > MOST {
+                return None;
+            }
+            let walk = self.flight.walk(&replay, network);
+            let is_lost = walk.is_some_and(|walk| self.flight.is_lost(&walk));
+            let at_us = edit.at_us.max(self.gap.from_us);
+            match lost_since {
+                Some(since_us) if !is_lost => {
+                    lost_us += at_us.saturating_sub(since_us);
+                    lost_since = None;
                 }
+                None if is_lost => lost_since = Some(at_us),
                 _ => {}
             }
         }
-        let (answered_us, src) = answered?;
+        lost_us += lost_since.map_or(0, |since_us| end_us.saturating_sub(since_us));
+        Some(2 * lost_us >= self.gap.len_us())
+    }
+}
+
+/// Whether a command may write; the others of iptables only look.
+fn writes(edit: &RuleEdit<'_>) -> bool {
+    const LOOKS: [&str; 6] = ["-C", "-S", "-L", "--check", "--list-rules", "--list"];
+    let mut words = edit.command.argv.iter().map(String::as_str);
+    !edit.program().ends_with("-save") && !words.any(|it| LOOKS.contains(&it))
+}
+
+/// The first packet of a request.
+#[derive(Debug)]
+struct Flight {
+    protocol: Protocol,
+    from: SocketAddr,
+    to: SocketAddr,
+    /// Whether somebody on the way is to lead it elsewhere.
+    is_translated: bool,
+}
+
+impl Flight {
+    fn of(
+        events: &[Event],
+        (name, traffic): (&TrafficName, &Traffic),
+        begun: &Beginning<'_>,
+    ) -> Option<Self> {
+        let mut aims = events.iter().filter_map(|event| match &event.what {
+            EventKind::Aimed { traffic, at } if traffic == name => Some(*at),
+            _ => None,
+        });
         Some(Self {
             protocol: match traffic.protocol {
                 wire::Protocol::Tcp => Protocol::TCP,
                 wire::Protocol::Udp => Protocol::UDP,
             },
-            src,
-            dst: dst?,
+            from: begun.local,
+            to: aims.next()?,
             is_translated: match traffic.to {
                 Destination::Service { .. } | Destination::NodePort { .. } => true,
                 Destination::Pod { .. } | Destination::Host(_) => false,
             },
-            answered_us,
         })
     }
 
-    /// What becomes of a request's first packet, where that is decided.
+    /// What becomes of it, where that is decided.
     fn walk(&self, replay: &Replay, network: &str) -> Option<Walk> {
+        // The history has IPv4's rules of routing alone.
+        if self.to.is_ipv6() && has_own_rules(network) {
+            return None;
+        }
         let mut dumps: Dumps = replay.dumps();
         let _found: BTreeSet<_> = dumps.add(network).ok()?;
-        let mut packet = Packet::new(
-            self.protocol,
-            SocketAddr::new(self.src, CLIENT_PORT),
-            self.dst,
-        );
+        let mut packet = Packet::new(self.protocol, self.from, self.to);
         if self.protocol == Protocol::TCP {
             packet.flags = TcpFlags::SYN;
         }
-        packet.input = match dumps.routing(packet.family())?.origin(self.src)? {
+        packet.input = match dumps.routing(packet.family())?.origin(self.from.ip())? {
             Origin::Here => None,
             Origin::By(interface) => Some(interface),
         };
@@ -204,6 +293,15 @@ impl Ends {
     /// Whether a way leads nowhere. The address of a Service is nobody's.
     fn ends(&self, path: &Path) -> bool {
         let to = SocketAddr::new(path.packet.dst, path.packet.dport);
-        !path.end.arrives() || self.is_translated && to == self.dst
+        !path.end.arrives() || self.is_translated && to == self.to
     }
+}
+
+/// Whether a node routes by more rules than the kernel's own three.
+fn has_own_rules(network: &str) -> bool {
+    let mut lines = network.lines().filter_map(|line| line.split_once(':'));
+    lines.any(|(number, rest)| {
+        let is_rule = number.parse::<u32>().is_ok() && rest.trim_start().starts_with("from ");
+        is_rule && !["0", "32766", "32767"].contains(&number)
+    })
 }

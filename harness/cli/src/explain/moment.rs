@@ -7,14 +7,13 @@ use std::{
 
 use anyhow::Result;
 use chainbreak_model::{
-    case::IptablesVariant,
     event::{Command, Event, EventKind, Phase},
     names::NodeName,
 };
 use chainbreak_netfilter::replay::{Backend, Doubt, Replay};
 use chainbreak_report::{
     Recorded, Run,
-    edits::ran,
+    edits::{backend, ran},
     network::Network,
     text::{clock, count},
 };
@@ -53,10 +52,7 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
             "the history of {id} has no command of {node}, from which its rules could be rebuilt: those of real clusters are not recorded"
         )));
     }
-    let own = match recorded.case.cluster.iptables {
-        IptablesVariant::Legacy => Backend::Legacy,
-        IptablesVariant::Nft => Backend::Nft,
-    };
+    let own = backend(&recorded.case);
     let ends = names.ends(&node, &args.from, &args.to)?;
     let rebuilt = Rebuilt::of(&commands, at_us, own);
     let check = kept::check(

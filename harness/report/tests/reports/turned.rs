@@ -88,10 +88,39 @@ fn a_command_that_changes_nothing_for_the_requests_is_not_named() {
 
 #[test]
 fn the_command_that_turned_them_is_told_from_others_of_the_same_moment() {
-    let mut commands = other(1_481_000, &["iptables", "-N", "MINE"]);
-    commands.extend(vec![command("n2", 1_488_000, "culprit", &DROPS, "")]);
-    commands.extend(other(1_495_000, &["iptables", "-X", "MINE"]));
+    let mut commands = other(1_482_000, &["iptables", "-N", "MINE"]);
+    commands.extend(vec![command("n2", 1_491_000, "culprit", &DROPS, "")]);
+    commands.extend(other(1_500_000, &["iptables", "-X", "MINE"]));
     assert!(with(commands).ends_with("since culprit (iptables)"));
+}
+
+#[test]
+fn nobody_is_named_where_it_was_undone_or_another_wrote_at_the_same_time() {
+    let accepts = ["iptables", "-P", "FORWARD", "ACCEPT"];
+    let unexplained = format!("{DEAD}no recorded command explains it");
+    let undone = [other(1_490_000, &DROPS), other(1_520_000, &accepts)].concat();
+    assert_eq!(with(undone), unexplained);
+    let late = [other(1_490_000, &DROPS), other(1_680_000, &accepts)].concat();
+    assert!(with(late).ends_with("since firewall (iptables)"));
+    let beside = vec![command(
+        "n2",
+        1_494_000,
+        "another",
+        &["iptables", "-N", "MINE"],
+        "",
+    )];
+    assert_eq!(
+        with([other(1_490_000, &DROPS), beside].concat()),
+        unexplained
+    );
+}
+
+#[test]
+fn a_rule_that_refuses_does_not_explain_requests_that_time_out() {
+    let rule = "iptables -A FORWARD -p tcp -j REJECT --reject-with tcp-reset";
+    let rule: Vec<&str> = rule.split(' ').collect();
+    let unexplained = format!("{DEAD}no recorded command explains it");
+    assert_eq!(with(other(1_490_000, &rule)), unexplained);
 }
 
 #[test]
