@@ -3,7 +3,7 @@
 use chainbreak_model::{
     case::{Case, IptablesVariant},
     event::{Command, Event, EventKind},
-    names::NodeName,
+    names::{AgentName, NodeName},
 };
 use chainbreak_netfilter::{
     Change, ChangeKind, committed,
@@ -147,6 +147,11 @@ impl<'a> RuleEdit<'a> {
         self.at_us.saturating_sub(self.command.took_us)
     }
 
+    /// Whether an agent ran it.
+    pub fn is_by(&self, agent: AgentName) -> bool {
+        self.command.who == agent.as_str()
+    }
+
     /// The program, without its folder.
     pub fn program(&self) -> &'a str {
         let program = self.command.argv.first().map_or("", String::as_str);
@@ -169,7 +174,7 @@ impl<'a> RuleEdit<'a> {
     /// Whether kube-proxy made sure of a jump: it does so call by call, in full syncs only (kube-proxy 1.27
     /// and later; before, every sync is full). Its monitor calls `iptables` too, but names no target.
     pub fn ensures(&self) -> bool {
-        self.command.who == "kube-proxy"
+        self.is_by(AgentName::KubeProxy)
             && matches!(self.program(), "iptables" | "ip6tables")
             && self.command.argv.iter().any(|word| word == "-j")
     }

@@ -3,7 +3,7 @@
 use chainbreak_model::{
     case::{Case, Claim, Traffic},
     event::Event,
-    names::{NodeName, TrafficName},
+    names::{AgentName, NodeName, TrafficName},
     verdict::{Entries, Evidence, Judged, Presence, PromiseVerdict, Requests, Span},
 };
 use indexmap::IndexMap;
@@ -80,17 +80,15 @@ impl Material<'_> {
             .map_or(&[][..], Vec::as_slice);
         let in_one = tells(longest, claim, requests, traffic);
         let name = &requests.traffic;
-        let turned = (in_one && programs.is_none() && is_its_own(cause.as_ref()))
+        let asks = in_one && programs.is_none() && is_its_own(cause.as_ref());
+        let turned = asks
             .then(|| walked::of_gap(self.case, self.events, self.index, (name, traffic), longest))
             .flatten();
         let cause = cause.filter(|_| turned.is_none());
-        let is_done = in_one
-            && programs.is_none()
-            && match (&turned, &cause) {
-                (Some(turned), _) => [KUBE_PROXY, FELIX].contains(&turned.who.as_str()),
-                (None, cause) => is_its_own(cause.as_ref()),
-            };
-        let done = is_done.then(|| meanwhile::done(self.case, self.events, name, longest));
+        let tells_all = turned.as_ref().is_some_and(|it| !is_an_agent(&it.who));
+        let done = (asks && !tells_all)
+            .then(|| meanwhile::done(self.case, self.events, name, longest))
+            .flatten();
         let node = node.or_else(|| turned.as_ref().map(|it| it.node.clone()));
         let mut told = self.explained(all, traffic, node.as_ref());
         if turned.is_some() {
@@ -121,7 +119,7 @@ impl Material<'_> {
             cause,
             programs,
             turned,
-            done: done.flatten(),
+            done,
             node,
         }
     }
@@ -197,15 +195,14 @@ impl Material<'_> {
     }
 }
 
-/// Whose rules traffic to services needs. What an agent does it does because of what the API says.
-const KUBE_PROXY: &str = "kube-proxy";
-
-/// Whose programs and rules serve them in eBPF mode, and guard pods.
-const FELIX: &str = "felix";
+/// Whether an agent is meant: what it does it does because of what the API says.
+fn is_an_agent(who: &str) -> bool {
+    AgentName::ALL.iter().any(|it| it.as_str() == who)
+}
 
 /// Whether nobody is blamed, or kube-proxy is for what it did to its own rules: what that came to says more.
 fn is_its_own(cause: Option<&Cause>) -> bool {
-    cause.is_none_or(|it| it.who == KUBE_PROXY)
+    cause.is_none_or(|it| it.who == AgentName::KubeProxy.as_str())
 }
 
 /// From the first request that was lost to the last.

@@ -66,7 +66,7 @@ pub struct Outage {
     pub programs: Option<Box<Programs>>,
     /// The command that turned its requests off their way, where neither of these says why, or only that kube-proxy did.
     pub turned: Option<Turned>,
-    /// What the scenario did just before, where no command of another than kube-proxy says why.
+    /// What was done just before, where no command is named, or that of an agent.
     pub done: Option<String>,
     /// Where packets ended meanwhile, of what no command explains.
     pub dropped: Option<Dropped>,
@@ -90,7 +90,7 @@ pub struct ExplainedGap {
     pub cause: Option<Cause>,
     /// What Felix's programs did to its requests.
     pub programs: Option<Box<Programs>>,
-    /// The command that turned its requests off their way, where neither says why. Looked for of the longest one.
+    /// The command that turned its requests off their way, in place of these. Looked for of the longest one.
     pub turned: Option<Turned>,
     /// The command that ended it.
     pub heal: Option<Heal>,

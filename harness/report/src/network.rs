@@ -20,8 +20,15 @@ pub struct Network<'a> {
 }
 
 impl<'a> Network<'a> {
-    /// What was told nearest to the moment; none of an older run, or of a node that could not be asked.
-    pub fn at(events: &'a [Event], timeline: &[Step], node: &NodeName, at_us: u64) -> Option<Self> {
+    /// What was told nearest to the moment; none of an older run, or of a node that could not be asked. `reroutes` says which steps of the
+    /// timeline may change it, and perhaps back again before it is told: for somebody who has nothing else to go by, [`reroutes`].
+    pub fn at(
+        events: &'a [Event],
+        timeline: &[Step],
+        reroutes: fn(&Step) -> bool,
+        node: &NodeName,
+        at_us: u64,
+    ) -> Option<Self> {
         let told = events.iter().filter_map(|event| match &event.what {
             EventKind::Network { node: of, text } if of == node => Some((event.at_us, &**text)),
             _ => None,
@@ -80,7 +87,7 @@ impl<'a> Network<'a> {
 }
 
 /// Whether a step may change routes, addresses or settings, and perhaps back again before they are told.
-fn reroutes(step: &Step) -> bool {
+pub fn reroutes(step: &Step) -> bool {
     let Step::Fault { fault, .. } = step else {
         return false;
     };
@@ -147,7 +154,7 @@ mod tests {
         // Nothing was done until it was told again.
         let none = events.to_vec();
         let at = |events: &[Event], node: &str, at_us| {
-            let network = Network::at(events, &timeline, &node.into(), at_us);
+            let network = Network::at(events, &timeline, reroutes, &node.into(), at_us);
             network.map(|it| (it.text.to_owned(), it.later.is_some(), it.doubt.is_some()))
         };
         let told = |text: &str, later, doubt| Some((text.to_owned(), later, doubt));

@@ -1,12 +1,12 @@
 //! Which command changed what becomes of a traffic's packets: the first packet of a request is walked through the rules of its node as
 //! they were before and after each command that was at work when a gap began. What is not known for sure names nobody.
 
-use std::{collections::BTreeSet, fmt, net::SocketAddr, time::Duration};
+use std::{collections::BTreeSet, fmt, net::SocketAddr};
 
 use chainbreak_model::{
     case::{Case, Destination, Fault, Step, Traffic},
     event::{Event, EventKind},
-    names::{NodeName, TrafficName},
+    names::{AgentName, NodeName, TrafficName},
     verdict::Span,
 };
 use chainbreak_netfilter::{
@@ -21,7 +21,7 @@ use crate::{
     attribution::{self, SENT_LATE_US, STARVED_US},
     edits::{self, EditIndex, RuleEdit, ran},
     gaps::Beginning,
-    network::Network,
+    network::{self, Network},
 };
 
 /// So many commands are walked by while a gap goes on.
@@ -66,7 +66,7 @@ pub(crate) fn of_gap(
     }
     let node = attribution::node_of(case, traffic).or_else(|| attribution::only_node(case))?;
     // Where kube-proxy's commands are not recorded there are rules that nobody knows.
-    index.on(&node).find(|it| it.command.who == "kube-proxy")?;
+    index.on(&node).find(|it| it.is_by(AgentName::KubeProxy))?;
     let begun = Beginning::of(events, name, gap)?;
     let search = Search {
         case,
@@ -78,8 +78,8 @@ pub(crate) fn of_gap(
         },
         begun,
     };
-    let timeline: Vec<Step> = case.timeline.iter().map(as_told).collect();
-    let network = Network::at(events, &timeline, &node, search.begun.lost_us)?;
+    let lost_us = search.begun.lost_us;
+    let network = Network::at(events, &case.timeline, reroutes, &node, lost_us)?;
     if network.doubt.is_some() {
         return None;
     }
@@ -93,15 +93,17 @@ pub(crate) fn of_gap(
         .then_some(first)
 }
 
-/// What a command changes that a step runs once is there still when it is told again: by either text the same is found, or nothing.
-fn as_told(step: &Step) -> Step {
-    match step {
+/// As [`network::reroutes`], but for a command that a step runs once: what it changes is there still when it is told again, and by either
+/// text the same is found, or nothing.
+fn reroutes(step: &Step) -> bool {
+    let runs_once = matches!(
+        step,
         Step::Fault {
             fault: Fault::Run(_),
             duration: None,
-        } => Step::Settle(Duration::ZERO),
-        other => other.clone(),
-    }
+        }
+    );
+    network::reroutes(step) && !runs_once
 }
 
 struct Search<'a> {
@@ -192,7 +194,7 @@ impl Search<'_> {
     ) -> Option<bool> {
         let (mut lost_since, mut lost_us) = (Some(since_us.max(self.gap.from_us)), 0);
         let later = rest.iter().take_while(|it| it.at_us < self.gap.to_us);
-        let (mut walks, end_us) = (0, self.gap.to_us);
+        let mut walks = 0;
         for edit in later {
             replay.take(ran(edit.command)).ok()?;
             if !writes(edit) {
@@ -214,7 +216,7 @@ impl Search<'_> {
                 _ => {}
             }
         }
-        lost_us += lost_since.map_or(0, |since_us| end_us.saturating_sub(since_us));
+        lost_us += lost_since.map_or(0, |since_us| self.gap.to_us.saturating_sub(since_us));
         Some(2 * lost_us >= self.gap.len_us())
     }
 }
@@ -224,6 +226,14 @@ fn writes(edit: &RuleEdit<'_>) -> bool {
     const LOOKS: [&str; 6] = ["-C", "-S", "-L", "--check", "--list-rules", "--list"];
     let mut words = edit.command.argv.iter().map(String::as_str);
     !edit.program().ends_with("-save") && !words.any(|it| LOOKS.contains(&it))
+}
+
+/// Where the requests of a traffic go; none of an older history.
+pub fn aim(events: &[Event], name: &TrafficName) -> Option<SocketAddr> {
+    events.iter().find_map(|event| match &event.what {
+        EventKind::Aimed { traffic, at } if traffic == name => Some(*at),
+        _ => None,
+    })
 }
 
 /// The first packet of a request.
@@ -242,17 +252,13 @@ impl Flight {
         (name, traffic): (&TrafficName, &Traffic),
         begun: &Beginning<'_>,
     ) -> Option<Self> {
-        let mut aims = events.iter().filter_map(|event| match &event.what {
-            EventKind::Aimed { traffic, at } if traffic == name => Some(*at),
-            _ => None,
-        });
         Some(Self {
             protocol: match traffic.protocol {
                 wire::Protocol::Tcp => Protocol::TCP,
                 wire::Protocol::Udp => Protocol::UDP,
             },
             from: begun.local,
-            to: aims.next()?,
+            to: aim(events, name)?,
             is_translated: match traffic.to {
                 Destination::Service { .. } | Destination::NodePort { .. } => true,
                 Destination::Pod { .. } | Destination::Host(_) => false,

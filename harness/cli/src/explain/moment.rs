@@ -14,7 +14,7 @@ use chainbreak_netfilter::replay::{Backend, Doubt, Replay};
 use chainbreak_report::{
     Recorded, Run,
     edits::{backend, ran},
-    network::Network,
+    network::{Network, reroutes},
     text::{clock, count},
 };
 
@@ -63,7 +63,7 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
         &commands,
         &events,
     );
-    let network = Network::at(&events, &recorded.case.timeline, &node, at_us);
+    let network = Network::at(&events, &recorded.case.timeline, reroutes, &node, at_us);
     let addresses = names.own(&node);
     let states = |network: Option<&str>| -> Result<States> {
         let with_network = rebuilt.states.iter().map(|(premise, replay)| {

@@ -17,7 +17,7 @@ use chainbreak_model::{
 };
 use chainbreak_netfilter::walk::Protocol;
 use chainbreak_probe::wire::Outcome;
-use chainbreak_report::attribution;
+use chainbreak_report::{attribution, walked};
 
 use super::{
     asked::{End, Ends, Input, address},
@@ -150,11 +150,8 @@ impl Names<'_> {
 
     /// Where the requests of a traffic of that name go, as the history says.
     fn aimed(&self, name: &str) -> Option<End> {
-        let mut aims = self.events.iter().filter_map(|event| match &event.what {
-            EventKind::Aimed { traffic, at } if traffic.as_str() == name => Some(at),
-            _ => None,
-        });
-        aims.next().map(|at| (at.ip(), Some(at.port())))
+        let at = walked::aim(self.events, &TrafficName::from(name))?;
+        Some((at.ip(), Some(at.port())))
     }
 
     fn service(&self, namespace: &str, name: &str, port: Option<u16>) -> Result<End> {

@@ -54,63 +54,61 @@ fn with(more: Vec<Event>) -> String {
     headline_of([known(), more].concat())
 }
 
-fn other(at_us: u64, argv: &[&str]) -> Vec<Event> {
-    vec![command("n2", at_us, "firewall", argv, "")]
+/// A command of somebody's.
+fn ran(who: &str, at_us: u64, words: &str) -> Vec<Event> {
+    let argv: Vec<&str> = words.split(' ').collect();
+    vec![command("n2", at_us, who, &argv, "")]
 }
 
-const DROPS: [&str; 4] = ["iptables", "-P", "FORWARD", "DROP"];
+fn other(at_us: u64, words: &str) -> Vec<Event> {
+    ran("firewall", at_us, words)
+}
+
+const DROPS: &str = "iptables -P FORWARD DROP";
+const ACCEPTS: &str = "iptables -P FORWARD ACCEPT";
 
 #[test]
 fn a_command_after_which_requests_are_dropped_is_named() {
     assert_eq!(
-        with(other(1_490_000, &DROPS)),
+        with(other(1_490_000, DROPS)),
         format!(
             "{DEAD}a request's first packet is dropped by filter FORWARD, policy: DROPPED – no rule of the chain decided, since \
              firewall (iptables)"
         )
     );
     let rule = "iptables -t raw -A PREROUTING -s 10.20.2.2 -p tcp --dport 80 -j DROP";
-    let rule: Vec<&str> = rule.split(' ').collect();
-    let said = with(other(1_490_000, &rule));
+    let said = with(other(1_490_000, rule));
     assert!(said.contains("is dropped by raw PREROUTING 1"), "{said}");
 }
 
 #[test]
 fn a_command_that_changes_nothing_for_the_requests_is_not_named() {
     let elsewhere = "iptables -t raw -A PREROUTING -s 203.0.113.0/24 -j DROP";
-    let elsewhere: Vec<&str> = elsewhere.split(' ').collect();
     let unexplained = format!("{DEAD}no recorded command explains it");
-    assert_eq!(with(other(1_490_000, &elsewhere)), unexplained);
+    assert_eq!(with(other(1_490_000, elsewhere)), unexplained);
     // Long before the first request that was lost, or after it.
-    assert_eq!(with(other(1_300_000, &DROPS)), unexplained);
-    assert_eq!(with(other(1_600_000, &DROPS)), unexplained);
+    assert_eq!(with(other(1_300_000, DROPS)), unexplained);
+    assert_eq!(with(other(1_600_000, DROPS)), unexplained);
 }
 
 #[test]
 fn the_command_that_turned_them_is_told_from_others_of_the_same_moment() {
-    let mut commands = other(1_482_000, &["iptables", "-N", "MINE"]);
-    commands.extend(vec![command("n2", 1_491_000, "culprit", &DROPS, "")]);
-    commands.extend(other(1_500_000, &["iptables", "-X", "MINE"]));
+    let mut commands = other(1_482_000, "iptables -N MINE");
+    commands.extend(ran("culprit", 1_491_000, DROPS));
+    commands.extend(other(1_500_000, "iptables -X MINE"));
     assert!(with(commands).ends_with("since culprit (iptables)"));
 }
 
 #[test]
 fn nobody_is_named_where_it_was_undone_or_another_wrote_at_the_same_time() {
-    let accepts = ["iptables", "-P", "FORWARD", "ACCEPT"];
     let unexplained = format!("{DEAD}no recorded command explains it");
-    let undone = [other(1_490_000, &DROPS), other(1_520_000, &accepts)].concat();
+    let undone = [other(1_490_000, DROPS), other(1_520_000, ACCEPTS)].concat();
     assert_eq!(with(undone), unexplained);
-    let late = [other(1_490_000, &DROPS), other(1_680_000, &accepts)].concat();
+    let late = [other(1_490_000, DROPS), other(1_680_000, ACCEPTS)].concat();
     assert!(with(late).ends_with("since firewall (iptables)"));
-    let beside = vec![command(
-        "n2",
-        1_494_000,
-        "another",
-        &["iptables", "-N", "MINE"],
-        "",
-    )];
+    let beside = ran("another", 1_494_000, "iptables -N MINE");
     assert_eq!(
-        with([other(1_490_000, &DROPS), beside].concat()),
+        with([other(1_490_000, DROPS), beside].concat()),
         unexplained
     );
 }
@@ -118,22 +116,20 @@ fn nobody_is_named_where_it_was_undone_or_another_wrote_at_the_same_time() {
 #[test]
 fn a_rule_that_refuses_does_not_explain_requests_that_time_out() {
     let rule = "iptables -A FORWARD -p tcp -j REJECT --reject-with tcp-reset";
-    let rule: Vec<&str> = rule.split(' ').collect();
     let unexplained = format!("{DEAD}no recorded command explains it");
-    assert_eq!(with(other(1_490_000, &rule)), unexplained);
+    assert_eq!(with(other(1_490_000, rule)), unexplained);
 }
 
 #[test]
 fn nobody_is_named_where_the_rules_or_the_way_are_not_known() {
     let unexplained = format!("{DEAD}no recorded command explains it");
-    let drops = || other(1_490_000, &DROPS);
+    let drops = || other(1_490_000, DROPS);
     // A command that cannot be followed.
-    let unknown = other(700_000, &["iptables", "-A", "NOT-THERE", "-j", "ACCEPT"]);
+    let unknown = other(700_000, "iptables -A NOT-THERE -j ACCEPT");
     assert_eq!(with([unknown, drops()].concat()), unexplained);
     // A rule that is not understood.
     let asks = "iptables -t raw -A PREROUTING -m bpf --object-pinned /x -j DROP";
-    let asks: Vec<&str> = asks.split(' ').collect();
-    let said = with([other(700_000, &asks), drops()].concat());
+    let said = with([other(700_000, asks), drops()].concat());
     assert_eq!(said, unexplained);
     // Routes, or the address that is asked, which older histories do not tell.
     for left_out in ["Network", "Aimed"] {
