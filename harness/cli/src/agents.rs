@@ -9,7 +9,8 @@ use std::{
 
 use chainbreak_model::{agent::programs, agents::AtHand, case::AgentSource, names::AgentName};
 use chainbreak_sources::{
-    Builder, Cache, Kept, Pins, Release, Source, SourceError, pinned::kube_proxies,
+    Builder, Cache, Kept, Pins, Release, Source, SourceError,
+    pinned::{calicos, kube_proxies},
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -39,6 +40,15 @@ pub(crate) async fn agents(args: Agents) -> anyhow::Result<ExitCode> {
 /// The releases that this program pins.
 pub(crate) fn pins() -> anyhow::Result<Pins> {
     Ok(kube_proxies()?)
+}
+
+/// The same of every agent, the oldest first.
+pub(crate) fn pinned_of_each() -> anyhow::Result<BTreeMap<AgentName, Vec<String>>> {
+    let kube_proxies = pins()?.all().iter().map(ToString::to_string).collect();
+    Ok(BTreeMap::from([
+        (AgentName::KubeProxy, kube_proxies),
+        (AgentName::Felix, calicos()?),
+    ]))
 }
 
 /// What `--agents real` takes: every agent that is in the cache; of one version, what is built rather than what is pulled.

@@ -3,7 +3,12 @@
 mod documents;
 mod read;
 
-use std::{collections::BTreeSet, fmt, path::Path, process::ExitCode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+    process::ExitCode,
+};
 
 use chainbreak_model::{
     case::{AgentSource, Capabilities, repeated_case},
@@ -219,13 +224,17 @@ pub(crate) async fn considered(
 }
 
 /// Versions that models are to play, and that are newer than every release that was looked at.
-fn unheard_of(planned: &[Planned], pinned: &[String]) -> BTreeSet<(AgentName, String)> {
+fn unheard_of(
+    planned: &[Planned],
+    pinned: &BTreeMap<AgentName, Vec<String>>,
+) -> BTreeSet<(AgentName, String)> {
     let minor = |version: &str| {
         let mut numbers = version.split('.').map(str::parse::<u16>);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     };
-    let newest = pinned.iter().filter_map(|it| minor(it)).max();
     let agent = AgentName::KubeProxy;
+    let pinned = pinned.get(&agent).into_iter().flatten();
+    let newest = pinned.filter_map(|it| minor(it)).max();
     let versions = planned.iter().filter_map(|plan| match plan {
         Planned::Run(case) if case.cluster.source(agent) == Some(&AgentSource::Model) => {
             case.cluster.version(agent)

@@ -54,11 +54,7 @@ pub(crate) async fn of(
             .collect(),
         ..Choice::default()
     };
-    choice.pinned = crate::agents::pins()?
-        .all()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    choice.pinned = crate::agents::pinned_of_each()?;
     if selection.players == Players::Real {
         choice.at_hand = crate::agents::at_hand()?;
     }

@@ -49,9 +49,9 @@ pub struct Choice {
     /// What real agents say that their version is; it replaces the scenario's and the matrix's. Of one
     /// that is not here, the version stays as written.
     pub versions: BTreeMap<Real, String>,
-    /// Releases of kube-proxy, the oldest first: a minor version means its newest patch among them, or where there is none whatever
+    /// Releases of each agent, the oldest first: a minor version means its newest patch among them, or where there is none whatever
     /// its last one is. Of no concern to real clusters, which bring their own.
-    pub pinned: Vec<String>,
+    pub pinned: BTreeMap<AgentName, Vec<String>>,
     /// `--agents real`: what replaces the models that nobody chose.
     pub at_hand: AtHand,
     /// `--seed`: replaces the scenario's.

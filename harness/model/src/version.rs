@@ -79,10 +79,11 @@ pub(crate) fn is(version: &str, written: &str) -> bool {
     compare(version, &numbers(written)).is_eq()
 }
 
-/// The newest patch of `1.34` among the pinned ones, the oldest of which comes first; `None` where a patch is written already, or none
-/// of it is pinned.
+/// The newest patch of `1.34`, or of Calico's `v3.31`, among the pinned ones, the oldest of which comes first; `None` where a patch is
+/// written already, or none of it is pinned.
 pub(crate) fn pinned<'a>(written: &str, pins: &'a [String]) -> Option<&'a str> {
-    let minor = exact(written).is_some_and(|numbers| numbers.len() == 2);
+    let plain = written.strip_prefix('v').unwrap_or(written);
+    let minor = exact(plain).is_some_and(|numbers| numbers.len() == 2);
     let newest = || pins.iter().rfind(|pin| is(pin, written));
     minor.then(newest).flatten().map(String::as_str)
 }

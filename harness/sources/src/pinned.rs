@@ -33,6 +33,12 @@ pub fn kube_proxies() -> Result<Pins, serde_yaml::Error> {
     Ok(Pins::new(releases.map_err(serde_yaml::Error::custom)?))
 }
 
+/// The releases of Calico, the oldest first.
+pub fn calicos() -> Result<Vec<String>, serde_yaml::Error> {
+    let newest_first = file()?.calico.into_iter();
+    Ok(newest_first.rev().map(|it| it.version).collect())
+}
+
 /// The image that Felix of that version comes in, and which version exactly that is. One that is not pinned is looked for where
 /// its next older neighbour is; of a minor version that is not pinned nobody knows the patch.
 pub fn felix(written: &str) -> Result<Option<(String, String)>, serde_yaml::Error> {

@@ -1,6 +1,6 @@
 //! The cases of a scenario: every variant in every cell of the matrix that is one of its own.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use indexmap::IndexMap;
 
@@ -187,19 +187,21 @@ fn cast(cluster: &mut ClusterSpec, timeline: &mut [Step], choice: &Choice) -> Ve
     identify(cluster, choice)
 }
 
-/// Gives every minor version of kube-proxy the patch that it means, now and later.
-fn pin(cluster: &mut ClusterSpec, timeline: &mut [Step], pins: &[String]) {
-    let later = timeline.iter_mut().filter_map(|step| match step {
-        Step::Fault {
-            fault: Fault::Upgrade { to, .. },
-            ..
-        } => to.get_mut(&AgentName::KubeProxy),
-        _ => None,
-    });
-    let now = cluster.kube_proxy.as_mut().map(|spec| &mut spec.version);
-    for version in now.into_iter().chain(later) {
-        if let Some(pinned) = version::pinned(version, pins) {
-            pinned.clone_into(version);
+/// Gives every minor version of an agent the patch that it means, now and later.
+fn pin(cluster: &mut ClusterSpec, timeline: &mut [Step], pins: &BTreeMap<AgentName, Vec<String>>) {
+    for (agent, pins) in pins {
+        let later = timeline.iter_mut().filter_map(|step| match step {
+            Step::Fault {
+                fault: Fault::Upgrade { to, .. },
+                ..
+            } => to.get_mut(agent),
+            _ => None,
+        });
+        let now = cluster.agent_mut(*agent).map(|spec| spec.version);
+        for version in now.into_iter().chain(later) {
+            if let Some(pinned) = version::pinned(version, pins) {
+                pinned.clone_into(version);
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use chainbreak_model::{
     agents::AgentChoice,
     case::{AgentSource, Capabilities, Case},
     matrix::MatrixKey,
+    names::AgentName,
     plan,
     plan::{Choice, Planned},
     read,
@@ -51,9 +52,16 @@ pub(crate) fn real(path: &str) -> AgentSource {
 
 /// A choice with releases that are pinned.
 pub(crate) fn with_pins(choice: Choice) -> Choice {
-    let pinned = ["1.30.4", "1.31.4", "1.32.2", "1.32.13"];
+    let of = |agent, pins: &[&str]| (agent, pins.iter().map(|&it| it.to_owned()).collect());
+    let pinned = [
+        of(
+            AgentName::KubeProxy,
+            &["1.30.4", "1.31.4", "1.32.2", "1.32.13"],
+        ),
+        of(AgentName::Felix, &["v3.28.1", "v3.28.5", "v3.31.5"]),
+    ];
     Choice {
-        pinned: pinned.map(str::to_owned).to_vec(),
+        pinned: pinned.into(),
         ..choice
     }
 }

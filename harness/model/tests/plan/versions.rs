@@ -155,6 +155,31 @@ fn a_minor_version_is_its_newest_pinned_patch_now_and_later_and_keeps_its_name()
 }
 
 #[test]
+fn a_minor_version_of_calico_is_its_newest_pinned_patch_too_now_and_later() {
+    let text = SCENARIO
+        .replace("[settle: 1s]", "[upgrade: { calico: v3.31 }]")
+        .replace("'>=1.27' }", "'>=1.27', calico: '>=v3.28' }");
+    let choice = with_pins(choice(&[], &["calico=v3.28,v3.28.1,v3.29"]));
+    let cases = cases(&scenario(&text), &choice).into_iter();
+    let said: Vec<(String, String)> = cases
+        .filter(|it| it.variant.as_str() == "partial")
+        .map(|it| {
+            assert!(format!("{:?}", it.timeline).contains("v3.31.5"));
+            let version = it.cluster.version(AgentName::Felix).unwrap_or_default();
+            (it.cell["calico"].clone(), version.to_owned())
+        })
+        .collect();
+    let pair = |cell: &str, version: &str| (cell.to_owned(), version.to_owned());
+    // Of v3.29 none is pinned.
+    let expected = [
+        pair("v3.28", "v3.28.5"),
+        pair("v3.28.1", "v3.28.1"),
+        pair("v3.29", "v3.29"),
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
 fn a_range_knows_which_patch_a_minor_version_is() {
     let text = SCENARIO.replace("'>=1.27' }", "'<1.32.14' }");
     let of_partial = |choice: &Choice| {

@@ -26,7 +26,11 @@ pub(super) static CALICO: Mapping = Mapping {
     called: "calico",
     doc: "",
     fields: &[&[
-        needed("version", CALICO_VERSION, "Its version, v3.25 and later."),
+        needed(
+            "version",
+            CALICO_VERSION,
+            "Its version, v3.25 and later; without a patch the newest one that `clusters/versions.yaml` pins.",
+        ),
         SOURCE,
         default(
             "pods",
