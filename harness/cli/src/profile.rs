@@ -16,7 +16,7 @@ use toml::{Spanned, Value};
 
 use crate::{
     archive,
-    args::Cli,
+    args::{Cli, named::is_path},
     cases::{invalid, unknown},
     registry,
 };
@@ -189,16 +189,16 @@ fn texts(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// What an entry adds: nothing where the command has no such option, or that or its opposite was given.
+/// What an entry adds: nothing where the command has no such option, or that, its opposite or another path was given.
 fn words(verb: &Command, given: &ArgMatches, key: &str, value: &Value) -> Vec<OsString> {
     let was_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
     let texts = texts(value).unwrap_or_default();
     if key == PATHS.0 {
-        let texts = if was_given(PATHS.1) {
-            Vec::new()
-        } else {
-            texts
-        };
+        // Cases are looked for in these.
+        let named = given.try_get_many::<PathBuf>(PATHS.1).ok().flatten();
+        if named.into_iter().flatten().any(|it| is_path(it)) {
+            return Vec::new();
+        }
         return texts.into_iter().map(OsString::from).collect();
     }
     let Some(arg) = option(verb, key) else {

@@ -92,7 +92,7 @@ pub(crate) fn patterns(texts: impl IntoIterator<Item = String>) -> Vec<(String, 
 }
 
 /// What is there is a file or a folder; what is not, and is written like one, was meant as one.
-fn is_path(named: &Path) -> bool {
+pub(crate) fn is_path(named: &Path) -> bool {
     let is_yaml = named
         .extension()
         .is_some_and(|it| it == "yaml" || it == "yml");

@@ -48,8 +48,13 @@ fn a_team_passes_what_its_default_profile_has_and_beside_it_what_the_named_one_h
 #[test]
 fn what_is_given_on_the_command_line_takes_the_place_of_the_profiles() {
     assert_eq!(
-        with(TEAM, "chainbreak run scenarios -j 9 --agents model").unwrap(),
-        "chainbreak run scenarios -j 9 --agents model"
+        with(TEAM, "chainbreak run src -j 9 --agents model").unwrap(),
+        "chainbreak run src -j 9 --agents model"
+    );
+    // A case is looked for where scenarios are.
+    assert_eq!(
+        with(TEAM, "chainbreak run silent/bpf-off -j 9 --agents model").unwrap(),
+        "chainbreak run scenarios/kube-proxy silent/bpf-off -j 9 --agents model"
     );
     // Both cannot be.
     assert_eq!(
