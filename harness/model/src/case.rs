@@ -6,6 +6,7 @@ mod address;
 mod cluster;
 mod family;
 mod fault;
+mod find;
 mod id;
 mod named;
 mod network;
@@ -28,6 +29,7 @@ pub use cluster::{
 };
 pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Dataplane, Entries, Family, Fault, RuleBackend, Run, TableRef};
+pub use find::Finder;
 pub use id::CaseId;
 pub use network::{CniSpec, HostSpec, PoolSpec, RandomizeSnat, Route, Via, Vxlan};
 pub(crate) use promise::OfFamily;

@@ -23,6 +23,8 @@ use std::{collections::BTreeMap, fmt};
 
 use indexmap::IndexMap;
 
+pub use asked::Asked;
+
 use crate::{
     case::{Case, Claim, Expect, Promise, Query},
     event::{Event, EventKind, Phase},

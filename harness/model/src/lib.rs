@@ -33,7 +33,7 @@ mod yaml;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use files::{FolderError, nearest_file, scenario_files};
 pub use hidden::is_hidden;
-pub use judge::{Judge, judge};
+pub use judge::{Asked, Judge, judge};
 pub use language::{reference, schema};
 pub use nearest::suggest;
 pub use plan::{list, plan};

@@ -10,7 +10,7 @@ use crate::{
     command::base_name,
     diff::{Order, diff},
     dumps::Dumps,
-    nft::Tables,
+    nft::{NftTable, Tables},
     restore::sections,
     save::{Chain, Table},
 };
@@ -101,6 +101,22 @@ impl Replay {
                 .map(|it| (it.name.clone(), it.table.clone()))
                 .collect(),
         }
+    }
+
+    /// A table of iptables, without counters; `None` where no command made anything of it.
+    pub fn table(&self, backend: Option<Backend>, family: Family, name: &str) -> Option<NftTable> {
+        let backend = backend.unwrap_or(self.own);
+        let is_it = |it: &&Saved| it.backend == backend && it.family == family && it.name == name;
+        let saved = self.tables.iter().find(is_it)?;
+        Some(NftTable {
+            table: saved.table.clone(),
+            ..NftTable::default()
+        })
+    }
+
+    /// A table of nft's own.
+    pub fn nft_table(&self, family: &str, name: &str) -> Option<NftTable> {
+        self.nft.listed_table(family, name)
     }
 
     /// What is known of the node by its rules alone. Of tables that are asked at one moment the kernel asks the younger one first.

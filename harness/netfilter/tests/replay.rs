@@ -189,6 +189,12 @@ fn a_block_that_declares_chains_and_sets_makes_them() {
                  add element ip felix s { 10.96.0.10 }\n";
     took(&mut replay, "nft -f -", block).unwrap();
     assert_eq!(end(&replay).0, "10.20.1.3");
+    // As it is taken away whether it is there or not.
+    let gone = "table ip felix\ndelete table ip felix\n";
+    for _ in 0..2 {
+        took(&mut replay, "nft -f -", gone).unwrap();
+        assert_eq!(replay.nft_table("ip", "felix"), None);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use chainbreak_model::{
-    case::{Case, Destination, Family, Origin, RuleQuery, Traffic},
+    case::{Case, Destination, Origin, Traffic},
     names::NodeName,
     verdict::{FirstEntry, Span},
 };
@@ -12,6 +12,7 @@ use chainbreak_netfilter::ChangeKind;
 use serde::Serialize;
 
 use crate::{
+    deeds::Verb,
     edits::{EditIndex, Effect, Link, RuleEdit},
     gaps::Gap,
 };
@@ -28,14 +29,14 @@ pub(crate) const STARVED_US: u64 = 100_000;
 /// their own. A slow `iptables-nft-save` takes some tens of milliseconds.
 pub(crate) const SEEN_LATE_US: u64 = 100_000;
 
-/// The command that removed a link.
+/// The command that removed a link, or made one that was not to be there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Cause {
-    /// What was removed.
+    /// What it did something to.
     pub link: Link,
-    /// Whether the chain is still there, but empty.
-    pub emptied: bool,
+    /// What it did.
+    pub verb: Verb,
     /// Who ran the command.
     pub who: String,
     /// With which program.
@@ -53,7 +54,8 @@ impl fmt::Display for Cause {
 }
 
 impl Cause {
-    fn new(edit: &RuleEdit<'_>, link: Link) -> Self {
+    /// Of a command that says itself that it removes a link.
+    pub(crate) fn removal(edit: &RuleEdit<'_>, link: Link) -> Self {
         let emptied = match &link {
             Link::Filled { table, chain } => {
                 let whole = Link::Chain {
@@ -62,11 +64,21 @@ impl Cause {
                 };
                 edit.effect(&whole) != Some(Effect::Removed)
             }
-            Link::Jump { .. } | Link::Chain { .. } => false,
+            Link::Jump { .. } | Link::Chain { .. } | Link::Asked(_) => false,
         };
+        let verb = if emptied {
+            Verb::Emptied
+        } else {
+            Verb::Deleted
+        };
+        Self::of(edit, link, verb)
+    }
+
+    /// Of a command of which it is known what it did.
+    pub(crate) fn of(edit: &RuleEdit<'_>, link: Link, verb: Verb) -> Self {
         Self {
             link,
-            emptied,
+            verb,
             who: edit.command.who.clone(),
             program: edit.program().to_owned(),
             node: edit.command.node.clone(),
@@ -74,14 +86,9 @@ impl Cause {
         }
     }
 
-    /// What was done to the link: `deleted`, `emptied`.
-    pub fn verb(&self) -> &'static str {
-        if self.emptied { "emptied" } else { "deleted" }
-    }
-
     /// Without saying what: `deleted by felix (iptables-legacy-restore)`.
     pub fn done(&self) -> String {
-        format!("{} by {} ({})", self.verb(), self.who, self.program)
+        format!("{} by {} ({})", self.verb, self.who, self.program)
     }
 }
 
@@ -151,7 +158,8 @@ pub fn of_gap(case: &Case, index: &EditIndex<'_>, traffic: &Traffic, gap: Span) 
         for &node in &nodes {
             let links = links(index, node, traffic);
             causes.extend(links.into_iter().filter_map(|link| {
-                removal(index, node, &link, by_us, gap.from_us).map(|edit| Cause::new(edit, link))
+                removal(index, node, &link, by_us, gap.from_us)
+                    .map(|edit| Cause::removal(edit, link))
             }));
         }
         // Of links removed by the same command, the first is the most telling one.
@@ -205,36 +213,6 @@ fn is_full_sync(edits: &[&RuleEdit<'_>]) -> bool {
     last.ensures() || sync.any(|edit| edit.ensures())
 }
 
-/// Who took away a rule or a chain that was seen missing.
-pub fn of_absence(
-    index: &EditIndex<'_>,
-    node: &NodeName,
-    query: &RuleQuery,
-    seen_us: u64,
-) -> Option<Cause> {
-    // Which rule of a text was deleted no command says; nor is it known whose iptables backend wrote.
-    if query.matches.is_some() || query.backend.is_some() || query.family != Family::Ip {
-        return None;
-    }
-    let (table, chain) = (query.table.clone(), query.chain_name().into_owned());
-    let link = match query.jump.clone() {
-        Some(target) => Link::Jump {
-            table,
-            chain,
-            target,
-        },
-        None => Link::Chain { table, chain },
-    };
-    let edit = removal(
-        index,
-        node,
-        &link,
-        seen_us,
-        seen_us.saturating_sub(SEEN_LATE_US),
-    )?;
-    Some(Cause::new(edit, link))
-}
-
 /// Who deleted the chain that a log entry says is missing.
 pub fn of_entry(index: &EditIndex<'_>, entry: &FirstEntry) -> Option<Cause> {
     let chain = missing_chain(&entry.text)?;
@@ -247,7 +225,7 @@ pub fn of_entry(index: &EditIndex<'_>, entry: &FirstEntry) -> Option<Cause> {
                 chain: chain.to_owned(),
             };
             let edit = removal(index, &entry.node, &link, entry.at_us, since)?;
-            Some(Cause::new(edit, link))
+            Some(Cause::removal(edit, link))
         })
 }
 
@@ -264,7 +242,7 @@ pub fn missing_chain(text: &str) -> Option<&str> {
 }
 
 /// The last command begun by `by_us` that removed the link, unless it was restored again by `since_us`.
-fn removal<'l, 'a>(
+pub(crate) fn removal<'l, 'a>(
     index: &'l EditIndex<'a>,
     node: &NodeName,
     link: &Link,

@@ -39,7 +39,7 @@ pub enum Verb {
     Emptied,
     /// Chains are there with other rules.
     Wrote,
-    /// Jumps were added to chains that stay as they are otherwise.
+    /// Jumps were added to chains that stay as they are otherwise; or what was not to be there was made.
     Added,
 }
 

@@ -54,6 +54,8 @@ pub enum Link {
         /// Its name.
         chain: String,
     },
+    /// What a promise asks for, in its words. What a command meant for it is known only of the rules as they were.
+    Asked(String),
 }
 
 /// What a command meant for a link.
@@ -102,6 +104,7 @@ impl Link {
                     at(table, chain) && (made || added.is_some()),
                 )
             }
+            Self::Asked(_) => return None,
         };
         if restored {
             Some(Effect::Restored)
@@ -116,6 +119,7 @@ impl std::fmt::Display for Link {
         match self {
             Self::Jump { chain, target, .. } => write!(f, "jump {chain} → {target}"),
             Self::Chain { chain, .. } | Self::Filled { chain, .. } => write!(f, "chain {chain}"),
+            Self::Asked(words) => write!(f, "{words}"),
         }
     }
 }
@@ -169,6 +173,26 @@ impl<'a> RuleEdit<'a> {
     /// What the command comes to.
     pub fn outcome(&self) -> Outcome<'_> {
         Outcome::of(&self.changes)
+    }
+
+    /// Whether it may write; the others of iptables and nft only look.
+    pub(crate) fn writes(&self) -> bool {
+        const LOOKS: [&str; 6] = ["-C", "-S", "-L", "--check", "--list-rules", "--list"];
+        const NFT_LOOKS: [&str; 4] = ["list", "monitor", "describe", "get"];
+        let mut words = self.command.argv.iter().skip(1).map(String::as_str);
+        if self.program() == "nft" {
+            let checks = words.clone().any(|it| matches!(it, "-c" | "--check"));
+            let reads_a_file = words.clone().any(|it| matches!(it, "-f" | "--file"));
+            let verb = words.find(|it| !it.starts_with('-'));
+            return !checks && (reads_a_file || verb.is_some_and(|it| !NFT_LOOKS.contains(&it)));
+        }
+        !self.program().ends_with("-save") && !words.any(|it| LOOKS.contains(&it))
+    }
+
+    /// Whether another one ran a command at the same time: which came first is not known.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        let at_once = other.began_us() < self.at_us && other.at_us > self.began_us();
+        at_once && other.command.who != self.command.who
     }
 
     /// Whether kube-proxy made sure of a jump: it does so call by call, in full syncs only (kube-proxy 1.27

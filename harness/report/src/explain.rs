@@ -6,15 +6,17 @@ use chainbreak_model::{
     names::{AgentName, NodeName, TrafficName},
     verdict::{Entries, Evidence, Judged, Presence, PromiseVerdict, Requests, Span},
 };
+use chainbreak_probe::wire::Connections;
 use indexmap::IndexMap;
 
 use crate::{
     attribution::{self, Cause},
     edits::EditIndex,
     finding::{ExplainedGap, ExplainedTime, Finding, Logged, Lost, Outage, RuleFound},
-    gaps::Gap,
+    gaps::{self, Gap},
     log_finding::LogFinding,
     meanwhile,
+    presence::Asked,
     programs::{self, Programs},
     walked,
 };
@@ -71,7 +73,8 @@ impl Material<'_> {
         longest: Span,
         traffic: &Traffic,
     ) -> Outage {
-        let (cause, programs) = self.why(traffic, longest);
+        let name = &requests.traffic;
+        let (cause, programs) = self.why((name, traffic), longest);
         let node = attribution::node_of(self.case, traffic)
             .or_else(|| cause.as_ref().map(|cause| cause.node.clone()));
         let all = self
@@ -79,7 +82,6 @@ impl Material<'_> {
             .get(&requests.traffic)
             .map_or(&[][..], Vec::as_slice);
         let in_one = tells(longest, claim, requests, traffic);
-        let name = &requests.traffic;
         let asks = in_one && programs.is_none() && is_its_own(cause.as_ref());
         let turned = asks
             .then(|| walked::of_gap(self.case, self.events, self.index, (name, traffic), longest))
@@ -90,7 +92,7 @@ impl Material<'_> {
             .then(|| meanwhile::done(self.case, self.events, name, longest))
             .flatten();
         let node = node.or_else(|| turned.as_ref().map(|it| it.node.clone()));
-        let mut told = self.explained(all, traffic, node.as_ref());
+        let mut told = self.explained(all, (name, traffic), node.as_ref());
         if turned.is_some() {
             for gap in told
                 .iter_mut()
@@ -110,6 +112,7 @@ impl Material<'_> {
         Outage {
             to: traffic.to.clone(),
             longest,
+            from_the_first: !gaps::was_answered(self.events, name, 0..longest.from_us),
             in_one,
             dropped: unexplained.and_then(|span| meanwhile::dropped(self.events, span)),
             answered_last: meanwhile::left_behind(self.events, (name, traffic), longest),
@@ -125,33 +128,41 @@ impl Material<'_> {
     }
 
     /// Why requests were lost in a gap: programs that led them astray or dropped them, or a command. What was deleted beside such programs is
-    /// not why.
-    fn why(&self, traffic: &Traffic, gap: Span) -> (Option<Cause>, Option<Box<Programs>>) {
+    /// not why, nor is what was deleted long enough before for a new connection to be answered without it.
+    fn why(
+        &self,
+        (name, traffic): (&TrafficName, &Traffic),
+        gap: Span,
+    ) -> (Option<Cause>, Option<Box<Programs>>) {
         let node = attribution::node_of(self.case, traffic);
         let programs =
             node.and_then(|node| programs::of_gap(self.events, self.index, &node, traffic, gap));
-        match programs {
-            Some(programs) => (None, Some(Box::new(programs))),
-            None => (
-                attribution::of_gap(self.case, self.index, traffic, gap),
-                None,
-            ),
+        if let Some(programs) = programs {
+            return (None, Some(Box::new(programs)));
         }
+        let cause = attribution::of_gap(self.case, self.index, traffic, gap);
+        let is_needed = |cause: &Cause| {
+            let without = cause.at_us..gap.from_us;
+            traffic.connections == Connections::Kept
+                || !gaps::was_answered(self.events, name, without)
+        };
+        (cause.filter(is_needed), None)
     }
 
     /// The longest gaps, each with who cut and who healed it.
     pub(crate) fn explained(
         &self,
         all: &[Gap],
-        traffic: &Traffic,
+        (name, traffic): (&TrafficName, &Traffic),
         node: Option<&NodeName>,
     ) -> Vec<ExplainedGap> {
         let mut gaps: Vec<&Gap> = all.iter().collect();
         gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.span.len_us()), gap.span.from_us));
         let explained = |gap: &Gap| {
-            let (cause, programs) = self.why(traffic, gap.span);
+            let (cause, programs) = self.why((name, traffic), gap.span);
             ExplainedGap {
                 gap: *gap,
+                from_the_first: !gaps::was_answered(self.events, name, 0..gap.span.from_us),
                 cause,
                 programs,
                 turned: None,
@@ -171,26 +182,42 @@ impl Material<'_> {
     }
 
     fn rule(&self, claim: Option<&Claim>, presence: &Presence) -> RuleFound {
-        // Of what was not to be there nobody is blamed for a deletion.
-        let rule = match claim {
-            Some(Claim::HasRule { rule, .. }) if !presence.forbidden => Some(rule),
-            _ => None,
-        };
-        let cause = |node: &NodeName, span: Span| -> Option<Cause> {
-            attribution::of_absence(self.index, node, rule?, span.from_us)
+        let asked = claim.and_then(Claim::query).map(|query| Asked {
+            case: self.case,
+            events: self.events,
+            index: self.index,
+            query,
+            forbidden: presence.forbidden,
+        });
+        let causes = |node: &NodeName, spans: &[Span]| match &asked {
+            Some(asked) => asked.causes(node, spans),
+            None => vec![None; spans.len()],
         };
         let told = presence.wrong.iter().take(TOLD);
         let told = told.map(|(node, spans)| {
-            let explained = |&span: &Span| ExplainedTime {
-                span,
-                cause: cause(node, span),
-            };
-            spans.iter().take(TOLD).map(explained).collect()
+            let spans = &spans[..spans.len().min(TOLD)];
+            let explained = spans.iter().zip(causes(node, spans));
+            explained
+                .map(|(&span, cause)| ExplainedTime { span, cause })
+                .collect()
+        });
+        let told: Vec<Vec<ExplainedTime>> = told.collect();
+        let first = presence.first();
+        let from_the_first = first.zip(asked.as_ref());
+        let from_the_first = from_the_first
+            .is_some_and(|((node, span), asked)| !asked.was_otherwise(node, span.from_us));
+        let cause = first.and_then(|(node, span)| {
+            let at = presence.wrong.get_index_of(node);
+            match at.and_then(|at| told.get(at)?.first()) {
+                Some(time) => time.cause.clone(),
+                None => causes(node, &[span]).remove(0),
+            }
         });
         RuleFound {
             presence: presence.clone(),
-            cause: presence.first().and_then(|(node, span)| cause(node, span)),
-            told: told.collect(),
+            cause,
+            from_the_first,
+            told,
         }
     }
 }

@@ -58,6 +58,8 @@ pub struct Outage {
     pub node: Option<NodeName>,
     /// The longest time without an answer.
     pub longest: Span,
+    /// Whether nothing was answered before it.
+    pub from_the_first: bool,
     /// Whether that is what there is to tell; else requests were lost one here, one there.
     pub in_one: bool,
     /// The command that began the longest gap, where it was not the programs.
@@ -86,6 +88,8 @@ pub struct Outage {
 pub struct ExplainedGap {
     /// When.
     pub gap: Gap,
+    /// Whether nothing was answered before it.
+    pub from_the_first: bool,
     /// The command that began it, where it was not the programs.
     pub cause: Option<Cause>,
     /// What Felix's programs did to its requests.
@@ -116,6 +120,8 @@ pub struct RuleFound {
     pub presence: Presence,
     /// What began the first of them.
     pub cause: Option<Cause>,
+    /// Whether it was never seen to be otherwise before.
+    pub from_the_first: bool,
     /// The first nodes, in the order of [`RuleFound::presence`], with the first times on each.
     pub told: Vec<Vec<ExplainedTime>>,
 }

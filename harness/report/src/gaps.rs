@@ -1,6 +1,6 @@
 //! What became of traffic: when for how long no request was answered.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, ops::Range};
 
 use chainbreak_model::{
     event::{Event, EventKind},
@@ -66,6 +66,17 @@ impl<'a> Beginning<'a> {
             outcome: &sample.outcome,
         })
     }
+}
+
+/// Whether a request was answered that was due in that time.
+pub(crate) fn was_answered(events: &[Event], name: &TrafficName, due_us: Range<u64>) -> bool {
+    let answered = |event: &Event| match &event.what {
+        EventKind::Sample { traffic, sample } => {
+            traffic == name && due_us.contains(&event.at_us) && sample.outcome.is_answered()
+        }
+        _ => false,
+    };
+    events.iter().any(answered)
 }
 
 /// A request: when it was due, when it ended, whether it was answered.

@@ -31,6 +31,7 @@ mod meanwhile;
 pub mod network;
 pub mod outcome;
 pub mod parity;
+mod presence;
 pub mod programs;
 mod progress;
 mod record;

@@ -120,12 +120,12 @@ impl Search<'_> {
     fn turned(&self, network: &str) -> Option<Turned> {
         self.edits
             .iter()
-            .find(|edit| self.at_work(edit) && writes(edit))?;
+            .find(|edit| self.at_work(edit) && edit.writes())?;
         let mut replay = Replay::new(edits::backend(self.case));
         let mut before: Option<Walk> = None;
         for (place, edit) in self.edits.iter().enumerate() {
-            if !self.at_work(edit) || !writes(edit) {
-                before = before.filter(|_| !writes(edit));
+            if !self.at_work(edit) || !edit.writes() {
+                before = before.filter(|_| !edit.writes());
                 replay.take(ran(edit.command)).ok()?;
                 continue;
             }
@@ -138,7 +138,10 @@ impl Search<'_> {
             if self.flight.goes_on(&earlier) && self.flight.is_lost(&later) {
                 let rest = &self.edits[place + 1..];
                 let is_it = self.is_seen(&later)
-                    && !self.is_beside_another(edit)
+                    && !self
+                        .edits
+                        .iter()
+                        .any(|other| edit.is_beside(other) && !other.changes.is_empty())
                     && self.lasts(edit.at_us, rest, replay, network)?;
                 return is_it.then(|| Turned {
                     who: edit.command.who.clone(),
@@ -159,14 +162,6 @@ impl Search<'_> {
         edit.began_us() <= until_us
             && edit.at_us >= self.begun.answered_us
             && edit.at_us <= until_us + STARVED_US
-    }
-
-    /// Whether somebody else changed rules at the same time: which came first is not known.
-    fn is_beside_another(&self, edit: &RuleEdit<'_>) -> bool {
-        let beside =
-            |other: &&&RuleEdit<'_>| other.began_us() < edit.at_us && other.at_us > edit.began_us();
-        let mut others = self.edits.iter().filter(beside);
-        others.any(|it| it.command.who != edit.command.who && !it.changes.is_empty())
     }
 
     /// Whether the first request that was lost ended as the walk says.
@@ -197,7 +192,7 @@ impl Search<'_> {
         let mut walks = 0;
         for edit in later {
             replay.take(ran(edit.command)).ok()?;
-            if !writes(edit) {
+            if !edit.writes() {
                 continue;
             }
             walks += 1;
@@ -219,13 +214,6 @@ impl Search<'_> {
         lost_us += lost_since.map_or(0, |since_us| self.gap.to_us.saturating_sub(since_us));
         Some(2 * lost_us >= self.gap.len_us())
     }
-}
-
-/// Whether a command may write; the others of iptables only look.
-fn writes(edit: &RuleEdit<'_>) -> bool {
-    const LOOKS: [&str; 6] = ["-C", "-S", "-L", "--check", "--list-rules", "--list"];
-    let mut words = edit.command.argv.iter().map(String::as_str);
-    !edit.program().ends_with("-save") && !words.any(|it| LOOKS.contains(&it))
 }
 
 /// Where the requests of a traffic go; none of an older history.

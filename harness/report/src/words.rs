@@ -126,6 +126,7 @@ impl RuleFound {
         };
         let done = match (&self.cause, presence.forbidden) {
             (Some(cause), _) => format!(": {}", cause.done()),
+            (None, _) if self.from_the_first => ": from the first look on".to_owned(),
             (None, false) => ": no recorded command explains it".to_owned(),
             (None, true) => String::new(),
         };

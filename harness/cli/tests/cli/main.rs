@@ -28,6 +28,7 @@ mod observing;
 mod output;
 mod parity;
 mod pins;
+mod presence;
 mod real_clusters;
 mod rerender;
 mod sandbox;

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use chainbreak_model::{
-    case::{Claim, Counter, ElementQuery, RuleBackend, RuleQuery},
+    case::{Claim, Counter, ElementQuery, Finder, RuleQuery},
     names::QueryId,
     suggest,
 };
-use chainbreak_netfilter::{Chain, Rule, RuleCounters, Table, nft::NftTable};
+use chainbreak_netfilter::{Chain, RuleCounters, Table, nft::NftTable};
 use indexmap::IndexMap;
-use regex::Regex;
 
 use super::{Wanted, seen::Seen};
 use crate::looks::Source;
@@ -33,11 +32,7 @@ pub(crate) struct Watched {
 #[derive(Debug)]
 struct Rules {
     id: QueryId,
-    query: RuleQuery,
-    /// What the chain is called.
-    chain: String,
-    /// For the text of one; the reader has seen that it is a regular expression.
-    matches: Option<Regex>,
+    finder: Finder,
 }
 
 impl Watched {
@@ -84,8 +79,8 @@ impl Watched {
         let rules = self
             .rules
             .iter()
-            .filter(|rules| Source::of_rule(&rules.query) == *source);
-        let rules = rules.map(|rules| (rules.id.clone(), rules.count(table.as_ref())));
+            .filter(|rules| Source::of_rule(rules.finder.query()) == *source);
+        let rules = rules.map(|rules| (rules.id.clone(), rules.finder.count(table.as_ref())));
         let elements = self
             .elements
             .iter()
@@ -125,7 +120,7 @@ impl Watched {
         let asked = self
             .counted
             .iter()
-            .filter(|rules| Source::of_rule(&rules.query) == *source);
+            .filter(|rules| Source::of_rule(rules.finder.query()) == *source);
         let counted = asked.map(|rules| {
             let counters = rules.packets(table.as_ref());
             let unmatched = counters.is_empty().then(|| rules.instead(table.as_ref()));
@@ -151,42 +146,26 @@ pub(crate) struct Packets {
 
 impl Rules {
     fn new(id: QueryId, query: &RuleQuery) -> Self {
-        let regex = |text: &String| Regex::new(text).expect("the reader compiled it");
-        Self {
-            matches: query.matches.as_ref().map(regex),
-            chain: query.chain_name().into_owned(),
-            query: query.clone(),
-            id,
-        }
-    }
-
-    /// How many there are; without a target and an expression, 1 when the chain is there.
-    fn count(&self, table: Option<&NftTable>) -> usize {
-        let Some(chain) = self.chain(table) else {
-            return 0;
-        };
-        match (&self.query.jump, &self.matches) {
-            (None, None) => 1,
-            _ => self.of(chain).count(),
-        }
+        let finder = Finder::new(query).expect("the reader compiled its expression");
+        Self { id, finder }
     }
 
     fn packets(&self, table: Option<&NftTable>) -> RuleCounters {
-        let chain = self.chain(table).map(|chain| Chain {
-            rules: self.of(chain).cloned().collect(),
+        let chain = self.finder.chain(table).map(|chain| Chain {
+            rules: self.finder.of(chain).cloned().collect(),
             ..Chain::default()
         });
-        let name = self.chain.clone();
+        let name = self.finder.chain_name().to_owned();
         let chains: IndexMap<String, Chain> = chain
             .into_iter()
             .map(|chain| (name.clone(), chain))
             .collect();
-        Table { chains }.counted(&self.query.table)
+        Table { chains }.counted(&self.finder.query().table)
     }
 
     /// What is there instead of a rule that counts, for whoever has to find out why none was.
     fn instead(&self, table: Option<&NftTable>) -> String {
-        let (name, chain) = (&self.query.table, &self.chain);
+        let (name, chain) = (&self.finder.query().table, self.finder.chain_name());
         let Some(table) = table else {
             return format!("there is no table {name}");
         };
@@ -195,7 +174,7 @@ impl Rules {
             let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
             return format!("there is no chain {chain}{hint}");
         };
-        if rules.iter().any(|rule| self.is(rule)) {
+        if rules.iter().any(|rule| self.finder.is(rule)) {
             return "the rules that match have no counter".to_owned();
         }
         let some: Vec<&str> = rules
@@ -208,31 +187,6 @@ impl Rules {
             n if n > SHOWN => format!("{chain} has {n} rules, among them {}", some.join("; ")),
             _ => format!("{chain} has only {}", some.join("; ")),
         }
-    }
-
-    fn chain<'t>(&self, table: Option<&'t NftTable>) -> Option<&'t Chain> {
-        table?.table.chains.get(&self.chain)
-    }
-
-    fn of<'c>(&self, chain: &'c Chain) -> impl Iterator<Item = &'c Rule> {
-        chain.rules.iter().filter(|rule| self.is(rule))
-    }
-
-    fn is(&self, rule: &Rule) -> bool {
-        let jumps = |jump: &String| match self.query.backend {
-            Some(RuleBackend::Nftables) => {
-                let words: Vec<&str> = rule.text.split_whitespace().collect();
-                words
-                    .windows(2)
-                    .any(|pair| matches!(pair, ["jump" | "goto", to] if to == jump))
-            }
-            _ => rule.target().as_deref() == Some(jump),
-        };
-        self.query.jump.as_ref().is_none_or(jumps)
-            && self
-                .matches
-                .as_ref()
-                .is_none_or(|matches| matches.is_match(&rule.text))
     }
 }
 

@@ -9,14 +9,15 @@ use crate::{
 
 /// A query that a promise is judged by.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub struct Asked {
     id: Option<QueryId>,
     /// Older histories name it by them. No id is like them: a promise's name has neither blanks nor capitals.
     pub(super) words: String,
 }
 
 impl Asked {
-    pub(super) fn new(case: &Case, query: Query<'_>) -> Self {
+    /// As a case asks it.
+    pub fn new(case: &Case, query: Query<'_>) -> Self {
         Self {
             id: case.query_id(query),
             words: query.to_string(),
@@ -24,7 +25,7 @@ impl Asked {
     }
 
     /// Whether the history means this one.
-    pub(super) fn is(&self, named: &QueryId) -> bool {
+    pub fn is(&self, named: &QueryId) -> bool {
         self.id.as_ref() == Some(named) || self.words == named.as_str()
     }
 

@@ -1,6 +1,10 @@
 //! Tables in memory in the form of a listing, to be walked through.
 
-use super::{NftTable, content::ELEMENT, tables::Tables};
+use super::{
+    NftTable,
+    content::{Content, ELEMENT},
+    tables::Tables,
+};
 use crate::rule::Rule;
 
 /// What a line that says what a chain, a set or a map is begins with.
@@ -9,31 +13,38 @@ const ABOUT: [&str; 4] = ["type ", "comment ", "flags ", "timeout "];
 impl Tables {
     /// Every table, as `nft list ruleset` would have it. Elements that end by themselves are there as long as nobody deletes them.
     pub fn listed(&self) -> Vec<NftTable> {
-        let mut tables: Vec<NftTable> = Vec::new();
-        for (family, name) in self.0.keys() {
-            tables.push(NftTable {
-                family: family.clone(),
-                name: name.clone(),
-                ..NftTable::default()
-            });
-        }
-        for (place, lines) in self.places() {
-            let words: Vec<&str> = place.split(' ').collect();
-            let [family, table, word, name] = *words.as_slice() else {
-                continue;
-            };
-            let is_it = |it: &&mut NftTable| it.family == family && it.name == table;
-            if let Some(table) = tables.iter_mut().find(is_it) {
-                table.place(word, name, &lines);
-            }
-        }
-        tables
+        let tables = self.0.iter();
+        let listed = tables.map(|((family, name), content)| content.listed(family, name));
+        listed.collect()
+    }
+
+    /// One of them, where it is there.
+    pub fn listed_table(&self, family: &str, name: &str) -> Option<NftTable> {
+        let content = self.0.get(&(family.to_owned(), name.to_owned()))?;
+        Some(content.listed(family, name))
     }
 
     /// Has none of a family any more, or none at all.
     pub(crate) fn flush(&mut self, family: Option<&str>) {
         self.0
             .retain(|(of, _), _| family.is_some_and(|family| of != family));
+    }
+}
+
+impl Content {
+    fn listed(&self, family: &str, name: &str) -> NftTable {
+        let mut table = NftTable {
+            family: family.to_owned(),
+            name: name.to_owned(),
+            ..NftTable::default()
+        };
+        for (name, chain) in &self.chains {
+            table.place("chain", name, &chain.lines());
+        }
+        for (name, set) in &self.sets {
+            table.place(&set.word, name, &set.lines());
+        }
+        table
     }
 }
 

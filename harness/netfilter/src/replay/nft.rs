@@ -18,11 +18,9 @@ const LOOKS: [&str; 4] = ["list", "monitor", "describe", "get"];
 
 impl Replay {
     pub(super) fn nft(&mut self, ran: Ran<'_>) -> Result<(), Doubt> {
-        match ran.exit {
-            0 => {}
-            128.. => return Err(Doubt("it was killed at its work".to_owned())),
+        if (1..128).contains(&ran.exit) {
             // All of it happens or nothing.
-            _ => return Ok(()),
+            return Ok(());
         }
         let mut lines = Vec::new();
         for line in commands(ran.argv, ran.input)? {
@@ -30,6 +28,12 @@ impl Replay {
             match *words.as_slice() {
                 [] => {}
                 [first, ..] if LOOKS.contains(&first) || first.starts_with('#') => {}
+                _ if ran.exit != 0 => return Err(Doubt("it was killed at its work".to_owned())),
+                // Without `add`, it makes the table all the same.
+                ["table", family, name] if self.is_of_iptables(family, name) => {}
+                ["table", family, name] if FAMILIES.contains(&family) => {
+                    lines.push(format!("add table {family} {name}"));
+                }
                 ["flush", "ruleset", ref family @ ..] => {
                     self.transaction(&mut lines)?;
                     self.flush_ruleset(family.first().copied());

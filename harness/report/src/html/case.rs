@@ -122,7 +122,7 @@ fn strips(material: &Material<'_>, summary: &Summary, scale: &Scale) -> Vec<Stri
         let gaps = material.gaps.get(traffic.0).map_or(&[][..], Vec::as_slice);
         let strip = Strip::of(traffic, material.events, scale, judged);
         let node = attribution::node_of(material.case, traffic.1);
-        strip.with_gaps(gaps, material.explained(gaps, traffic.1, node.as_ref()))
+        strip.with_gaps(gaps, material.explained(gaps, traffic, node.as_ref()))
     };
     material.case.traffic.iter().map(strip).collect()
 }

@@ -93,6 +93,7 @@ impl Outage {
             (Some(programs), _, _) => programs.to_string(),
             (None, Some(turned), _) => turned.to_string(),
             (None, None, Some(cause)) => cause.to_string(),
+            (None, None, None) if self.from_the_first => "from the first request on".to_owned(),
             (None, None, None) => "no recorded command explains it".to_owned(),
         };
         let done = self.done.as_ref();
@@ -119,7 +120,7 @@ impl ExplainedGap {
     fn line(&self) -> String {
         let Span { from_us, to_us } = self.gap.span;
         let cause = self.cause.as_ref().map(|cause| {
-            let (verb, at) = (cause.verb(), clock(cause.at_us));
+            let (verb, at) = (cause.verb, clock(cause.at_us));
             let Cause { link, who, .. } = cause;
             format!("; {link} {verb} by {who} at {at}")
         });

@@ -56,6 +56,17 @@ pub(crate) fn headline_of(events: Vec<Event>) -> String {
 pub(crate) const DEAD: &str = "services dead on n2 for 0.200 s from 1.50 s: ";
 
 #[test]
+fn of_requests_that_were_never_answered_it_is_said_that_none_was() {
+    let mut events = losing(Vec::new());
+    events.retain(|event| match &event.what {
+        EventKind::Sample { sample, .. } => !sample.outcome.is_answered(),
+        _ => true,
+    });
+    let said = answers(events, None).headline().unwrap();
+    assert!(said.ends_with(": from the first request on"), "{said}");
+}
+
+#[test]
 fn a_gap_that_no_command_explains_blames_nobody() {
     assert_eq!(
         headline(Vec::new()),

@@ -10,6 +10,7 @@ mod junit;
 #[cfg(feature = "html")]
 mod page;
 mod parity;
+mod presence;
 mod programs;
 mod progress;
 mod recording;

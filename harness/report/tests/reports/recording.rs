@@ -219,4 +219,8 @@ fn a_run_from_before_queries_had_ids_is_judged_as_it_was() {
     let summary = summaries(&run).remove(0);
     assert_eq!(summary.outcome, Outcome::AsExpected);
     assert_eq!(summary.judged_before, None);
+    // That it was seen to be otherwise before is known by the same words.
+    let absent = "absent on n1 for 1.0 s from 2.50 s: no recorded command explains it";
+    let mut said = summary.promises.iter().map(|it| it.headline());
+    assert!(said.any(|it| it.ends_with(absent)));
 }

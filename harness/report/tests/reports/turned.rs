@@ -3,8 +3,8 @@
 use chainbreak_model::event::{Event, EventKind};
 
 use crate::{
-    culprits::{DEAD, headline_of},
-    history::{RESTORE, SVC, command, event},
+    culprits::{DEAD, headline, headline_of},
+    history::{RESTORE, SVC, cleanup, command, event},
 };
 
 const NETWORK: &str = "\
@@ -153,5 +153,16 @@ fn what_the_scenario_did_just_before_is_said_of_a_gap_that_no_command_explains()
     assert_eq!(
         with(steps),
         format!("{DEAD}no recorded command explains it; just before it: n2: link eth0 down")
+    );
+}
+
+#[test]
+fn what_was_deleted_while_requests_were_still_answered_is_not_why_later_ones_are_lost() {
+    let at_once = headline(cleanup("n2", 1_490_000));
+    assert!(at_once.contains("deleted by felix"), "{at_once}");
+    let long_before = headline(cleanup("n2", 1_200_000));
+    assert_eq!(
+        long_before,
+        format!("{DEAD}no recorded command explains it")
     );
 }

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::{folded, moment, to_command};
 use crate::{
     attribution::Cause,
+    deeds::Verb,
     finding::{ExplainedGap, Finding},
     html::{case::CasePage, commands::Commands, said, strip::Strip},
     summary::{PromiseSummary, State, Summary},
@@ -46,7 +47,7 @@ fn promise(number: usize, page: &CasePage<'_>, promise: &PromiseSummary) -> Mark
             @if let Some(when) = &promise.when { (said(when)) " " }
             span class={ "badge " (class) } { (state) ", " (sign) }
             p { (said(&promise.headline())) }
-            @if let Some(cause) = cause(&promise.finding) { p { "cut by " (by(number, &page.commands, cause)) } }
+            @if let Some(cause) = cause(&promise.finding) { p { @if cause.verb != Verb::Added { "cut " } "by " (by(number, &page.commands, cause)) } }
             @if !evidence.is_empty() { pre { (said(&evidence.join("\n"))) } }
         }
     }
@@ -65,7 +66,7 @@ fn cause(finding: &Finding) -> Option<&Cause> {
 fn by(case: usize, commands: &Commands<'_>, cause: &Cause) -> Markup {
     let text = format!("{} on {} at {}", cause.who, cause.node, clock(cause.at_us));
     html! {
-        (to_command(case, commands.cut(cause), &text)) ": " (said(&cause.link)) " " (cause.verb())
+        (to_command(case, commands.cut(cause), &text)) ": " (said(&cause.link)) " " (cause.verb.to_string())
     }
 }
 
@@ -102,6 +103,7 @@ pub(super) fn dead(number: usize, page: &CasePage<'_>) -> Markup {
 fn gap(number: usize, page: &CasePage<'_>, strip: &Strip, told: &ExplainedGap) -> Markup {
     let ExplainedGap {
         gap,
+        from_the_first,
         cause,
         programs,
         turned,
@@ -118,6 +120,7 @@ fn gap(number: usize, page: &CasePage<'_>, strip: &Strip, told: &ExplainedGap) -
                 @if let Some(cause) = cause { (by(number, &page.commands, cause)) }
                 @else if let Some(programs) = programs { (said(programs)) }
                 @else if let Some(turned) = turned { (said(turned)) }
+                @else if *from_the_first { "from the first request on" }
                 @else { "no recorded command explains it" }
             }
             td {
