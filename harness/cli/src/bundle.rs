@@ -104,6 +104,7 @@ impl Opened {
             ("--agent", !selection.agents.is_empty()),
             ("--agents real", selection.players == Players::Real),
             ("--matrix", !selection.matrix.is_empty()),
+            ("--varying", !selection.varying.is_empty()),
             ("--exclude", !selection.exclude.is_empty()),
             ("--label", selection.named.has_labels()),
             ("--seed", selection.seed != 0),

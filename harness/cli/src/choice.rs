@@ -44,6 +44,7 @@ pub(crate) async fn of(
         backend: backend.factory().name().to_owned(),
         real_clusters: backend.factory().ground() == Ground::Real,
         matrix: matrix(&selection.matrix)?,
+        varying: selection.varying.clone(),
         agents: agents(&selection.agents)?,
         exclude: excludes(&selection.exclude)?,
         seed: (selection.seed != 0).then_some(selection.seed),

@@ -5,7 +5,10 @@ mod backends;
 use std::{collections::BTreeSet, process::ExitCode};
 
 use chainbreak_engine::shell::quoted;
-use chainbreak_model::plan::{Planned, Shard};
+use chainbreak_model::{
+    matrix::MatrixKey,
+    plan::{Planned, Shard},
+};
 use serde::Serialize;
 
 use crate::{
@@ -40,7 +43,7 @@ pub(crate) async fn matrix(args: &args::Matrix) -> anyhow::Result<ExitCode> {
     }
     let (mut jobs, mut said) = (Vec::new(), BTreeSet::new());
     for combination in combinations(&args.selection.matrix)? {
-        jobs.extend(of(args, &combination, &mut said).await?);
+        jobs.extend(of(args, combination, &mut said).await?);
     }
     if jobs.is_empty() {
         return Err(cases::invalid("nothing of this matrix runs here"));
@@ -62,16 +65,32 @@ pub(crate) async fn matrix(args: &args::Matrix) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every combination of one value for each key.
-fn combinations(texts: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
-    let mut all = vec![Vec::new()];
+/// One value for each key.
+#[derive(Debug, Clone, Default)]
+struct Combination {
+    /// `kube-proxy=1.31`, ….
+    settings: Vec<String>,
+    /// The keys of which these are not the first values: what they do not vary is the same case with the first ones, and run there.
+    varying: Vec<MatrixKey>,
+}
+
+impl Combination {
+    fn with(&self, key: MatrixKey, value: &str, is_first: bool) -> Self {
+        let mut wider = self.clone();
+        wider.settings.push(format!("{key}={value}"));
+        wider.varying.extend((!is_first).then_some(key));
+        wider
+    }
+}
+
+/// Every combination.
+fn combinations(texts: &[String]) -> anyhow::Result<Vec<Combination>> {
+    let mut all = vec![Combination::default()];
     for (key, values) in crate::choice::matrix(texts)? {
-        let settings = values.iter().map(|value| format!("{key}={value}"));
-        let settings: Vec<String> = settings.collect();
-        let wider = |before: &Vec<String>| {
-            let with =
-                |setting: &String| [before.as_slice(), std::slice::from_ref(setting)].concat();
-            settings.iter().map(with).collect::<Vec<_>>()
+        let wider = |before: &Combination| {
+            let values = values.iter().enumerate();
+            let with = values.map(|(at, value)| before.with(key, value, at == 0));
+            with.collect::<Vec<_>>()
         };
         all = all.iter().flat_map(wider).collect();
     }
@@ -82,13 +101,15 @@ fn combinations(texts: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
 /// are one case is each job's to say.
 async fn of(
     args: &args::Matrix,
-    combination: &[String],
+    combination: Combination,
     said: &mut BTreeSet<String>,
 ) -> anyhow::Result<Vec<Job>> {
-    let selection = Selection {
-        matrix: combination.to_vec(),
+    let what = combination.settings.join(" ");
+    let mut selection = Selection {
+        matrix: combination.settings,
         ..args.selection.clone()
     };
+    selection.varying.extend(combination.varying);
     let capabilities = BackendChoice::of(&selection).survey().await;
     let considered = cases::considered(&selection, None, &capabilities, Absent::Left).await?;
     let notes = considered.notes.into_iter();
@@ -100,16 +121,16 @@ async fn of(
         let runs = planned.iter().filter(|it| matches!(it, Planned::Run(_)));
         runs.count()
     };
-    let what = combination.join(" ");
     if runs(&planned) == 0 {
         let why = planned.iter().find_map(|plan| match plan {
             Planned::Skip(skipped) => Some(skipped.reason()),
             Planned::Run(_) => None,
         });
-        crate::note(&format!("{what}: no job, {}", why.unwrap_or_default()));
+        let why = why.unwrap_or_else(|| "its cases are those of another one".to_owned());
+        crate::note(&format!("{what}: no job, {why}"));
         return Ok(Vec::new());
     }
-    let more = passed_on(&args.selection);
+    let more = passed_on(&selection);
     let jobs = Shard::all(args.shards).filter_map(|shard| {
         let cases = runs(&shard.of(planned.clone()));
         let part = match args.shards.get() {
@@ -159,6 +180,8 @@ pub(crate) fn flags(flag: &str, values: &[String]) -> impl Iterator<Item = Strin
 /// What of a selection each job is given as it is, quoted for a shell.
 pub(crate) fn passed_on(selection: &Selection) -> String {
     let mut words: Vec<String> = flags("--variant", &selection.variants).collect();
+    let varying = selection.varying.iter();
+    words.extend(varying.map(|key| format!("--varying {key}")));
     words.extend(flags("--agent", &selection.agents));
     if selection.players == Players::Real {
         words.push("--agents real".to_owned());

@@ -79,9 +79,9 @@ pub(crate) fn added(
     for (key, value) in profiles.profile.values().flatten() {
         check(&command, key, value).map_err(|why| wrong(&text, value.span(), &why))?;
     }
-    let options = profiles.of(wanted)?.into_iter();
     let verb = command.find_subcommand(verb);
     let verb = verb.context("no command is what was given")?;
+    let options = profiles.of(wanted, verb)?.into_iter();
     let more = options.flat_map(|(key, value)| words(verb, given, key, value.get_ref()));
     let more: Vec<OsString> = more.collect();
     if more.is_empty() {
@@ -115,8 +115,12 @@ fn wrong(text: &str, place: Range<usize>, why: &str) -> anyhow::Error {
 }
 
 impl Profiles {
-    /// What holds when that one is named.
-    fn of(&self, wanted: Option<&str>) -> anyhow::Result<IndexMap<&str, &Spanned<Value>>> {
+    /// What holds for a command when that one is named: it takes the place of what holds always, also where both cannot be.
+    fn of(
+        &self,
+        wanted: Option<&str>,
+        verb: &Command,
+    ) -> anyhow::Result<IndexMap<&str, &Spanned<Value>>> {
         let named = wanted.map(|name| {
             self.profile.get(name).ok_or_else(|| {
                 let words = format!("--{OPTION} {name}: {FILE} has no such profile");
@@ -124,9 +128,19 @@ impl Profiles {
                 invalid(unknown(&words, name, known))
             })
         });
-        let always = self.profile.get(ALWAYS);
-        let options = always.into_iter().chain(named.transpose()?).flatten();
-        Ok(options.map(|(key, value)| (key.as_str(), value)).collect())
+        let (always, named) = (self.profile.get(ALWAYS), named.transpose()?);
+        let options = always.into_iter().chain(named).flatten();
+        let mut options: IndexMap<&str, _> = options.map(|(key, it)| (key.as_str(), it)).collect();
+        if let Some(named) = named {
+            let is_set = |value: &Spanned<Value>| value.get_ref() != &Value::Boolean(false);
+            let of_named = named.iter().filter(|(_, value)| is_set(value));
+            let set: Vec<&Arg> = of_named.filter_map(|(key, _)| option(verb, key)).collect();
+            options.retain(|key, _| {
+                let has_place = |arg| set.iter().all(|other| !contradict(verb, arg, other));
+                named.contains_key(*key) || option(verb, key).is_none_or(has_place)
+            });
+        }
+        Ok(options)
     }
 }
 
@@ -189,6 +203,15 @@ fn texts(value: &Value) -> Option<Vec<String>> {
     }
 }
 
+/// Whether a command does not take both.
+fn contradict(verb: &Command, one: &Arg, other: &Arg) -> bool {
+    let names = |one: &Arg, other: &Arg| {
+        let others = verb.get_arg_conflicts_with(one);
+        others.iter().any(|it| it.get_id() == other.get_id())
+    };
+    names(one, other) || names(other, one)
+}
+
 /// What an entry adds: nothing where the command has no such option, or that, its opposite or another path was given.
 fn words(verb: &Command, given: &ArgMatches, key: &str, value: &Value) -> Vec<OsString> {
     let was_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
@@ -204,14 +227,7 @@ fn words(verb: &Command, given: &ArgMatches, key: &str, value: &Value) -> Vec<Os
     let Some(arg) = option(verb, key) else {
         return Vec::new();
     };
-    let names = |one: &Arg, other: &Arg| {
-        let others = verb.get_arg_conflicts_with(one);
-        others.iter().any(|it| it.get_id() == other.get_id())
-    };
-    let is_in_place = |other: &&Arg| {
-        let same = other.get_id() == arg.get_id();
-        same || names(arg, other) || names(other, arg)
-    };
+    let is_in_place = |other: &&Arg| other.get_id() == arg.get_id() || contradict(verb, arg, other);
     let mut others = verb.get_arguments().filter(is_in_place);
     if others.any(|it| was_given(it.get_id().as_str())) {
         return Vec::new();

@@ -57,7 +57,7 @@ impl MatrixKey {
     }
 
     /// As [`Self::parse`]; an error names the words that there are.
-    pub(crate) fn named(word: &str) -> Result<Self, String> {
+    pub fn named(word: &str) -> Result<Self, String> {
         Self::parse(word).ok_or_else(|| {
             let words = Self::ALL.map(|(word, _)| word).join(", ");
             format!("the matrix cannot vary {word:?}; it can vary {words}")

@@ -44,6 +44,8 @@ pub struct Choice {
     pub undisturbed: Option<String>,
     /// `--matrix`: replaces the scenario's values for these keys.
     pub matrix: IndexMap<MatrixKey, Vec<String>>,
+    /// `--varying`: only cases that each of these keys varies.
+    pub varying: Vec<MatrixKey>,
     /// `--agent`: replaces the scenario's sources.
     pub agents: Vec<AgentChoice>,
     /// What real agents say that their version is; it replaces the scenario's and the matrix's. Of one

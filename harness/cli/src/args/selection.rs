@@ -1,6 +1,6 @@
 //! Which cases of which scenarios, played by whom, and on what.
 
-use chainbreak_model::plan::Shard;
+use chainbreak_model::{matrix::MatrixKey, plan::Shard};
 #[cfg(feature = "clusters")]
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, builder::ValueParser};
@@ -34,6 +34,9 @@ pub(crate) struct Selection {
     /// Replace keys of the scenario's matrix, e.g. `kube-proxy=1.28,1.30..1.32 iptables=nft`
     #[arg(long, value_name = "KEY=A,B …")]
     pub(crate) matrix: Vec<String>,
+    /// Only cases that this key of the matrix varies (may be given several times: that each of them does)
+    #[arg(long, value_name = "KEY", value_parser = MatrixKey::named)]
+    pub(crate) varying: Vec<MatrixKey>,
     /// Leave cells of the matrix out, and say why: `kube-proxy>=1.31 calico<v3.28: not supported together`
     #[arg(long, value_name = "KEY>=V …: REASON")]
     pub(crate) exclude: Vec<String>,

@@ -68,6 +68,15 @@ fn what_is_given_on_the_command_line_takes_the_place_of_the_profiles() {
 }
 
 #[test]
+fn a_profile_that_is_named_takes_the_place_of_what_it_contradicts() {
+    let team =
+        |keep: bool| format!("profile.default.keep-failed = true\nprofile.look.keep = {keep}\n");
+    let of = |keep| with(&team(keep), "chainbreak run --profile look").unwrap();
+    assert_eq!(of(true), "chainbreak run --keep --profile look");
+    assert_eq!(of(false), "chainbreak run --keep-failed --profile look");
+}
+
+#[test]
 fn a_command_takes_what_it_has_and_others_nothing() {
     assert_eq!(
         with(TEAM, "chainbreak list").unwrap(),

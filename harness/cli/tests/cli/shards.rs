@@ -131,6 +131,36 @@ fn a_matrix_is_what_fans_out_and_what_is_excluded_is_said_with_its_reason() {
     }
 }
 
+/// What two jobs ran, `merge` refuses.
+#[test]
+fn a_case_that_is_the_same_with_another_value_is_one_jobs() {
+    let ground = Ground::new();
+    let short = fs::read_to_string(ground.path().join("short.yaml")).unwrap();
+    let alone = "  alone: { kube-proxy: none, expect: healthy }\n";
+    ground.write("short.yaml", (short + alone).as_str());
+    let matrix = "--matrix kube-proxy=1.31,1.32 calico=v3.28,v3.31";
+    let said = |args: &str| {
+        let output = ground.chainbreak(&args.split(' ').collect::<Vec<_>>());
+        exits(&output, 0);
+        text(&output.stdout)
+    };
+    let cases = |args: &str| {
+        let plan: serde_json::Value =
+            serde_json::from_str(&said(&format!("plan short.yaml {args} --format json"))).unwrap();
+        let runs = plan["run"].as_array().unwrap().iter();
+        let ids = runs.map(|it| it["case"].as_str().unwrap().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    let jobs = said(&format!("matrix short.yaml {matrix}"));
+    let args = jobs.lines().map(|job| job.split_once("cases  ").unwrap().1);
+    let mut of_jobs: Vec<String> = args.flat_map(cases).collect();
+    let mut all = cases(matrix);
+    of_jobs.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(of_jobs, all);
+    assert!(all.contains(&"short/alone[calico=v3.31]".to_owned()));
+}
+
 #[test]
 fn what_is_known_of_every_job_of_a_matrix_is_said_once() {
     let ground = Ground::new();

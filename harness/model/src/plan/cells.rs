@@ -50,6 +50,10 @@ pub(super) fn cases<'a>(scenario: &'a Scenario, choice: &Choice) -> IndexMap<Str
                 tell_apart(&mut case, cell);
             }
             shared.take(&mut case);
+            let is_varied = |key: &MatrixKey| case.cell.contains_key(&key.to_string());
+            if !choice.varying.iter().all(is_varied) {
+                continue;
+            }
             let id = case.id();
             let wanted = |filter: &String| id.contains(filter.as_str());
             if !choice.filters.is_empty() && !choice.filters.iter().any(wanted) {
