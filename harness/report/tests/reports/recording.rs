@@ -6,7 +6,7 @@ use crate::history::{ROUNDS, all_broken, case, header, run};
 use chainbreak_model::{case::Case, judge};
 use chainbreak_report::{
     Ended, Line, Recorded, Recorder, ReportError, Run, Skipped,
-    summary::{Headline, Outcome, summaries},
+    summary::{Headline, Outcome, PromiseSummary, summaries},
 };
 use serde_json::json;
 
@@ -221,6 +221,6 @@ fn a_run_from_before_queries_had_ids_is_judged_as_it_was() {
     assert_eq!(summary.judged_before, None);
     // That it was seen to be otherwise before is known by the same words.
     let absent = "absent on n1 for 1.0 s from 2.50 s: no recorded command explains it";
-    let mut said = summary.promises.iter().map(|it| it.headline());
+    let mut said = (summary.promises.iter()).map(PromiseSummary::headline);
     assert!(said.any(|it| it.ends_with(absent)));
 }
