@@ -261,6 +261,9 @@ fn swap(root: &Path, between: impl FnOnce() -> Result<(), LabError>) -> Result<(
     std::env::set_current_dir("/").map_err(failed("enter", "/"))
 }
 
+/// Of statfs(2), which nix knows of glibc alone.
+const ST_RELATIME: FsFlags = FsFlags::from_bits_retain(0x1000);
+
 /// Best effort: what cannot be shown stays an empty file or directory.
 fn read_only(source: &Path, target: &Path) {
     tolerate("show", bind_read_only(source, target));
@@ -276,7 +279,7 @@ fn bind_read_only(source: &Path, target: &Path) -> Result<(), LabError> {
         (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
         (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
-        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
+        (ST_RELATIME, MsFlags::MS_RELATIME),
     ];
     let locked = pairs.iter().filter(|(has, _)| kept.contains(*has));
     let flags = locked.fold(
