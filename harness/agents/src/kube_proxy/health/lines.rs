@@ -4,6 +4,8 @@
 
 use std::{io, net::SocketAddr};
 
+use nix::errno::Errno;
+
 use crate::{
     kube_proxy::{
         config::Config,
@@ -132,9 +134,8 @@ impl HealthLog {
     }
 }
 
-/// As Go words an error of the system: C's text in lower case, without the number.
+/// As Go words an error of the system: glibc's text in lower case. Not the one of this program's C library, which may be another.
 fn go_error(error: &io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split_once(" (os error").map_or(&*text, |it| it.0);
-    words.to_lowercase()
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    errno.map_or_else(|| error.to_string(), |it| it.desc().to_lowercase())
 }
