@@ -120,8 +120,11 @@ impl Course<'_> {
         let mut recorded = self.record.case(number, case, self.live).await?;
         let stopped = self.stopped.clone();
         let history = &mut recorded.history;
-        let artifacts = supervise::run(case, options, place, stopped, history).await?;
-        recorded.end(artifacts).await?;
+        let (artifacts, place) = supervise::run(case, options, place, stopped, history).await?;
+        let verdict = recorded.end(artifacts).await?;
+        // Before its place is another's: whether one may begin depends on it.
+        self.turns.over(case, verdict);
+        drop(place);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use chainbreak_model::{
     plan::Planned,
     verdict::{CaseVerdict, Verdict},
 };
-use chainbreak_report::{Ended, Header, Line, Run, Skipped};
+use chainbreak_report::{Ended, Header, Line, Run, Skipped, summary::comes_to};
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use tokio::sync::{oneshot, watch};
@@ -188,18 +188,28 @@ impl CaseRecord<'_> {
             id,
             history,
         } = self;
-        let verdict = history.verdict();
-        let (close, closed) = oneshot::channel();
-        if let Some(file) = history.recorded {
-            record.disk.write(Job::Close(file.number, close)).await;
-            file.live.end(verdict.case);
+        let mut verdict = history.verdict();
+        let is_whole = match &history.recorded {
+            Some(file) => {
+                let (close, closed) = oneshot::channel();
+                record.disk.write(Job::Close(file.number, close)).await;
+                // A disk that takes no more ends the run with the verdicts so far.
+                closed.await.is_ok()
+            }
+            None => false,
+        };
+        if is_whole && verdict.case == CaseVerdict::AsExpected {
+            verdict.case = record.comes_to(&id).await;
         }
         let came_to = verdict.case;
+        if let Some(file) = history.recorded {
+            file.live.end(came_to);
+        }
         if came_to != CaseVerdict::AsExpected {
-            let logs = match closed.await {
-                Ok(()) => record.logs(&id),
-                // A disk that takes no more ends the run with the verdicts so far.
-                Err(_unwritten) => Vec::new(),
+            let logs = if is_whole {
+                record.logs(&id)
+            } else {
+                Vec::new()
             };
             for artifact in artifacts.into_iter().chain(logs) {
                 record.artifact(&id, artifact).await?;
@@ -211,6 +221,21 @@ impl CaseRecord<'_> {
 }
 
 impl Record {
+    /// What a case comes to that is as expected by its promises, of which the file has all events: is it because of whom its
+    /// scenario says?
+    async fn comes_to(&self, id: &str) -> CaseVerdict {
+        let recorded = self.run.borrow().cases.get(id).cloned();
+        let Some(recorded) = recorded.filter(|it| it.case.by.is_some()) else {
+            return CaseVerdict::AsExpected;
+        };
+        // It takes a while, and others run meanwhile.
+        let found = tokio::task::spawn_blocking(move || comes_to(&recorded)).await;
+        found.unwrap_or_else(|error| {
+            crate::complain(&format!("who is behind {id} could not be found: {error}"));
+            CaseVerdict::Inconclusive
+        })
+    }
+
     async fn judged(&self, case: String, verdict: Verdict) -> anyhow::Result<()> {
         // Reports judge again: of a run of thousands, what each case came to is enough here.
         let brief = Verdict {

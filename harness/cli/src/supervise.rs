@@ -60,15 +60,15 @@ const STARTING: Duration = Duration::from_secs(2);
 /// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
 const BESIDE: Duration = Duration::from_secs(60);
 
-/// Runs a case in a worker of its own, records what happens, and returns the files to keep. The history always ends with
+/// Runs a case in a worker of its own, records what happens, and returns the files to keep, and its place where it has it still. The history always ends with
 /// what went wrong, if anything did: a worker that died or hung is trouble, not silence.
-pub(crate) async fn run(
+pub(crate) async fn run<'a>(
     case: &Case,
     options: RunOptions<'_>,
-    place: Place<'_>,
+    place: Place<'a>,
     stop: watch::Receiver<bool>,
     history: &mut CaseHistory<'_>,
-) -> anyhow::Result<Vec<Artifact>> {
+) -> anyhow::Result<(Vec<Artifact>, Option<Place<'a>>)> {
     let mut parent = Parent {
         place: Some(place),
         clock: CaseClock::starting_now(),
@@ -79,14 +79,14 @@ pub(crate) async fn run(
     let ran = in_a_worker(case, options, stop, &mut parent).await;
     // Before its place is another's: whether one may begin depends on it.
     options.turns.over(case, parent.history.verdict().case);
-    ran.map(|()| parent.artifacts)
+    ran.map(|()| (parent.artifacts, parent.place))
 }
 
 async fn in_a_worker(
     case: &Case,
     options: RunOptions<'_>,
     stop: watch::Receiver<bool>,
-    parent: &mut Parent<'_, '_>,
+    parent: &mut Parent<'_, '_, '_>,
 ) -> anyhow::Result<()> {
     if *stop.borrow() {
         return parent.trouble(&anyhow::anyhow!(NOT_STARTED)).await;
@@ -118,9 +118,9 @@ async fn in_a_worker(
 }
 
 /// What the parent takes over from a worker, and adds to it.
-struct Parent<'a, 'r> {
+struct Parent<'a, 'r, 'p> {
     /// Free for another case as soon as nothing more happens in this one.
-    place: Option<Place<'a>>,
+    place: Option<Place<'p>>,
     clock: CaseClock,
     history: &'a mut CaseHistory<'r>,
     artifacts: Vec<Artifact>,
@@ -128,7 +128,7 @@ struct Parent<'a, 'r> {
     taken: usize,
 }
 
-impl Parent<'_, '_> {
+impl Parent<'_, '_, '_> {
     /// Takes over a line of the worker; the phase that it says was reached.
     async fn take(&mut self, room: Room<'_>, line: &str) -> anyhow::Result<Option<Phase>> {
         self.taken += line.len();
@@ -238,7 +238,7 @@ async fn work(
     case: &Case,
     options: RunOptions<'_>,
     stop: watch::Receiver<bool>,
-    parent: &mut Parent<'_, '_>,
+    parent: &mut Parent<'_, '_, '_>,
 ) -> anyhow::Result<()> {
     let factory = options.backend.factory();
     let start = tokio::select! {

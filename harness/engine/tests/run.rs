@@ -172,6 +172,7 @@ fn case() -> Case {
         timeline: Default::default(),
         promises: Default::default(),
         expect: Expect::Healthy,
+        by: None,
         seed: 1,
         repetition: None,
     }

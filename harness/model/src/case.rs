@@ -4,6 +4,7 @@
 
 mod address;
 mod cluster;
+mod culprits;
 mod family;
 mod fault;
 mod find;
@@ -27,6 +28,8 @@ pub use cluster::{
     AgentSource, ApiWay, Bpffs, CalicoSpec, ClusterSpec, IptablesVariant, KubeProxySpec, PodOwner,
     Programs, ProxyMode,
 };
+pub(crate) use culprits::culprits;
+pub use culprits::{ADMIN, END_OF_FELIXS_POD};
 pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Dataplane, Entries, Family, Fault, RuleBackend, Run, TableRef};
 pub use find::Finder;
@@ -77,6 +80,10 @@ pub struct Case {
     pub promises: Arc<IndexMap<PromiseName, Promise>>,
     /// What is expected of the promises.
     pub expect: Expect,
+    /// Who or what each promise that is expected to break breaks because of, where the scenario says it: an agent, a third
+    /// party, or the word of a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// Seed of everything random.
     pub seed: u64,
     /// Which repetition it is, from 1 on, where it is repeated.

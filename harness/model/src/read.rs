@@ -4,6 +4,7 @@
 //! scenario, so that whatever a variant writes is checked where it stands.
 
 mod cluster;
+mod expect;
 mod fields;
 mod manifests;
 mod matrix;

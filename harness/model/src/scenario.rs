@@ -55,6 +55,8 @@ pub struct Variant {
     pub run: Run,
     /// `expect:`.
     pub expect: Expect,
+    /// `by:` of it.
+    pub by: Option<String>,
 }
 
 /// What a variant runs; two variants with the same one would show the same.

@@ -33,9 +33,9 @@ pub struct Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CaseVerdict {
-    /// Every promise came out as the scenario expects.
+    /// Every promise came out as the scenario expects, because of whom it says.
     AsExpected,
-    /// Some promise did not: broken where it should be kept, or kept where the incident should show.
+    /// Some promise did not: broken where it should be kept, or kept where the incident should show, or broken because of others.
     NotAsExpected,
     /// The world failed, not the product; or some promise could not be judged.
     Inconclusive,

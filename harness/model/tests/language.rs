@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use chainbreak_model::{read, reference, schema};
+use chainbreak_model::{case::Step, read, reference, scenario::Scenario, schema};
 
 /// What an example stands in: every mark, place and object that examples speak of is here.
 const AROUND: &str = "\
@@ -127,11 +127,23 @@ fn the_examples_of_the_documentation_are_read_without_a_mistake() {
     let mut wrong = String::new();
     for example in &examples {
         let whole = whole(example);
-        if let Err(error) = read(Path::new("example.yaml"), whole.as_bytes(), &open) {
-            wrong += &error.plain();
+        match read(Path::new("example.yaml"), whole.as_bytes(), &open) {
+            Err(error) => wrong += &error.plain(),
+            Ok(scenario) => wrong.extend(called_otherwise(example, &scenario)),
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The first step of an example's timeline, where it is not called as it is written: `by` speaks of it so.
+fn called_otherwise(example: &Parts, scenario: &Scenario) -> Option<String> {
+    let timeline = example.get("timeline")?;
+    let first = timeline.lines().nth(1)?.trim().strip_prefix("- ")?;
+    let (written, _) = first.split_once(':')?;
+    let steps = &scenario.variants.values().next()?.run.timeline;
+    let called: Vec<&str> = steps.iter().map(Step::word).collect();
+    let is_its_own = called.contains(&written) || ["name", "at"].contains(&written);
+    (!is_its_own).then(|| format!("{written} is called one of {called:?}\n"))
 }
 
 /// The words that a step or a promise can be, by where the schema has them.

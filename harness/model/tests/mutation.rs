@@ -78,6 +78,7 @@ fn an_incident_is_tried_on_the_ground_of_each_healthy_variant_with_its_own_promi
     let promises = Case {
         variant: "promises-only".into(),
         expect: Expect::Healthy,
+        by: None,
         ..incident.clone()
     };
     let elsewhere = Case {

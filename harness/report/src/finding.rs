@@ -15,7 +15,7 @@ use crate::{
     walked::Turned,
 };
 
-pub use crate::meanwhile::Dropped;
+pub use crate::meanwhile::{Done, Dropped};
 
 /// What is found of a promise.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -69,7 +69,7 @@ pub struct Outage {
     /// The command that turned its requests off their way, where neither of these says why, or only that kube-proxy did.
     pub turned: Option<Turned>,
     /// What was done just before, where no command is named, or that of an agent.
-    pub done: Option<String>,
+    pub done: Option<Done>,
     /// Where packets ended meanwhile, of what no command explains.
     pub dropped: Option<Dropped>,
     /// Who answered last before it, where conntrack may lead the client's port there still.

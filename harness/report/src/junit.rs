@@ -318,7 +318,7 @@ fn of_promise(summary: &Summary, promise: &PromiseSummary) -> TestCase {
     let mut case = if errs {
         TestCaseBuilder::error(&name, time, "inconclusive", &message)
     } else {
-        TestCaseBuilder::failure(&name, time, kind(promise.state), &message)
+        TestCaseBuilder::failure(&name, time, kind(promise), &message)
     };
     case.set_trace(&cdata(&body)).build()
 }
@@ -327,8 +327,9 @@ fn duration(us: u64) -> Duration {
     Duration::microseconds(i64::try_from(us).unwrap_or(i64::MAX))
 }
 
-fn kind(state: State) -> &'static str {
-    match state {
+fn kind(promise: &PromiseSummary) -> &'static str {
+    match promise.state {
+        State::Broken if promise.expected_by.is_some() => "another culprit",
         State::Broken => "broken",
         State::Kept => "incident did not reproduce",
         State::Unknown => "unknown",

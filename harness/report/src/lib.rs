@@ -3,6 +3,7 @@
 //! - [`Recorder`] writes `run.jsonl` as the run goes on, [`Run::read`] reads it back.
 //! - [`attribution`] says who did it, by what is missing, and [`walked`] by what becomes of packets;
 //!   [`finding`] has what is found of a promise, [`timeline`] the story: values.
+//!   `culprits` holds it against whom the scenario names.
 //! - [`drops`] ranks the rules in which packets ended.
 //! - [`summary`] puts them beside the verdict, `head` what stands around them. `words` makes lines of them, which
 //!   [`term`], [`text_file`] and [`junit`] lay out; `html` (a feature) makes a page of the values, [`SummaryFile`] a JSON document,
@@ -11,6 +12,7 @@
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
 pub mod attribution;
+mod culprits;
 pub mod deeds;
 pub mod drops;
 pub mod edits;

@@ -1,7 +1,10 @@
 //! Where packets ended while a traffic got no answers: the drop census of a gap. It blames nobody, and helps where no
 //! recorded command explains the gap: a rule may have been there all the time.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use chainbreak_model::{
     case::{Case, Step, Traffic},
@@ -34,6 +37,16 @@ pub struct Dropped {
     pub owner: String,
     /// The rule.
     pub site: Site,
+}
+
+/// What was done, or happened to the world.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Done {
+    /// In words, what was done first before the others.
+    pub text: String,
+    /// The third parties that did it, and the words of the steps that did.
+    pub by: BTreeSet<String>,
 }
 
 /// Of what was told within the gap or with the first look after it.
@@ -85,17 +98,19 @@ pub(crate) fn left_behind(
 }
 
 /// What was done, or happened to the world, between the last request that was answered and the first that was lost.
-pub(crate) fn done(case: &Case, events: &[Event], name: &TrafficName, gap: Span) -> Option<String> {
+pub(crate) fn done(case: &Case, events: &[Event], name: &TrafficName, gap: Span) -> Option<Done> {
     let begun = Beginning::of(events, name, gap)?;
     let lost_us = begun.lost_us + SENT_LATE_US;
-    let within = |deed: &Deed<'_>| deed.from_us <= lost_us && deed.to_us >= begun.answered_us;
-    let done = deeds(case, events);
-    let done: Vec<String> = done
-        .into_iter()
-        .filter(within)
-        .map(|deed| one_line(deed.text))
-        .collect();
-    (!done.is_empty()).then(|| done.join(", "))
+    let mut deeds = deeds(&case.timeline, events);
+    deeds.retain(|deed| deed.from_us <= lost_us && deed.to_us >= begun.answered_us);
+    let text: Vec<String> = deeds.iter().map(|deed| one_line(deed.text)).collect();
+    let steps = deeds.iter().flat_map(|deed| &deed.by);
+    let steps = steps.filter_map(|step| case.timeline.get(*step));
+    let by = steps.flat_map(Step::culprits).map(str::to_owned);
+    (!text.is_empty()).then(|| Done {
+        text: text.join(", "),
+        by: by.collect(),
+    })
 }
 
 /// Something that was done, as the history says.
@@ -105,32 +120,52 @@ struct Deed<'a> {
     from_us: u64,
     /// When it was over, of what runs once.
     to_us: u64,
+    /// The step that runs once, whose end is its end.
     step: Option<usize>,
+    /// The steps that may have done it.
+    by: Vec<usize>,
 }
 
-fn deeds<'a>(case: &Case, events: &'a [Event]) -> Vec<Deed<'a>> {
+fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
     let runs_once = |step: usize| {
-        let step = case.timeline.get(step);
+        let step = timeline.get(step);
         matches!(step, Some(Step::Fault { duration: None, .. }))
+    };
+    let does_something = |step: usize| {
+        let step = timeline.get(step);
+        step.is_none_or(|step| !step.waits())
     };
     let mut deeds: Vec<Deed<'_>> = Vec::new();
     let (mut open, mut began_us) = (None, None);
+    // Those that have begun and are not over, the last one last; and from which deed on none began or ended.
+    let (mut running, mut since) = (Vec::new(), 0);
     for event in events {
         match &event.what {
             EventKind::StepBegan { step } => {
                 open = Some(*step).filter(|it| runs_once(*it));
-                began_us = Some(event.at_us);
+                began_us = Some(event.at_us).filter(|_| does_something(*step));
+                running.push(*step);
+                since = deeds.len();
             }
-            EventKind::StepEnded { step } if open == Some(*step) => {
-                let own = deeds.iter_mut().filter(|deed| deed.step == open);
-                own.for_each(|deed| deed.to_us = event.at_us);
-                open = None;
+            EventKind::StepEnded { step } => {
+                if open == Some(*step) {
+                    let own = deeds.iter_mut().filter(|deed| deed.step == open);
+                    own.for_each(|deed| deed.to_us = event.at_us);
+                    open = None;
+                }
+                // What is undone is said just before its end, while later steps may be under way.
+                for deed in &mut deeds[since..] {
+                    deed.by.push(*step);
+                }
+                running.retain(|it| it != step);
+                since = deeds.len();
             }
             EventKind::Step { text } => deeds.push(Deed {
                 text,
                 from_us: began_us.take().unwrap_or(event.at_us),
                 to_us: event.at_us,
                 step: open,
+                by: running.last().copied().into_iter().collect(),
             }),
             _ => {}
         }
@@ -160,7 +195,7 @@ impl fmt::Display for Dropped {
 mod tests {
     use std::time::Duration;
 
-    use chainbreak_model::case::{Destination, Origin};
+    use chainbreak_model::case::{Destination, Fault, Origin};
     use chainbreak_probe::wire::Sample;
 
     use super::*;
@@ -181,6 +216,37 @@ mod tests {
         let traffic = "asks".into();
         let what = EventKind::Sample { traffic, sample };
         Event { at_us, what }
+    }
+
+    #[test]
+    fn what_is_undone_is_its_own_steps_and_not_done_when_the_settle_began_that_is_under_way() {
+        let fault = Fault::LinkDown {
+            at: Origin::Host("outside".to_owned()),
+            interface: "eth0".to_owned(),
+        };
+        let down = Step::Fault {
+            fault,
+            duration: Some(Duration::from_secs(1)),
+        };
+        let timeline = [down, Step::Settle(Duration::from_secs(3))];
+        let say = |text: &str| EventKind::Step {
+            text: text.to_owned(),
+        };
+        let events = [
+            (1_000, EventKind::StepBegan { step: 0 }),
+            (1_010, say("eth0 down")),
+            (1_020, EventKind::StepBegan { step: 1 }),
+            (2_010, say("eth0 up")),
+            (2_020, EventKind::StepEnded { step: 0 }),
+            (4_020, EventKind::StepEnded { step: 1 }),
+        ];
+        let events = events.map(|(at_us, what)| Event { at_us, what });
+        let deeds = deeds(&timeline, &events);
+        let told: Vec<_> = deeds.iter().map(|it| (it.text, it.from_us)).collect();
+        assert_eq!(told, [("eth0 down", 1_000), ("eth0 up", 2_010)]);
+        let by = |deed: &Deed<'_>| deed.by.iter().map(|it| timeline[*it].word()).collect();
+        let by: Vec<Vec<&str>> = deeds.iter().map(by).collect();
+        assert_eq!(by, [vec!["link-down"], vec!["settle", "link-down"]]);
     }
 
     #[test]

@@ -5,17 +5,19 @@ use chainbreak_model::{
     Judge,
     case::{Case, Claim, repeated_case},
     event::{Event, EventKind, Phase},
-    names::PromiseName,
-    verdict::{CaseVerdict, Evidence, Expected, Judged, PromiseVerdict, Requests, Span, Verdict},
+    verdict::{CaseVerdict, Evidence, Requests, Span, Verdict},
 };
 use serde::Serialize;
 
+mod promises;
+
+pub use promises::{PromiseSummary, State};
+
 use crate::{
-    Recorded, Run,
+    Recorded, Run, culprits,
     drops::{Drops, drops},
     edits::EditIndex,
     explain::Material,
-    finding::Finding,
     gaps::gaps,
     head::{UnknownRequest, unknown_requests},
     text::{clean, one_line},
@@ -140,40 +142,6 @@ pub enum Headline {
     Skipped(String),
 }
 
-/// One promise in a report.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct PromiseSummary {
-    /// Its name.
-    pub name: String,
-    /// The step of the timeline during or after which it is judged, if it has a name.
-    pub when: Option<String>,
-    /// What is promised.
-    pub claim: Option<Claim>,
-    /// When it was judged, if the case got that far.
-    pub judged: Option<Span>,
-    /// What it came to.
-    pub state: State,
-    /// What was expected.
-    pub expected: Expected,
-    /// Whether that is the same.
-    pub as_expected: bool,
-    /// What is found of it.
-    pub finding: Finding,
-}
-
-/// What a promise came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// It held.
-    Kept,
-    /// It did not.
-    Broken,
-    /// It could not be judged.
-    Unknown,
-}
-
 /// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged again from
 /// plan and history, which is read when its summary is asked for. A case whose history cannot be read is inconclusive.
 pub fn each(run: &Run) -> impl Iterator<Item = Summary> {
@@ -200,6 +168,25 @@ pub(crate) fn with_material<T>(
     recorded: &Recorded,
     show: impl FnOnce(&Material<'_>, Summary) -> T,
 ) -> T {
+    judged(recorded, |material, verdict, promises| {
+        let summary = of_case(id, recorded, material, verdict, promises);
+        show(material, summary)
+    })
+}
+
+/// What a case comes to that was judged as expected when it ended: whether that is because of whom its scenario names is
+/// found in the whole history alone.
+pub fn comes_to(recorded: &Recorded) -> CaseVerdict {
+    judged(recorded, |_, verdict, promises| {
+        culprits::verdict(verdict, &promises)
+    })
+}
+
+/// What `show` makes of what a case and its promises are judged.
+fn judged<T>(
+    recorded: &Recorded,
+    show: impl FnOnce(&Material<'_>, &Verdict, Vec<PromiseSummary>) -> T,
+) -> T {
     let case = &recorded.case;
     let events = recorded.history.readable();
     let mut judge = Judge::new(case);
@@ -212,9 +199,8 @@ pub(crate) fn with_material<T>(
         index: &EditIndex::new(&events),
         gaps: &gaps.unwrap_or_default(),
     };
-    let promises = of_promises(&verdict, &judge, &material);
-    let summary = of_case(id, recorded, &material, &verdict, promises);
-    show(&material, summary)
+    let promises = promises::all(&verdict, &judge, &material);
+    show(&material, &verdict, promises)
 }
 
 /// The summary of a case that ran, or began to.
@@ -230,7 +216,8 @@ fn of_case(
     } = recorded;
     let events = material.events;
     let stopped = stopped(events);
-    let outcome = match verdict.case {
+    let came_to = culprits::verdict(verdict, &promises);
+    let outcome = match came_to {
         // What was seen broken stays broken; but half a case is never a success.
         CaseVerdict::AsExpected if stopped.is_some() => Outcome::Inconclusive,
         CaseVerdict::AsExpected => Outcome::AsExpected,
@@ -249,10 +236,10 @@ fn of_case(
             .verdict
             .as_ref()
             .map(|before| before.case)
-            .filter(|before| *before != verdict.case),
+            .filter(|before| *before != came_to),
         headline: headline(outcome, &promises, first.or(stopped)),
         evidence: trouble.collect(),
-        expected: expected(&case.expect),
+        expected: expected(&case.expect, &promises),
         got: got(&promises),
         promises,
         requests: worst(case, verdict).cloned(),
@@ -282,38 +269,6 @@ fn worst<'a>(case: &Case, verdict: &'a Verdict) -> Option<&'a Requests> {
             });
     let answered = |it: &Requests, of: &Requests| u128::from(it.answered) * u128::from(of.sent);
     requests.min_by(|one, other| answered(one, other).cmp(&answered(other, one)))
-}
-
-fn of_promises(
-    verdict: &Verdict,
-    judge: &Judge<'_>,
-    material: &Material<'_>,
-) -> Vec<PromiseSummary> {
-    let promises = verdict.promises.iter();
-    let summary = |(name, judged): (&PromiseName, &Judged)| {
-        let promise = material.case.promises.get(name);
-        let claim = promise.map(|promise| &promise.claim);
-        PromiseSummary {
-            name: name.to_string(),
-            when: when(material.case, name),
-            claim: claim.cloned(),
-            judged: promise.and_then(|promise| judge.time_of(promise)),
-            state: match judged.verdict {
-                PromiseVerdict::Kept(_) => State::Kept,
-                PromiseVerdict::Broken(_) => State::Broken,
-                PromiseVerdict::Unknown { .. } => State::Unknown,
-            },
-            expected: judged.expected,
-            as_expected: judged.is_as_expected(),
-            finding: material.finding(claim, judged),
-        }
-    };
-    promises.map(summary).collect()
-}
-
-fn when(case: &Case, name: &PromiseName) -> Option<String> {
-    let promise = case.promises.get(name)?;
-    case.when(promise).map(|when| one_line(&when))
 }
 
 /// The summary of a case that did not run.
@@ -368,9 +323,9 @@ fn headline(
         place.map(Headline::Promise)
     };
     match outcome {
-        Outcome::Inconclusive => {
-            failed.or_else(|| first(|promise| promise.state == State::Unknown))
-        }
+        Outcome::Inconclusive => failed
+            .or_else(|| first(|promise| promise.state == State::Unknown))
+            .or_else(|| first(|promise| promise.expected_by.is_some())),
         Outcome::NotAsExpected => first(|promise| !promise.as_expected),
         Outcome::AsExpected => first(|promise| promise.state == State::Broken),
         Outcome::Skipped => None,

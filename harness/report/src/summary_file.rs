@@ -3,6 +3,8 @@
 //! It is written in pieces, a line a case: of a run with thousands of them one is in memory at a time. A later version may add members;
 //! one that takes any away, or changes what it means, has another `format`. `docs/reports.md` has all of them.
 
+use std::collections::BTreeSet;
+
 use chainbreak_model::{
     case::CaseId,
     verdict::{CaseVerdict, Expected, Requests, Span},
@@ -146,6 +148,9 @@ struct Promised<'a> {
     expected: Expected,
     state: State,
     as_expected: bool,
+    by: &'a BTreeSet<String>,
+    just_before: &'a BTreeSet<String>,
+    expected_by: Option<&'a str>,
     headline: String,
     judged_us: Option<u64>,
 }
@@ -158,6 +163,9 @@ impl<'a> Promised<'a> {
             expected: promise.expected,
             state: promise.state,
             as_expected: promise.as_expected,
+            by: &promise.by,
+            just_before: &promise.just_before,
+            expected_by: promise.expected_by.as_deref(),
             headline: promise.headline(),
             judged_us: promise.judged.map(Span::len_us),
         }

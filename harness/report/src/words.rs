@@ -3,6 +3,8 @@
 mod requests;
 pub(crate) mod story;
 
+use std::collections::BTreeSet;
+
 use chainbreak_model::{
     case::{Claim, Expect},
     verdict::{Evidence, Expected, Span},
@@ -34,6 +36,17 @@ impl Summary {
 impl PromiseSummary {
     /// One line that says what, where, when and because of whom.
     pub fn headline(&self) -> String {
+        let found = self.found();
+        match &self.expected_by {
+            Some(by) if self.as_expected => {
+                format!("{found}; nobody is found behind it, and the scenario expects {by}")
+            }
+            Some(by) => format!("{found}; the scenario expects {by} behind it"),
+            None => found,
+        }
+    }
+
+    fn found(&self) -> String {
         let name = &self.name;
         match &self.finding {
             Finding::Unknown { cause } => {
@@ -182,11 +195,13 @@ fn parts(evidence: &Evidence) -> Vec<String> {
     }
 }
 
-/// What a case expects, in short.
-pub(crate) fn expected(expect: &Expect) -> String {
+/// What a case expects, in short; because of whom, where others are found behind it, or nobody.
+pub(crate) fn expected(expect: &Expect, promises: &[PromiseSummary]) -> String {
+    let by = promises.iter().find_map(|it| it.expected_by.as_ref());
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
     match expect {
         Expect::Healthy => "healthy".to_owned(),
-        Expect::Broken(promises) => format!("{} broken", promises.len()),
+        Expect::Broken(promises) => format!("{} broken{by}", promises.len()),
     }
 }
 
@@ -207,10 +222,15 @@ pub(crate) fn got(promises: &[PromiseSummary]) -> String {
         .filter(|(n, _)| *n > 0)
         .map(|(n, what)| format!("{n} {what}"))
         .collect();
+    let others = promises.iter().filter(|it| it.expected_by.is_some());
+    let others: BTreeSet<&str> = others.flat_map(|it| &it.by).map(String::as_str).collect();
+    let others: Vec<&str> = others.into_iter().collect();
     if counted.is_empty() {
         "healthy".to_owned()
-    } else {
+    } else if others.is_empty() {
         counted.join(", ")
+    } else {
+        format!("{} by {}", counted.join(", "), others.join(" and "))
     }
 }
 

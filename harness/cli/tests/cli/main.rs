@@ -4,6 +4,7 @@
 
 mod agents;
 mod bundle;
+mod by;
 mod choose;
 mod cluster;
 mod codes;

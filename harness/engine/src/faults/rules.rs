@@ -1,7 +1,7 @@
 //! Rules that a third party deletes, and packets that are lost.
 
 use chainbreak_model::{
-    case::{Family, RuleBackend, TableRef},
+    case::{ADMIN, Family, RuleBackend, TableRef},
     names::NodeName,
 };
 use regex::Regex;
@@ -12,8 +12,6 @@ use super::{
 };
 use crate::{cluster::Place, infra_error::InfraError};
 
-/// Who deletes rules, as reports say.
-const SOMEBODY: &str = "admin";
 /// Who puts a fault's own rules there and takes them away.
 pub(super) const TOOL: &str = "chainbreak";
 /// Seconds for which the lock of iptables is waited for.
@@ -40,7 +38,7 @@ impl Injection<'_> {
         for node in self.nodes(node) {
             let what = chain.map_or_else(|| table.to_owned(), |chain| format!("{table} {chain}"));
             self.say(format!("flush {what} on {node}"));
-            self.run_as(SOMEBODY, &Place::Node(node), &argv, "").await?;
+            self.run_as(ADMIN, &Place::Node(node), &argv, "").await?;
         }
         Ok(())
     }
@@ -76,7 +74,7 @@ impl Injection<'_> {
             };
             let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
             self.say(format!("delete {count} of {} {chain} in {at}", rules.table));
-            self.run_as(SOMEBODY, &at, &argv, &input).await?;
+            self.run_as(ADMIN, &at, &argv, &input).await?;
             deleted += count;
         }
         if deleted == 0 {

@@ -9,7 +9,7 @@ use std::{
 use chainbreak_agents::{felix::NOTHING_ATTACHED, step::Command};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::{ApiWay, Case, ClusterSpec, Versions},
+    case::{ApiWay, Case, ClusterSpec, END_OF_FELIXS_POD, Versions},
     names::{AgentName, NodeName},
 };
 
@@ -26,9 +26,6 @@ use crate::{
     worker::delegation,
     world::{Node, World},
 };
-
-/// To whom the history ascribes what the end of a pod does to its node.
-const PODS_END: &str = "end of felix's pod";
 
 /// What the models live by.
 pub(super) type Models = BTreeMap<(AgentName, NodeName), Lives>;
@@ -155,7 +152,7 @@ impl AgentVersions {
         let Some(lost) = lost else {
             return Ok(());
         };
-        let recorder = Recorder::new(PODS_END, at.name.clone(), log.clone());
+        let recorder = Recorder::new(END_OF_FELIXS_POD, at.name.clone(), log.clone());
         let output = recorder.run_in(&at.place, lost).await;
         if output.exit == 0 || output.stderr.contains(NOTHING_ATTACHED) {
             return Ok(());

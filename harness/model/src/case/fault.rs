@@ -124,6 +124,32 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The word that a timeline has for it.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Slow { .. } => "slow",
+            Self::Sysctl { .. } => "sysctl",
+            Self::FillConntrack { .. } => "fill-conntrack",
+            Self::LinkDown { .. } => "link-down",
+            Self::Mtu { .. } => "mtu",
+            Self::Loss { .. } => "loss",
+            Self::Route { .. } => "route",
+            Self::Lock { .. } => "lock",
+            Self::Agent { what, .. } => match what {
+                AgentFault::Stop => "stop",
+                AgentFault::Pause => "pause",
+                AgentFault::Restart => "restart",
+                AgentFault::Recreate { .. } => "recreate",
+            },
+            Self::Upgrade { .. } => "upgrade",
+            Self::Switch { .. } => "switch",
+            Self::Craft(_) => "craft",
+            Self::Run(_) => "run",
+            Self::Flush { .. } => "flush",
+            Self::DeleteRule { .. } => "delete-rule",
+        }
+    }
+
     /// Whether it is there until somebody undoes it: what third parties do, restarts and upgrades are done once.
     pub(crate) fn lasts(&self) -> bool {
         match self {

@@ -63,6 +63,21 @@ impl Step {
         }
     }
 
+    /// The word that a timeline has for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Settle(_) => "settle",
+            Self::At(_) => "at",
+            Self::Mark(_) => "mark",
+            Self::Churn { .. } => "churn",
+            Self::Felix(_) => "felix",
+            Self::Apply(_) => "apply",
+            Self::Delete(_) => "delete",
+            Self::MoveApi => "api",
+            Self::Fault { fault, .. } => fault.word(),
+        }
+    }
+
     /// When a timeline is over, if every step takes only the time that it is given.
     pub(crate) fn over(steps: &[Self]) -> Duration {
         let (mut due, mut last) = (Duration::ZERO, Duration::ZERO);

@@ -169,6 +169,7 @@ fn case(
         timeline: Arc::new(timeline),
         promises: Arc::new(promises),
         expect: variant.expect.clone(),
+        by: variant.by.clone(),
         seed: choice.seed.or(scenario.seed).unwrap_or_default(),
         repetition: None,
     };

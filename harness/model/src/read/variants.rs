@@ -3,19 +3,18 @@
 use indexmap::IndexMap;
 
 use super::{
-    Reader, cluster,
-    fields::{Fields, entries, items, names, note, text, texts},
+    Reader, cluster, expect,
+    fields::{Fields, entries, names, note, text, texts},
     is_name,
     manifests::Manifests,
     promises, timeline, traffic,
 };
 use crate::{
-    case::{ClusterSpec, Expect},
+    case::ClusterSpec,
     diagnostic::{Gathered, Place},
     language::{Kind, Mapping, needed, optional},
     matrix::MatrixKey,
-    names::{AgentName, PromiseName, VariantName},
-    nearest::suggest,
+    names::{AgentName, VariantName},
     scenario::{Run, Variant},
     version::Range,
     yaml::{Entries, Entry, Node, Value},
@@ -33,8 +32,8 @@ pub(super) static VARIANT: Mapping = Mapping {
         &[
             needed(
                 "expect",
-                Kind::Any(&[Kind::Exactly("healthy"), Kind::Fields(&BROKEN)]),
-                "`healthy`: every promise is kept. `broken`: exactly these are not.",
+                Kind::Any(&[Kind::Exactly("healthy"), Kind::Fields(&expect::BROKEN)]),
+                "`healthy`: every promise is kept. `broken`: exactly these are not, because of `by`.",
             ),
             optional(
                 "needs",
@@ -90,16 +89,6 @@ pub(super) static VARIANT: Mapping = Mapping {
             ),
         ],
     ],
-};
-
-static BROKEN: Mapping = Mapping {
-    called: "expect",
-    doc: "An incident that does not reproduce is a failure.",
-    fields: &[&[needed(
-        "broken",
-        Kind::NonEmpty(&Kind::Text),
-        "The names of the promises that break; every other one is kept.",
-    )]],
 };
 
 static ONLY: Mapping = Mapping {
@@ -193,7 +182,9 @@ impl Reader<'_> {
             inherited,
         );
         let promises = names(merged.get("promises"));
-        let expect = fields.need("expect", |node| expect(gathered, node, &promises));
+        let expect = fields.need("expect", |node| {
+            expect::read(gathered, node, &promises, run.as_ref())
+        });
         let cluster = run.as_ref().map(|run| &run.cluster);
         let only = fields.or_empty("only", |node| only(gathered, node, cluster));
         let mut needs = base.needs.clone();
@@ -203,6 +194,7 @@ impl Reader<'_> {
             .chain(&OF_SCENARIO)
             .any(|f| fields.get(f).is_some());
         let run = run?;
+        let (expect, by) = expect?;
         Some((
             Variant {
                 line: key.line_and_column().0,
@@ -210,7 +202,8 @@ impl Reader<'_> {
                 only: only?,
                 own_versions: own_versions(base.run.as_ref(), &run),
                 run,
-                expect: expect?,
+                expect,
+                by,
             },
             overrides,
         ))
@@ -253,48 +246,6 @@ fn only(
     let ranges: Vec<_> = ranges.collect();
     let ranges = ranges.into_iter().collect::<Option<Vec<_>>>()?;
     Some(ranges.into_iter().flatten().collect())
-}
-
-fn expect(gathered: &Gathered, node: &Node, promises: &[&str]) -> Option<Expect> {
-    if node.text() == Some("healthy") {
-        return Some(Expect::Healthy);
-    }
-    let Some(broken) = node.get("broken").filter(|_| node.len() == 1) else {
-        let hint = "write `healthy` or `{ broken: [promise, …] }`";
-        note(
-            gathered,
-            &node.place,
-            "expect is healthy, or says what is broken",
-            Some(hint.to_owned()),
-        );
-        return None;
-    };
-    let items = items(gathered, broken, "broken")?;
-    if items.is_empty() {
-        let hint = Some("write `expect: healthy`".to_owned());
-        note(
-            gathered,
-            &broken.place,
-            "no promise is expected to break",
-            hint,
-        );
-        return None;
-    }
-    let mut names = Vec::new();
-    for item in items {
-        let name = text(gathered, item, "a promise's name")?;
-        if !promises.contains(&name) {
-            let hint = suggest(name, promises.iter().copied());
-            note(
-                gathered,
-                &item.place,
-                format!("unknown promise {name:?}"),
-                hint,
-            );
-        }
-        names.push(PromiseName::from(name));
-    }
-    Some(Expect::Broken(names))
 }
 
 /// The scenario with a variant's overrides laid over it.

@@ -12,6 +12,14 @@ fn variants_and_promises_that_say_nothing() {
     insta::assert_snapshot!("same_as_another", said_of(fixed, "{ expect: healthy }"));
     insta::assert_snapshot!("expects_nothing", said_of(fixed, "{ kube-proxy: none }"));
     insta::assert_snapshot!("empty_broken", said_of("broken: [answers]", "broken: []"));
+    insta::assert_snapshot!(
+        "unknown_culprit",
+        said_of("broken: [answers]", "broken: [answers], by: felx")
+    );
+    insta::assert_snapshot!(
+        "healthy_by_somebody",
+        said_of("expect: healthy", "expect: { by: felix }")
+    );
     insta::assert_snapshot!("odd_expect", said_of("expect: healthy", "expect: fine"));
     insta::assert_snapshot!("two_kinds", said_of("{ no-log:", "{ has-log: {}, no-log:"));
     insta::assert_snapshot!(

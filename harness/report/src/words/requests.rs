@@ -97,7 +97,7 @@ impl Outage {
             (None, None, None) => "no recorded command explains it".to_owned(),
         };
         let done = self.done.as_ref();
-        let done = done.map(|done| format!("; just before it: {done}"));
+        let done = done.map(|done| format!("; just before it: {}", done.text));
         format!("{who}{}", done.unwrap_or_default())
     }
 

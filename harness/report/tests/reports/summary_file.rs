@@ -43,6 +43,9 @@ fn healthy() -> Value {
             "expected": "kept",
             "state": "kept",
             "as-expected": true,
+            "by": [],
+            "just-before": [],
+            "expected-by": null,
             "headline": headline,
             "judged-us": 14_000_000,
         })

@@ -94,6 +94,7 @@ pub(crate) fn case(variant: &str, expect: Expect) -> Case {
             ("jump-stays".into(), all_along(has_rule)),
         ])),
         expect,
+        by: None,
         seed: 7,
         repetition: None,
     }

@@ -13,7 +13,7 @@ use super::{
     FOR, Reading, done, fault,
 };
 use crate::{
-    case::{Family, Fault, RuleBackend, Run, Step, TableRef},
+    case::{ADMIN, Family, Fault, RuleBackend, Run, Step, TableRef},
     language::{Field, Kind, Mapping, default, needed, optional, words},
     yaml::Value,
 };
@@ -85,7 +85,7 @@ static RUN: Mapping = Mapping {
     doc: "",
     fields: &[&[
         optional("at", PLACE, "Where; every node when not given."),
-        default("as", Kind::Name, "admin", "Who does this, as reports say."),
+        default("as", Kind::Name, ADMIN, "Who does this, as reports say."),
         needed(
             "command",
             Kind::Any(&[Kind::Text, Kind::NonEmpty(&Kind::Text)]),

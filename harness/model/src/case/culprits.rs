@@ -1,0 +1,48 @@
+//! Who or what can be behind what becomes of a case, as `expect: { broken: […], by: felix }` names it.
+
+use super::{ClusterSpec, Fault, Step};
+use crate::names::AgentName;
+
+/// Who does what the scenario does to rules, where it names nobody.
+pub const ADMIN: &str = "admin";
+
+/// To whom the history ascribes what the end of a pod of Felix does to its node.
+pub const END_OF_FELIXS_POD: &str = "end of felix's pod";
+
+/// Its agents, the third parties of its timeline, and the words of those other steps that do something; each once.
+pub(crate) fn culprits<'a>(cluster: &ClusterSpec, timeline: &'a [Step]) -> Vec<&'a str> {
+    let agents = AgentName::ALL.into_iter();
+    let agents = agents.filter(|agent| cluster.version(*agent).is_some());
+    let mut culprits: Vec<&str> = agents.map(AgentName::as_str).collect();
+    for culprit in timeline.iter().flat_map(Step::culprits) {
+        if !culprits.contains(&culprit) {
+            culprits.push(culprit);
+        }
+    }
+    culprits
+}
+
+impl Step {
+    /// Whether it only waits, or marks a moment.
+    pub fn waits(&self) -> bool {
+        matches!(self, Self::Settle(_) | Self::At(_) | Self::Mark(_))
+    }
+
+    /// The third party that does it, else its word; nothing of one that waits. What Felix is told, Felix does.
+    pub fn culprits(&self) -> impl Iterator<Item = &str> {
+        let who = match self {
+            Self::Fault { fault, .. } => third_party(fault),
+            _ => None,
+        };
+        let word = (!self.waits() && !matches!(self, Self::Felix(_))).then(|| self.word());
+        who.or(word).into_iter()
+    }
+}
+
+fn third_party(fault: &Fault) -> Option<&str> {
+    match fault {
+        Fault::Run(run) => Some(&run.who),
+        Fault::Flush { .. } | Fault::DeleteRule { .. } => Some(ADMIN),
+        _ => None,
+    }
+}

@@ -1,0 +1,119 @@
+//! Whether who or what is found behind an incident is what its scenario names: `expect: { broken: […], by: felix }`.
+//!
+//! Judged is what the first line of a promise says. A command that is named, or Felix's programs, can be another's than the scenario
+//! says; what was done just before can only be what it says.
+
+use std::collections::BTreeSet;
+
+use chainbreak_model::{
+    case::{Case, Claim, END_OF_FELIXS_POD},
+    event::{Event, EventKind, Phase},
+    names::AgentName,
+    verdict::{CaseVerdict, Expected, Verdict},
+};
+
+use crate::{
+    attribution::Cause,
+    finding::{Finding, Outage},
+    summary::{PromiseSummary, State},
+};
+
+/// Who and what is found behind what a promise came to.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Culprits {
+    /// Agents and third parties whose commands or programs did it.
+    pub(crate) by: BTreeSet<String>,
+    /// Third parties and the words of steps that did something just before.
+    pub(crate) just_before: BTreeSet<String>,
+}
+
+/// Marks the promises that broke as expected, but because of others than the case names. Where neither they nor whom it names
+/// are found behind any of them, it marks the first.
+pub(crate) fn hold(case: &Case, events: &[Event], promises: &mut [PromiseSummary]) {
+    let Some(by) = case.by.as_ref().filter(|_| is_told(case, events)) else {
+        return;
+    };
+    let broke = |it: &PromiseSummary| (it.state, it.expected) == (State::Broken, Expected::Broken);
+    let mut broken: Vec<&mut PromiseSummary> = promises.iter_mut().filter(|it| broke(it)).collect();
+    let mut is_found = false;
+    for promise in &mut broken {
+        let is_named = promise.by.contains(by) || promise.just_before.contains(by);
+        is_found |= is_named;
+        if !is_named && !promise.by.is_empty() {
+            is_found = true;
+            promise.as_expected = false;
+            promise.expected_by = Some(by.clone());
+        }
+    }
+    if let Some(first) = broken.first_mut().filter(|_| !is_found) {
+        first.expected_by = Some(by.clone());
+    }
+}
+
+/// What a case comes to with that: because of another it is not as expected; because of nobody that is known, it is not known.
+pub(crate) fn verdict(verdict: &Verdict, promises: &[PromiseSummary]) -> CaseVerdict {
+    let mut odd = promises.iter().filter(|it| it.expected_by.is_some());
+    if odd.clone().any(|it| !it.as_expected) {
+        CaseVerdict::NotAsExpected
+    } else if odd.next().is_some() {
+        CaseVerdict::Inconclusive
+    } else {
+        verdict.case
+    }
+}
+
+/// Whether the history is whole, and says what agents do to rules: in the lab alone it does.
+fn is_told(case: &Case, events: &[Event]) -> bool {
+    let is_whole = |event: &Event| event.what == EventKind::Phase(Phase::Judged);
+    let mut agents = [AgentName::KubeProxy, AgentName::Felix].into_iter();
+    let agent = agents.find(|agent| case.cluster.version(*agent).is_some());
+    let is_by = |event: &Event, agent: AgentName| match &event.what {
+        EventKind::Command(command) => command.who == agent.as_str(),
+        _ => false,
+    };
+    let is_recorded = agent.is_none_or(|agent| events.iter().any(|event| is_by(event, agent)));
+    is_recorded && events.iter().any(is_whole)
+}
+
+impl Culprits {
+    /// Whom and what a finding names. Nobody where requests were answered that should not be.
+    pub(crate) fn of(claim: Option<&Claim>, finding: &Finding) -> Self {
+        let cause = match finding {
+            Finding::Lost(_) if matches!(claim, Some(Claim::Unreachable { .. })) => None,
+            Finding::Lost(lost) => return lost.outage.as_ref().map(of_outage).unwrap_or_default(),
+            Finding::Logged(logged) => logged.cause.as_ref(),
+            Finding::Rule(found) => found.cause.as_ref(),
+            Finding::Unknown { .. } | Finding::Kept(_) | Finding::Broken(_) => None,
+        };
+        Self {
+            by: cause.map(who).into_iter().collect(),
+            just_before: BTreeSet::new(),
+        }
+    }
+}
+
+/// Of requests that were lost one here, one there, the line names nobody.
+fn of_outage(outage: &Outage) -> Culprits {
+    if !outage.in_one {
+        return Culprits::default();
+    }
+    let programs = outage.programs.as_ref();
+    let programs = programs.map(|_| AgentName::Felix.to_string());
+    let turned = outage.turned.as_ref().map(|it| named(&it.who));
+    let cause = outage.cause.as_ref().map(who);
+    let done = outage.done.as_ref();
+    Culprits {
+        by: programs.into_iter().chain(turned).chain(cause).collect(),
+        just_before: done.map(|it| it.by.clone()).unwrap_or_default(),
+    }
+}
+
+fn who(cause: &Cause) -> String {
+    named(&cause.who)
+}
+
+fn named(who: &str) -> String {
+    let ends = who == END_OF_FELIXS_POD;
+    let felix = AgentName::Felix.as_str();
+    (if ends { felix } else { who }).to_owned()
+}

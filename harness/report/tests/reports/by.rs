@@ -1,0 +1,114 @@
+//! Because of whom a case is expected to break, held against who is found behind it.
+
+use std::path::Path;
+
+use chainbreak_model::{
+    case::{Case, Expect},
+    event::{EventKind, Phase},
+    verdict::{CaseVerdict, Verdict},
+};
+use chainbreak_report::{
+    Line,
+    summary::{Outcome, Summary, comes_to},
+};
+use indexmap::IndexMap;
+
+use crate::history::{ROUNDS, all_broken, case, history, run, summaries};
+
+fn by(who: &str, expect: Expect) -> Case {
+    Case {
+        by: Some(who.to_owned()),
+        ..case("v", expect)
+    }
+}
+
+fn summary(case: Case) -> Summary {
+    summaries(&run(vec![(case, history(ROUNDS))])).remove(0)
+}
+
+#[test]
+fn an_incident_because_of_whom_its_scenario_names_is_as_expected() {
+    let summary = summary(by("felix", all_broken()));
+    assert_eq!(summary.outcome, Outcome::AsExpected);
+    assert!(summary.promises.iter().all(|it| it.expected_by.is_none()));
+}
+
+#[test]
+fn an_incident_because_of_another_is_not_as_expected_and_each_promise_says_of_whom() {
+    let summary = summary(by("kube-proxy", all_broken()));
+    assert_eq!(summary.outcome, Outcome::NotAsExpected);
+    assert!(summary.promises.iter().all(|it| !it.as_expected));
+    let headline = summary.headline().unwrap();
+    assert!(
+        headline.contains("deleted by felix")
+            && headline.ends_with("; the scenario expects kube-proxy behind it"),
+        "{headline}"
+    );
+    let shown = [summary.expected, summary.got];
+    assert_eq!(shown, ["3 broken by kube-proxy", "3 broken by felix"]);
+}
+
+#[test]
+fn what_it_came_to_when_it_ran_is_what_a_report_finds() {
+    let mut run = run(vec![(by("kube-proxy", all_broken()), history(ROUNDS))]);
+    let (id, recorded) = run.cases.first().unwrap();
+    let verdict = Verdict {
+        case: comes_to(recorded),
+        trouble: Vec::new(),
+        window: None,
+        promises: IndexMap::new(),
+    };
+    assert_eq!(verdict.case, CaseVerdict::NotAsExpected);
+    let judged = Line::Judged {
+        case: id.clone(),
+        verdict: Box::new(verdict),
+    };
+    run.add(judged, Path::new("")).unwrap();
+    assert_eq!(summaries(&run).remove(0).judged_before, None);
+}
+
+#[test]
+fn where_nobody_is_found_behind_any_promise_it_is_not_known_and_the_first_one_says_so() {
+    // What kube-proxy did is told, and not what Felix did.
+    let mut events = history(ROUNDS);
+    events.retain(|it| !matches!(&it.what, EventKind::Command(command) if command.who == "felix"));
+    let run = run(vec![(by("felix", all_broken()), events)]);
+    let summary = summaries(&run).remove(0);
+    assert_eq!(summary.outcome, Outcome::Inconclusive);
+    let headline = summary.headline().unwrap();
+    assert!(
+        headline.ends_with("; nobody is found behind it, and the scenario expects felix"),
+        "{headline}"
+    );
+}
+
+#[test]
+fn half_a_history_says_nothing_of_who_is_behind_it() {
+    let mut events = history(ROUNDS);
+    events.retain(|it| it.what != EventKind::Phase(Phase::Judged));
+    let run = run(vec![(by("kube-proxy", all_broken()), events)]);
+    let summary = summaries(&run).remove(0);
+    assert_eq!(summary.outcome, Outcome::Inconclusive);
+    assert!(summary.promises.iter().all(|it| it.expected_by.is_none()));
+}
+
+#[test]
+fn where_commands_of_agents_are_not_recorded_it_is_not_judged() {
+    let mut events = history(ROUNDS);
+    events.retain(|it| !matches!(it.what, EventKind::Command(_)));
+    let run = run(vec![(by("felix", all_broken()), events)]);
+    assert_eq!(summaries(&run).remove(0).outcome, Outcome::AsExpected);
+}
+
+#[test]
+fn a_case_that_names_nobody_or_did_not_break_is_judged_by_its_promises_alone() {
+    let named_nobody = summary(case("v", all_broken()));
+    assert_eq!(named_nobody.outcome, Outcome::AsExpected);
+    let one = summary(by("kube-proxy", Expect::Broken(vec!["answers".into()])));
+    let said: Vec<_> = one.promises.iter().map(|it| &it.expected_by).collect();
+    assert_eq!(one.outcome, Outcome::NotAsExpected);
+    assert_eq!(
+        said, [&None; 3],
+        "others broke, and nobody is asked for then"
+    );
+}
