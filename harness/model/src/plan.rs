@@ -100,11 +100,19 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Why it does not run, in one line.
+    /// Why it does not run, in one line. What several capabilities lack is said once.
     pub fn reason(&self) -> String {
+        let mut missing: IndexMap<String, Vec<&str>> = IndexMap::new();
+        for Missing { capability, reason } in &self.missing {
+            let lines: Vec<&str> = reason.lines().collect();
+            missing
+                .entry(lines.join("; "))
+                .or_default()
+                .push(capability);
+        }
+        let missing = missing.into_iter();
+        let missing = missing.map(|(reason, of)| format!("{}: {reason}", of.join(", ")));
         let outside = self.outside.iter().cloned();
-        let missing = self.missing.iter();
-        let missing = missing.map(|m| format!("{}: {}", m.capability, m.reason));
         outside.chain(missing).collect::<Vec<_>>().join("; ")
     }
 }
@@ -280,4 +288,31 @@ fn missing(need: &str, case: &Case, backend: &str, capabilities: &Capabilities) 
         capability: need.to_owned(),
         reason,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_capabilities_lack_is_said_once() {
+        let lacks = |capability: &str, reason: &str| Missing {
+            capability: capability.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let no_kind = "could not start `kind`\nsee https://kind.sigs.k8s.io";
+        let skipped = Skipped {
+            id: "s/v".to_owned(),
+            outside: vec!["its kube-proxy is 1.26".to_owned()],
+            missing: vec![
+                lacks("kind", no_kind),
+                lacks("conntrack", "no conntrack"),
+                lacks("nginx", no_kind),
+            ],
+        };
+        assert_eq!(
+            skipped.reason(),
+            "its kube-proxy is 1.26; kind, nginx: could not start `kind`\nsee https://kind.sigs.k8s.io; conntrack: no conntrack"
+        );
+    }
 }

@@ -74,22 +74,20 @@ impl Material<'_> {
         traffic: &Traffic,
     ) -> Outage {
         let name = &requests.traffic;
-        let (cause, programs) = self.why((name, traffic), longest);
+        let all = self.gaps.get(name).map_or(&[][..], Vec::as_slice);
+        let begun = whole(all, longest);
+        let (cause, programs) = self.why((name, traffic), begun);
         let node = attribution::node_of(self.case, traffic)
             .or_else(|| cause.as_ref().map(|cause| cause.node.clone()));
-        let all = self
-            .gaps
-            .get(&requests.traffic)
-            .map_or(&[][..], Vec::as_slice);
         let in_one = tells(longest, claim, requests, traffic);
         let asks = in_one && programs.is_none() && is_its_own(cause.as_ref());
         let turned = asks
-            .then(|| walked::of_gap(self.case, self.events, self.index, (name, traffic), longest))
+            .then(|| walked::of_gap(self.case, self.events, self.index, (name, traffic), begun))
             .flatten();
         let cause = cause.filter(|_| turned.is_none());
         let tells_all = turned.as_ref().is_some_and(|it| !is_an_agent(&it.who));
         let done = (asks && !tells_all)
-            .then(|| meanwhile::done(self.case, self.events, name, longest))
+            .then(|| meanwhile::done(self.case, self.events, name, begun))
             .flatten();
         let node = node.or_else(|| turned.as_ref().map(|it| it.node.clone()));
         let mut told = self.explained(all, (name, traffic), node.as_ref());
@@ -230,6 +228,13 @@ fn is_an_agent(who: &str) -> bool {
 /// Whether nobody is blamed, or kube-proxy is for what it did to its own rules: what that came to says more.
 fn is_its_own(cause: Option<&Cause>) -> bool {
     cause.is_none_or(|it| it.who == AgentName::KubeProxy.as_str())
+}
+
+/// The gap of which a promise judges a part: what began it may have been before that.
+fn whole(all: &[Gap], part: Span) -> Span {
+    let spans = all.iter().map(|gap| gap.span);
+    let mut around = spans.filter(|span| span.contains(part.from_us));
+    around.next().unwrap_or(part)
 }
 
 /// From the first request that was lost to the last.

@@ -1,6 +1,6 @@
 //! Because of whom a case is expected to break, held against who is found behind it.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use chainbreak_model::{
     case::{Case, Expect},
@@ -13,7 +13,7 @@ use chainbreak_report::{
 };
 use indexmap::IndexMap;
 
-use crate::history::{ROUNDS, all_broken, case, history, run, summaries};
+use crate::history::{ROUNDS, all_broken, case, command, event, history, run, summaries};
 
 fn by(who: &str, expect: Expect) -> Case {
     Case {
@@ -78,6 +78,35 @@ fn where_nobody_is_found_behind_any_promise_it_is_not_known_and_the_first_one_sa
     let headline = summary.headline().unwrap();
     assert!(
         headline.ends_with("; nobody is found behind it, and the scenario expects felix"),
+        "{headline}"
+    );
+}
+
+#[test]
+fn what_began_an_outage_is_looked_for_at_its_beginning_also_where_a_promise_judges_its_end() {
+    let mut incident = case("v", all_broken());
+    let promises = Arc::make_mut(&mut incident.promises);
+    promises[0].window.from = Some("later".into());
+    // Long after the requests died, on the node where they did.
+    let delete = [
+        "iptables",
+        "-t",
+        "nat",
+        "-D",
+        "PREROUTING",
+        "-j",
+        "KUBE-SERVICES",
+    ];
+    let mut events = history(ROUNDS);
+    events.push(command("n2", 5_900_000, "admin", &delete, ""));
+    let name = "later".into();
+    events.push(event(6_000_000, EventKind::Mark { name }));
+    events.sort_by_key(|event| event.at_us);
+    let summary = summaries(&run(vec![(incident, events)])).remove(0);
+    let headline = summary.headline().unwrap();
+    assert!(
+        headline.contains("from 6.00 s")
+            && headline.ends_with("deleted by felix (iptables-legacy-restore)"),
         "{headline}"
     );
 }
