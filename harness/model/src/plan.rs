@@ -100,15 +100,11 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Why it does not run, in one line. What several capabilities lack is said once.
+    /// Why it does not run, and below a reason what mends it. What several capabilities lack is said once.
     pub fn reason(&self) -> String {
-        let mut missing: IndexMap<String, Vec<&str>> = IndexMap::new();
+        let mut missing: IndexMap<&str, Vec<&str>> = IndexMap::new();
         for Missing { capability, reason } in &self.missing {
-            let lines: Vec<&str> = reason.lines().collect();
-            missing
-                .entry(lines.join("; "))
-                .or_default()
-                .push(capability);
+            missing.entry(reason).or_default().push(capability);
         }
         let missing = missing.into_iter();
         let missing = missing.map(|(reason, of)| format!("{}: {reason}", of.join(", ")));
