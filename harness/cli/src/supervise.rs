@@ -60,8 +60,8 @@ const STARTING: Duration = Duration::from_secs(2);
 /// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
 const BESIDE: Duration = Duration::from_secs(60);
 
-/// Runs a case in a worker of its own, records what happens, and returns the files to keep, and its place where it has it still. The history always ends with
-/// what went wrong, if anything did: a worker that died or hung is trouble, not silence.
+/// Runs a case in a worker of its own, records what happens, and returns the files to keep, and its place where it has it still.
+/// The history always ends with what went wrong, if anything did: a worker that died or hung is trouble, not silence.
 pub(crate) async fn run<'a>(
     case: &Case,
     options: RunOptions<'_>,
@@ -76,10 +76,8 @@ pub(crate) async fn run<'a>(
         artifacts: Vec::new(),
         taken: 0,
     };
-    let ran = in_a_worker(case, options, stop, &mut parent).await;
-    // Before its place is another's: whether one may begin depends on it.
-    options.turns.over(case, parent.history.verdict().case);
-    ran.map(|()| (parent.artifacts, parent.place))
+    in_a_worker(case, options, stop, &mut parent).await?;
+    Ok((parent.artifacts, parent.place))
 }
 
 async fn in_a_worker(

@@ -4,17 +4,7 @@ use std::fs::read_to_string;
 
 use crate::ground::{Ground, exits};
 
-const OTHERS: &str = r#"
-name: others
-about: Somebody else's rules between a client and its service.
-cluster: { nodes: 1, kube-proxy: { mode: iptables, iptables: legacy, version: "1.32" } }
-manifests: [web.yaml]
-traffic:
-  shop: { from: pod/client, to: service/test/web, port: 80, every: 20ms, connections: new, timeout: 200ms }
-timeline: [settle: 1s]
-promises:
-  answers: { available: { traffic: shop, at-least: 90% } }
-variants:
+const VARIANTS: &str = r"
   right:
     timeline: [settle: 1s, run: { at: node/n1, as: firewall, command: iptables -P FORWARD DROP }, settle: 1s]
     expect: { broken: [answers], by: firewall }
@@ -24,13 +14,13 @@ variants:
   link:
     timeline: [settle: 1s, link-down: { at: pod/client, interface: eth0, for: 1s }]
     expect: { broken: [answers], by: link-down }
-"#;
+";
 
 #[test]
 fn an_incident_because_of_another_than_the_scenario_says_is_not_as_expected_wherever_one_reads_it()
 {
     let ground = Ground::new();
-    ground.write("others.yaml", OTHERS);
+    ground.write_others(VARIANTS);
     let output = ground.chainbreak(&["run", "others.yaml", "--out", "out"]);
     exits(&output, 10);
     let read = |file: &str| read_to_string(ground.path().join("out/latest").join(file)).unwrap();

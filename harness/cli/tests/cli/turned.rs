@@ -4,17 +4,7 @@ use std::fs::read_to_string;
 
 use crate::ground::{Ground, exits};
 
-const OTHERS: &str = r#"
-name: others
-about: Somebody else's rules between a client and its service.
-cluster: { nodes: 1, kube-proxy: { mode: iptables, iptables: legacy, version: "1.32" } }
-manifests: [web.yaml]
-traffic:
-  shop: { from: pod/client, to: service/test/web, port: 80, every: 20ms, connections: new, timeout: 200ms }
-timeline: [settle: 1s]
-promises:
-  answers: { available: { traffic: shop, at-least: 90% } }
-variants:
+const VARIANTS: &str = r"
   raw:
     timeline: [settle: 1s, run: { at: node/n1, as: firewall, command: iptables -t raw -A PREROUTING -p tcp --dport 80 -j DROP }, settle: 1s]
     expect: { broken: [answers] }
@@ -27,12 +17,12 @@ variants:
   link:
     timeline: [settle: 1s, link-down: { at: pod/client, interface: eth0, for: 1s }]
     expect: { broken: [answers] }
-"#;
+";
 
 #[test]
 fn of_a_loss_that_no_missing_rule_explains_the_command_is_named_or_what_was_done_just_before() {
     let ground = Ground::new();
-    ground.write("others.yaml", OTHERS);
+    ground.write_others(VARIANTS);
     let output = ground.chainbreak(&["run", "others.yaml", "--out", "out"]);
     exits(&output, 0);
     let summary = read_to_string(ground.path().join("out/latest/summary.json")).unwrap();

@@ -49,6 +49,14 @@ impl Ground {
         fs::write(self.path().join(name), bytes).unwrap();
     }
 
+    /// `others.yaml`, with these variants: what somebody else does between a client and its service.
+    pub(crate) fn write_others(&self, variants: &str) {
+        self.write(
+            "others.yaml",
+            [include_str!("others.yaml"), variants].concat(),
+        );
+    }
+
     /// The program in this folder, with pipes on every side.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chainbreak"));
