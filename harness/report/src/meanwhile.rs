@@ -128,8 +128,13 @@ struct Deed<'a> {
 
 fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
     let runs_once = |step: usize| {
+        use Step::{Apply, Delete, Fault, Felix, MoveApi};
         let step = timeline.get(step);
-        matches!(step, Some(Step::Fault { duration: None, .. }))
+        step.is_some_and(|step| match step {
+            Fault { duration, .. } => duration.is_none(),
+            Felix(_) | Apply(_) | Delete(_) | MoveApi => true,
+            _ => false,
+        })
     };
     let does_something = |step: usize| {
         let step = timeline.get(step);
@@ -195,7 +200,7 @@ impl fmt::Display for Dropped {
 mod tests {
     use std::time::Duration;
 
-    use chainbreak_model::case::{Destination, Fault, Origin};
+    use chainbreak_model::case::{Destination, Fault, ObjectRef, Origin};
     use chainbreak_probe::wire::Sample;
 
     use super::*;
@@ -247,6 +252,27 @@ mod tests {
         let by = |deed: &Deed<'_>| deed.by.iter().map(|it| timeline[*it].word()).collect();
         let by: Vec<Vec<&str>> = deeds.iter().map(by).collect();
         assert_eq!(by, [vec!["link-down"], vec!["settle", "link-down"]]);
+    }
+
+    #[test]
+    fn what_is_deleted_is_gone_by_the_end_of_its_step_although_it_is_said_at_its_beginning() {
+        let pod = ObjectRef {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: Some("test".to_owned()),
+            name: "web".to_owned(),
+        };
+        let timeline = [Step::Delete(pod)];
+        let text = "delete Pod test/web".to_owned();
+        let events = [
+            (1_000, EventKind::StepBegan { step: 0 }),
+            (1_010, EventKind::Step { text }),
+            (4_000, EventKind::StepEnded { step: 0 }),
+        ];
+        let events = events.map(|(at_us, what)| Event { at_us, what });
+        let deeds = deeds(&timeline, &events);
+        let told: Vec<_> = deeds.iter().map(|it| (it.from_us, it.to_us)).collect();
+        assert_eq!(told, [(1_000, 4_000)]);
     }
 
     #[test]

@@ -44,10 +44,11 @@ fn of_a_loss_that_no_missing_rule_explains_the_command_is_named_or_what_was_done
         "policy",
         "is dropped by filter FORWARD, policy: DROPPED – no rule of the chain decided, since firewall (iptables)",
     );
-    // By what became of the rules where these came first, else by the chain that went; the pod went before either.
-    says(
-        "endpoints",
-        "kube-proxy (iptables-restore); just before it: delete Pod test/web",
+    // Whether kube-proxy's rules or the pod went first is a matter of milliseconds; what was done comes before either.
+    let said = headline("endpoints");
+    assert!(
+        said.contains("; just before it: delete Pod test/web"),
+        "{said}"
     );
     says(
         "link",
