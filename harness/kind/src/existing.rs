@@ -11,6 +11,7 @@ mod rewrite;
 mod run_namespace;
 
 use std::{
+    fs,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -83,6 +84,8 @@ impl Existing {
             path: self.kubeconfig.clone(),
             why,
         };
+        // The library's error says the path once more.
+        fs::File::open(&self.kubeconfig).map_err(|error| unusable(error.to_string()))?;
         let read = Kubeconfig::read_from(&self.kubeconfig);
         let kubeconfig = read.map_err(|error| unusable(causes(&error)))?;
         let context = self.context.clone().or(kubeconfig.current_context.clone());
