@@ -20,8 +20,6 @@ use crate::{
 
 /// `--version` takes a tenth of a second of an idle machine.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// So many lines of what a program says show that it is another one.
-const EVIDENCE: usize = 3;
 /// How many lines of a program's words are evidence enough.
 const LINES: usize = 10;
 /// The order that makes a worker identify an agent instead of running a case; a question follows.
@@ -145,10 +143,10 @@ fn ask(path: &Path, agent: AgentName) -> Result<Said, String> {
         ];
         let said = first_words(&argv).await?;
         let version = version_in(agent, &said);
-        let what = || format!("it does not say which {agent} it is");
         // What else it says, a licence most often, tells nothing.
-        let begin: Vec<&str> = said.lines().take(EVIDENCE).collect();
-        let version = version.ok_or_else(|| with(&what(), &begin.join("\n")))?;
+        let first = said.lines().next().unwrap_or_default();
+        let version =
+            version.ok_or_else(|| format!("it says {first:?}, and not which {agent} it is"))?;
         let iptables = match &program.root {
             Some(_) => Some(first_words(&["iptables".as_ref(), "--version".as_ref()]).await?),
             None => None,

@@ -53,7 +53,10 @@ async fn a_program_that_is_no_kube_proxy_is_refused_with_its_words() {
     let folder = tempfile::tempdir().unwrap();
     let other = script(folder.path(), "other", "#!/bin/sh\necho other 1.2\n");
     let said = refusal(&other).await;
-    assert_eq!(said, "it does not say which kube-proxy it is\nother 1.2");
+    assert_eq!(
+        said,
+        "it says \"other 1.2\", and not which kube-proxy it is"
+    );
     let broken = script(
         folder.path(),
         "broken",
