@@ -56,7 +56,7 @@ use std::{
     process::ExitCode,
 };
 
-use chainbreak_lab::worker::WorldOptions;
+use chainbreak_lab::{error::LabError, worker::WorldOptions};
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::{Cli, Verb};
@@ -97,7 +97,8 @@ pub fn main() -> ExitCode {
         if is_closed(&error) {
             return ExitCode::SUCCESS;
         }
-        let code = if error.is::<cases::Invalid>() {
+        let is_elsewhere = matches!(error.downcast_ref(), Some(LabError::NotThere { .. }));
+        let code = if error.is::<cases::Invalid>() || is_elsewhere {
             USAGE
         } else if error.is::<chainbreak_sources::SourceError>() {
             INCONCLUSIVE

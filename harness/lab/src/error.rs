@@ -109,6 +109,12 @@ pub enum LabError {
         /// Why not.
         source: io::Error,
     },
+    /// No world, or none that has the place.
+    #[error("{what}")]
+    NotThere {
+        /// What is not there, and how to find what is.
+        what: String,
+    },
     /// The record of a kept world could not be used.
     #[error("could not {what} {}: {source}", path.display())]
     Keep {

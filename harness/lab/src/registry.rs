@@ -178,7 +178,7 @@ fn find<'a>(
     };
     found
         .next()
-        .ok_or_else(|| LabError::Unable { what: none() })
+        .ok_or_else(|| LabError::NotThere { what: none() })
 }
 
 /// Which places there are in which worlds, for a person.
@@ -194,7 +194,7 @@ pub fn listed() -> String {
 pub fn kubeconfig() -> Result<String, LabError> {
     let api = worlds().iter().rev().find_map(World::api);
     api.map(cluster::kubeconfig)
-        .ok_or_else(|| LabError::Unable {
+        .ok_or_else(|| LabError::NotThere {
             what: NONE.to_owned(),
         })
 }

@@ -25,6 +25,7 @@ fn a_kept_world_is_looked_into_and_ends_with_its_run() {
         text(&links.stdout)
     );
     let unknown = ground.chainbreak(&["shell", "n99"]);
+    exits(&unknown, 2);
     assert!(text(&unknown.stderr).contains("no world has the place n99"));
     run.signal(Signal::SIGINT);
     let (status, said, _) = run.ends();

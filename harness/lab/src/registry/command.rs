@@ -14,7 +14,7 @@ pub fn command(worker: Option<i32>, place: &str, command: &[&str]) -> Result<Com
             let what = format!(
                 "no world of process {worker} is there: `chainbreak shell --list` lists all"
             );
-            return Err(LabError::Unable { what });
+            return Err(LabError::NotThere { what });
         }
     }
     let (world, _, tid) = find(&worlds, Some(place))?;
