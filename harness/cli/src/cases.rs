@@ -249,6 +249,9 @@ fn unheard_of(
 
 /// The scenarios where a person says, those that have the wanted labels.
 fn scenarios(named: &Named) -> anyhow::Result<Vec<Scenario>> {
+    if let Some(why) = named.lost() {
+        return Err(invalid(why));
+    }
     let all = Read::under(&named.paths())?.scenarios()?;
     named.labelled(all).map_err(invalid)
 }

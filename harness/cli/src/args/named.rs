@@ -24,7 +24,7 @@ pub(crate) struct Named {
     /// Only cases of scenarios with this label; of several, with any of them
     #[arg(long = "label", value_name = "LABEL")]
     labels: Vec<String>,
-    /// Only cases that did not come out as expected in that run
+    /// Only cases that did not come out as expected in that run, or had not begun when it was over
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = LATEST)]
     pub(crate) failed: Option<PathBuf>,
 }
@@ -33,6 +33,20 @@ impl Named {
     /// All that was named, as it is.
     pub(crate) fn all(&self) -> &[PathBuf] {
         &self.what
+    }
+
+    /// Why nothing can be searched for where nobody has said where.
+    pub(crate) fn lost(&self) -> Option<String> {
+        if self.what.iter().any(|it| is_path(it)) || Path::new(SCENARIOS).exists() {
+            return None;
+        }
+        let named = match self.what.first() {
+            Some(case) => format!("no such file: {}; cases of that name", case.display()),
+            None => "nothing is named, and scenarios".to_owned(),
+        };
+        Some(format!(
+            "{named} are looked for in the folder {SCENARIOS}, which is not here"
+        ))
     }
 
     /// Where scenarios are searched for.
