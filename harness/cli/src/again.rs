@@ -14,9 +14,9 @@ use crate::{
 /// More cases than these are run again by `--failed`.
 const MOST: usize = 5;
 
-/// A line for each case of that run which did not come out as expected; of many, one for all of them.
+/// A line for each case of that run which did not come out as expected, or had not begun; of many, one for all of them.
 pub(crate) fn told(args: &args::Run, folder: &Path, cases: &[Summary]) -> String {
-    let failed = cases.iter().filter(|case| case.outcome.has_failed());
+    let failed = cases.iter().filter(|case| case.outcome.is_left());
     let failed: BTreeSet<&str> = failed.map(Summary::case).collect();
     let which: Vec<String> = if failed.len() > MOST {
         let run = quoted(&folder.display().to_string());

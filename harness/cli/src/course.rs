@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, mem, ops::RangeInclusive, sync::Arc};
 
-use chainbreak_engine::timeline;
+use chainbreak_engine::{run::stopped, timeline};
 use chainbreak_model::{case::Case, plan::Planned};
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::watch;
@@ -101,13 +101,13 @@ impl Course<'_> {
         place: Place<'_>,
         is_last: bool,
     ) -> anyhow::Result<()> {
-        if self.record.has_failed() {
+        // What has no place in the record had not begun.
+        let start = tokio::select! {
+            start = self.turns.start() => start?,
+            () = stopped(self.stopped.clone()) => return Ok(()),
+        };
+        if *self.stopped.borrow() || self.is_enough() || self.record.has_failed() {
             return Ok(());
-        }
-        if self.is_enough() && !*self.stopped.borrow() {
-            let failed = self.turns.failed().unwrap_or_default();
-            let reason = format!("not begun: {failed} did not come out as expected before");
-            return self.record.skip(case.id(), reason).await;
         }
         let ready_within = self.args.ready_within;
         let options = RunOptions {
@@ -120,7 +120,8 @@ impl Course<'_> {
         let mut recorded = self.record.case(number, case, self.live).await?;
         let stopped = self.stopped.clone();
         let history = &mut recorded.history;
-        let (artifacts, place) = supervise::run(case, options, place, stopped, history).await?;
+        let (artifacts, place) =
+            supervise::run(case, options, (place, start), stopped, history).await?;
         let verdict = recorded.end(artifacts).await?;
         // Before its place is another's: whether one may begin depends on it.
         self.turns.over(case, verdict);

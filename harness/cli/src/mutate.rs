@@ -197,12 +197,13 @@ async fn tried(
 async fn run<'a>(
     case: &Case,
     options: RunOptions<'_>,
-    stopped: &watch::Receiver<bool>,
+    stop: &watch::Receiver<bool>,
     mut history: CaseHistory<'a>,
 ) -> CaseHistory<'a> {
     let ran = async {
         let place = options.turns.place(case).await?;
-        supervise::run(case, options, place, stopped.clone(), &mut history).await
+        let start = options.turns.start().await?;
+        supervise::run(case, options, (place, start), stop.clone(), &mut history).await
     };
     if let Err(error) = ran.await {
         history.ended_by(&error);

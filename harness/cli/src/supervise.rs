@@ -25,12 +25,10 @@ use tokio::{
 use crate::{
     backend_choice::BackendChoice,
     record::{CaseHistory, Room},
-    turns::{Place, Turns},
+    turns::{Place, Start, Turns},
     worker::{KEEP, Keep, LET_GO, Order, STOP, Said},
 };
 
-/// What is said of a case that an interrupted run had not begun.
-const NOT_STARTED: &str = "not started: the run was interrupted";
 /// This program, also when its file was rebuilt meanwhile.
 const SELF: &str = "/proc/self/exe";
 
@@ -60,12 +58,13 @@ const STARTING: Duration = Duration::from_secs(2);
 /// What a case may take beside its timeline and until it is ready: the last requests, the end of its cluster.
 const BESIDE: Duration = Duration::from_secs(60);
 
-/// Runs a case in a worker of its own, records what happens, and returns the files to keep, and its place where it has it still.
+/// Runs a case that has a place and may start, in a worker of its own, records what happens, and returns the files to keep, and its
+/// place where it has it still.
 /// The history always ends with what went wrong, if anything did: a worker that died or hung is trouble, not silence.
 pub(crate) async fn run<'a>(
     case: &Case,
     options: RunOptions<'_>,
-    place: Place<'a>,
+    (place, start): (Place<'a>, Start<'_>),
     stop: watch::Receiver<bool>,
     history: &mut CaseHistory<'_>,
 ) -> anyhow::Result<(Vec<Artifact>, Option<Place<'a>>)> {
@@ -76,19 +75,17 @@ pub(crate) async fn run<'a>(
         artifacts: Vec::new(),
         taken: 0,
     };
-    in_a_worker(case, options, stop, &mut parent).await?;
+    in_a_worker(case, options, start, stop, &mut parent).await?;
     Ok((parent.artifacts, parent.place))
 }
 
 async fn in_a_worker(
     case: &Case,
     options: RunOptions<'_>,
+    start: Start<'_>,
     stop: watch::Receiver<bool>,
     parent: &mut Parent<'_, '_, '_>,
 ) -> anyhow::Result<()> {
-    if *stop.borrow() {
-        return parent.trouble(&anyhow::anyhow!(NOT_STARTED)).await;
-    }
     let changed = match change(case) {
         Ok(changed) => changed,
         Err(error) => return parent.trouble(&error).await,
@@ -98,7 +95,7 @@ async fn in_a_worker(
         let value = changed.told();
         parent.event(EventKind::Fact { name, value }).await?;
     }
-    let worked = work(case, options, stop, parent).await;
+    let worked = work(case, options, start, stop, parent).await;
     // Before anything is written: that may have to wait for the disk.
     let set_back = changed.map_or(Ok(Vec::new()), Changed::set_back);
     if let Err(error) = worked {
@@ -235,14 +232,11 @@ async fn worker_of(case: &Case, options: RunOptions<'_>) -> anyhow::Result<Worke
 async fn work(
     case: &Case,
     options: RunOptions<'_>,
+    start: Start<'_>,
     stop: watch::Receiver<bool>,
     parent: &mut Parent<'_, '_, '_>,
 ) -> anyhow::Result<()> {
     let factory = options.backend.factory();
-    let start = tokio::select! {
-        start = options.turns.start() => start?,
-        () = stopped(stop.clone()) => anyhow::bail!(NOT_STARTED),
-    };
     let mut start = Some(start);
     let started = Instant::now() + STARTING;
     let mut worker = worker_of(case, options).await?;

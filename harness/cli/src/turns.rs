@@ -43,6 +43,12 @@ pub(crate) struct Place<'a> {
     _jobs: SemaphorePermit<'a>,
 }
 
+/// What a case holds until its cluster is ready, or waits for something.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    _permit: SemaphorePermit<'a>,
+}
+
 impl Turns {
     /// For so many cases side by side, or as many as the backend takes.
     pub(crate) fn new(factory: &dyn BackendFactory, jobs: Option<u16>) -> Self {
@@ -114,8 +120,10 @@ impl Turns {
     }
 
     /// Waits until its cluster may start.
-    pub(crate) async fn start(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
-        self.starts.acquire().await
+    pub(crate) async fn start(&self) -> Result<Start<'_>, AcquireError> {
+        Ok(Start {
+            _permit: self.starts.acquire().await?,
+        })
     }
 
     /// A case is over. Whether it has failed.

@@ -6,13 +6,13 @@ use crate::summary::{Outcome, Summary};
 ///
 /// The worst that is *certain* wins: a case that is not as expected says something about the product
 /// whatever became of the others, so 10 comes before 11; one inconclusive case makes a run that is
-/// otherwise as expected inconclusive. Skipped cases count for nothing, and a run of nothing but skipped
+/// otherwise as expected inconclusive, and so does one that the run was over before. Skipped cases count for nothing, and a run of nothing but skipped
 /// cases proves nothing: 12.
 pub fn exit_code(summaries: &[Summary]) -> u8 {
     let any = |outcome| summaries.iter().any(|summary| summary.outcome == outcome);
     if any(Outcome::NotAsExpected) {
         10
-    } else if any(Outcome::Inconclusive) {
+    } else if any(Outcome::Inconclusive) || any(Outcome::NotBegun) {
         11
     } else if any(Outcome::AsExpected) {
         0
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn the_worst_certain_outcome_decides_and_skipped_cases_prove_nothing() {
-        use Outcome::{AsExpected, Inconclusive, NotAsExpected, Skipped};
+        use Outcome::{AsExpected, Inconclusive, NotAsExpected, NotBegun, Skipped};
         let code = |outcomes: &[Outcome]| {
             let summary = |&outcome| Summary {
                 outcome,
@@ -39,6 +39,7 @@ mod tests {
         assert_eq!(code(&[AsExpected, Skipped]), 0);
         assert_eq!(code(&[AsExpected, Inconclusive, NotAsExpected]), 10);
         assert_eq!(code(&[AsExpected, Inconclusive]), 11);
+        assert_eq!(code(&[AsExpected, NotBegun]), 11);
         assert_eq!(code(&[Skipped]), 12);
         assert_eq!(code(&[]), 12);
     }

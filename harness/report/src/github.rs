@@ -54,7 +54,7 @@ impl Failed {
         let annotations = match summary.outcome {
             Outcome::NotAsExpected => &mut self.errors,
             Outcome::Inconclusive => &mut self.warnings,
-            Outcome::AsExpected | Outcome::Skipped => return,
+            Outcome::AsExpected | Outcome::Skipped | Outcome::NotBegun => return,
         };
         annotations.add(summary);
         self.rows.push(row(summary, again));
@@ -81,6 +81,7 @@ impl Failed {
             Outcome::Inconclusive,
             Outcome::AsExpected,
             Outcome::Skipped,
+            Outcome::NotBegun,
         ];
         let head = format!("\n\n## chainbreak\n\n{}\n", counted(cases, order));
         let Some(mut room) = room.checked_sub(head.len() + AROUND) else {
@@ -187,7 +188,7 @@ fn annotation(summary: &Summary) -> String {
 fn command(outcome: Outcome, properties: &[(&str, &str)], message: &str) -> String {
     let kind = match outcome {
         Outcome::Inconclusive => "warning",
-        Outcome::NotAsExpected | Outcome::AsExpected | Outcome::Skipped => "error",
+        _ => "error",
     };
     let properties = properties.iter();
     let properties = properties.map(|(key, value)| format!("{key}={}", property(value)));

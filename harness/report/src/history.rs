@@ -52,6 +52,11 @@ impl History {
         }
     }
 
+    /// Whether its case has begun: it has a file then, or said something.
+    pub(crate) fn has_begun(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// Adds an event that is in `run.jsonl`. An error says that the others are elsewhere.
     pub(crate) fn push(&mut self, event: Event) -> Result<(), String> {
         match self {
@@ -96,11 +101,21 @@ pub fn each(
         serde_json::from_slice(&line).map_err(|error| ReportError::Event {
             path: path.clone(),
             line: number,
-            why: error.to_string(),
+            why: unreadable(&error),
         })
     };
     let lines = Lines::of(BufReader::new(file));
     Ok(lines.map(move |line| line.and_then(&event)))
+}
+
+/// Why a line is no JSON, or not what it must be. It is the only one that was read: what the library says of lines is about others.
+pub(crate) fn unreadable(error: &serde_json::Error) -> String {
+    let (text, column) = (error.to_string(), error.column());
+    let place = format!(" at line {} column {column}", error.line());
+    match text.strip_suffix(&place) {
+        Some(what) => format!("{what} (column {column})"),
+        None => text,
+    }
 }
 
 /// The whole lines of a file with their numbers, from 1.

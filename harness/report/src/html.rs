@@ -71,9 +71,10 @@ impl<'a> Scenarios<'a> {
         let all = cases.len() <= SECTIONS;
         let mut room = SECTIONS;
         let mut scenarios = IndexMap::<&str, Vec<Row<'_>>>::new();
-        for (number, summary) in cases.iter().enumerate() {
-            let ran = summary.outcome != Outcome::Skipped;
-            let shown = room > 0 && ran && (all || summary.outcome.has_failed());
+        let cases = cases.iter().enumerate();
+        for (number, summary) in cases.filter(|(_, it)| it.outcome != Outcome::NotBegun) {
+            let shown =
+                room > 0 && summary.outcome.has_run() && (all || summary.outcome.has_failed());
             room -= usize::from(shown);
             let row = Row {
                 number,

@@ -285,6 +285,7 @@ fn whole(summary: &Summary) -> TestCase {
     let time = duration(summary.took_us);
     match summary.outcome {
         Outcome::Skipped => TestCase::skipped_with_cause(WHOLE, "not to be run here", &message),
+        Outcome::NotBegun => TestCase::skipped_with_cause(WHOLE, "not begun", &message),
         Outcome::Inconclusive => {
             let lines = summary.evidence.iter().cloned();
             let lines: Vec<String> = lines.chain(summary.story.lines()).collect();

@@ -83,7 +83,7 @@ fn likeness(cases: [Option<&Summary>; 2]) -> Likeness {
     let [Some(one), Some(other)] = cases.map(|case| case.filter(ran)) else {
         return Likeness::NotShared;
     };
-    let decided = |it: &Summary| it.outcome != Outcome::Inconclusive;
+    let decided = |it: &Summary| !it.outcome.is_undecided();
     let pairs = pairs(one, other);
     let known = |it: Option<&PromiseSummary>| it.is_some_and(|it| it.state != State::Unknown);
     let both = |(one, other): &(_, _)| known(*one) && known(*other);
@@ -164,7 +164,7 @@ fn table(names: [&str; 2], compared: &[Compared<'_>], terminal: Terminal) -> Str
 fn got(case: &Summary) -> &str {
     match case.outcome {
         Outcome::AsExpected | Outcome::NotAsExpected => &case.got,
-        Outcome::Inconclusive | Outcome::Skipped => case.outcome.words(),
+        Outcome::Inconclusive | Outcome::Skipped | Outcome::NotBegun => case.outcome.words(),
     }
 }
 
@@ -207,7 +207,7 @@ fn why(names: [&str; 2], cases: [Option<&Summary>; 2]) -> Vec<String> {
         lines.extend(
             match case {
                 None => Some("the run does not have it".to_owned()),
-                Some(it) if matches!(it.outcome, Outcome::Inconclusive | Outcome::Skipped) => {
+                Some(it) if it.outcome.is_undecided() => {
                     let said = it.headline();
                     let headline = said.as_deref().unwrap_or("nobody says why");
                     Some(format!("{}, {headline}", it.outcome.words()))

@@ -34,7 +34,7 @@ pub(crate) fn rates(summaries: &[Summary]) -> Vec<(&str, Rate)> {
             }
             Outcome::NotAsExpected => rate.judged += 1,
             Outcome::Inconclusive => rate.inconclusive += 1,
-            Outcome::Skipped => {}
+            Outcome::Skipped | Outcome::NotBegun => {}
         }
     }
     rates.into_iter().collect()

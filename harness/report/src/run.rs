@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::{
     ReportError,
-    history::{History, Lines},
+    history::{History, Lines, unreadable},
     record::{Ended, FORMAT, Header, Line, OLDEST, Skipped},
 };
 
@@ -80,7 +80,7 @@ impl Run {
             let (number, line) = line?;
             let add = |line| run.add(line, folder);
             serde_json::from_slice(&line)
-                .map_err(|error| error.to_string())
+                .map_err(|error| unreadable(&error))
                 .and_then(add)
                 .map_err(|why| ReportError::Line { line: number, why })?;
         }
@@ -109,7 +109,7 @@ impl Run {
                 }
             }
             Line::Skipped(skipped) => {
-                // One that was planned first was not run because of what another came to.
+                // One that was planned first was not run because of what another came to: older runs say so.
                 self.cases.shift_remove(&skipped.id);
                 self.skipped.push(skipped);
                 Ok(())
@@ -172,7 +172,7 @@ fn header(line: usize, text: &[u8]) -> Result<Header, ReportError> {
     }
     let wrong = |error: serde_json::Error| ReportError::Line {
         line,
-        why: error.to_string(),
+        why: unreadable(&error),
     };
     let Format { format } = serde_json::from_slice(text).map_err(wrong)?;
     if !(OLDEST..=FORMAT).contains(&format) {

@@ -37,12 +37,29 @@ pub enum Outcome {
     Inconclusive,
     /// It did not run.
     Skipped,
+    /// It was to run, and the run was over before: interrupted, or ended by another case.
+    NotBegun,
 }
 
 impl Outcome {
-    /// Whether somebody will want to run it again.
+    /// Whether it ran and did not come out as expected.
     pub fn has_failed(self) -> bool {
         matches!(self, Self::NotAsExpected | Self::Inconclusive)
+    }
+
+    /// Whether somebody will want to run it again.
+    pub fn is_left(self) -> bool {
+        self.has_failed() || self == Self::NotBegun
+    }
+
+    /// Whether it has no verdict.
+    pub(crate) fn is_undecided(self) -> bool {
+        !matches!(self, Self::AsExpected | Self::NotAsExpected)
+    }
+
+    /// Whether it ran, as far as it came.
+    pub(crate) fn has_run(self) -> bool {
+        !matches!(self, Self::Skipped | Self::NotBegun)
     }
 
     /// In words.
@@ -52,6 +69,7 @@ impl Outcome {
             Self::NotAsExpected => "not as expected",
             Self::Inconclusive => "inconclusive",
             Self::Skipped => "skipped",
+            Self::NotBegun => "not begun",
         }
     }
 }
@@ -140,13 +158,15 @@ pub enum Headline {
     },
     /// Why it did not run.
     Skipped(String),
+    /// The run was over before it began.
+    NotBegun,
 }
 
 /// The summaries of a run, in the order of its plan, skipped cases last. Every case is judged again from
 /// plan and history, which is read when its summary is asked for. A case whose history cannot be read is inconclusive.
 pub fn each(run: &Run) -> impl Iterator<Item = Summary> {
     let ran = run.cases.iter();
-    let ran = ran.map(|(id, recorded)| with_material(id, recorded, |_, summary| summary));
+    let ran = ran.map(|(id, recorded)| of_planned(id, recorded));
     let skipped = run.skipped.iter();
     ran.chain(skipped.map(|skipped| of_skipped(&skipped.id, &skipped.reason)))
 }
@@ -159,7 +179,20 @@ pub fn summaries(run: &Run) -> Vec<Summary> {
 /// The summary of one case, if the run has it and it was to be run.
 pub fn of(run: &Run, id: &str) -> Option<Summary> {
     let recorded = run.cases.get(id)?;
-    Some(with_material(id, recorded, |_, summary| summary))
+    Some(of_planned(id, recorded))
+}
+
+fn of_planned(id: &str, recorded: &Recorded) -> Summary {
+    if recorded.history.has_begun() {
+        return with_material(id, recorded, |_, summary| summary);
+    }
+    Summary {
+        file: Some(recorded.case.file.display().to_string()),
+        line: recorded.case.line,
+        outcome: Outcome::NotBegun,
+        headline: Some(Headline::NotBegun),
+        ..of_skipped(id, "")
+    }
 }
 
 /// What `show` makes of a case's summary and of what that is made from, which is in memory as long as that takes.
@@ -328,7 +361,7 @@ fn headline(
             .or_else(|| first(|promise| promise.expected_by.is_some())),
         Outcome::NotAsExpected => first(|promise| !promise.as_expected),
         Outcome::AsExpected => first(|promise| promise.state == State::Broken),
-        Outcome::Skipped => None,
+        Outcome::Skipped | Outcome::NotBegun => None,
     }
 }
 

@@ -116,7 +116,7 @@ impl<'a> Entry<'a> {
             Some(Headline::Skipped(reason)) => (None, Some(reason.as_str())),
             _ => (summary.headline(), None),
         };
-        let ran = summary.outcome != Outcome::Skipped;
+        let ran = summary.outcome.has_run();
         Self {
             case: &summary.id,
             scenario,
@@ -205,6 +205,7 @@ struct Counts {
     not_as_expected: usize,
     inconclusive: usize,
     skipped: usize,
+    not_begun: usize,
 }
 
 impl Counts {
@@ -215,6 +216,7 @@ impl Counts {
             not_as_expected: of(Outcome::NotAsExpected),
             inconclusive: of(Outcome::Inconclusive),
             skipped: of(Outcome::Skipped),
+            not_begun: of(Outcome::NotBegun),
         }
     }
 }

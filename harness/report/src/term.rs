@@ -11,7 +11,7 @@ use crate::{
     text::{count, cut, cut_within, length, percent, tally, wrap},
 };
 
-/// A case's name in the table is not cut shorter than this; then the line is.
+/// A case's name in the table is not cut shorter than this; then the table has fewer columns.
 const NAME: usize = 24;
 const COLUMNS: [&str; 7] = [
     "verdict",
@@ -25,6 +25,8 @@ const COLUMNS: [&str; 7] = [
 /// Which of them has names, and from which on they have figures.
 const CASE: usize = 1;
 const FIGURES: usize = 4;
+/// Which of them a narrow terminal does without, the first first.
+const LEFT_OUT: [usize; 4] = [4, 6, 5, 2];
 
 /// How the terminal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,10 +116,14 @@ fn skipped(summaries: &[Summary], terminal: Terminal) -> Vec<String> {
     reasons.into_iter().map(part).collect()
 }
 
-/// The table of verdicts: scenarios as headings, each once, a line a case, with what it came to first: that is what one looks for.
+/// The table of verdicts: scenarios as headings, each once, a line a case, with what it came to first: that is what one looks for. Those
+/// that had not begun are counted below it.
 pub fn table(summaries: &[Summary], terminal: Terminal) -> impl Iterator<Item = String> {
     let mut scenarios = IndexMap::<&str, Vec<&Summary>>::new();
-    for summary in summaries {
+    for summary in summaries
+        .iter()
+        .filter(|it| it.outcome != Outcome::NotBegun)
+    {
         let (heading, _) = split(&summary.id);
         scenarios.entry(heading).or_default().push(summary);
     }
@@ -137,26 +143,38 @@ pub fn table(summaries: &[Summary], terminal: Terminal) -> impl Iterator<Item = 
     std::iter::once(row(head(), None)).chain(cases)
 }
 
-/// The widths of the columns. Where they are wider than a line together, cases' names give way first.
-fn widths(rows: impl Iterator<Item = [String; 7]>, width: usize) -> [usize; 7] {
+/// The widths of the columns, none of those that are left out. Where they are wider than a line together, cases' names give way first, then
+/// whole columns: a figure that is cut is another figure.
+fn widths(rows: impl Iterator<Item = [String; 7]>, width: usize) -> [Option<usize>; 7] {
     let mut widths = [0; 7];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let all = 2 * widths.len() + widths.iter().sum::<usize>();
-    widths[CASE] = widths[CASE]
-        .saturating_sub(all.saturating_sub(width))
-        .max(NAME);
-    widths
+    let mut widths = widths.map(Some);
+    let over = |widths: &[Option<usize>; 7]| {
+        let all: usize = widths.iter().flatten().map(|width| width + 2).sum();
+        all.saturating_sub(width)
+    };
+    let mut left_out = LEFT_OUT.iter();
+    loop {
+        let name = widths[CASE].unwrap_or_default();
+        let shorter = name.saturating_sub(over(&widths)).max(NAME.min(name));
+        let cut = std::mem::replace(&mut widths[CASE], Some(shorter));
+        let (true, Some(column)) = (over(&widths) > 0, left_out.next()) else {
+            return widths;
+        };
+        (widths[CASE], widths[*column]) = (cut, None);
+    }
 }
 
 /// A row in these columns.
-fn line(mut row: [String; 7], widths: [usize; 7], width: usize) -> String {
-    row[CASE] = cut_within(&row[CASE], widths[CASE]);
+fn line(mut row: [String; 7], widths: [Option<usize>; 7], width: usize) -> String {
+    row[CASE] = cut_within(&row[CASE], widths[CASE].unwrap_or_default());
     let mut line = String::from("  ");
     for (at, (width, cell)) in widths.iter().zip(&row).enumerate() {
+        let Some(width) = width else { continue };
         let pad = " ".repeat(width - cell.chars().count());
         // Figures end where their column ends.
         match at {
@@ -209,7 +227,7 @@ pub(crate) fn mark(outcome: Outcome) -> char {
         Outcome::AsExpected => '✓',
         Outcome::NotAsExpected => '✗',
         Outcome::Inconclusive => '?',
-        Outcome::Skipped => '–',
+        Outcome::Skipped | Outcome::NotBegun => '–',
     }
 }
 
@@ -231,7 +249,7 @@ pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
             said.as_ref().or(otherwise.as_ref())?;
             lines.push(format!("  {id}, as expected: {}", summary.got));
         }
-        Outcome::Skipped => return None,
+        Outcome::Skipped | Outcome::NotBegun => return None,
         Outcome::NotAsExpected | Outcome::Inconclusive => {
             let (expected, got) = (&summary.expected, &summary.got);
             let evidence = summary.evidence.iter();
@@ -328,7 +346,7 @@ pub(crate) fn kept(summary: &Summary) -> impl Iterator<Item = String> {
 }
 
 /// How many cases came to what, in this order: `310 cases: 308 as expected, 2 inconclusive`.
-pub(crate) fn counted(summaries: &[Summary], order: [Outcome; 4]) -> String {
+pub(crate) fn counted(summaries: &[Summary], order: [Outcome; 5]) -> String {
     let of = |outcome: Outcome| {
         let cases = summaries.iter();
         let cases = cases.filter(|summary| summary.outcome == outcome);
@@ -343,6 +361,7 @@ fn closing(summaries: &[Summary], reports: &[String]) -> String {
         Outcome::NotAsExpected,
         Outcome::Inconclusive,
         Outcome::Skipped,
+        Outcome::NotBegun,
     ];
     let mut out = counted(summaries, all) + "\n";
     for path in reports {
@@ -360,7 +379,7 @@ pub(crate) fn paint(line: &str, outcome: Option<Outcome>, colour: Colour) -> Str
         (Colour::On, Some(Outcome::AsExpected)) => "32",
         (Colour::On, Some(Outcome::NotAsExpected)) => "31",
         (Colour::On, Some(Outcome::Inconclusive)) => "33",
-        (Colour::On, Some(Outcome::Skipped)) => "2",
+        (Colour::On, Some(Outcome::Skipped | Outcome::NotBegun)) => "2",
     };
     format!("\u{1b}[{code}m{line}\u{1b}[0m")
 }

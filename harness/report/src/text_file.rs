@@ -4,7 +4,7 @@
 use crate::{
     Run,
     head::of_run,
-    summary::{Outcome, Summary},
+    summary::Summary,
     term::{Overview, Terminal, Told, dropped, judged_otherwise, kept, story, told},
     text::wrap,
 };
@@ -15,7 +15,7 @@ pub fn above(run: &Run, overview: &Overview, terminal: Terminal) -> impl Iterato
     std::iter::once(head).chain(overview.above(terminal))
 }
 
-/// A case. Of one that did not run [`below`] says why.
+/// A case. Of one that did not run [`below`] says why; of those that had not begun, how many.
 pub fn case(summary: &Summary, terminal: Terminal) -> Option<String> {
     let Summary {
         id,
@@ -24,7 +24,7 @@ pub fn case(summary: &Summary, terminal: Terminal) -> Option<String> {
         got,
         ..
     } = summary;
-    if *outcome == Outcome::Skipped {
+    if !outcome.has_run() {
         return None;
     }
     let said = summary.headline();

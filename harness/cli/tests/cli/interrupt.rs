@@ -42,6 +42,40 @@ fn ctrl_c_ends_a_run_in_order() {
     ends_in_order(Signal::SIGINT);
 }
 
+/// One case after the other: what is told of the first is no longer with nine more behind it, which are run when it is asked for.
+#[test]
+fn of_cases_that_had_not_begun_an_interrupted_run_says_how_many_and_runs_them_again() {
+    let ground = Ground::new();
+    let run = ground.judging("long", &["-j", "1", "-n", "10"]);
+    run.signal(Signal::SIGINT);
+    let (status, said, progress) = run.ends();
+    assert_eq!(status.code(), Some(11), "{said}");
+    assert!(
+        said.contains("10 cases: 1 inconclusive, 9 not begun"),
+        "{said}"
+    );
+    assert!(!format!("{said}{progress}").contains("long#2"), "{said}");
+    let junit = ground.newest("junit.xml");
+    validates(&junit);
+    let junit = fs::read_to_string(junit).unwrap();
+    assert_eq!(junit.matches("<skipped").count(), 9, "{junit}");
+    let summary = fs::read_to_string(ground.newest("summary.json")).unwrap();
+    assert!(summary.contains("\"not-begun\":9"), "{summary}");
+    let again = ground.chainbreak(&["list", "short.yaml", "--failed=out/latest"]);
+    assert_eq!(crate::ground::text(&again.stdout), "short/long\n");
+    // Of one that was killed the same is told.
+    let killed = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
+    let (killed, _) = killed.split_once("{\"finished\"").unwrap();
+    fs::write(ground.newest("run.jsonl"), killed).unwrap();
+    let report = ground.chainbreak(&["report", "out/latest"]);
+    crate::ground::exits(&report, 11);
+    let said = crate::ground::text(&report.stdout);
+    assert!(
+        said.contains("10 cases: 1 inconclusive, 9 not begun"),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_polite_kill_ends_a_run_in_order() {
     ends_in_order(Signal::SIGTERM);

@@ -101,7 +101,7 @@ fn class(outcome: Outcome) -> &'static str {
         Outcome::AsExpected => "ok",
         Outcome::NotAsExpected => "bad",
         Outcome::Inconclusive => "unsure",
-        Outcome::Skipped => "skipped",
+        Outcome::Skipped | Outcome::NotBegun => "skipped",
     }
 }
 

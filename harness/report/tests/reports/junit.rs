@@ -270,10 +270,10 @@ fn an_interrupted_run_gives_a_valid_report_with_an_error_for_what_is_missing() {
         xpath(&stopped, message),
         "the run was interrupted by SIGTERM"
     );
-    let message = "string(//testsuite[2]//error[@type='inconclusive'][1]/@message)";
+    let message = "string(//testsuite[2]//skipped[@type='not begun'][1]/@message)";
     assert_eq!(
         xpath(&stopped, message),
-        "interrupted: the case had not begun"
+        "the run was over before the case had begun"
     );
 }
 

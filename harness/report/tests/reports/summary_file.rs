@@ -88,7 +88,7 @@ fn healthy() -> Value {
             "took-us": 15_400_000,
             "kept": ["cleanup-disabled/n1.nft"],
         }],
-        "counts": { "as-expected": 1, "not-as-expected": 0, "inconclusive": 0, "skipped": 0 },
+        "counts": { "as-expected": 1, "not-as-expected": 0, "inconclusive": 0, "skipped": 0, "not-begun": 0 },
         "exit-code": 0,
         "rates": [],
     })
@@ -114,7 +114,7 @@ fn every_outcome_is_told_with_its_promises_and_counted() {
     );
     assert_eq!(
         summary["counts"],
-        json!({ "as-expected": 2, "not-as-expected": 2, "inconclusive": 0, "skipped": 1 })
+        json!({ "as-expected": 2, "not-as-expected": 2, "inconclusive": 0, "skipped": 1, "not-begun": 0 })
     );
     assert_eq!(summary["exit-code"], 10);
     let outage = &cases[2];

@@ -208,6 +208,23 @@ fn a_table_that_is_too_wide_keeps_its_verdicts_and_cuts_names_within() {
 }
 
 #[test]
+fn a_narrow_table_has_fewer_columns_and_no_figure_that_is_cut() {
+    let columns = |width| {
+        let colour = Colour::Off;
+        let table: Vec<String> = term::table(&shown(), Terminal { width, colour }).collect();
+        let cut = table.iter().filter(|row| row.trim_end().ends_with('…'));
+        assert_eq!(cut.count(), 0, "{table:?}");
+        let head = table[0].split("  ").map(str::trim);
+        let head: Vec<&str> = head.filter(|cell| !cell.is_empty()).collect();
+        head.join(", ")
+    };
+    let all = "verdict, case, expected, got, judged, longest gap, answered";
+    assert_eq!(columns(160), all);
+    assert_eq!(columns(80), "verdict, case, expected, got, longest gap");
+    assert_eq!(columns(60), "verdict, case, got");
+}
+
+#[test]
 fn trouble_is_one_clear_line_with_its_evidence_below() {
     let text = "could not keep kube-proxy on n1 running: it ended with exit status: 1\n\nits last lines:\n  F1121 \u{1b}[1munknown flag\n";
     let trouble = |text: &str| EventKind::Trouble {

@@ -89,6 +89,7 @@ fn counted(cases: &[Summary]) -> String {
         Outcome::Inconclusive,
         Outcome::AsExpected,
         Outcome::Skipped,
+        Outcome::NotBegun,
     ];
     term::counted(cases, all)
 }
