@@ -4,7 +4,10 @@
 use std::{collections::BTreeSet, path::Path};
 
 use chainbreak_engine::shell::quoted;
-use chainbreak_report::{summary::Summary, text::shown};
+use chainbreak_report::{
+    summary::{Outcome, Summary},
+    text::shown,
+};
 
 use crate::{
     args::{self, selection::Selection},
@@ -14,16 +17,19 @@ use crate::{
 /// More cases than these are run again by `--failed`.
 const MOST: usize = 5;
 
-/// A line for each case of that run which did not come out as expected, or had not begun; of many, one for all of them.
+/// A line for each case of that run which did not come out as expected; of many, and of those that had not begun, one for all of them.
 pub(crate) fn told(args: &args::Run, folder: &Path, cases: &[Summary]) -> String {
-    let failed = cases.iter().filter(|case| case.outcome.is_left());
+    let failed = cases.iter().filter(|case| case.outcome.has_failed());
     let failed: BTreeSet<&str> = failed.map(Summary::case).collect();
-    let which: Vec<String> = if failed.len() > MOST {
+    let not_begun = cases.iter().any(|it| it.outcome == Outcome::NotBegun);
+    let mut which = Vec::new();
+    if failed.len() <= MOST {
+        which.extend(failed.iter().map(|case| quoted(case)));
+    }
+    if failed.len() > MOST || not_begun {
         let run = quoted(&folder.display().to_string());
-        vec![format!("--failed={run}")]
-    } else {
-        failed.into_iter().map(quoted).collect()
-    };
+        which.push(format!("--failed={run}"));
+    }
     let command = command(args);
     let lines = which.iter().map(|it| format!("again: {command} {it}\n"));
     shown(&lines.collect::<String>())

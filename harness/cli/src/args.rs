@@ -45,7 +45,7 @@ pub(crate) const LATEST: &str = "reports/out/latest";
     arg_required_else_help = true,
     after_help = "Begin with:\n  chainbreak doctor\n  chainbreak run scenarios/kube-proxy\n\n\
                   Exit codes: 0 as expected · 1 our bug · 2 usage or invalid scenario · \
-                  10 not as expected · 11 inconclusive · 12 nothing ran"
+                  10 not as expected · 11 inconclusive or not begun · 12 nothing ran"
 )]
 #[cfg_attr(
     not(feature = "clusters"),

@@ -36,7 +36,7 @@ use crate::{
 /// `chainbreak bundle`.
 pub(crate) fn bundle(args: &args::Bundle) -> anyhow::Result<ExitCode> {
     let (run, file) = reports::read(&args.run)?;
-    let ids: Vec<String> = run.cases.keys().cloned().collect();
+    let ids: Vec<String> = run.begun().map(|(id, _)| id.clone()).collect();
     let named = patterns(args.cases.clone());
     let chosen = named_among(&named, &ids, "the run has no such case")?;
     if chosen.is_empty() {

@@ -299,10 +299,8 @@ pub(crate) fn named_among(
     Ok(ids.iter().filter(is_named).cloned().collect())
 }
 
-/// The cases of a run that did not come out as expected, those that were not judged or not begun among them.
+/// The cases of a run that did not come out as expected, those that were not judged among them, and those of which no repetition had begun.
 fn failed(run: &Path) -> anyhow::Result<BTreeSet<String>> {
     let (run, _) = reports::read(run)?;
-    // One case is in memory at a time.
-    let failed = summary::each(&run).filter(|summary| summary.outcome.is_left());
-    Ok(failed.map(|summary| summary.case().to_owned()).collect())
+    Ok(summary::left(&run))
 }

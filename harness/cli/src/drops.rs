@@ -30,11 +30,11 @@ pub(crate) fn rank(args: &args::Drops) -> anyhow::Result<ExitCode> {
             .as_ref()
             .is_none_or(|node| names.any(|name| name.as_str() == node))
     };
-    if !run.cases.values().any(|recorded| nodes(&recorded.case)) {
+    if !run.begun().any(|(_, recorded)| nodes(&recorded.case)) {
         let node = args.node.as_deref().unwrap_or("any node");
         return Err(cases::invalid(format!("no case of the run has {node}")));
     }
-    for (id, recorded) in &run.cases {
+    for (id, recorded) in run.begun() {
         let mut drops = drops(
             &recorded
                 .history

@@ -89,6 +89,11 @@ impl Record {
         Ok(cases.collect())
     }
 
+    /// A planned case is not run after all.
+    pub(crate) async fn skip(&self, id: String, reason: String) -> anyhow::Result<()> {
+        self.line(Line::Skipped(Skipped { id, reason })).await
+    }
+
     /// A case begins.
     pub(crate) async fn case<'a>(
         &'a self,

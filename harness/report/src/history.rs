@@ -53,7 +53,7 @@ impl History {
     }
 
     /// Whether its case has begun: it has a file then, or said something.
-    pub(crate) fn has_begun(&self) -> bool {
+    pub fn has_begun(&self) -> bool {
         *self != Self::default()
     }
 

@@ -25,6 +25,10 @@ use crate::{
 /// The census looks every two seconds, and says with a look what came since the one before.
 const LOOK_US: u64 = 2_500_000;
 
+/// What is written into the API takes effect after the step that writes it: a pod ends, and kube-proxy syncs at most a second later
+/// (`--iptables-min-sync-period`, 1 s).
+const TAKES_EFFECT_US: u64 = 1_000_000;
+
 /// The rule in which most packets ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -118,7 +122,7 @@ struct Deed<'a> {
     text: &'a str,
     /// When its step began, which may say it only when it is done; else when it is said.
     from_us: u64,
-    /// When it was over, of what runs once.
+    /// When it was over and had taken effect, of what runs once.
     to_us: u64,
     /// The step that runs once, whose end is its end.
     step: Option<usize>,
@@ -127,14 +131,11 @@ struct Deed<'a> {
 }
 
 fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
-    let runs_once = |step: usize| {
-        use Step::{Apply, Delete, Fault, Felix, MoveApi};
-        let step = timeline.get(step);
-        step.is_some_and(|step| match step {
-            Fault { duration, .. } => duration.is_none(),
-            Felix(_) | Apply(_) | Delete(_) | MoveApi => true,
-            _ => false,
-        })
+    // How long after its end one takes effect that runs once.
+    let takes_us = |step: usize| match timeline.get(step)? {
+        Step::Fault { duration: None, .. } => Some(0),
+        Step::Felix(_) | Step::Apply(_) | Step::Delete(_) | Step::MoveApi => Some(TAKES_EFFECT_US),
+        _ => None,
     };
     let does_something = |step: usize| {
         let step = timeline.get(step);
@@ -147,7 +148,7 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
     for event in events {
         match &event.what {
             EventKind::StepBegan { step } => {
-                open = Some(*step).filter(|it| runs_once(*it));
+                open = Some(*step).filter(|it| takes_us(*it).is_some());
                 began_us = Some(event.at_us).filter(|_| does_something(*step));
                 running.push(*step);
                 since = deeds.len();
@@ -155,7 +156,8 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
             EventKind::StepEnded { step } => {
                 if open == Some(*step) {
                     let own = deeds.iter_mut().filter(|deed| deed.step == open);
-                    own.for_each(|deed| deed.to_us = event.at_us);
+                    let until_us = event.at_us + takes_us(*step).unwrap_or(0);
+                    own.for_each(|deed| deed.to_us = until_us);
                     open = None;
                 }
                 // What is undone is said just before its end, while later steps may be under way.
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_is_gone_by_the_end_of_its_step_although_it_is_said_at_its_beginning() {
+    fn what_is_deleted_goes_until_a_while_after_its_step_although_it_is_said_at_its_beginning() {
         let pod = ObjectRef {
             api_version: "v1".to_owned(),
             kind: "Pod".to_owned(),
@@ -272,7 +274,7 @@ mod tests {
         let events = events.map(|(at_us, what)| Event { at_us, what });
         let deeds = deeds(&timeline, &events);
         let told: Vec<_> = deeds.iter().map(|it| (it.from_us, it.to_us)).collect();
-        assert_eq!(told, [(1_000, 4_000)]);
+        assert_eq!(told, [(1_000, 4_000 + TAKES_EFFECT_US)]);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub(crate) fn rates(summaries: &[Summary]) -> Vec<(&str, Rate)> {
         let Some(case) = repeated_case(&summary.id) else {
             continue;
         };
+        if !summary.outcome.has_run() {
+            continue;
+        }
         let rate = rates.entry(case).or_default();
         match summary.outcome {
             Outcome::AsExpected => {

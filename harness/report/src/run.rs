@@ -109,7 +109,7 @@ impl Run {
                 }
             }
             Line::Skipped(skipped) => {
-                // One that was planned first was not run because of what another came to: older runs say so.
+                // One that was planned first was not run because of what another came to.
                 self.cases.shift_remove(&skipped.id);
                 self.skipped.push(skipped);
                 Ok(())
@@ -139,6 +139,12 @@ impl Run {
                 Ok(())
             }
         }
+    }
+
+    /// The cases that have begun.
+    pub fn begun(&self) -> impl Iterator<Item = (&String, &Recorded)> {
+        let cases = self.cases.iter();
+        cases.filter(|(_, recorded)| recorded.history.has_begun())
     }
 
     /// From its beginning to the end of its last case in microseconds, where that is known; 0 where the clock was set back meanwhile.

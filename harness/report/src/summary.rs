@@ -1,6 +1,8 @@
 //! What reports show of a case: the verdict and what explains it beside the story, as values. Terminal, JUnit and HTML only
 //! lay this out.
 
+use std::collections::BTreeSet;
+
 use chainbreak_model::{
     Judge,
     case::{Case, Claim, repeated_case},
@@ -37,7 +39,7 @@ pub enum Outcome {
     Inconclusive,
     /// It did not run.
     Skipped,
-    /// It was to run, and the run was over before: interrupted, or ended by another case.
+    /// It is to run, and has not begun: the run was interrupted or killed before, or goes on.
     NotBegun,
 }
 
@@ -45,11 +47,6 @@ impl Outcome {
     /// Whether it ran and did not come out as expected.
     pub fn has_failed(self) -> bool {
         matches!(self, Self::NotAsExpected | Self::Inconclusive)
-    }
-
-    /// Whether somebody will want to run it again.
-    pub fn is_left(self) -> bool {
-        self.has_failed() || self == Self::NotBegun
     }
 
     /// Whether it has no verdict.
@@ -153,12 +150,12 @@ pub enum Headline {
     Trouble(String),
     /// It was stopped or killed before its time was over.
     Stopped {
-        /// When the last thing happened that is known of it, if it had begun.
+        /// When the last thing happened that is known of it, if anything is.
         last_us: Option<u64>,
     },
     /// Why it did not run.
     Skipped(String),
-    /// The run was over before it began.
+    /// It has not begun.
     NotBegun,
 }
 
@@ -169,6 +166,24 @@ pub fn each(run: &Run) -> impl Iterator<Item = Summary> {
     let ran = ran.map(|(id, recorded)| of_planned(id, recorded));
     let skipped = run.skipped.iter();
     ran.chain(skipped.map(|skipped| of_skipped(&skipped.id, &skipped.reason)))
+}
+
+/// The cases of a run that are left to be run again, each once however often it is repeated: those that did not come out as expected, and those
+/// of which no repetition has begun.
+pub fn left(run: &Run) -> BTreeSet<String> {
+    let (mut left, mut not_begun, mut begun) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    // One case is in memory at a time.
+    for summary in each(run) {
+        let of_it = match summary.outcome {
+            Outcome::NotAsExpected | Outcome::Inconclusive => &mut left,
+            Outcome::NotBegun => &mut not_begun,
+            Outcome::AsExpected => &mut begun,
+            Outcome::Skipped => continue,
+        };
+        of_it.insert(summary.case().to_owned());
+    }
+    left.extend(not_begun.into_iter().filter(|case| !begun.contains(case)));
+    left
 }
 
 /// All summaries of a run, as [`each`] makes them.

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The format that this version writes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The pieces of the file one after the other: its head, every case, the end.
 #[derive(Debug)]

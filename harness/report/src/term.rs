@@ -11,8 +11,6 @@ use crate::{
     text::{count, cut, cut_within, length, percent, tally, wrap},
 };
 
-/// A case's name in the table is not cut shorter than this; then the table has fewer columns.
-const NAME: usize = 24;
 const COLUMNS: [&str; 7] = [
     "verdict",
     "case",
@@ -25,7 +23,9 @@ const COLUMNS: [&str; 7] = [
 /// Which of them has names, and from which on they have figures.
 const CASE: usize = 1;
 const FIGURES: usize = 4;
-/// Which of them a narrow terminal does without, the first first.
+/// Which of them have words that a narrow table cuts, and how short at most, the first first.
+const CUT: [(usize, usize); 3] = [(CASE, 24), (3, 16), (2, 16)];
+/// Which of them it does without then: a figure that is cut is another figure.
 const LEFT_OUT: [usize; 4] = [4, 6, 5, 2];
 
 /// How the terminal is.
@@ -143,43 +143,55 @@ pub fn table(summaries: &[Summary], terminal: Terminal) -> impl Iterator<Item = 
     std::iter::once(row(head(), None)).chain(cases)
 }
 
-/// The widths of the columns, none of those that are left out. Where they are wider than a line together, cases' names give way first, then
-/// whole columns: a figure that is cut is another figure.
+/// The widths of the columns, none of those that are left out.
 fn widths(rows: impl Iterator<Item = [String; 7]>, width: usize) -> [Option<usize>; 7] {
-    let mut widths = [0; 7];
+    let mut whole = [0; 7];
     for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
+        for (width, cell) in whole.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let mut widths = widths.map(Some);
-    let over = |widths: &[Option<usize>; 7]| {
-        let all: usize = widths.iter().flatten().map(|width| width + 2).sum();
-        all.saturating_sub(width)
-    };
+    let mut whole = whole.map(Some);
     let mut left_out = LEFT_OUT.iter();
     loop {
-        let name = widths[CASE].unwrap_or_default();
-        let shorter = name.saturating_sub(over(&widths)).max(NAME.min(name));
-        let cut = std::mem::replace(&mut widths[CASE], Some(shorter));
-        let (true, Some(column)) = (over(&widths) > 0, left_out.next()) else {
-            return widths;
-        };
-        (widths[CASE], widths[*column]) = (cut, None);
+        let widths = cut_to(whole, width);
+        match left_out.next().filter(|_| over(widths, width) > 0) {
+            Some(column) => whole[*column] = None,
+            None => return widths,
+        }
     }
 }
 
+/// By how much columns are wider than a line, two spaces in front of each.
+fn over(widths: [Option<usize>; 7], width: usize) -> usize {
+    let all: usize = widths.iter().flatten().map(|width| width + 2).sum();
+    all.saturating_sub(width)
+}
+
+/// Columns of words as short as a line asks for, and as they may be.
+fn cut_to(mut widths: [Option<usize>; 7], width: usize) -> [Option<usize>; 7] {
+    for (column, least) in CUT {
+        let over = over(widths, width);
+        widths[column] = widths[column].map(|own| own.saturating_sub(over).max(least.min(own)));
+    }
+    widths
+}
+
 /// A row in these columns.
-fn line(mut row: [String; 7], widths: [Option<usize>; 7], width: usize) -> String {
-    row[CASE] = cut_within(&row[CASE], widths[CASE].unwrap_or_default());
+fn line(row: [String; 7], widths: [Option<usize>; 7], width: usize) -> String {
     let mut line = String::from("  ");
     for (at, (width, cell)) in widths.iter().zip(&row).enumerate() {
-        let Some(width) = width else { continue };
-        let pad = " ".repeat(width - cell.chars().count());
+        let Some(width) = *width else { continue };
+        let cell = if at == CASE {
+            cut_within(cell, width)
+        } else {
+            cut(cell, width)
+        };
+        let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
         // Figures end where their column ends.
         match at {
-            FIGURES.. => line.extend([&pad, cell, "  "]),
-            _ => line.extend([cell, &*pad, "  "]),
+            FIGURES.. => line.extend([&pad, &cell, "  "]),
+            _ => line.extend([&cell, &*pad, "  "]),
         }
     }
     cut(line.trim_end(), width)

@@ -24,7 +24,7 @@ impl Summary {
         Some(match self.headline.as_ref()? {
             Headline::Promise(place) => self.promises.get(*place)?.headline(),
             Headline::Trouble(text) | Headline::Skipped(text) => text.clone(),
-            Headline::NotBegun => "the run was over before the case had begun".to_owned(),
+            Headline::NotBegun => "the case has not begun".to_owned(),
             Headline::Stopped { last_us: None } => "interrupted: its history is empty".to_owned(),
             Headline::Stopped { last_us: Some(us) } => {
                 let at = clock(*us);

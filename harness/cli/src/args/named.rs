@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_model::scenario::Scenario;
+use chainbreak_model::{nearest_file, scenario::Scenario};
 use clap::Args;
 use regex::Regex;
 
@@ -40,12 +40,19 @@ impl Named {
         if self.what.iter().any(|it| is_path(it)) || Path::new(SCENARIOS).exists() {
             return None;
         }
-        let named = match self.what.first() {
-            Some(case) => format!("no such file: {}; cases of that name", case.display()),
-            None => "nothing is named, and scenarios".to_owned(),
+        let names: Vec<String> = self
+            .what
+            .iter()
+            .map(|it| it.display().to_string())
+            .collect();
+        let named = match names.as_slice() {
+            [] => "no file is named".to_owned(),
+            names => format!("no such file: {}", names.join(", ")),
         };
+        let like = nearest_file(Path::new(SCENARIOS));
+        let like = like.map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
         Some(format!(
-            "{named} are looked for in the folder {SCENARIOS}, which is not here"
+            "{named}, and the folder {SCENARIOS}, in which cases are looked for then, is not here{like}"
         ))
     }
 

@@ -132,7 +132,7 @@ impl Contents<'_> {
         let case = id.to_owned();
         let mut lines = Vec::new();
         let events = recorded.history.events()?;
-        if !events.is_empty() {
+        if recorded.history.has_begun() {
             let mut text = Vec::new();
             for event in events.iter() {
                 serde_json::to_writer(&mut text, &self.without_secrets(event)?)?;

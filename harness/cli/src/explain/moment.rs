@@ -92,16 +92,16 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
 }
 
 /// The case that is meant: by its id, with or without its cell, or the only one.
-fn case<'a>(run: &'a Run, wanted: Option<&str>) -> Result<(&'a str, &'a Recorded)> {
+pub(crate) fn case<'a>(run: &'a Run, wanted: Option<&str>) -> Result<(&'a str, &'a Recorded)> {
     let ids = || run.cases.keys().map(String::as_str);
     let Some(wanted) = wanted else {
-        let mut cases = run.cases.iter();
+        let mut cases = run.begun();
         return match (cases.next(), cases.next()) {
             (Some((id, only)), None) => Ok((id, only)),
             (None, _) => Err(invalid("no case of the run was begun")),
             (Some((id, _)), Some(_)) => Err(invalid(format!(
                 "the run has {}: say which with --case, as --case '{id}'",
-                count(run.cases.len(), "case")
+                count(run.begun().count(), "case")
             ))),
         };
     };

@@ -212,7 +212,7 @@ fn the_summary_of_a_run_has_what_its_case_came_to_and_where_its_files_are() {
     exits(&ground.run("fight-nobody-expects", &[]), 10);
     let summary = fs::read(ground.newest("summary.json")).unwrap();
     let summary: Value = serde_json::from_slice(&summary).unwrap();
-    assert_eq!(summary["format"], 1);
+    assert_eq!(summary["format"], 2);
     assert_eq!(summary["ended"], "complete");
     assert_eq!(summary["exit-code"], 10);
     assert_eq!(summary["counts"]["not-as-expected"], 1);

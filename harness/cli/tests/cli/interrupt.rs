@@ -7,7 +7,7 @@ use std::{
 
 use nix::sys::signal::Signal;
 
-use crate::ground::{Ground, validates};
+use crate::ground::{Ground, exits, text, validates};
 
 /// Two cases side by side, ended while they are judged. A world is destroyed in tens of milliseconds; five
 /// seconds are a busy machine's.
@@ -42,38 +42,45 @@ fn ctrl_c_ends_a_run_in_order() {
     ends_in_order(Signal::SIGINT);
 }
 
-/// One case after the other: what is told of the first is no longer with nine more behind it, which are run when it is asked for.
+/// One case after the other, each twice: what is told of the first is no longer with others behind it, which are run when it is asked for.
 #[test]
 fn of_cases_that_had_not_begun_an_interrupted_run_says_how_many_and_runs_them_again() {
     let ground = Ground::new();
-    let run = ground.judging("long", &["-j", "1", "-n", "10"]);
+    let short = fs::read_to_string(ground.path().join("short.yaml")).unwrap();
+    ground.write("later.yaml", short.replace("name: short", "name: later"));
+    let run = ground.judging("long", &["later.yaml", "-j", "1", "-n", "2"]);
     run.signal(Signal::SIGINT);
     let (status, said, progress) = run.ends();
     assert_eq!(status.code(), Some(11), "{said}");
+    let counted = "4 cases: 1 inconclusive, 3 not begun";
+    assert!(said.contains(counted), "{said}");
+    let told = format!("{said}{progress}");
     assert!(
-        said.contains("10 cases: 1 inconclusive, 9 not begun"),
-        "{said}"
+        !told.contains("long#2") && !told.contains("later/"),
+        "{told}"
     );
-    assert!(!format!("{said}{progress}").contains("long#2"), "{said}");
     let junit = ground.newest("junit.xml");
     validates(&junit);
     let junit = fs::read_to_string(junit).unwrap();
-    assert_eq!(junit.matches("<skipped").count(), 9, "{junit}");
+    assert_eq!(
+        junit.matches("<skipped type=\"not begun\"").count(),
+        3,
+        "{junit}"
+    );
     let summary = fs::read_to_string(ground.newest("summary.json")).unwrap();
-    assert!(summary.contains("\"not-begun\":9"), "{summary}");
-    let again = ground.chainbreak(&["list", "short.yaml", "--failed=out/latest"]);
-    assert_eq!(crate::ground::text(&again.stdout), "short/long\n");
+    assert!(summary.contains("\"not-begun\":3"), "{summary}");
+    let left = ["list", "short.yaml", "later.yaml", "--failed=out/latest"];
+    let left = ground.chainbreak(&left);
+    assert_eq!(text(&left.stdout), "short/long\nlater/long\n");
     // Of one that was killed the same is told.
     let killed = fs::read_to_string(ground.newest("run.jsonl")).unwrap();
     let (killed, _) = killed.split_once("{\"finished\"").unwrap();
     fs::write(ground.newest("run.jsonl"), killed).unwrap();
     let report = ground.chainbreak(&["report", "out/latest"]);
-    crate::ground::exits(&report, 11);
-    let said = crate::ground::text(&report.stdout);
-    assert!(
-        said.contains("10 cases: 1 inconclusive, 9 not begun"),
-        "{said}"
-    );
+    exits(&report, 11);
+    assert!(text(&report.stdout).contains(counted));
+    let drops = ground.chainbreak(&["drops", "out/latest"]);
+    assert!(!text(&drops.stdout).contains("later/"));
 }
 
 #[test]
@@ -113,6 +120,6 @@ fn a_run_that_is_killed_leaves_no_process_and_a_history_that_can_be_rendered() {
         .unwrap()
         .unwrap();
     let again = ground.chainbreak(&["report", folder.path().to_str().unwrap()]);
-    crate::ground::exits(&again, 11);
+    exits(&again, 11);
     validates(&folder.path().join("junit.xml"));
 }

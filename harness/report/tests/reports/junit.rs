@@ -271,10 +271,7 @@ fn an_interrupted_run_gives_a_valid_report_with_an_error_for_what_is_missing() {
         "the run was interrupted by SIGTERM"
     );
     let message = "string(//testsuite[2]//skipped[@type='not begun'][1]/@message)";
-    assert_eq!(
-        xpath(&stopped, message),
-        "the run was over before the case had begun"
-    );
+    assert_eq!(xpath(&stopped, message), "the case has not begun");
 }
 
 #[test]

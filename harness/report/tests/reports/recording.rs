@@ -49,7 +49,7 @@ fn a_run_is_read_back_as_it_was_written() {
     assert_eq!(Run::read(&file[..], Path::new("")).unwrap(), run);
 }
 
-/// Older runs say so what `--fail-fast` did not run.
+/// After a failure `--fail-fast` does not run what was planned.
 #[test]
 fn a_case_that_is_skipped_after_it_was_planned_is_only_skipped() {
     let case = case("default-cleanup", all_broken());

@@ -51,7 +51,7 @@ fn healthy() -> Value {
         })
     };
     json!({
-        "format": 1,
+        "format": 2,
         "tool": "chainbreak 0.1.0",
         "seed": 7,
         "started": "2026-11-21T06:30:00Z",

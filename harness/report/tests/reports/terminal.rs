@@ -225,6 +225,21 @@ fn a_narrow_table_has_fewer_columns_and_no_figure_that_is_cut() {
 }
 
 #[test]
+fn long_words_of_one_case_take_no_column_from_the_others() {
+    let mut cases = shown();
+    cases[0].got = "3 broken, 1 unknown by felix and kube-proxy, after a while".to_owned();
+    let terminal = Terminal {
+        width: 140,
+        colour: Colour::Off,
+    };
+    let table: Vec<String> = term::table(&cases, terminal).collect();
+    assert!(
+        table[0].contains("judged") && table[0].ends_with("answered\n"),
+        "{table:?}"
+    );
+}
+
+#[test]
 fn trouble_is_one_clear_line_with_its_evidence_below() {
     let text = "could not keep kube-proxy on n1 running: it ended with exit status: 1\n\nits last lines:\n  F1121 \u{1b}[1munknown flag\n";
     let trouble = |text: &str| EventKind::Trouble {
