@@ -5,6 +5,7 @@ mod answers;
 mod bundle;
 mod collect;
 pub(crate) mod course;
+mod diagnose;
 mod explain;
 mod given;
 pub(crate) mod named;
@@ -30,6 +31,7 @@ pub(crate) use answers::Versions;
 pub(crate) use answers::{Answer, Check, Doctor, Listing};
 pub(crate) use bundle::Bundle;
 pub(crate) use collect::Collect;
+pub(crate) use diagnose::Diagnose;
 pub(crate) use explain::Explain;
 pub(crate) use new::New;
 pub(crate) use shell::Shell;
@@ -129,7 +131,11 @@ pub(crate) enum Verb {
     /// dumps
     #[command(after_help = explain::HELP)]
     Explain(Explain),
-    /// Print the script that makes the dumps for `explain --dump` on a node
+    /// Say who wrote a node's rules, and what does not fit together in what people attach of it: dumps, logs, objects; or of a node of a
+    /// recorded run
+    #[command(after_help = diagnose::HELP)]
+    Diagnose(Diagnose),
+    /// Print the script that makes the dumps for `explain --dump` and `diagnose` on a node
     #[command(after_help = "Examples:\n  chainbreak collect -o collect.sh\n  \
                       chainbreak collect | ssh root@node-1 sh -s -- - > node-1.txt\n  \
                       chainbreak explain 10.20.1.2 10.96.0.10:53 --protocol udp --dump node-1.txt\n\n\

@@ -256,6 +256,11 @@ fn scenarios(named: &Named) -> anyhow::Result<Vec<Scenario>> {
     named.labelled(all).map_err(invalid)
 }
 
+/// The scenarios of a file or a folder.
+pub(crate) fn all_under(path: &Path) -> anyhow::Result<Vec<Scenario>> {
+    Read::under(&[path.to_owned()])?.scenarios()
+}
+
 /// Which of all cases a person wants.
 struct Chosen(BTreeSet<String>);
 

@@ -1,9 +1,8 @@
 //! `chainbreak explain`: the way of a packet through a node, from the node's dumps, at a moment of a recorded run, or in a kept world.
 
 mod asked;
-mod folder;
 mod kept;
-mod moment;
+pub(crate) mod moment;
 mod names;
 mod service;
 mod told;
@@ -18,7 +17,10 @@ use self::{
     asked::{Ends, Input, end},
     told::{Told, Way},
 };
-use crate::args::{self, Answer};
+use crate::{
+    args::{self, Answer},
+    attached,
+};
 
 /// A node as it may be, each with what is taken for granted.
 type States = Vec<(Option<String>, Dumps)>;
@@ -90,7 +92,7 @@ fn ways(args: &args::Explain, ends: &Ends, states: &States) -> anyhow::Result<Ve
 
 /// By the dumps of a folder, or several.
 fn dumped(args: &args::Explain) -> anyhow::Result<Known> {
-    let dumps = folder::read(&args.dump)?;
+    let dumps = attached::dumps(&args.dump)?;
     let ends = Ends {
         src: end(&args.from, "FROM")?,
         dst: end(&args.to, "TO:PORT")?,

@@ -7,6 +7,7 @@ mod agent;
 mod agents;
 mod archive;
 mod args;
+mod attached;
 mod backend_choice;
 mod bundle;
 mod cases;
@@ -16,6 +17,7 @@ mod collect;
 #[cfg(feature = "completions")]
 mod completions;
 mod course;
+mod diagnose;
 mod doctor;
 mod drops;
 mod explain;
@@ -141,6 +143,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Report(args) => reports::again(&args),
             Verb::Drops(args) => drops::rank(&args),
             Verb::Explain(args) => explain::explain(&args),
+            Verb::Diagnose(args) => diagnose::diagnose(&args),
             Verb::Collect(args) => collect::collect(&args),
             Verb::Doctor(args) => doctor::doctor(&args).await,
             Verb::Shell(args) => shell::shell(&args),

@@ -15,6 +15,7 @@ mod promise;
 mod query;
 mod shared;
 mod step;
+mod symptom;
 mod traffic;
 mod versions;
 
@@ -43,6 +44,7 @@ pub use promise::{
 pub use query::Query;
 pub use shared::Shared;
 pub use step::{ObjectRef, Step};
+pub use symptom::Symptom;
 pub use traffic::{Destination, Origin, Traffic};
 pub use versions::Versions;
 

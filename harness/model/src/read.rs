@@ -25,15 +25,15 @@ use std::{
 };
 
 use crate::{
-    case::{ClusterSpec, IptablesVariant},
+    case::{ClusterSpec, IptablesVariant, Symptom},
     diagnostic::{Diagnostic, Diagnostics, Gathered, Place, Reach, Source},
     input,
-    language::{Kind, Mapping, needed, optional},
+    language::{Kind, Mapping, needed, optional, words},
     names::ScenarioName,
     scenario::{Run, Scenario},
     yaml::{self, Node},
 };
-use fields::{Fields, list, names, note, number, text, texts};
+use fields::{Fields, list, names, note, number, text, texts, word};
 use manifests::Manifests;
 pub(crate) use timeline::TAKING_CHANGES;
 pub use times::parse_duration;
@@ -58,6 +58,11 @@ pub(crate) static SCENARIO: Mapping = Mapping {
             "labels",
             Kind::List(&Kind::Name),
             "What it belongs to, for `--label`: agents, parts of the kernel, areas.",
+        ),
+        optional(
+            "signature",
+            Kind::List(&Kind::Word(|| words(&Symptom::ALL))),
+            "What `chainbreak diagnose` finds of a node in its incident, and names it for: words of docs/diagnose.md.",
         ),
         optional(
             "seed",
@@ -220,6 +225,11 @@ impl Reader<'_> {
         let about = fields.need("about", |node| text(gathered, node, "about"));
         let incident = fields.or_empty("incident", |node| texts(gathered, node, "incident"));
         let labels = fields.or_empty("labels", |node| labels(gathered, node));
+        let signature = fields.or_empty("signature", |node| {
+            list(gathered, node, "signature", |item| {
+                word(gathered, item, "a symptom", &Symptom::ALL)
+            })
+        });
         let seed = fields.maybe("seed", |node| number(gathered, node, "seed", (0, u64::MAX)));
         let needs = fields.or_empty("needs", |node| texts(gathered, node, "needs"));
         let matrix = fields.or_empty("matrix", |node| matrix::read(gathered, node));
@@ -237,6 +247,7 @@ impl Reader<'_> {
             about: about?.trim().to_owned(),
             incident: incident?,
             labels: labels?,
+            signature: signature?,
             file: self.file.to_owned(),
             seed: seed?,
             matrix: matrix?,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use indexmap::IndexMap;
 
 use crate::{
-    case::{ClusterSpec, Expect, Promise, Step, Traffic},
+    case::{ClusterSpec, Expect, Promise, Step, Symptom, Traffic},
     matrix::MatrixKey,
     names::{AgentName, PromiseName, ScenarioName, TrafficName, VariantName},
     version::Range,
@@ -22,6 +22,8 @@ pub struct Scenario {
     pub incident: Vec<String>,
     /// `labels:`.
     pub labels: Vec<String>,
+    /// `signature:`.
+    pub signature: Vec<Symptom>,
     /// The file it was read from.
     pub file: PathBuf,
     /// `seed:`, where the scenario asks for one.

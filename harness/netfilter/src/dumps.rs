@@ -2,15 +2,22 @@
 //! `ip route`, `ip rule`, `ip addr`, `sysctl`, `ipset save`, one after the other or all in one file, with whatever stands
 //! between them.
 
+mod head;
 mod rebuilt;
 
-use std::{collections::BTreeSet, fmt, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+};
 
+use self::head::Head;
 use crate::{
     Family,
-    conntrack::Flow,
+    conntrack::{self, Flow},
     error::NetfilterError,
     nft::{self, NftTable},
+    replay::Backend,
     save::Ruleset,
     walk::{Routing, State},
     words::is_number,
@@ -19,16 +26,28 @@ use crate::{
 /// What is known of a node by its dumps.
 #[derive(Debug, Clone, Default)]
 pub struct Dumps {
-    saves: Vec<(Family, Ruleset)>,
+    saves: Vec<Save>,
     nft: Vec<NftTable>,
     flows: Vec<Flow>,
     rules: String,
     routes: String,
     addresses: String,
     sysctls: Vec<(String, String)>,
+    statistics: BTreeMap<String, u64>,
     ipsets: String,
     own: Option<BTreeSet<IpAddr>>,
     found: BTreeSet<Kind>,
+}
+
+/// Rules of iptables, as they were printed at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Save {
+    /// Of which packets.
+    pub family: Family,
+    /// In whose tables they are, where that is said.
+    pub backend: Option<Backend>,
+    /// The tables.
+    pub ruleset: Ruleset,
 }
 
 /// What a dump is of.
@@ -40,6 +59,8 @@ pub enum Kind {
     Nft,
     /// `conntrack -L`.
     Flows,
+    /// `conntrack -S`.
+    Statistics,
     /// `ip route`.
     Routes,
     /// `ip rule`.
@@ -58,6 +79,7 @@ impl fmt::Display for Kind {
             Self::Save => "iptables-save",
             Self::Nft => "nft list ruleset",
             Self::Flows => "conntrack -L",
+            Self::Statistics => "conntrack -S",
             Self::Routes => "ip route show table all",
             Self::Rules => "ip rule",
             Self::Addresses => "ip addr",
@@ -85,6 +107,13 @@ impl Dumps {
                 Kind::Sets => &mut self.ipsets,
                 Kind::Flows => {
                     self.flows.extend(Flow::parse(line.trim()));
+                    continue;
+                }
+                Kind::Statistics => {
+                    for (name, counted) in conntrack::statistics(line) {
+                        let sum = self.statistics.entry(name).or_default();
+                        *sum = sum.saturating_add(counted);
+                    }
                     continue;
                 }
                 _ => {
@@ -118,16 +147,15 @@ impl Dumps {
             listing,
             ..
         } = parts;
-        for Save {
-            first,
-            family,
-            text,
-        } in saves
-        {
+        for Printed { first, head, text } in saves {
             let ruleset = Ruleset::parse(&text).map_err(|error| error.further_down(first))?;
             found.insert(Kind::Save);
-            let family = family.unwrap_or_else(|| family_of_save(&text));
-            self.saves.push((family, ruleset));
+            let family = head.and_then(|head| head.family);
+            self.saves.push(Save {
+                family: family.unwrap_or_else(|| family_of_save(&text)),
+                backend: head.map(|head| head.backend),
+                ruleset,
+            });
         }
         let tables = nft::listing(&listing)?;
         if !tables.is_empty() {
@@ -135,6 +163,37 @@ impl Dumps {
             self.nft.extend(tables);
         }
         Ok(rest)
+    }
+
+    /// What was found.
+    pub fn found(&self) -> &BTreeSet<Kind> {
+        &self.found
+    }
+
+    /// The rules of iptables, in the order in which they came.
+    pub fn saves(&self) -> &[Save] {
+        &self.saves
+    }
+
+    /// The tables of nft, among them those of iptables' nft front end, as nft prints them.
+    pub fn nft_tables(&self) -> &[NftTable] {
+        &self.nft
+    }
+
+    /// conntrack's entries.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// What conntrack has counted on all processors, by name; nothing where that was not listed.
+    pub fn statistics(&self) -> &BTreeMap<String, u64> {
+        &self.statistics
+    }
+
+    /// A kernel setting, as `net.ipv4.ip_forward`.
+    pub fn sysctl(&self, name: &str) -> Option<&str> {
+        let mut of_it = self.sysctls.iter().rev().filter(|(known, _)| known == name);
+        of_it.next().map(|(_, value)| value.as_str())
     }
 
     /// What is not there, and would be asked for.
@@ -154,7 +213,7 @@ impl Dumps {
     }
 
     fn asks_sets(&self) -> bool {
-        let tables = self.saves.iter().flat_map(|(_, save)| save.tables.values());
+        let tables = self.saves.iter().flat_map(|it| it.ruleset.tables.values());
         let mut rules = tables.flat_map(|table| table.chains.values().flat_map(|it| &it.rules));
         rules.any(|rule| rule.text.contains("--match-set "))
     }
@@ -168,10 +227,8 @@ impl Dumps {
     /// What is known of one family, to walk through.
     pub fn state(&self, family: Family) -> State {
         let mut state = State::new(family);
-        for (of, save) in &self.saves {
-            if *of == family {
-                state.add_save(save);
-            }
+        for save in self.saves.iter().filter(|it| it.family == family) {
+            state.add_save(&save.ruleset);
         }
         state.add_nft(&self.nft);
         for flow in &self.flows {
@@ -195,22 +252,21 @@ impl Dumps {
 #[derive(Debug, Default)]
 struct Parts {
     rest: String,
-    saves: Vec<Save>,
+    saves: Vec<Printed>,
     listing: String,
     /// The tables of the last save.
     seen: BTreeSet<String>,
-    /// What the last head of a save said.
-    head: Option<Family>,
+    /// The last head of a save.
+    head: Option<Head>,
     at: At,
 }
 
 /// The lines of a save.
 #[derive(Debug)]
-struct Save {
+struct Printed {
     /// How many lines stand before it.
     first: usize,
-    /// As its head says.
-    family: Option<Family>,
+    head: Option<Head>,
     text: String,
 }
 
@@ -250,22 +306,18 @@ impl Parts {
             self.at = At::Nft;
         } else if is_table(line) {
             let again = !self.seen.insert(line.to_owned());
-            let other = self
-                .saves
-                .last()
-                .is_none_or(|save| save.family != self.head);
+            let other = self.saves.last().is_none_or(|save| save.head != self.head);
             if again || other {
-                self.saves.push(Save {
+                self.saves.push(Printed {
                     first: number,
-                    family: self.head,
+                    head: self.head,
                     text: String::new(),
                 });
                 self.seen = BTreeSet::from([line.to_owned()]);
             }
             self.at = At::Save;
-        } else if line.starts_with("# Generated by ip") {
-            let v6 = line.contains(" ip6tables");
-            self.head = Some(if v6 { Family::V6 } else { Family::V4 });
+        } else if let Some(head) = Head::read(line) {
+            self.head = Some(head);
         }
     }
 }
@@ -302,6 +354,9 @@ fn kind(line: &str) -> Option<Kind> {
     match *words.as_slice() {
         ["create" | "add", _, _, ..] if line.starts_with("create ") || line.starts_with("add ") => {
             Some(Kind::Sets)
+        }
+        [cpu, _, ..] if line.starts_with("cpu=") && is_number(cpu.trim_start_matches("cpu=")) => {
+            Some(Kind::Statistics)
         }
         ["nexthop", "via" | "dev", ..] => Some(Kind::Routes),
         ["inet" | "inet6", address, ..] if is_net(address) => Some(Kind::Addresses),

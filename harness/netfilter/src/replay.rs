@@ -9,7 +9,7 @@ use crate::{
     change::{Change, ChangeKind, failed_line},
     command::base_name,
     diff::{Order, diff},
-    dumps::Dumps,
+    dumps::{Dumps, Save},
     nft::{NftTable, Tables},
     restore::sections,
     save::{Chain, Table},
@@ -124,7 +124,11 @@ impl Replay {
         let tables = self.tables.iter().rev();
         let saves = tables.map(|it| {
             let one = [(it.name.clone(), it.table.clone())];
-            (it.family, Ruleset { tables: one.into() })
+            Save {
+                family: it.family,
+                backend: Some(it.backend),
+                ruleset: Ruleset { tables: one.into() },
+            }
         });
         Dumps::rebuilt(saves.collect(), self.nft.listed(), self.sets.to_string())
     }

@@ -58,12 +58,12 @@ impl Rule {
 
     /// Where it jumps or goes: a chain, or a target such as `DROP`. A rule that only counts has none.
     pub fn target(&self) -> Option<Cow<'_, str>> {
-        self.value_of(&["-j", "--jump", "-g", "--goto"])
+        self.value(&["-j", "--jump", "-g", "--goto"])
     }
 
     /// Its first comment.
     pub fn comment(&self) -> Option<Cow<'_, str>> {
-        self.value_of(&["--comment"])
+        self.value(&["--comment"])
     }
 
     /// Whether the kernel would call both the same rule: order of matches, long options, default masks and
@@ -77,7 +77,8 @@ impl Rule {
         normal::form(&self.text)
     }
 
-    fn value_of(&self, options: &[&str]) -> Option<Cow<'_, str>> {
+    /// What stands behind the first of these options, which are names of one: `-d` and `--destination`.
+    pub fn value(&self, options: &[&str]) -> Option<Cow<'_, str>> {
         let mut words = self.words();
         while let Some(word) = words.next() {
             if options.contains(&&*word) {

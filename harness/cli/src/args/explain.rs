@@ -67,7 +67,7 @@ pub(crate) struct Explain {
 }
 
 /// A moment in seconds, with or without a unit.
-fn moment(text: &str) -> Result<Duration, String> {
+pub(super) fn moment(text: &str) -> Result<Duration, String> {
     let seconds = || chainbreak_model::parse_duration(&format!("{text}s"));
     let moment = chainbreak_model::parse_duration(text).or_else(seconds);
     moment.ok_or_else(|| "a moment is a number of seconds, as 12.4s".to_owned())

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -38,7 +39,7 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
     let (id, recorded) = case(&run, args.case.as_deref())?;
     let history = recorded.history.events();
     let events = history.map_err(|why| invalid(why.to_string()))?;
-    let at_us = moment(args, &events)?;
+    let at_us = moment(args.at, &events)?;
     let names = Names {
         case: &recorded.case,
         events: &events,
@@ -122,9 +123,9 @@ pub(crate) fn case<'a>(run: &'a Run, wanted: Option<&str>) -> Result<(&'a str, &
 }
 
 /// The moment that is asked about: as said, else the end of the judged time, else that of the case.
-fn moment(args: &Explain, events: &[Event]) -> Result<u64> {
+pub(crate) fn moment(at: Option<Duration>, events: &[Event]) -> Result<u64> {
     let last = events.iter().map(|event| event.at_us).max().unwrap_or(0);
-    let Some(at) = args.at else {
+    let Some(at) = at else {
         let judged = |event: &&Event| matches!(event.what, EventKind::Phase(Phase::Judged));
         return Ok(events.iter().find(judged).map_or(last, |it| it.at_us));
     };
@@ -157,7 +158,7 @@ fn node(args: &Explain, recorded: &Recorded, names: &Names<'_>) -> Result<NodeNa
 }
 
 /// The commands that ran on a node, in the order of their ends.
-fn commands<'a>(events: &'a [Event], node: &NodeName) -> Vec<(u64, &'a Command)> {
+pub(crate) fn commands<'a>(events: &'a [Event], node: &NodeName) -> Vec<(u64, &'a Command)> {
     let on_node = events.iter().filter_map(|event| match &event.what {
         EventKind::Command(command) if command.node == *node => Some((event.at_us, command)),
         _ => None,

@@ -11,23 +11,12 @@ use std::{
 use chainbreak_lab::registry;
 use nix::sys::signal::Signal;
 
-use crate::ground::{Ground, Running, exits, text};
+use crate::ground::{Ground, exits, kept, text};
 
 fn script(ground: &Ground) -> String {
     let output = ground.chainbreak(&["collect"]);
     exits(&output, 0);
     text(&output.stdout)
-}
-
-/// A kept world, and its number by which no other world is meant.
-fn kept(ground: &Ground) -> (Running, i32) {
-    let mut run = ground.judging("calm", &["--keep"]);
-    run.reads("the world is kept");
-    let named = text(&ground.chainbreak(&["clean"]).stdout);
-    let ours = format!("is kept by the run of process {}: ", run.pid());
-    let line = named.lines().find(|line| line.contains(&ours)).unwrap();
-    let world = line.split_whitespace().nth(4).unwrap().parse().unwrap();
-    (run, world)
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod cluster;
 mod codes;
 mod collect;
 mod course;
+mod diagnose;
 mod disk;
 mod drops;
 mod explain;

@@ -2,16 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::{Dumps, Kind};
-use crate::{Family, Ruleset, nft::NftTable};
+use super::{Dumps, Kind, Save};
+use crate::nft::NftTable;
 
 impl Dumps {
     /// Rules that were rebuilt, and the sets that they ask.
-    pub(crate) fn rebuilt(
-        saves: Vec<(Family, Ruleset)>,
-        nft: Vec<NftTable>,
-        ipsets: String,
-    ) -> Self {
+    pub(crate) fn rebuilt(saves: Vec<Save>, nft: Vec<NftTable>, ipsets: String) -> Self {
         Self {
             saves,
             nft,

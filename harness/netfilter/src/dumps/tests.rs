@@ -40,7 +40,7 @@ fn everything_in_one_file_is_found() {
         Kind::Sysctls,
     ];
     assert_eq!(found, BTreeSet::from(all));
-    let families: Vec<Family> = dumps.saves.iter().map(|(family, _)| *family).collect();
+    let families: Vec<Family> = dumps.saves.iter().map(|it| it.family).collect();
     assert_eq!(families, [Family::V4, Family::V6]);
     assert_eq!(
         (dumps.nft.len(), dumps.flows.len(), dumps.sysctls.len()),

@@ -139,6 +139,17 @@ fn run_args(variant: &str) -> [&str; 7] {
     ]
 }
 
+/// A kept world, and its number by which no other world is meant.
+pub(crate) fn kept(ground: &Ground) -> (Running, i32) {
+    let mut run = ground.judging("calm", &["--keep"]);
+    run.reads("the world is kept");
+    let named = text(&ground.chainbreak(&["clean"]).stdout);
+    let ours = format!("is kept by the run of process {}: ", run.pid());
+    let line = named.lines().find(|line| line.contains(&ours)).unwrap();
+    let world = line.split_whitespace().nth(4).unwrap().parse().unwrap();
+    (run, world)
+}
+
 /// A run that goes on.
 pub(crate) struct Running {
     child: Child,

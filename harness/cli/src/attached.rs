@@ -1,4 +1,4 @@
-//! The dumps in a folder: every file of it that is one, those in compressed archives among them.
+//! What people attach of a node: files and folders, those in compressed archives among them.
 
 use std::{
     fs,
@@ -19,29 +19,52 @@ const MOST_FILES: usize = 1000;
 /// How deep folders are looked into.
 const DEPTH: usize = 4;
 
-pub(super) fn read(paths: &[PathBuf]) -> Result<Dumps> {
+/// What is made of a file's text: whether anything in it is known.
+pub(crate) type Take<'a> = dyn FnMut(&Path, &str) -> Result<bool> + 'a;
+
+/// Hands over the text of every file that is named or lies in a folder; how many had something that is known. Of the others it is said that
+/// they are left out.
+pub(crate) fn texts(paths: &[PathBuf], take: &mut Take<'_>) -> Result<usize> {
     let mut files = Vec::new();
     for path in paths {
         collect(path, 0, &mut files)?;
     }
     files.sort();
-    let (mut dumps, mut left, mut known) = (Dumps::default(), MOST, 0);
+    let (mut left, mut known) = (MOST, 0);
     for file in &files {
-        known += take(file, &mut dumps, &mut left)?;
+        known += read(file, take, &mut left)?;
     }
+    Ok(known)
+}
+
+/// The dumps in these files and folders.
+pub(crate) fn dumps(paths: &[PathBuf]) -> Result<Dumps> {
+    let mut dumps = Dumps::default();
+    let known = texts(paths, &mut |name, text| {
+        let found = dumps.add(text).map_err(|error| {
+            invalid(format!(
+                "{}, {error}: a dump that is whole ends each table with COMMIT (iptables) or }} (nft)",
+                name.display()
+            ))
+        })?;
+        Ok(!found.is_empty())
+    })?;
     if known == 0 {
-        let places: Vec<String> = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        return Err(invalid(format!(
-            "no dump is in {}: `chainbreak collect` prints the script that makes them, or put there what \
-             `iptables-save -c`, `nft list ruleset`, `conntrack -L`, `ip route show table all`, `ip rule`, `ip addr` and \
-             `sysctl -a` print on the node, a file each",
-            places.join(" or ")
-        )));
+        return Err(nothing_in(paths, "no dump"));
     }
     Ok(dumps)
+}
+
+/// That these files and folders have nothing to read.
+pub(crate) fn nothing_in(paths: &[PathBuf], what: &str) -> anyhow::Error {
+    let places = paths.iter().map(|path| path.display().to_string());
+    let places: Vec<String> = places.collect();
+    invalid(format!(
+        "{what} is in {}: `chainbreak collect` prints the script that makes them, or put there what \
+         `iptables-save -c`, `nft list ruleset`, `conntrack -L`, `ip route show table all`, `ip rule`, `ip addr` and \
+         `sysctl -a` print on the node, a file each",
+        places.join(" or ")
+    ))
 }
 
 fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
@@ -75,8 +98,8 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file, or those in a compressed archive; how many are dumps.
-fn take(file: &Path, dumps: &mut Dumps, left: &mut u64) -> Result<usize> {
+/// Reads a file, or those in a compressed archive; how many had something that is known.
+fn read(file: &Path, take: &mut Take<'_>, left: &mut u64) -> Result<usize> {
     let unreadable =
         |why: std::io::Error| invalid(format!("{} cannot be read: {why}", file.display()));
     let files = if archive::is_one(file) {
@@ -90,13 +113,12 @@ fn take(file: &Path, dumps: &mut Dumps, left: &mut u64) -> Result<usize> {
     let mut known = 0;
     for (name, bytes) in files {
         *left = left.saturating_sub(bytes.len() as u64);
-        known += usize::from(add(&name, bytes, dumps)?);
+        known += usize::from(is_known(&name, bytes, take)?);
     }
     Ok(known)
 }
 
-/// Takes in what a file has; false when it is no dump.
-fn add(file: &Path, bytes: Vec<u8>, dumps: &mut Dumps) -> Result<bool> {
+fn is_known(file: &Path, bytes: Vec<u8>, take: &mut Take<'_>) -> Result<bool> {
     let name = file.display();
     let Ok(text) = String::from_utf8(bytes) else {
         crate::note(&format!("{name}: no text, left out"));
@@ -107,11 +129,9 @@ fn add(file: &Path, bytes: Vec<u8>, dumps: &mut Dumps) -> Result<bool> {
             .for_each(|line| crate::note(&format!("{name}: {line}")));
         return Ok(false);
     }
-    let found = dumps.add(&text).map_err(|error| {
-        invalid(format!("{name}, {error}: a dump that is whole ends each table with COMMIT (iptables) or }} (nft)"))
-    })?;
-    if found.is_empty() {
-        crate::note(&format!("{name}: not a dump that is known, left out"));
+    let known = take(file, &text)?;
+    if !known {
+        crate::note(&format!("{name}: nothing that is known, left out"));
     }
-    Ok(!found.is_empty())
+    Ok(known)
 }

@@ -1,0 +1,49 @@
+//! What `chainbreak diagnose` is asked.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use super::{Answer, explain::moment, selection::SCENARIOS};
+
+/// What stands below its help.
+pub(super) const HELP: &str = "Examples:\n  \
+    chainbreak collect | ssh root@node-1 sh -s -- - > node-1.txt && chainbreak diagnose node-1.txt\n  \
+    kubectl get svc,endpointslices,nodes,felixconfigurations -A -o yaml > objects.yaml\n  \
+    kubectl logs -n kube-system kube-proxy-abcde > kube-proxy.log\n  \
+    chainbreak diagnose node-1.txt objects.yaml kube-proxy.log\n  \
+    chainbreak diagnose support-bundle/ --format json | jq -r '.findings[] | select(.weight == \"breaks\") | .what'\n  \
+    chainbreak diagnose reports/out/latest --case 'calico-bpf-cleanup-fights-kube-proxy/api-moves[iptables=legacy]'\n\n\
+    It says what does not fit together in what was attached, and nothing of what was not.\n\n\
+    Exit codes: 0 diagnosed, whatever was found · 2 nothing that is known, or no such run or case";
+
+#[derive(Debug, Args)]
+pub(crate) struct Diagnose {
+    /// Files and folders with what one node prints, its agents' logs, and Kubernetes objects, recognised by what is in them; archives that
+    /// `collect`'s script makes; or a recorded run
+    #[arg(value_name = "DIR|FILE", required = true)]
+    pub(crate) what: Vec<PathBuf>,
+    /// The case of a run, by its id; not needed of a run with one case
+    #[arg(long, value_name = "CASE")]
+    pub(crate) case: Option<String>,
+    /// The moment in the case, in its seconds as report.txt has them [default: the end of the judged time]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) at: Option<Duration>,
+    /// The node of the case [default: its first]
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// Scenarios that are named where they show what is found: a file or a folder [default: scenarios, where that is here]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) scenarios: Option<PathBuf>,
+    /// What goes to standard output
+    #[arg(long, value_enum, default_value_t = Answer::Human)]
+    pub(crate) format: Answer,
+}
+
+impl Diagnose {
+    /// Where scenarios are, if anywhere.
+    pub(crate) fn catalogue(&self) -> Option<PathBuf> {
+        let usual = || Some(PathBuf::from(SCENARIOS)).filter(|it| it.exists());
+        self.scenarios.clone().or_else(usual)
+    }
+}

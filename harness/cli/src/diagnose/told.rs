@@ -1,0 +1,115 @@
+//! A diagnosis in words and as a document.
+
+use chainbreak_diagnose::{Evidence, Finding, Weight, Writer};
+use chainbreak_model::{names::AgentName, scenario::Scenario};
+use chainbreak_netfilter::dumps::Kind;
+use chainbreak_report::text::wrap;
+use serde::Serialize;
+
+/// Longer lines are continued in the next one.
+const WIDE: usize = 140;
+
+/// What is said.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Told {
+    pub(super) writers: Vec<Writer>,
+    pub(super) findings: Vec<Found>,
+    /// What would tell more.
+    pub(super) missing: Vec<String>,
+}
+
+/// A finding, and the scenarios that show one of its kind.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Found {
+    #[serde(flatten)]
+    finding: Finding,
+    /// Their names.
+    shown_by: Vec<String>,
+}
+
+impl Found {
+    pub(super) fn of(finding: Finding, scenarios: &[Scenario]) -> Self {
+        let show = scenarios
+            .iter()
+            .filter(|it| it.signature.contains(&finding.kind));
+        let shown_by = show.map(|it| it.name.as_str().to_owned()).collect();
+        Self { finding, shown_by }
+    }
+}
+
+/// What was not attached.
+pub(super) fn missing(evidence: &Evidence) -> Vec<String> {
+    let found = evidence.dumps.found();
+    let rules = !found.contains(&Kind::Save) && !found.contains(&Kind::Nft);
+    let rules = rules.then(|| "`iptables-save -c` or `nft list ruleset`".to_owned());
+    let dumps = [Kind::Flows, Kind::Statistics, Kind::Sysctls];
+    let dumps = dumps.into_iter().filter(|kind| !found.contains(kind));
+    let dumps = dumps.map(|kind| format!("`{kind}`"));
+    let logs = AgentName::ALL
+        .into_iter()
+        .filter(|agent| evidence.log(*agent).is_none());
+    let logs = logs.map(|agent| format!("{agent}'s log"));
+    let objects = evidence.objects.is_empty().then(|| {
+        "`kubectl get svc,endpointslices,nodes,felixconfigurations -A -o yaml`".to_owned()
+    });
+    rules
+        .into_iter()
+        .chain(dumps)
+        .chain(logs)
+        .chain(objects)
+        .collect()
+}
+
+impl Told {
+    pub(super) fn human(&self) -> String {
+        let mut parts = vec![self.who(), self.what()];
+        if !self.missing.is_empty() {
+            parts.push(format!(
+                "Not attached, and so not known: {}\n",
+                self.missing.join(", ")
+            ));
+        }
+        let lines = parts.join("\n");
+        let lines = lines.lines().map(|line| wrap(line, WIDE) + "\n");
+        lines.collect()
+    }
+
+    fn who(&self) -> String {
+        if self.writers.is_empty() {
+            return "Nobody's rules are known here.\n".to_owned();
+        }
+        let wide = self
+            .writers
+            .iter()
+            .map(|it| it.who.chars().count())
+            .max()
+            .unwrap_or(0);
+        let lines = self
+            .writers
+            .iter()
+            .map(|Writer { who, what }| format!("  {who:wide$}  {what}\n"));
+        format!("Who wrote these rules:\n{}", lines.collect::<String>())
+    }
+
+    fn what(&self) -> String {
+        if self.findings.is_empty() {
+            return "Nothing that was attached is inconsistent.\n".to_owned();
+        }
+        let findings = self.findings.iter().map(|Found { finding, shown_by }| {
+            let mark = match finding.weight {
+                Weight::Breaks => '✗',
+                Weight::Odd => '!',
+            };
+            let mut lines = finding.evidence.clone();
+            lines.extend(finding.mends.iter().map(|what| format!("mends it: {what}")));
+            if !shown_by.is_empty() {
+                lines.push(format!("shown by: {}", shown_by.join(", ")));
+            }
+            let lines = lines.iter().map(|line| format!("    {line}\n"));
+            format!("{mark} {}\n{}", finding.what, lines.collect::<String>())
+        });
+        findings.collect()
+    }
+}

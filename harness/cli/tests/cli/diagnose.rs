@@ -1,0 +1,129 @@
+//! `diagnose`: of what a script collects in a real world, of recorded runs, and of what nobody can read.
+
+use std::{io::Write, path::Path, process::Stdio};
+
+use chainbreak_lab::registry;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::ground::{Ground, exits, kept, text};
+
+/// What the script of `collect` makes in a place of a world, in one text.
+fn collected(ground: &Ground, world: i32) -> Vec<u8> {
+    let script = ground.chainbreak(&["collect"]);
+    let words = "cat > /tmp/collect.sh; sh /tmp/collect.sh -";
+    let mut inside = registry::command(Some(world), "n1", &["sh", "-c", words]).unwrap();
+    let inside = inside.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut inside = inside.spawn().unwrap();
+    inside
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&script.stdout)
+        .unwrap();
+    let collected = inside.wait_with_output().unwrap();
+    exits(&collected, 0);
+    collected.stdout
+}
+
+#[test]
+fn of_a_real_node_nothing_is_found_until_something_is_wrong_there() {
+    let ground = Ground::new();
+    let (run, world) = kept(&ground);
+    ground.write("before.txt", collected(&ground, world));
+    let before = ground.chainbreak(&["diagnose", "before.txt"]);
+    exits(&before, 0);
+    let said = text(&before.stdout);
+    assert!(
+        said.contains("kube-proxy  iptables mode (legacy, IPv4): "),
+        "{said}"
+    );
+    assert!(
+        said.contains("Nothing that was attached is inconsistent."),
+        "{said}"
+    );
+
+    let delete = "iptables -t nat -D PREROUTING -m comment --comment 'kubernetes service portals' -j KUBE-SERVICES";
+    let mut inside = registry::command(Some(world), "n1", &["sh", "-c", delete]).unwrap();
+    exits(&inside.output().unwrap(), 0);
+    ground.write("after.txt", collected(&ground, world));
+    let after = ground.chainbreak(&["diagnose", "after.txt"]);
+    exits(&after, 0);
+    let said = text(&after.stdout);
+    let line = "✗ nat PREROUTING does not jump to KUBE-SERVICES (legacy, IPv4): pods and others outside reach no service by this node";
+    assert!(said.contains(line), "{said}");
+    run.signal(Signal::SIGINT);
+    run.ends();
+}
+
+#[test]
+fn of_a_recorded_outage_that_is_found_which_its_scenario_names() {
+    let ground = Ground::new();
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let scenarios = scenarios.to_str().unwrap();
+    let name = "services-stay-dead-after-a-nat-flush";
+    let file = format!("{scenarios}/kube-proxy/{name}.yaml");
+    let case = format!("{name}/nat-alone[iptables=legacy]");
+    exits(
+        &ground.chainbreak(&["run", &file, &case, "--out", "out"]),
+        0,
+    );
+    let args = [
+        "diagnose",
+        "out/latest",
+        "--scenarios",
+        scenarios,
+        "--format",
+        "json",
+    ];
+    let diagnosed = ground.chainbreak(&args);
+    exits(&diagnosed, 0);
+    let diagnosed: Value = serde_json::from_slice(&diagnosed.stdout).unwrap();
+    let findings = diagnosed["findings"].as_array().unwrap();
+    let shown = findings
+        .iter()
+        .find(|it| it["kind"] == "jump-missing")
+        .unwrap();
+    assert!(
+        shown["shown-by"]
+            .as_array()
+            .unwrap()
+            .contains(&Value::from(name)),
+        "{diagnosed:#}"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_one_line_and_the_rest_is_diagnosed() {
+    let ground = Ground::new();
+    ground.write("noise", [0xff_u8, 0xfe, 0, 1]);
+    ground.write("letter.txt", "dear all, services are dead\n");
+    let none = ground.chainbreak(&["diagnose", "noise", "letter.txt"]);
+    exits(&none, 2);
+    let said = text(&none.stderr);
+    assert!(said.contains("noise: no text, left out"), "{said}");
+    assert!(
+        said.contains("letter.txt: nothing that is known, left out"),
+        "{said}"
+    );
+    ground.write("half", "*nat\n:PREROUTING ACCEPT [0:0]\n");
+    ground.write("sysctls", "net.ipv4.ip_forward = 0\n");
+    let rest = ground.chainbreak(&["diagnose", "half", "sysctls"]);
+    exits(&rest, 0);
+    assert!(
+        text(&rest.stderr).contains("half, "),
+        "{}",
+        text(&rest.stderr)
+    );
+    assert!(
+        text(&rest.stdout).contains("✗ net.ipv4.ip_forward = 0"),
+        "{}",
+        text(&rest.stdout)
+    );
+    exits(&ground.chainbreak(&["diagnose", "nowhere"]), 2);
+    exits(&ground.chainbreak(&["diagnose"]), 2);
+    exits(
+        &ground.chainbreak(&["diagnose", "sysctls", "--case", "a/b"]),
+        2,
+    );
+}

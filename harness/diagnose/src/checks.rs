@@ -1,0 +1,98 @@
+//! What does not fit together in what was attached.
+
+mod backends;
+mod endpoints;
+mod felix;
+mod jumps;
+mod kernel;
+mod logged;
+mod nftables;
+mod stale;
+
+use crate::{Evidence, Finding, tables::Tables};
+
+/// What every check asks.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) evidence: &'a Evidence,
+    pub(crate) tables: Vec<Tables>,
+    /// Whether Felix is in eBPF mode: by its rules, or by what the API holds.
+    pub(crate) ebpf: bool,
+}
+
+/// All that is found, what breaks something first.
+pub fn findings(evidence: &Evidence) -> Vec<Finding> {
+    let tables = Tables::of(&evidence.dumps);
+    let configuration = evidence.objects.felix_configuration();
+    let context = Context {
+        ebpf: tables.iter().any(Tables::are_beside_ebpf)
+            || configuration.is_some_and(|spec| spec["bpfEnabled"] == true),
+        tables,
+        evidence,
+    };
+    let checks: [fn(&Context<'_>) -> Vec<Finding>; 8] = [
+        jumps::check,
+        nftables::check,
+        backends::check,
+        endpoints::check,
+        stale::check,
+        felix::check,
+        kernel::check,
+        logged::check,
+    ];
+    let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(&context)).collect();
+    findings.sort_by_key(|finding| finding.weight);
+    findings
+}
+
+/// The first of many, and how many more there are.
+pub(crate) fn first_of(all: impl IntoIterator<Item = String>) -> Vec<String> {
+    const TOLD: usize = 5;
+    let all: Vec<String> = all.into_iter().collect();
+    let more = all.len().saturating_sub(TOLD);
+    let mut told: Vec<String> = all.into_iter().take(TOLD).collect();
+    if more > 0 {
+        told.push(format!("… and {more} more"));
+    }
+    told
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// What is found in these texts: kinds, and the lines.
+    pub(crate) fn found(texts: &[&str]) -> Vec<(String, String)> {
+        let mut evidence = Evidence::default();
+        for text in texts {
+            let found = evidence.add(text).unwrap();
+            assert!(!found.is_empty(), "{text}");
+        }
+        let findings = findings(&evidence).into_iter();
+        let told = findings.map(|it| {
+            let lines: Vec<String> = [it.what].into_iter().chain(it.evidence).collect();
+            (it.kind.to_string(), lines.join("\n"))
+        });
+        told.collect()
+    }
+
+    /// Their kinds.
+    pub(crate) fn kinds(texts: &[&str]) -> Vec<String> {
+        found(texts).into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    /// Rules of real agents with which nothing is wrong.
+    pub(crate) const HEALTHY: [&str; 4] = [
+        include_str!("../../netfilter/tests/data/kube-proxy.save"),
+        include_str!("../../netfilter/tests/data/felix-3.28.1-with-kube-proxy-1.32.3.save"),
+        include_str!("../../netfilter/tests/data/kube-proxy-1.35.4.nft"),
+        include_str!("../../netfilter/tests/data/kube-proxy-1.36.1.nft"),
+    ];
+
+    #[test]
+    fn nothing_is_found_in_rules_with_which_nothing_is_wrong() {
+        for text in HEALTHY {
+            assert!(found(&[text]).is_empty(), "{:?}", found(&[text]));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! kube-proxy's rules held against what the API holds.
+
+use chainbreak_model::case::Symptom;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Context, first_of};
+use crate::{
+    Finding,
+    services::{self, Led},
+};
+
+const SYNC: &str =
+    "kube-proxy's log says whether its syncs fail; a restart writes everything again";
+
+pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
+    let led = led(context);
+    let mut findings = Vec::new();
+    if led.is_empty() {
+        return findings;
+    }
+    findings.extend(without_rules(context, &led));
+    findings.extend(other_endpoints(context, &led));
+    findings
+}
+
+/// What rules lead, of whichever mode.
+fn led(context: &Context<'_>) -> Vec<Led> {
+    let tables = context.evidence.dumps.nft_tables().iter();
+    let ours = tables.filter(|table| table.name == "kube-proxy");
+    let nftables = ours.flat_map(services::of_nftables);
+    let iptables = context.tables.iter().flat_map(services::of_iptables);
+    iptables.chain(nftables).collect()
+}
+
+/// Services with endpoints that no rule knows. Which families' rules were listed, their own addresses say.
+fn without_rules(context: &Context<'_>, led: &[Led]) -> Option<Finding> {
+    let objects = &context.evidence.objects;
+    let endpoints = objects.endpoints()?;
+    let known: BTreeSet<_> = led.iter().map(|it| (it.address, it.port)).collect();
+    let listed = |is_v6: bool| led.iter().any(|it| it.address.is_ipv6() == is_v6);
+    let mut missing = Vec::new();
+    for port in objects.services() {
+        if endpoints.get(&port.name).is_none_or(BTreeSet::is_empty) {
+            continue;
+        }
+        let addresses = port.addresses.iter().filter(|it| listed(it.is_ipv6()));
+        let unknown = addresses.filter(|address| !known.contains(&(**address, port.port)));
+        missing.extend(
+            unknown.map(|address| format!("{} at {address}, port {}", port.name, port.port)),
+        );
+    }
+    let what = "services that have ready endpoints are led by no rule: kube-proxy has not written what the API holds";
+    (!missing.is_empty()).then(|| {
+        Finding::breaks(Symptom::ServiceWithoutRules, what)
+            .on(first_of(missing))
+            .mended_by(SYNC)
+    })
+}
+
+/// Endpoints in rules that are none, and those that are missing there.
+fn other_endpoints(context: &Context<'_>, led: &[Led]) -> Option<Finding> {
+    let endpoints = context.evidence.objects.endpoints()?;
+    let by_name: BTreeMap<String, _> = endpoints
+        .iter()
+        .map(|(name, all)| (name.to_string(), all))
+        .collect();
+    let mut lines = Vec::new();
+    for it in led {
+        let Some(ready) = by_name.get(&it.name) else {
+            continue;
+        };
+        let ready: BTreeSet<_> = ready
+            .iter()
+            .filter(|at| at.is_ipv6() == it.address.is_ipv6())
+            .collect();
+        // Endpoints that end are led to where no other is ready.
+        let gone = it
+            .endpoints
+            .iter()
+            .filter(|at| !ready.contains(at) && !ready.is_empty());
+        lines.extend(
+            gone.map(|at| format!("{} is led to {at}, which is no ready endpoint", it.name)),
+        );
+        let missing = ready.iter().filter(|at| !it.endpoints.contains(at));
+        lines.extend(missing.map(|at| format!("{} is not led to {at}, which is ready", it.name)));
+    }
+    let what = "rules lead to other endpoints than the API holds: kube-proxy is behind, or was when this was listed";
+    (!lines.is_empty()).then(|| {
+        Finding::breaks(Symptom::EndpointsDiffer, what)
+            .on(first_of(lines))
+            .mended_by(SYNC)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checks::tests::{HEALTHY, found, kinds};
+
+    fn objects(endpoints: &[&str], address: &str) -> String {
+        let endpoints: Vec<_> = endpoints
+            .iter()
+            .map(|ip| serde_json::json!({ "addresses": [ip], "conditions": { "ready": true } }))
+            .collect();
+        let slice = serde_json::json!({
+            "kind": "EndpointSlice", "metadata": { "name": "nginx-1", "namespace": "test", "labels": { "kubernetes.io/service-name": "nginx" } },
+            "ports": [{ "name": "http", "port": 80, "protocol": "TCP" }], "endpoints": endpoints
+        });
+        let service = serde_json::json!({
+            "kind": "Service", "metadata": { "name": "nginx", "namespace": "test" },
+            "spec": { "clusterIP": address, "ports": [{ "name": "http", "port": 80 }] }
+        });
+        serde_json::json!({ "kind": "List", "items": [slice, service] }).to_string()
+    }
+
+    #[test]
+    fn endpoints_that_differ_from_the_apis_are_found_either_way() {
+        let (listing, address) = (HEALTHY[3], "10.96.1.0");
+        let in_rules = ["10.20.1.2", "10.20.1.3"];
+        let agrees = [listing, &objects(&in_rules, address)];
+        assert!(found(&agrees).is_empty(), "{:?}", found(&agrees));
+        let [(kind, text)] = found(&[listing, &objects(&["10.20.1.99", in_rules[0]], address)])
+            .try_into()
+            .unwrap();
+        assert_eq!(kind, "endpoints-differ");
+        assert!(
+            text.contains("is not led to 10.20.1.99:80, which is ready"),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!(
+                "is led to {}:80, which is no ready endpoint",
+                in_rules[1]
+            )),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_service_that_no_rule_knows_is_found() {
+        let other = objects(&["10.20.1.2"], "10.96.77.77");
+        assert!(
+            kinds(&[HEALTHY[3], &other])
+                .iter()
+                .any(|it| it == "service-without-rules")
+        );
+    }
+}

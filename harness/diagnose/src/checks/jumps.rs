@@ -1,0 +1,223 @@
+//! The jumps into kube-proxy's chains of iptables, and what these lead to.
+
+use chainbreak_model::case::Symptom;
+use chainbreak_netfilter::Owner;
+
+use super::{Context, first_of};
+use crate::{Finding, Weight, services, tables::Tables};
+
+/// A jump that kube-proxy keeps (1.20 to 1.36), and what it means that it is not there.
+struct Jump {
+    table: &'static str,
+    from: &'static str,
+    to: &'static str,
+    without: &'static str,
+    weight: Weight,
+}
+
+const JUMPS: [Jump; 4] = [
+    Jump {
+        table: "nat",
+        from: "PREROUTING",
+        to: SERVICES,
+        without: "pods and others outside reach no service by this node",
+        weight: Weight::Breaks,
+    },
+    Jump {
+        table: "nat",
+        from: "OUTPUT",
+        to: SERVICES,
+        without: "programs of the node itself reach no service",
+        weight: Weight::Breaks,
+    },
+    Jump {
+        table: "nat",
+        from: "POSTROUTING",
+        to: "KUBE-POSTROUTING",
+        without: "what is to be masqueraded keeps its source address",
+        weight: Weight::Odd,
+    },
+    Jump {
+        table: "filter",
+        from: "FORWARD",
+        to: "KUBE-FORWARD",
+        without: "what goes to services is accepted by no rule of kube-proxy's, and packets that conntrack cannot place are not dropped",
+        weight: Weight::Odd,
+    },
+];
+
+const SERVICES: &str = "KUBE-SERVICES";
+
+/// Both jumps to the services.
+const NEITHER: Jump = Jump {
+    table: "nat",
+    from: "neither PREROUTING nor OUTPUT",
+    to: SERVICES,
+    without: "neither pods nor others outside nor programs of the node itself reach any service by it",
+    weight: Weight::Breaks,
+};
+
+/// The empty chain by which kube-proxy notices that its rules were flushed.
+const CANARY: &str = "KUBE-PROXY-CANARY";
+const RESTART: &str =
+    "a restart of kube-proxy writes everything again (from 1.33 on a full sync does, once an hour)";
+
+pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
+    let all = context.tables.iter();
+    let wrote = all.filter(|tables| tables.has(Owner::KubeProxy));
+    wrote.flat_map(|tables| of(context, tables)).collect()
+}
+
+fn of(context: &Context<'_>, tables: &Tables) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut missing: Vec<&Jump> = JUMPS
+        .iter()
+        .filter(|jump| is_missing(tables, jump))
+        .collect();
+    // What neither leads is one thing.
+    if missing.iter().filter(|jump| jump.to == SERVICES).count() == 2 {
+        missing.retain(|jump| jump.to != SERVICES);
+        missing.insert(0, &NEITHER);
+    }
+    findings.extend(
+        missing
+            .into_iter()
+            .map(|jump| missing_jump(context, tables, jump)),
+    );
+    let nat = tables.ruleset.tables.get("nat");
+    let is_empty = |chain: &str| {
+        tables
+            .chain("nat", chain)
+            .is_some_and(|it| it.rules.is_empty())
+    };
+    if nat.is_some() && is_empty("KUBE-SERVICES") {
+        let what = format!(
+            "kube-proxy's chain KUBE-SERVICES is empty in nat ({tables}): no service is led anywhere"
+        );
+        findings.push(Finding::breaks(Symptom::ServicesEmpty, what).mended_by(RESTART));
+    }
+    let dead = services::of_iptables(tables)
+        .into_iter()
+        .filter(|it| it.endpoints.is_empty());
+    let dead: Vec<String> = dead
+        .map(|it| format!("{}: chain {} leads to no endpoint", it.name, it.chain))
+        .collect();
+    if !dead.is_empty() {
+        let what = format!(
+            "requests to {} are led into chains that lead nowhere ({tables})",
+            count(dead.len())
+        );
+        findings.push(
+            Finding::breaks(Symptom::ServiceLeadsNowhere, what)
+                .on(first_of(dead))
+                .mended_by(RESTART),
+        );
+    }
+    findings
+}
+
+fn count(services: usize) -> String {
+    match services {
+        1 => "a service's port".to_owned(),
+        many => format!("{many} ports of services"),
+    }
+}
+
+/// A jump is missed where the table was listed.
+fn is_missing(tables: &Tables, jump: &Jump) -> bool {
+    tables.ruleset.tables.contains_key(jump.table)
+        && tables.ruleset.count(jump.table, jump.from, Some(jump.to)) == 0
+}
+
+fn missing_jump(context: &Context<'_>, tables: &Tables, jump: &Jump) -> Finding {
+    let Jump {
+        table,
+        from,
+        to,
+        without,
+        weight,
+    } = jump;
+    let chain = if tables.chain(table, to).is_some() {
+        format!("{table} {to} is there, and no packet gets to it")
+    } else {
+        format!("{table} {to} is not there either")
+    };
+    let mut evidence = vec![chain];
+    let canary = |table: &str| tables.chain(table, CANARY).is_some();
+    if canary("mangle") && !(canary("nat") && *table == "filter") {
+        evidence.push(format!(
+            "kube-proxy looks after mangle {CANARY}, which is there: it does not notice, and its partial syncs (from 1.27 on) do not write the jump"
+        ));
+    }
+    let jumps = if from.starts_with("neither") {
+        "jumps"
+    } else {
+        "does not jump"
+    };
+    let what = format!("{table} {from} {jumps} to {to} ({tables}): {without}");
+    // The programs answer before any rule is asked.
+    if context.ebpf && *weight == Weight::Breaks {
+        evidence.push(
+            "Felix is in eBPF mode: its programs lead to services in the place of these rules, as long as they are attached and know the endpoints".to_owned(),
+        );
+        return Finding::odd(Symptom::JumpMissing, what).on(evidence).mended_by(
+            "without kube-proxy nothing is amiss; with it, bpfKubeProxyIptablesCleanupEnabled: false ends that Felix deletes what it writes",
+        );
+    }
+    let finding = match weight {
+        Weight::Breaks => Finding::breaks(Symptom::JumpMissing, what),
+        Weight::Odd => Finding::odd(Symptom::JumpMissing, what),
+    };
+    finding.on(evidence).mended_by(RESTART)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checks::tests::{HEALTHY, found, kinds};
+
+    /// Rules without the lines in which all of these stand.
+    fn without(save: &str, words: &[&str]) -> String {
+        let kept = save
+            .lines()
+            .filter(|line| !words.iter().all(|it| line.contains(it)));
+        kept.map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn a_jump_that_is_missing_is_found_with_what_follows() {
+        for save in &HEALTHY[..2] {
+            let cut = without(save, &["-A PREROUTING", "-j KUBE-SERVICES"]);
+            let [(kind, text)] = found(&[&cut]).try_into().unwrap();
+            assert_eq!(kind, "jump-missing");
+            assert!(
+                text.starts_with("nat PREROUTING does not jump to KUBE-SERVICES ("),
+                "{text}"
+            );
+            assert!(
+                text.contains("KUBE-SERVICES is there, and no packet gets to it"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_felix_deletes_beside_kube_proxy_is_no_outage_by_itself() {
+        let save = include_str!("../../../netfilter/tests/data/felix-3.28.1-ebpf.save");
+        for (kind, text) in found(&[save]) {
+            assert!(
+                ["jump-missing", "felix-cleans-up"].contains(&kind.as_str()),
+                "{kind} {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn chains_that_lead_nowhere_are_found_with_their_services() {
+        let flushed = without(HEALTHY[0], &["--to-destination"]);
+        let [(kind, text)] = found(&[&flushed]).try_into().unwrap();
+        assert_eq!(kind, "service-leads-nowhere");
+        assert!(text.contains("test/nginx:http: chain KUBE-SVC-"), "{text}");
+        let empty = without(HEALTHY[0], &["-A KUBE-SERVICES"]);
+        assert_eq!(kinds(&[&empty]), ["services-empty"]);
+    }
+}

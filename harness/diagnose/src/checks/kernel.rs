@@ -1,0 +1,147 @@
+//! What the kernel's settings and counters say.
+
+use chainbreak_model::case::Symptom;
+use chainbreak_netfilter::Owner;
+
+use super::{Context, first_of};
+use crate::Finding;
+
+const MOST: &str = "net.netfilter.nf_conntrack_max";
+const ENTRIES: &str = "net.netfilter.nf_conntrack_count";
+/// The table is full, for who wants a new entry, a little before its last place is taken.
+const FULL: u64 = 95;
+
+pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(forwarding(context));
+    findings.extend(full(context));
+    findings.extend(counted(context));
+    findings.extend(invalid(context));
+    findings
+}
+
+fn forwarding(context: &Context<'_>) -> Option<Finding> {
+    let name = "net.ipv4.ip_forward";
+    let value = context.evidence.dumps.sysctl(name)?;
+    let what = format!(
+        "{name} = {value}: the node passes nothing on, neither pods' packets nor those to a service's endpoints"
+    );
+    (value == "0").then(|| {
+        Finding::breaks(Symptom::NoForwarding, what).mended_by(format!("`sysctl -w {name}=1`"))
+    })
+}
+
+fn full(context: &Context<'_>) -> Option<Finding> {
+    let number = |name| context.evidence.dumps.sysctl(name)?.parse::<u64>().ok();
+    let (most, entries) = (number(MOST)?, number(ENTRIES)?);
+    let share = entries.saturating_mul(100).checked_div(most)?;
+    let what = format!(
+        "conntrack's table is {share} % full ({entries} of {most} entries): new connections are dropped when it is, and old ones go on"
+    );
+    (share >= FULL).then(|| Finding::breaks(Symptom::ConntrackFull, what).mended_by(format!("a greater {MOST} (kube-proxy sets it: --conntrack-max-per-core), or fewer connections that linger")))
+}
+
+/// What `conntrack -S` has counted since the node was started.
+fn counted(context: &Context<'_>) -> Vec<Finding> {
+    let of = |name: &str| {
+        context
+            .evidence
+            .dumps
+            .statistics()
+            .get(name)
+            .copied()
+            .unwrap_or(0)
+    };
+    let (failed, dropped) = (of("insert_failed"), of("drop"));
+    let mut findings = Vec::new();
+    // The kernel counts what could not be inserted as dropped, too.
+    let full = dropped.saturating_sub(failed);
+    if full > 0 {
+        let what = format!(
+            "conntrack has dropped {full} packets for want of a place in its table since the node was started"
+        );
+        findings.push(Finding::odd(Symptom::ConntrackDropped, what));
+    }
+    if failed > 0 {
+        let what = format!(
+            "conntrack has dropped {failed} packets because another connection had their addresses and ports (insert_failed): parallel lookups of DNS by one client, or a source port that masquerading could not change"
+        );
+        findings.push(Finding::odd(Symptom::ConntrackInsertFailed, what));
+    }
+    findings
+}
+
+/// kube-proxy's rule that drops what conntrack cannot place, where it has counted.
+fn invalid(context: &Context<'_>) -> Option<Finding> {
+    let mut lines = Vec::new();
+    for tables in &context.tables {
+        for site in tables.ruleset.drops() {
+            let Some(rule) = site.rule.filter(|_| site.counters.packets > 0) else {
+                continue;
+            };
+            if rule.text.contains("--ctstate INVALID") {
+                let owner = Owner::of_rule(site.chain, rule);
+                let packets = site.counters.packets;
+                lines.push(format!(
+                    "{packets} packets ended in {} {} {} ({owner}, {tables})",
+                    site.table, site.chain, rule.text
+                ));
+            }
+        }
+    }
+    let liberal = context
+        .evidence
+        .dumps
+        .sysctl("net.netfilter.nf_conntrack_tcp_be_liberal");
+    lines.extend(
+        liberal
+            .filter(|_| !lines.is_empty())
+            .map(|it| format!("net.netfilter.nf_conntrack_tcp_be_liberal = {it}")),
+    );
+    let what = "packets are dropped that conntrack calls INVALID: answers that came another way than the requests went, or segments outside of the window that it knows";
+    (!lines.is_empty()).then(|| {
+        Finding::odd(Symptom::InvalidDropped, what)
+            .on(first_of(lines))
+            .mended_by("routes by which both ways pass this node; net.netfilter.nf_conntrack_tcp_be_liberal = 1 (kube-proxy --conntrack-tcp-be-liberal) where only the window is wrong")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checks::tests::{HEALTHY, found, kinds};
+
+    #[test]
+    fn settings_and_counters_that_lose_packets_are_found() {
+        let settings = |entries: u64, forward: u64| {
+            format!(
+                "net.netfilter.nf_conntrack_max = 1000\nnet.netfilter.nf_conntrack_count = {entries}\nnet.ipv4.ip_forward = {forward}\n"
+            )
+        };
+        assert_eq!(kinds(&[&settings(900, 1)]), [""; 0]);
+        assert_eq!(
+            kinds(&[&settings(1000, 0)]),
+            ["no-forwarding", "conntrack-full"]
+        );
+        let counted = |failed: u64, dropped: u64| {
+            format!(
+                "cpu=0  \tfound=3 invalid=7 insert=0 insert_failed={failed} drop={dropped} early_drop=0 error=0 search_restart=0\n"
+            )
+        };
+        assert_eq!(kinds(&[&counted(0, 0)]), [""; 0]);
+        assert_eq!(kinds(&[&counted(2, 2)]), ["conntrack-insert-failed"]);
+        assert_eq!(kinds(&[&counted(0, 9)]), ["conntrack-dropped"]);
+    }
+
+    #[test]
+    fn packets_that_were_dropped_as_invalid_are_told_with_the_rule() {
+        let rule = "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP";
+        let counted = HEALTHY[0].replace(rule, &format!("[503:20120] {rule}"));
+        assert_ne!(counted, HEALTHY[0], "the rule is there");
+        let [(kind, text)] = found(&[&counted]).try_into().unwrap();
+        assert_eq!(kind, "invalid-dropped");
+        assert!(
+            text.contains("503 packets ended in filter KUBE-FORWARD"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! What agents complain of.
+
+use chainbreak_model::case::Symptom;
+use std::collections::BTreeMap;
+
+use super::{Context, first_of};
+use crate::{
+    Finding,
+    logs::{Log, complains},
+};
+
+/// So much of an entry shows what it is.
+const SHOWN: usize = 200;
+
+pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
+    context.evidence.logs.iter().filter_map(of).collect()
+}
+
+fn of(log: &Log) -> Option<Finding> {
+    let mut kinds: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+    for entry in log.entries.iter().filter(|entry| complains(entry)) {
+        kinds.entry(gist(entry)).or_insert((0, entry)).0 += 1;
+    }
+    if kinds.is_empty() {
+        return None;
+    }
+    let mut kinds: Vec<(usize, &str)> = kinds.into_values().collect();
+    kinds.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
+    let lines = kinds
+        .iter()
+        .map(|(times, entry)| format!("{times} × {}", shown(entry)));
+    let what = format!("{} complains", log.agent);
+    Some(Finding::odd(Symptom::Complaints, what).on(first_of(lines)))
+}
+
+/// What makes entries the same: their words without figures, names of chains and times.
+fn gist(entry: &str) -> String {
+    let first = entry.lines().next().unwrap_or_default();
+    let words = first.split_whitespace().skip(3);
+    let words = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
+    let words = words.filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The first line, and the first of those below that names what is wrong.
+fn shown(entry: &str) -> String {
+    let mut lines = entry.lines().map(str::trim);
+    let first = lines.next().unwrap_or_default();
+    let names = ["Couldn't load target", "does not exist", "failed", "Error"];
+    let below = lines.find(|line| names.iter().any(|it| line.contains(it)));
+    let text = match below {
+        Some(below) => format!("{first} {below}"),
+        None => first.to_owned(),
+    };
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or(&text)),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checks::tests::found;
+
+    #[test]
+    fn complaints_of_a_kind_are_one_line_with_how_often_they_came() {
+        let restore = |second: u8, chain: &str| {
+            format!(
+                "E0610 07:32:{second}.910840       1 proxier.go:1564] \"Failed to execute iptables-restore\" err=<\n\
+                 \texit status 2: iptables-restore v1.8.9 (legacy): Couldn't load target `KUBE-SVC-{chain}':No such file or directory\n > ipFamily=\"IPv4\"\n"
+            )
+        };
+        let fine = "I0610 07:32:18.449102       1 proxier.go:828] \"Syncing iptables rules\" ipFamily=\"IPv4\"\n";
+        assert!(found(&[fine]).is_empty());
+        let log = [restore(16, "A"), fine.to_owned(), restore(22, "B")].concat();
+        let [(kind, text)] = found(&[&log]).try_into().unwrap();
+        assert_eq!(kind, "complaints");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(
+            lines[1].starts_with("2 × E0610")
+                && lines[1].contains("Couldn't load target `KUBE-SVC-A'"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! kube-proxy's table of nftables.
+
+use chainbreak_model::case::Symptom;
+use std::collections::BTreeSet;
+
+use chainbreak_netfilter::nft::NftTable;
+
+use super::{Context, first_of};
+use crate::{Finding, services};
+
+/// Its chains that hooks lead to (1.31 to 1.36).
+const HOOKED: [&str; 2] = ["nat-prerouting", "nat-output"];
+
+const AGAIN: &str =
+    "a restart of kube-proxy, after `nft delete table ip kube-proxy`, writes everything again";
+
+pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
+    let tables = context.evidence.dumps.nft_tables().iter();
+    let ours = tables.filter(|table| table.name == "kube-proxy");
+    ours.flat_map(of).collect()
+}
+
+fn of(table: &NftTable) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let family = &table.family;
+    let gone = HOOKED
+        .iter()
+        .filter(|chain| !table.table.chains.contains_key(**chain));
+    let gone: Vec<String> = gone
+        .map(|chain| format!("chain {chain} is not there"))
+        .collect();
+    if !gone.is_empty() {
+        let what = format!(
+            "table {family} kube-proxy lacks chains that the kernel calls: no service is led anywhere"
+        );
+        findings.push(
+            Finding::breaks(Symptom::ChainsMissing, what)
+                .on(gone)
+                .mended_by(AGAIN),
+        );
+    }
+    let led: BTreeSet<String> = services::of_nftables(table)
+        .into_iter()
+        .map(|it| it.name)
+        .collect();
+    let refused = names_refused(table);
+    let chains = table
+        .table
+        .chains
+        .keys()
+        .filter(|name| name.starts_with("service-"));
+    let named = chains.filter_map(|chain| services::name_of_chain(chain));
+    // An external policy's chain is another's element; what is refused needs none.
+    let lost: BTreeSet<String> = named
+        .filter(|name| !led.contains(name) && !refused.contains(name))
+        .collect();
+    if !lost.is_empty() {
+        let what = format!(
+            "table {family} kube-proxy has chains of services and no element of service-ips that leads to them: packets to these services pass untranslated"
+        );
+        findings.push(
+            Finding::breaks(Symptom::ElementsMissing, what)
+                .on(first_of(lost))
+                .mended_by(AGAIN),
+        );
+    }
+    let dead = services::of_nftables(table)
+        .into_iter()
+        .filter(|it| it.endpoints.is_empty());
+    let dead: Vec<String> = dead
+        .map(|it| format!("{}: chain {} leads to no endpoint", it.name, it.chain))
+        .collect();
+    if !dead.is_empty() {
+        let what =
+            format!("table {family} kube-proxy leads requests into chains that lead nowhere");
+        findings.push(
+            Finding::breaks(Symptom::ServiceLeadsNowhere, what)
+                .on(first_of(dead))
+                .mended_by(AGAIN),
+        );
+    }
+    findings
+}
+
+/// Services whose requests are rejected: their elements have the name as a comment.
+fn names_refused(table: &NftTable) -> BTreeSet<String> {
+    let elements = table
+        .elements("no-endpoint-services")
+        .unwrap_or_default()
+        .iter();
+    let comments = elements.filter_map(|element| {
+        let (_, rest) = element.split_once("comment \"")?;
+        Some(rest.split_once('"')?.0.to_owned())
+    });
+    comments.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checks::tests::{HEALTHY, found};
+
+    #[test]
+    fn elements_that_were_flushed_are_missed() {
+        let listing = HEALTHY[3];
+        let at = listing.find("map service-ips").unwrap();
+        let (before, rest) = listing.split_at(at);
+        let begin = rest.find("elements = {").unwrap();
+        let end = rest.find('}').unwrap() + 1;
+        let flushed = [before, &rest[..begin], &rest[end..]].concat();
+        let [(kind, text)] = found(&[&flushed]).try_into().unwrap();
+        assert_eq!(kind, "elements-missing");
+        assert!(text.contains("test/nginx:http"), "{text}");
+    }
+
+    #[test]
+    fn a_table_without_the_chains_that_the_kernel_calls_is_found() {
+        let cut = HEALTHY[3].replace("chain nat-prerouting {", "chain other {");
+        assert_eq!(found(&[&cut])[0].0, "chains-missing");
+    }
+}

@@ -1,0 +1,83 @@
+//! Connections that conntrack leads to endpoints that services no longer have.
+
+use chainbreak_model::case::Symptom;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
+
+use super::{Context, first_of};
+use crate::{Finding, services};
+
+pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
+    let mut now: BTreeMap<(IpAddr, String, u16), (String, BTreeSet<SocketAddr>)> = BTreeMap::new();
+    let nftables = context
+        .evidence
+        .dumps
+        .nft_tables()
+        .iter()
+        .filter(|it| it.name == "kube-proxy");
+    let led = context.tables.iter().flat_map(services::of_iptables);
+    for it in led.chain(nftables.flat_map(services::of_nftables)) {
+        let known = now
+            .entry((it.address, it.protocol, it.port))
+            .or_insert_with(|| (it.name, BTreeSet::new()));
+        known.1.extend(it.endpoints);
+    }
+    let mut stale: BTreeMap<(String, SocketAddr), usize> = BTreeMap::new();
+    for flow in context.evidence.dumps.flows() {
+        // What goes on over TCP ends with its pod; a UDP client that keeps its port is led there as long as it sends.
+        let (Some(port), Some(from)) = (flow.original.dport, flow.reply.sport) else {
+            continue;
+        };
+        let key = (flow.original.dst, flow.protocol.clone(), port);
+        let Some((name, endpoints)) = now.get(&key).filter(|_| flow.protocol == "udp") else {
+            continue;
+        };
+        let at = SocketAddr::new(flow.reply.src, from);
+        if flow.reply.src != flow.original.dst && !endpoints.contains(&at) {
+            *stale.entry((name.clone(), at)).or_default() += 1;
+        }
+    }
+    let lines = stale.iter().map(|((name, at), flows)| {
+        format!("{name}: {flows} of UDP are led to {at}, to which no rule leads any more")
+    });
+    let what = "conntrack leads connections to endpoints that are gone, whatever the rules say, as long as their clients go on sending";
+    let finding = || {
+        Finding::breaks(Symptom::StaleConnections, what)
+            .on(first_of(lines))
+            .mended_by("`conntrack -D -p udp --orig-dst ADDRESS --orig-port-dst PORT` ends them; the next packet is led by the rules")
+    };
+    if stale.is_empty() {
+        Vec::new()
+    } else {
+        vec![finding()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checks::tests::{found, kinds};
+
+    const RULES: &str = "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-POSTROUTING - [0:0]\n\
+        :KUBE-SVC-A - [0:0]\n:KUBE-SEP-A - [0:0]\n-A PREROUTING -j KUBE-SERVICES\n-A OUTPUT -j KUBE-SERVICES\n-A POSTROUTING -j KUBE-POSTROUTING\n\
+        -A KUBE-SERVICES -d 10.96.0.10/32 -p udp -m comment --comment \"kube-system/dns:dns cluster IP\" -m udp --dport 53 -j KUBE-SVC-A\n\
+        -A KUBE-SVC-A -j KUBE-SEP-A\n-A KUBE-SEP-A -p udp -m udp -j DNAT --to-destination 10.20.1.2:53\nCOMMIT\n";
+
+    fn flow(backend: &str) -> String {
+        format!(
+            "udp      17 25 src=10.20.1.9 dst=10.96.0.10 sport=40000 dport=53 src={backend} dst=10.20.1.9 sport=53 dport=40000 mark=0 use=1\n"
+        )
+    }
+
+    #[test]
+    fn a_connection_to_an_endpoint_that_is_gone_is_found_and_one_to_another_is_not() {
+        assert_eq!(kinds(&[RULES, &flow("10.20.1.2")]), [""; 0]);
+        let [(kind, text)] = found(&[RULES, &flow("10.20.1.7")]).try_into().unwrap();
+        assert_eq!(kind, "stale-connections");
+        assert!(
+            text.contains("kube-system/dns:dns: 1 of UDP are led to 10.20.1.7:53"),
+            "{text}"
+        );
+    }
+}

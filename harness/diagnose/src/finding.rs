@@ -1,0 +1,61 @@
+//! Something that does not fit together.
+
+use chainbreak_model::case::Symptom;
+use serde::Serialize;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weight {
+    /// Requests are lost by it, where nobody else leads them.
+    Breaks,
+    /// It is not as it should be; whether anybody feels it depends on more than was attached.
+    Odd,
+}
+
+/// Something that does not fit together, as one line and what it stands on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Finding {
+    /// What kind of thing it is, for scripts.
+    pub kind: Symptom,
+    /// How bad it is.
+    pub weight: Weight,
+    /// What is found, and what follows.
+    pub what: String,
+    /// What it stands on, a line each.
+    pub evidence: Vec<String>,
+    /// What mends it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mends: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn breaks(kind: Symptom, what: impl Into<String>) -> Self {
+        Self::new(kind, Weight::Breaks, what)
+    }
+
+    pub(crate) fn odd(kind: Symptom, what: impl Into<String>) -> Self {
+        Self::new(kind, Weight::Odd, what)
+    }
+
+    fn new(kind: Symptom, weight: Weight, what: impl Into<String>) -> Self {
+        Self {
+            kind,
+            weight,
+            what: what.into(),
+            evidence: Vec::new(),
+            mends: None,
+        }
+    }
+
+    pub(crate) fn on(mut self, evidence: impl IntoIterator<Item = String>) -> Self {
+        self.evidence.extend(evidence);
+        self
+    }
+
+    pub(crate) fn mended_by(mut self, what: impl Into<String>) -> Self {
+        self.mends = Some(what.into());
+        self
+    }
+}

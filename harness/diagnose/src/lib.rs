@@ -1,0 +1,22 @@
+//! What is wrong with a node, by what people attach of it: listings of rules, connections, routes and settings, agents' logs, Kubernetes
+//! objects. Pure: what is read, nobody here reads from anywhere.
+//!
+//! - [`Evidence`] is what was attached, recognised by what is in it.
+//! - [`writers`] says who wrote the rules, in which mode and by which releases.
+//! - [`findings`] says what does not fit together.
+
+mod checks;
+mod evidence;
+mod finding;
+mod logs;
+mod objects;
+mod services;
+mod tables;
+mod writers;
+
+pub use checks::findings;
+pub use evidence::{Attached, Evidence};
+pub use finding::{Finding, Weight};
+pub use logs::Log;
+pub use objects::Objects;
+pub use writers::{Writer, writers};
