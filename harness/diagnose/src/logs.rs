@@ -61,7 +61,9 @@ pub(crate) fn read(text: &str) -> (Vec<Log>, String) {
     // Lines of klog of which nobody knows whose they are.
     if !is_kube_proxys {
         let others = mem::take(&mut klog);
-        others.iter().for_each(|line| rest.extend([line, "\n"]));
+        for line in &others {
+            rest.extend([line, "\n"]);
+        }
     }
     let logs = [(AgentName::KubeProxy, klog), (AgentName::Felix, felix)];
     let logs = logs.into_iter().filter(|(_, entries)| !entries.is_empty());
@@ -85,7 +87,8 @@ fn header(line: &str) -> Option<Header<'_>> {
         && third.bytes().all(|it| it.is_ascii_digit());
     if is_klog {
         let (file, _) = fourth?.split_once(':')?;
-        return file.ends_with(".go").then_some(Header::Klog(file));
+        let (_, kind) = file.rsplit_once('.')?;
+        return (kind == "go").then_some(Header::Klog(file));
     }
     let level = third.strip_prefix('[')?.split_once("][")?.0;
     let is_level = ["DEBUG", "INFO", "WARNING", "ERROR", "FATAL", "PANIC"].contains(&level);
@@ -167,10 +170,8 @@ mod tests {
             "2025-06-10T07:32:16.910Z stderr F ",
             "[pod/kube-proxy-x/kube-proxy] ",
         ] {
-            let text: String = RESTORE
-                .lines()
-                .map(|line| format!("{front}{line}\n"))
-                .collect();
+            let lines = RESTORE.lines().map(|line| format!("{front}{line}\n"));
+            let text: String = lines.collect();
             assert_eq!(read(&text).0, read(RESTORE).0, "{front}");
         }
         let docker = RESTORE.lines().map(|line| {

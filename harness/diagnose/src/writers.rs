@@ -32,7 +32,7 @@ const OTHERS: [(&str, &str); 9] = [
 /// Whoever wrote rules, then what logs and objects say of versions and settings.
 pub fn writers(evidence: &Evidence) -> Vec<Writer> {
     let all = Tables::of(&evidence.dumps);
-    let mut writers: Vec<Writer> = all.iter().flat_map(|tables| of_iptables(tables)).collect();
+    let mut writers: Vec<Writer> = all.iter().flat_map(of_iptables).collect();
     writers.extend(of_nftables(evidence));
     writers.extend(evidence.logs.iter().filter_map(of_log));
     let versions = evidence.objects.versions().into_iter();

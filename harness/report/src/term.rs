@@ -130,8 +130,8 @@ pub fn table(summaries: &[Summary], terminal: Terminal) -> impl Iterator<Item = 
     let head = || COLUMNS.map(str::to_owned);
     let rows = scenarios.values().flatten().map(|summary| row(summary));
     let widths = widths(std::iter::once(head()).chain(rows), terminal.width);
-    let row = move |row, outcome| {
-        let line = line(row, widths, terminal.width);
+    let row = move |row: [String; 7], outcome| {
+        let line = line(&row, widths, terminal.width);
         paint(&line, outcome, terminal.colour) + "\n"
     };
     let cases = scenarios.into_iter().flat_map(move |(heading, summaries)| {
@@ -178,9 +178,9 @@ fn cut_to(mut widths: [Option<usize>; 7], width: usize) -> [Option<usize>; 7] {
 }
 
 /// A row in these columns.
-fn line(row: [String; 7], widths: [Option<usize>; 7], width: usize) -> String {
+fn line(row: &[String; 7], widths: [Option<usize>; 7], width: usize) -> String {
     let mut line = String::from("  ");
-    for (at, (width, cell)) in widths.iter().zip(&row).enumerate() {
+    for (at, (width, cell)) in widths.iter().zip(row).enumerate() {
         let Some(width) = *width else { continue };
         let cell = if at == CASE {
             cut_within(cell, width)

@@ -180,7 +180,8 @@ mod tests {
         let kept = save
             .lines()
             .filter(|line| !words.iter().all(|it| line.contains(it)));
-        kept.map(|line| format!("{line}\n")).collect()
+        let kept = kept.map(|line| format!("{line}\n"));
+        kept.collect()
     }
 
     #[test]

@@ -106,7 +106,9 @@ mod tests {
         let (before, rest) = listing.split_at(at);
         let begin = rest.find("elements = {").unwrap();
         let end = rest.find('}').unwrap() + 1;
-        let flushed = [before, &rest[..begin], &rest[end..]].concat();
+        let (kept, _) = rest.split_at(begin);
+        let (_, after) = rest.split_at(end);
+        let flushed = [before, kept, after].concat();
         let [(kind, text)] = found(&[&flushed]).try_into().unwrap();
         assert_eq!(kind, "elements-missing");
         assert!(text.contains("test/nginx:http"), "{text}");
