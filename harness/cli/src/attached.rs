@@ -17,7 +17,7 @@ const MOST: u64 = 256 << 20;
 /// The most files of a folder, its folders' included.
 const MOST_FILES: usize = 1000;
 /// How deep folders are looked into.
-const DEPTH: usize = 4;
+const DEPTH: usize = 12;
 
 /// What is made of a file's text: whether anything in it is known.
 pub(crate) type Take<'a> = dyn FnMut(&Path, &str) -> Result<bool> + 'a;
@@ -78,7 +78,9 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     let about = fs::metadata(path).map_err(unreadable)?;
     if about.is_file() {
         files.push(path.to_owned());
-    } else if about.is_dir() && depth < DEPTH {
+    } else if about.is_dir() && depth == DEPTH {
+        crate::note(&format!("{}: too deep, left out", path.display()));
+    } else if about.is_dir() {
         for entry in fs::read_dir(path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?.path();
             // `collect` leaves a folder and its archive beside each other.
@@ -91,7 +93,7 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     }
     if files.len() > MOST_FILES {
         return Err(invalid(format!(
-            "more than {MOST_FILES} files are in {}: name those that are dumps, each with --dump",
+            "more than {MOST_FILES} files are in {}: name the files and folders that matter",
             path.display()
         )));
     }

@@ -49,21 +49,18 @@ impl Evidence {
     /// Takes in a text, and says what it found there; nothing where it knows nothing of it. Rules that break off, or that no tool prints,
     /// are an error, and nothing of the text's rules is taken in.
     pub fn add(&mut self, text: &str) -> Result<BTreeSet<Attached>, NetfilterError> {
-        if self.objects.add(text) {
-            return Ok([Attached::Objects].into());
-        }
-        let (read, rest) = logs::read(text);
+        let (has_objects, text) = self.objects.add(text);
+        let (read, rest) = logs::read(&text);
         let mut found: BTreeSet<Attached> =
             read.iter().map(|log| Attached::Log(log.agent)).collect();
+        found.extend(has_objects.then_some(Attached::Objects));
         for log in read {
             match self.logs.iter_mut().find(|it| it.agent == log.agent) {
                 Some(known) => known.entries.extend(log.entries),
                 None => self.logs.push(log),
             }
         }
-        let mut dumps = self.dumps.clone();
-        found.extend(dumps.add(&rest)?.into_iter().map(Attached::Dump));
-        self.dumps = dumps;
+        found.extend(self.dumps.add(&rest)?.into_iter().map(Attached::Dump));
         Ok(found)
     }
 

@@ -118,6 +118,15 @@ fn without_runtime(line: &str) -> Cow<'_, str> {
         Some((pod, rest)) if pod.starts_with("[pod/") => rest,
         _ => line,
     };
+    // `kubectl logs --timestamps`.
+    let line = match line.split_once(' ') {
+        Some((time, rest))
+            if is_time(time) && !rest.starts_with("stdout ") && !rest.starts_with("stderr ") =>
+        {
+            rest
+        }
+        _ => line,
+    };
     let mut parts = line.splitn(4, ' ');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(time), Some("stdout" | "stderr"), Some("F" | "P"), Some(rest))
@@ -127,6 +136,19 @@ fn without_runtime(line: &str) -> Cow<'_, str> {
         }
         _ => Cow::Borrowed(line),
     }
+}
+
+/// Whether a word is a moment as RFC 3339 has it.
+fn is_time(word: &str) -> bool {
+    let digits = |at: std::ops::Range<usize>| {
+        word.get(at)
+            .is_some_and(|it| it.bytes().all(|b| b.is_ascii_digit()))
+    };
+    digits(0..4)
+        && digits(5..7)
+        && digits(8..10)
+        && word.get(10..11) == Some("T")
+        && word.len() >= 20
 }
 
 /// Whether an entry is a warning, or worse.
@@ -168,6 +190,7 @@ mod tests {
     fn what_a_runtime_puts_in_front_is_no_part_of_a_log() {
         for front in [
             "2025-06-10T07:32:16.910Z stderr F ",
+            "2025-06-10T07:32:16.910840123Z ",
             "[pod/kube-proxy-x/kube-proxy] ",
         ] {
             let lines = RESTORE.lines().map(|line| format!("{front}{line}\n"));

@@ -1,12 +1,12 @@
 //! Kubernetes objects as `kubectl get … -o yaml` and `-o json` print them.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
 };
 
 use chainbreak_netfilter::names::{Namespaced, PortName, Protocol};
-use serde::Deserialize;
 use serde_json::Value;
 
 /// What the API holds, as far as it was attached.
@@ -19,16 +19,27 @@ pub(crate) struct ServicePort {
     pub(crate) name: PortName,
     pub(crate) addresses: BTreeSet<IpAddr>,
     pub(crate) port: u16,
+    /// Whether kube-proxy leads every request to it, and to any of its endpoints that are ready: no policy, hint or label says otherwise.
+    pub(crate) is_plain: bool,
+}
+
+/// The endpoints of a port.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Endpoints {
+    /// All that its slices name, in whatever condition.
+    pub(crate) all: BTreeSet<SocketAddr>,
+    pub(crate) ready: BTreeSet<SocketAddr>,
+    /// Whether some are meant for the clients of some places.
+    pub(crate) are_hinted: bool,
 }
 
 impl Objects {
-    /// Takes in a text; false where it has none.
-    pub(crate) fn add(&mut self, text: &str) -> bool {
+    /// Takes in a text: whether it has any, and what of it is something else.
+    pub(crate) fn add<'a>(&mut self, text: &'a str) -> (bool, Cow<'a, str>) {
         let before = self.0.len();
-        for document in documents(text) {
-            self.take(document);
-        }
-        self.0.len() > before
+        let (documents, rest) = documents(text);
+        documents.into_iter().for_each(|it| self.take(it));
+        (self.0.len() > before, rest)
     }
 
     fn take(&mut self, value: Value) {
@@ -66,7 +77,7 @@ impl Objects {
             .map(|it| &it["spec"])
     }
 
-    /// The versions of kube-proxy and of calico/node: tags of images, and what nodes say.
+    /// The versions of kube-proxy and of calico/node, by the tags of images. What nodes say of kube-proxy is the kubelet's own version.
     pub(crate) fn versions(&self) -> BTreeSet<(&'static str, String)> {
         let images = [("kube-proxy", "/kube-proxy:"), ("calico", "calico/node:")];
         let mut versions = BTreeSet::new();
@@ -79,17 +90,12 @@ impl Objects {
                 let slashed = format!("/{image}");
                 let told = images.iter().filter_map(|(what, name)| {
                     let (_, tag) = slashed.split_once(name)?;
-                    Some((*what, tag.split('@').next()?.to_owned()))
+                    let tag = tag.split(|c: char| c == '@' || c.is_whitespace() || c.is_control());
+                    Some((*what, tag.into_iter().next()?.to_owned()))
                 });
                 versions.extend(told);
             }
         }
-        let nodes = self.of("Node");
-        let said = nodes.filter_map(|it| it.pointer("/status/nodeInfo/kubeProxyVersion")?.as_str());
-        versions.extend(
-            said.filter(|it| !it.is_empty())
-                .map(|it| ("kube-proxy", it.to_owned())),
-        );
         versions
     }
 
@@ -108,6 +114,7 @@ impl Objects {
                 .into_iter()
                 .filter_map(|ip| ip.as_str()?.parse().ok())
                 .collect();
+            let is_plain = is_plain(service);
             let ports = service.pointer("/spec/ports").and_then(Value::as_array);
             let of_port = move |port: &Value| {
                 Some(ServicePort {
@@ -118,6 +125,7 @@ impl Objects {
                     },
                     addresses: addresses.clone(),
                     port: u16::try_from(port["port"].as_u64()?).ok()?,
+                    is_plain,
                 })
             };
             ports
@@ -129,9 +137,9 @@ impl Objects {
         ports.filter(|port| !port.addresses.is_empty()).collect()
     }
 
-    /// The endpoints that are ready, of the ports of Services that have slices; none without any slice.
-    pub(crate) fn endpoints(&self) -> Option<BTreeMap<PortName, BTreeSet<SocketAddr>>> {
-        let mut endpoints: Option<BTreeMap<PortName, BTreeSet<SocketAddr>>> = None;
+    /// The endpoints of the ports of Services that have slices; none without any slice.
+    pub(crate) fn endpoints(&self) -> Option<BTreeMap<PortName, Endpoints>> {
+        let mut endpoints: Option<BTreeMap<PortName, Endpoints>> = None;
         for slice in self.of("EndpointSlice") {
             let all = endpoints.get_or_insert_default();
             let Some(service) = slice["metadata"]["labels"]["kubernetes.io/service-name"].as_str()
@@ -139,7 +147,6 @@ impl Objects {
                 continue;
             };
             let service = Namespaced::new(namespaced(slice).namespace, service);
-            let ready: Vec<IpAddr> = addresses(slice).collect();
             for port in slice["ports"].as_array().into_iter().flatten() {
                 let number = port["port"].as_u64().and_then(|it| u16::try_from(it).ok());
                 let protocol = Protocol::from_api(port["protocol"].as_str());
@@ -151,20 +158,46 @@ impl Objects {
                     port: port["name"].as_str().unwrap_or_default().to_owned(),
                     protocol,
                 };
-                let of_port = all.entry(name).or_default();
-                of_port.extend(ready.iter().map(|ip| SocketAddr::new(*ip, number)));
+                all.entry(name).or_default().take(slice, number);
             }
         }
         endpoints
     }
 }
 
-/// The addresses of a slice's endpoints that are ready; where that is not said, they are.
-fn addresses(slice: &Value) -> impl Iterator<Item = IpAddr> {
-    let endpoints = slice["endpoints"].as_array().into_iter().flatten();
-    let ready = endpoints.filter(|it| it["conditions"]["ready"].as_bool().unwrap_or(true));
-    let addresses = ready.flat_map(|it| it["addresses"].as_array().into_iter().flatten());
-    addresses.filter_map(|it| it.as_str()?.parse().ok())
+impl Endpoints {
+    /// Those of a slice at a port; where nothing is said of their condition they are ready.
+    fn take(&mut self, slice: &Value, port: u16) {
+        for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
+            let addresses = endpoint["addresses"].as_array().into_iter().flatten();
+            let addresses = addresses.filter_map(|it| it.as_str()?.parse::<IpAddr>().ok());
+            let at: Vec<SocketAddr> = addresses.map(|ip| SocketAddr::new(ip, port)).collect();
+            if endpoint["conditions"]["ready"].as_bool().unwrap_or(true) {
+                self.ready.extend(&at);
+            }
+            self.all.extend(at);
+            self.are_hinted |= endpoint.get("hints").is_some_and(|it| !it.is_null());
+        }
+    }
+}
+
+/// See [`ServicePort::is_plain`].
+fn is_plain(service: &Value) -> bool {
+    let (spec, about) = (&service["spec"], &service["metadata"]);
+    let labels = [
+        "service.kubernetes.io/service-proxy-name",
+        "service.kubernetes.io/headless",
+    ];
+    let labelled = labels.iter().any(|it| about["labels"].get(it).is_some());
+    let annotations = [
+        "service.kubernetes.io/topology-mode",
+        "service.kubernetes.io/topology-aware-hints",
+    ];
+    let annotated = annotations
+        .iter()
+        .any(|it| about["annotations"].get(it).is_some());
+    let local = spec["internalTrafficPolicy"] == "Local";
+    !local && !labelled && !annotated && spec["trafficDistribution"].is_null()
 }
 
 fn namespaced(object: &Value) -> Namespaced {
@@ -175,23 +208,58 @@ fn namespaced(object: &Value) -> Namespaced {
     )
 }
 
-/// What may be objects: a text of JSON, or documents of YAML of which one says its kind.
-fn documents(text: &str) -> Vec<Value> {
+/// YAML of more bytes is not read, nor what is nested deeper: nobody's objects are.
+const LARGEST: usize = 32 << 20;
+const DEEPEST: usize = 100;
+
+/// The documents of a text that may be objects, JSON or YAML, and what is left of it.
+fn documents(text: &str) -> (Vec<Value>, Cow<'_, str>) {
     let trimmed = text.trim_start();
     if trimmed.starts_with(['{', '[']) && trimmed.contains("\"kind\"") {
-        let values = serde_json::Deserializer::from_str(trimmed).into_iter::<Value>();
-        return values.map_while(Result::ok).collect();
+        let mut values = serde_json::Deserializer::from_str(trimmed).into_iter::<Value>();
+        let mut read = Vec::new();
+        let mut end = 0;
+        while let Some(Ok(value)) = values.next() {
+            read.push(value);
+            end = values.byte_offset();
+        }
+        return (read, Cow::Borrowed(trimmed.get(end..).unwrap_or_default()));
     }
-    let says = |line: &str| {
-        ["apiVersion:", "- apiVersion:", "kind:"]
-            .iter()
-            .any(|it| line.starts_with(it))
-    };
-    if !text.lines().any(says) {
-        return Vec::new();
+    let (mut read, mut rest) = (Vec::new(), String::new());
+    for document in text.split("\n---") {
+        match of_yaml(document) {
+            Some(value) => read.push(value),
+            None => rest.extend([document, "\n"]),
+        }
     }
-    let documents = serde_yaml::Deserializer::from_str(text).map(Value::deserialize);
-    documents.map_while(Result::ok).collect()
+    if read.is_empty() {
+        return (read, Cow::Borrowed(text));
+    }
+    (read, Cow::Owned(rest))
+}
+
+fn of_yaml(document: &str) -> Option<Value> {
+    let starts = ["apiVersion:", "kind:"];
+    let says = |line: &str| starts.iter().any(|it| line.starts_with(it));
+    if document.len() > LARGEST || !document.lines().any(says) || depth(document) > DEEPEST {
+        return None;
+    }
+    let value: Value = serde_yaml::from_str(document).ok()?;
+    value.get("kind")?.is_string().then_some(value)
+}
+
+/// How deep brackets are nested, at most, those in texts among them.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut most) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(depth);
+    }
+    most
 }
 
 #[cfg(test)]
@@ -206,63 +274,71 @@ mod tests {
         spec: { clusterIP: 10.96.1.0, clusterIPs: [10.96.1.0], ports: [{ name: http, port: 80 }] }\n";
 
     #[test]
-    fn of_slices_and_services_the_ready_endpoints_and_the_ports_are_known() {
+    fn of_slices_and_services_the_endpoints_and_the_ports_are_known() {
         let mut objects = Objects::default();
-        assert!(objects.add(SLICES));
-        let [port] = objects.services().try_into().unwrap();
-        let ServicePort {
-            name,
-            addresses,
-            port,
-        } = port;
-        assert_eq!((name.to_string(), port), ("test/web:http".to_owned(), 80));
-        assert_eq!(addresses, BTreeSet::from(["10.96.1.0".parse().unwrap()]));
-        let endpoints = objects.endpoints().unwrap();
+        assert!(objects.add(SLICES).0);
+        let [service] = objects.services().try_into().unwrap();
         assert_eq!(
-            endpoints[&name],
+            (service.name.to_string(), service.port),
+            ("test/web:http".to_owned(), 80)
+        );
+        assert_eq!(
+            service.addresses,
+            BTreeSet::from(["10.96.1.0".parse().unwrap()])
+        );
+        assert!(service.is_plain);
+        let endpoints = &objects.endpoints().unwrap()[&service.name];
+        assert_eq!(
+            endpoints.ready,
             BTreeSet::from(["10.20.1.2:80".parse().unwrap()])
         );
+        assert_eq!(endpoints.all.len(), 2);
         assert_eq!(Objects::default().endpoints(), None);
+        let local = SLICES.replace(
+            "clusterIP: 10",
+            "internalTrafficPolicy: Local, clusterIP: 10",
+        );
+        let mut objects = Objects::default();
+        objects.add(&local);
+        assert!(!objects.services()[0].is_plain);
     }
 
     #[test]
-    fn versions_are_told_by_images_and_by_nodes() {
+    fn versions_are_told_by_images() {
         let mut objects = Objects::default();
         let pod = |image: &str| serde_json::json!({ "kind": "Pod", "spec": { "containers": [{ "image": image }] } });
-        let node = serde_json::json!({ "kind": "Node", "status": { "nodeInfo": { "kubeProxyVersion": "v1.32.3" } } });
-        for object in [
-            pod("registry.k8s.io/kube-proxy:v1.33.4@sha256:ab"),
-            pod("calico/node:v3.28.1"),
-            node,
+        for image in [
+            "registry.k8s.io/kube-proxy:v1.33.4@sha256:ab",
+            "calico/node:v3.28.1\n✗ forged",
         ] {
-            assert!(objects.add(&object.to_string()));
+            assert!(objects.add(&pod(image).to_string()).0);
         }
         let told: Vec<(&str, String)> = objects.versions().into_iter().collect();
         let told: Vec<(&str, &str)> = told
             .iter()
             .map(|(what, tag)| (*what, tag.as_str()))
             .collect();
-        assert_eq!(
-            told,
-            [
-                ("calico", "v3.28.1"),
-                ("kube-proxy", "v1.32.3"),
-                ("kube-proxy", "v1.33.4")
-            ]
-        );
+        assert_eq!(told, [("calico", "v3.28.1"), ("kube-proxy", "v1.33.4")]);
     }
 
     #[test]
     fn what_is_no_object_is_left_to_others() {
-        let mut objects = Objects::default();
+        let deep = format!("kind: x\ny: {}", "[".repeat(100_000));
         for text in [
             "*nat\nCOMMIT\n",
             "{\"log\":\"x\"}",
             "kind of: a text\n",
             "kind: [\n",
             "[1, \"kind\"]",
+            &deep,
         ] {
-            assert!(!objects.add(text), "{text}");
+            let mut objects = Objects::default();
+            assert!(!objects.add(text).0, "{text:.40}");
         }
+        let mut objects = Objects::default();
+        let json = "{\"kind\": \"Pod\"}\n*nat\nCOMMIT\n";
+        assert_eq!(objects.add(json), (true, "\n*nat\nCOMMIT\n".into()));
+        let yaml = "*nat\nCOMMIT\n---\nkind: Pod\n";
+        assert_eq!(objects.add(yaml), (true, "*nat\nCOMMIT\n".into()));
     }
 }

@@ -1,7 +1,7 @@
 //! The services that kube-proxy's rules know: where requests to them are led.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
 };
 
@@ -11,10 +11,8 @@ use crate::tables::Tables;
 
 /// kube-proxy's comment of the rule for a service's own address.
 const CLUSTER_IP: &str = " cluster IP";
-/// From where requests from outside come in to a service's own chain, at most: firewall, external, local.
-const DEPTH: usize = 3;
 /// What a rule's comment ends with that rejects.
-const NO_ENDPOINTS: &str = " has no endpoints";
+const NO_ENDPOINTS: [&str; 2] = [" has no endpoints", " has no local endpoints"];
 
 /// A service's port at its cluster IP.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +30,7 @@ pub(crate) struct Led {
 
 /// Those that rules of iptables lead.
 pub(crate) fn of_iptables(tables: &Tables) -> Vec<Led> {
+    let mut known: BTreeMap<String, BTreeSet<SocketAddr>> = BTreeMap::new();
     let rules = tables.rules("nat", "KUBE-SERVICES").iter();
     let led = rules.filter_map(|rule| {
         let comment = rule.comment()?;
@@ -45,7 +44,10 @@ pub(crate) fn of_iptables(tables: &Tables) -> Vec<Led> {
             .then(|| endpoint(rule))
             .flatten()
             .map(|(address, protocol, port)| Led {
-                endpoints: endpoints(tables, &chain),
+                endpoints: known
+                    .entry(chain.clone())
+                    .or_insert_with(|| endpoints(tables, &chain))
+                    .clone(),
                 name,
                 address,
                 protocol,
@@ -59,8 +61,13 @@ pub(crate) fn of_iptables(tables: &Tables) -> Vec<Led> {
 /// The services that rules of iptables reject because they have no endpoints.
 pub(crate) fn rejected(tables: &Tables) -> BTreeSet<String> {
     let rules = tables.rules("filter", "KUBE-SERVICES").iter();
-    let names =
-        rules.filter_map(|rule| Some(rule.comment()?.strip_suffix(NO_ENDPOINTS)?.to_owned()));
+    let names = rules.filter_map(|rule| {
+        let comment = rule.comment()?;
+        let name = NO_ENDPOINTS
+            .iter()
+            .find_map(|it| comment.strip_suffix(it))?;
+        Some(name.to_owned())
+    });
     names.collect()
 }
 
@@ -93,6 +100,7 @@ fn destinations(rules: &[Rule]) -> impl Iterator<Item = SocketAddr> {
 
 /// Those that elements of kube-proxy's table of nftables lead: `10.96.1.0 . tcp . 80 : goto service-3DQLO4TQ-test/nginx/tcp/http`.
 pub(crate) fn of_nftables(table: &NftTable) -> Vec<Led> {
+    let mut known: BTreeMap<String, BTreeSet<SocketAddr>> = BTreeMap::new();
     let elements = table.elements("service-ips").unwrap_or_default().iter();
     let led = elements.filter_map(|element| {
         let (key, verdict) = element.split_once(" : ")?;
@@ -102,7 +110,10 @@ pub(crate) fn of_nftables(table: &NftTable) -> Vec<Led> {
         let chain = verdict.split_whitespace().nth(1)?.to_owned();
         let name = name_of_chain(&chain)?;
         Some(Led {
-            endpoints: endpoints_of_nftables(table, &chain, DEPTH),
+            endpoints: known
+                .entry(chain.clone())
+                .or_insert_with(|| endpoints_of_nftables(table, &chain))
+                .clone(),
             name,
             address: address.parse().ok()?,
             protocol: protocol.to_owned(),
@@ -126,24 +137,24 @@ pub(crate) fn name_of_chain(chain: &str) -> Option<String> {
 
 /// The endpoints that a service's chain leads to: until 1.35 by chains of their own, whose names have them
 /// (`endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80`), from 1.36 on as elements of a map (`0 : 10.20.1.2 . 80`).
-fn endpoints_of_nftables(table: &NftTable, chain: &str, depth: usize) -> BTreeSet<SocketAddr> {
-    let rules = table
-        .table
-        .chains
-        .get(chain)
-        .into_iter()
-        .flat_map(|it| &it.rules);
-    let mut endpoints = BTreeSet::new();
-    for rule in rules {
-        let parts = rule.text.split([',', '{', '}']);
-        endpoints.extend(parts.filter_map(|part| of_chain(part).or_else(|| of_element(part))));
-        // What comes from outside passes a chain of its own.
-        let further = rule.text.split_whitespace().filter(|word| {
+fn endpoints_of_nftables(table: &NftTable, chain: &str) -> BTreeSet<SocketAddr> {
+    let (mut endpoints, mut seen) = (BTreeSet::new(), BTreeSet::from([chain]));
+    let mut open = vec![chain];
+    while let Some(chain) = open.pop() {
+        for rule in table
+            .table
+            .chains
+            .get(chain)
+            .into_iter()
+            .flat_map(|it| &it.rules)
+        {
+            let parts = rule.text.split([',', '{', '}']);
+            endpoints.extend(parts.filter_map(|part| of_chain(part).or_else(|| of_element(part))));
+            // What comes from outside passes a chain of its own.
             let leads_on = ["service-", "local-", "external-"];
-            *word != chain && leads_on.iter().any(|it| word.starts_with(it))
-        });
-        for word in further.filter(|_| depth > 0) {
-            endpoints.extend(endpoints_of_nftables(table, word, depth - 1));
+            let words = rule.text.split_whitespace();
+            let further = words.filter(|word| leads_on.iter().any(|it| word.starts_with(it)));
+            open.extend(further.filter(|word| seen.insert(*word)));
         }
     }
     endpoints

@@ -4,6 +4,41 @@ use std::fmt;
 
 use chainbreak_netfilter::{Chain, Family, Owner, Rule, Ruleset, dumps::Dumps, replay::Backend};
 
+/// Chains that kube-proxy makes in iptables mode and nobody else: others whose names begin with `KUBE-` are the kubelet's, too, or
+/// kube-router's (kube-proxy and kubelet 1.20 to 1.36).
+const SERVICES: [&str; 4] = [
+    "KUBE-SERVICES",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-NODEPORTS",
+    "KUBE-PROXY-FIREWALL",
+];
+/// What the names of its chains for a port of a service begin with.
+const PORTS: [&str; 6] = [
+    "KUBE-SVC-",
+    "KUBE-SEP-",
+    "KUBE-EXT-",
+    "KUBE-FW-",
+    "KUBE-SVL-",
+    "KUBE-XLB-",
+];
+/// Chains of its ipvs mode.
+const IPVS: [&str; 2] = ["KUBE-NODE-PORT", "KUBE-LOAD-BALANCER"];
+/// The empty chain by which it notices that its rules were flushed.
+pub(crate) const CANARY: &str = "KUBE-PROXY-CANARY";
+
+/// What of kube-proxy is among rules of iptables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KubeProxy {
+    /// Chains of services.
+    Iptables,
+    /// Only its canary: it is there and its chains are not, or it was there.
+    Canary,
+    /// Its ipvs mode, which is not judged.
+    Ipvs,
+    /// Nothing.
+    None,
+}
+
 /// The tables of one front end and family.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables {
@@ -28,12 +63,16 @@ impl fmt::Display for Tables {
 }
 
 impl Tables {
-    /// All of a node. Of a table that was attached twice the later one counts.
+    /// All of a node, those of one front end and family together. A table that comes again is another's, or was attached twice: it stays apart.
     pub(crate) fn of(dumps: &Dumps) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for save in dumps.saves() {
-            let is_it = |it: &&mut Self| it.family == save.family && it.backend == save.backend;
             let tables = save.ruleset.tables.clone();
+            let is_it = |it: &&mut Self| {
+                let has = |name: &String| it.ruleset.tables.contains_key(name);
+                let same = it.family == save.family && it.backend == save.backend;
+                same && !tables.keys().any(has)
+            };
             match all.iter_mut().find(is_it) {
                 Some(known) => known.ruleset.tables.extend(tables),
                 None => all.push(Self {
@@ -63,10 +102,26 @@ impl Tables {
         })
     }
 
-    /// Whether an owner has a chain here.
-    pub(crate) fn has(&self, owner: Owner) -> bool {
+    /// Whether Felix has a chain here.
+    pub(crate) fn has_felix(&self) -> bool {
         self.chains()
-            .any(|(_, name, _)| Owner::of_chain(name) == owner)
+            .any(|(_, name, _)| Owner::of_chain(name) == Owner::Felix)
+    }
+
+    /// What of kube-proxy is here.
+    pub(crate) fn kube_proxy(&self) -> KubeProxy {
+        let is_led =
+            |name: &str| SERVICES.contains(&name) || PORTS.iter().any(|it| name.starts_with(it));
+        let has = |is: &dyn Fn(&str) -> bool| self.chains().any(|(_, name, _)| is(name));
+        if has(&|name| IPVS.contains(&name)) {
+            KubeProxy::Ipvs
+        } else if has(&is_led) {
+            KubeProxy::Iptables
+        } else if has(&|name| name == CANARY) {
+            KubeProxy::Canary
+        } else {
+            KubeProxy::None
+        }
     }
 
     /// Whether Felix wrote here what it writes in eBPF mode only: rules about the marks of its programs (measured with v3.28.1 and v3.32.1; in

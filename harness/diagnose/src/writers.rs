@@ -1,10 +1,15 @@
 //! Who wrote the rules of a node, in which mode and by which releases.
 
 use chainbreak_model::names::AgentName;
-use chainbreak_netfilter::Owner;
+use chainbreak_netfilter::{Owner, dumps::Kind, nft::NftTable};
 use serde::Serialize;
 
-use crate::{Evidence, logs::Log, services, tables::Tables};
+use crate::{
+    Evidence,
+    logs::Log,
+    services,
+    tables::{KubeProxy, Tables},
+};
 
 /// Somebody who has rules here, or says something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,10 +21,14 @@ pub struct Writer {
     pub what: String,
 }
 
+/// So much of FelixConfiguration is told.
+const SHOWN: usize = 400;
+
 /// Programs that are known by what their chains are called, beside those that have an [`Owner`].
-const OTHERS: [(&str, &str); 9] = [
+const OTHERS: [(&str, &str); 10] = [
     ("DOCKER", "Docker"),
     ("CNI-", "portmap or another CNI plugin"),
+    ("KUBE-ROUTER-", "kube-router"),
     ("AWS-", "the AWS VPC CNI"),
     ("ISTIO_", "Istio"),
     ("CILIUM_", "Cilium"),
@@ -39,6 +48,7 @@ pub fn writers(evidence: &Evidence) -> Vec<Writer> {
     writers
         .extend(versions.map(|(who, version)| writer(who, format!("{version}, as objects say"))));
     if let Some(spec) = evidence.objects.felix_configuration() {
+        let spec: String = spec.to_string().chars().take(SHOWN).collect();
         writers.push(writer("felix", format!("FelixConfiguration {spec}")));
     }
     writers
@@ -51,19 +61,19 @@ fn writer(who: impl Into<String>, what: impl Into<String>) -> Writer {
 
 fn of_iptables(tables: &Tables) -> Vec<Writer> {
     let mut writers = Vec::new();
-    if tables.has(Owner::KubeProxy) {
-        let led = services::of_iptables(tables).len();
-        let rejected = services::rejected(tables).len();
-        let layout = layout(tables).map(|it| format!(", laid out as {it}"));
-        let layout = layout.unwrap_or_default();
-        writers.push(writer(
+    match tables.kube_proxy() {
+        KubeProxy::Iptables => writers.push(writer("kube-proxy", in_iptables_mode(tables))),
+        KubeProxy::Ipvs => writers.push(writer(
             "kube-proxy",
-            format!(
-                "iptables mode ({tables}): {led} ports of services led, {rejected} rejected{layout}"
-            ),
-        ));
+            format!("ipvs mode ({tables}), which is not judged"),
+        )),
+        KubeProxy::Canary => writers.push(writer(
+            "kube-proxy",
+            format!("its canary, and no chain of a service ({tables})"),
+        )),
+        KubeProxy::None => {}
     }
-    if tables.has(Owner::Felix) {
+    if tables.has_felix() {
         let mode = if tables.are_beside_ebpf() {
             "eBPF mode's own rules"
         } else {
@@ -83,8 +93,23 @@ fn of_iptables(tables: &Tables) -> Vec<Writer> {
     writers
 }
 
+fn in_iptables_mode(tables: &Tables) -> String {
+    let mut parts = vec![format!("iptables mode ({tables})")];
+    if tables.ruleset.tables.contains_key("nat") {
+        let led = services::of_iptables(tables).len();
+        let rejected = services::rejected(tables).len();
+        parts.push(format!("{led} ports of services led, {rejected} rejected"));
+    } else {
+        parts.push("nat was not attached".to_owned());
+    }
+    parts.extend(layout(tables).map(|it| format!("laid out as {it}")));
+    parts.join(", ")
+}
+
 /// The releases of kube-proxy that lay out their rules like these (1.20 to 1.36, proxier.go; docs/real-agents.md has each by its source).
 fn layout(tables: &Tables) -> Option<&'static str> {
+    // Which it is stands in filter.
+    tables.ruleset.tables.get("filter")?;
     let begins = |prefix: &str| tables.chains().any(|(_, name, _)| name.starts_with(prefix));
     let counts = |rule: &chainbreak_netfilter::Rule| rule.text.contains("--nfacct-name");
     let is_counted = tables.rules("filter", "KUBE-FORWARD").iter().any(counts);
@@ -108,6 +133,7 @@ fn layout(tables: &Tables) -> Option<&'static str> {
 }
 
 fn of_nftables(evidence: &Evidence) -> Vec<Writer> {
+    let has_save = evidence.dumps.found().contains(&Kind::Save);
     let tables = evidence.dumps.nft_tables().iter();
     let told = tables.filter_map(|table| match table.name.as_str() {
         "kube-proxy" => {
@@ -122,6 +148,13 @@ fn of_nftables(evidence: &Evidence) -> Vec<Writer> {
             "felix",
             format!("nftables mode (table {} calico)", table.family),
         )),
+        "nat" | "filter" | "mangle" | "raw" if !has_save && is_of_agents(table) => Some(writer(
+            "iptables-nft",
+            format!(
+                "rules of kube-proxy or Felix in table {} {}, which are not judged: attach `iptables-save -c`",
+                table.family, table.name
+            ),
+        )),
         "firewalld" => Some(writer(
             "firewalld",
             format!("table {} firewalld", table.family),
@@ -129,6 +162,12 @@ fn of_nftables(evidence: &Evidence) -> Vec<Writer> {
         _ => None,
     });
     told.collect()
+}
+
+/// Whether a table of nft has chains of kube-proxy or Felix.
+pub(crate) fn is_of_agents(table: &NftTable) -> bool {
+    let mut chains = table.table.chains.keys();
+    chains.any(|name| matches!(Owner::of_chain(name), Owner::KubeProxy | Owner::Felix))
 }
 
 /// What a log says of its version, and how much of it complains.

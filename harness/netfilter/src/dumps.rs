@@ -147,21 +147,22 @@ impl Dumps {
             listing,
             ..
         } = parts;
+        let mut read = Vec::new();
         for Printed { first, head, text } in saves {
             let ruleset = Ruleset::parse(&text).map_err(|error| error.further_down(first))?;
-            found.insert(Kind::Save);
             let family = head.and_then(|head| head.family);
-            self.saves.push(Save {
+            read.push(Save {
                 family: family.unwrap_or_else(|| family_of_save(&text)),
-                backend: head.map(|head| head.backend),
+                backend: head.and_then(|head| head.backend),
                 ruleset,
             });
         }
         let tables = nft::listing(&listing)?;
-        if !tables.is_empty() {
-            found.insert(Kind::Nft);
-            self.nft.extend(tables);
-        }
+        // Of a text that breaks off nothing is taken in.
+        found.extend((!read.is_empty()).then_some(Kind::Save));
+        found.extend((!tables.is_empty()).then_some(Kind::Nft));
+        self.saves.extend(read);
+        self.nft.extend(tables);
         Ok(rest)
     }
 
@@ -378,7 +379,11 @@ fn kind(line: &str) -> Option<Kind> {
             net,
             ..,
         ] if is_net(net) || net == "default" => Some(Kind::Routes),
-        ["default", _, ..] => Some(Kind::Routes),
+        [
+            "default",
+            "via" | "dev" | "nhid" | "proto" | "metric" | "scope" | "table",
+            ..,
+        ] => Some(Kind::Routes),
         [net, "dev" | "via" | "proto" | "metric" | "nhid", ..] if is_net(net) => Some(Kind::Routes),
         _ => Flow::parse(line.trim()).map(|_| Kind::Flows),
     }

@@ -42,8 +42,15 @@ impl Found {
 /// What was not attached.
 pub(super) fn missing(evidence: &Evidence) -> Vec<String> {
     let found = evidence.dumps.found();
-    let rules = !found.contains(&Kind::Save) && !found.contains(&Kind::Nft);
-    let rules = rules.then(|| "`iptables-save -c` or `nft list ruleset`".to_owned());
+    let nft = evidence.dumps.nft_tables();
+    let of_iptables = nft
+        .iter()
+        .any(|it| it.name != "kube-proxy" && it.name != "calico");
+    let rules = match (found.contains(&Kind::Save), nft.is_empty(), of_iptables) {
+        (true, ..) | (false, false, false) => None,
+        (false, true, _) => Some("`iptables-save -c` or `nft list ruleset`".to_owned()),
+        (false, false, true) => Some("`iptables-save -c`".to_owned()),
+    };
     let dumps = [Kind::Flows, Kind::Statistics, Kind::Sysctls];
     let dumps = dumps.into_iter().filter(|kind| !found.contains(kind));
     let dumps = dumps.map(|kind| format!("`{kind}`"));
@@ -52,7 +59,7 @@ pub(super) fn missing(evidence: &Evidence) -> Vec<String> {
         .filter(|agent| evidence.log(*agent).is_none());
     let logs = logs.map(|agent| format!("{agent}'s log"));
     let objects = evidence.objects.is_empty().then(|| {
-        "`kubectl get svc,endpointslices,nodes,felixconfigurations -A -o yaml`".to_owned()
+        "`kubectl get svc,endpointslices,daemonsets -A -o yaml`, and of Calico `kubectl get felixconfigurations -o yaml`".to_owned()
     });
     rules
         .into_iter()

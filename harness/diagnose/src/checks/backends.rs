@@ -3,7 +3,7 @@
 use chainbreak_model::case::Symptom;
 use std::collections::BTreeSet;
 
-use chainbreak_netfilter::{Owner, replay::Backend};
+use chainbreak_netfilter::{Family, replay::Backend};
 
 use super::{Context, first_of};
 use crate::{Finding, services, tables::Tables};
@@ -13,7 +13,9 @@ const LEFT: &str = "`kube-proxy --cleanup` of the old mode, or the removal of it
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(both_front_ends(context));
+    for family in [Family::V4, Family::V6] {
+        findings.extend(both_front_ends(context, family));
+    }
     findings.extend(beside_nftables(context));
     findings
 }
@@ -32,19 +34,14 @@ fn led(tables: &Tables) -> BTreeSet<(String, Vec<String>)> {
     told.collect()
 }
 
-fn both_front_ends(context: &Context<'_>) -> Option<Finding> {
+fn both_front_ends(context: &Context<'_>, family: Family) -> Option<Finding> {
     let of = |backend: Backend| {
-        let mut ours = context
-            .tables
-            .iter()
-            .filter(|it| it.backend == Some(backend) && it.has(Owner::KubeProxy));
-        ours.next()
+        let ours = context.tables.iter();
+        let mut ours = ours.filter(|it| it.family == family && it.backend == Some(backend));
+        ours.find(|it| !led(it).is_empty())
     };
     let (legacy, nft) = (of(Backend::Legacy)?, of(Backend::Nft)?);
     let (of_legacy, of_nft) = (led(legacy), led(nft));
-    if of_legacy.is_empty() || of_nft.is_empty() {
-        return None;
-    }
     let otherwise = of_legacy.symmetric_difference(&of_nft);
     let names: BTreeSet<&str> = otherwise.map(|(name, _)| name.as_str()).collect();
     let differ: Vec<String> = names

@@ -32,19 +32,22 @@ fn led(context: &Context<'_>) -> Vec<Led> {
     iptables.chain(nftables).collect()
 }
 
-/// Services with endpoints that no rule knows. Which families' rules were listed, their own addresses say.
+/// Services with ready endpoints that no rule knows, neither to lead nor to reject. Which families' rules were listed, their own addresses say.
 fn without_rules(context: &Context<'_>, led: &[Led]) -> Option<Finding> {
     let objects = &context.evidence.objects;
     let endpoints = objects.endpoints()?;
     let known: BTreeSet<_> = led.iter().map(|it| (it.address, it.port)).collect();
     let listed = |is_v6: bool| led.iter().any(|it| it.address.is_ipv6() == is_v6);
     let mut missing = Vec::new();
-    for port in objects.services() {
-        if endpoints.get(&port.name).is_none_or(BTreeSet::is_empty) {
+    for port in objects.services().into_iter().filter(|it| it.is_plain) {
+        let Some(ready) = endpoints.get(&port.name).map(|it| &it.ready) else {
             continue;
-        }
+        };
         let addresses = port.addresses.iter().filter(|it| listed(it.is_ipv6()));
-        let unknown = addresses.filter(|address| !known.contains(&(**address, port.port)));
+        let unknown = addresses.filter(|address| {
+            let has_some = ready.iter().any(|at| at.is_ipv6() == address.is_ipv6());
+            has_some && !known.contains(&(**address, port.port))
+        });
         missing.extend(
             unknown.map(|address| format!("{} at {address}, port {}", port.name, port.port)),
         );
@@ -57,34 +60,38 @@ fn without_rules(context: &Context<'_>, led: &[Led]) -> Option<Finding> {
     })
 }
 
-/// Endpoints in rules that are none, and those that are missing there.
+/// Endpoints in rules that no slice names, and those that are missing there. What a policy, a hint or a label leaves out is not missing.
 fn other_endpoints(context: &Context<'_>, led: &[Led]) -> Option<Finding> {
-    let endpoints = context.evidence.objects.endpoints()?;
+    let objects = &context.evidence.objects;
+    let endpoints = objects.endpoints()?;
+    let plain: BTreeSet<String> = objects
+        .services()
+        .into_iter()
+        .filter(|it| it.is_plain)
+        .map(|it| it.name.to_string())
+        .collect();
     let by_name: BTreeMap<String, _> = endpoints
         .iter()
         .map(|(name, all)| (name.to_string(), all))
         .collect();
     let mut lines = Vec::new();
     for it in led {
-        let Some(ready) = by_name.get(&it.name) else {
+        let Some(known) = by_name.get(&it.name) else {
             continue;
         };
-        let ready: BTreeSet<_> = ready
-            .iter()
-            .filter(|at| at.is_ipv6() == it.address.is_ipv6())
-            .collect();
-        // Endpoints that end are led to where no other is ready.
-        let gone = it
-            .endpoints
-            .iter()
-            .filter(|at| !ready.contains(at) && !ready.is_empty());
+        let gone = it.endpoints.iter().filter(|at| !known.all.contains(at));
         lines.extend(
-            gone.map(|at| format!("{} is led to {at}, which is no ready endpoint", it.name)),
+            gone.map(|at| format!("{} is led to {at}, which no EndpointSlice names", it.name)),
         );
-        let missing = ready.iter().filter(|at| !it.endpoints.contains(at));
+        if known.are_hinted || !plain.contains(&it.name) {
+            continue;
+        }
+        let ready = known.ready.iter();
+        let ready = ready.filter(|at| at.is_ipv6() == it.address.is_ipv6());
+        let missing = ready.filter(|at| !it.endpoints.contains(at));
         lines.extend(missing.map(|at| format!("{} is not led to {at}, which is ready", it.name)));
     }
-    let what = "rules lead to other endpoints than the API holds: kube-proxy is behind, or was when this was listed";
+    let what = "rules lead to other endpoints than the API holds: kube-proxy is behind, or one was listed long before the other";
     (!lines.is_empty()).then(|| {
         Finding::breaks(Symptom::EndpointsDiffer, what)
             .on(first_of(lines))
@@ -128,7 +135,7 @@ mod tests {
         );
         assert!(
             text.contains(&format!(
-                "is led to {}:80, which is no ready endpoint",
+                "is led to {}:80, which no EndpointSlice names",
                 in_rules[1]
             )),
             "{text}"
@@ -143,5 +150,33 @@ mod tests {
                 .iter()
                 .any(|it| it == "service-without-rules")
         );
+    }
+
+    #[test]
+    fn what_a_policy_or_a_hint_leaves_out_is_not_missed() {
+        let elsewhere = objects(&["10.20.1.2", "10.20.1.3", "10.20.9.9"], "10.96.1.0");
+        assert_eq!(kinds(&[HEALTHY[3], &elsewhere]), ["endpoints-differ"]);
+        for (from, to) in [
+            (
+                "\"clusterIP\"",
+                "\"internalTrafficPolicy\":\"Local\",\"clusterIP\"",
+            ),
+            (
+                "\"clusterIP\"",
+                "\"trafficDistribution\":\"PreferClose\",\"clusterIP\"",
+            ),
+            (
+                "\"addresses\":[\"10.20.1.2\"]",
+                "\"hints\":{\"forZones\":[]},\"addresses\":[\"10.20.1.2\"]",
+            ),
+        ] {
+            let other = elsewhere.replacen(from, to, 1);
+            assert_ne!(other, elsewhere, "{from}");
+            assert!(
+                found(&[HEALTHY[3], &other]).is_empty(),
+                "{:?}",
+                found(&[HEALTHY[3], &other])
+            );
+        }
     }
 }

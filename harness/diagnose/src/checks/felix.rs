@@ -1,16 +1,16 @@
 //! Felix beside kube-proxy.
 
 use chainbreak_model::case::Symptom;
-use chainbreak_netfilter::Owner;
 
 use super::Context;
-use crate::Finding;
+use crate::{
+    Finding,
+    tables::{KubeProxy, Tables},
+};
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
-    let is_kube_proxys = context
-        .tables
-        .iter()
-        .any(|tables| tables.has(Owner::KubeProxy));
+    let wrote = |it: &Tables| matches!(it.kube_proxy(), KubeProxy::Iptables | KubeProxy::Canary);
+    let is_kube_proxys = context.tables.iter().any(wrote);
     let configuration = context.evidence.objects.felix_configuration();
     let cleans_up = configuration.map(|spec| spec["bpfKubeProxyIptablesCleanupEnabled"] != false);
     // By default it does.

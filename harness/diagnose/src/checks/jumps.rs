@@ -1,10 +1,13 @@
 //! The jumps into kube-proxy's chains of iptables, and what these lead to.
 
 use chainbreak_model::case::Symptom;
-use chainbreak_netfilter::Owner;
+use chainbreak_netfilter::Family;
 
 use super::{Context, first_of};
-use crate::{Finding, Weight, services, tables::Tables};
+use crate::{
+    Finding, Weight, services,
+    tables::{CANARY, KubeProxy, Tables},
+};
 
 /// A jump that kube-proxy keeps (1.20 to 1.36), and what it means that it is not there.
 struct Jump {
@@ -57,15 +60,27 @@ const NEITHER: Jump = Jump {
     weight: Weight::Breaks,
 };
 
-/// The empty chain by which kube-proxy notices that its rules were flushed.
-const CANARY: &str = "KUBE-PROXY-CANARY";
-const RESTART: &str =
-    "a restart of kube-proxy writes everything again (from 1.33 on a full sync does, once an hour)";
+const RESTART: &str = "a restart of kube-proxy writes everything again";
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     let all = context.tables.iter();
-    let wrote = all.filter(|tables| tables.has(Owner::KubeProxy));
-    wrote.flat_map(|tables| of(context, tables)).collect()
+    let judged = all.filter(|tables| match tables.kube_proxy() {
+        KubeProxy::Iptables => true,
+        // What is left of another mode or front end is no outage, nor is what was written for a family that the cluster does not have.
+        KubeProxy::Canary => tables.family == Family::V4 && !is_elsewhere(context),
+        KubeProxy::Ipvs | KubeProxy::None => false,
+    });
+    judged.flat_map(|tables| of(context, tables)).collect()
+}
+
+/// Whether kube-proxy leads services by other rules.
+fn is_elsewhere(context: &Context<'_>) -> bool {
+    let tables = context.evidence.dumps.nft_tables();
+    tables.iter().any(|it| it.name == "kube-proxy")
+        || context
+            .tables
+            .iter()
+            .any(|it| matches!(it.kube_proxy(), KubeProxy::Iptables | KubeProxy::Ipvs))
 }
 
 fn of(context: &Context<'_>, tables: &Tables) -> Vec<Finding> {
@@ -137,24 +152,31 @@ fn missing_jump(context: &Context<'_>, tables: &Tables, jump: &Jump) -> Finding 
         without,
         weight,
     } = jump;
-    let chain = if tables.chain(table, to).is_some() {
-        format!("{table} {to} is there, and no packet gets to it")
-    } else {
-        format!("{table} {to} is not there either")
-    };
-    let mut evidence = vec![chain];
-    let canary = |table: &str| tables.chain(table, CANARY).is_some();
-    if canary("mangle") && !(canary("nat") && *table == "filter") {
-        evidence.push(format!(
-            "kube-proxy looks after mangle {CANARY}, which is there: it does not notice, and its partial syncs (from 1.27 on) do not write the jump"
-        ));
-    }
     let jumps = if from.starts_with("neither") {
         "jumps"
     } else {
         "does not jump"
     };
     let what = format!("{table} {from} {jumps} to {to} ({tables}): {without}");
+    let others = JUMPS.iter().filter(|it| it.to == *to && it.from != *from);
+    let others = others
+        .filter(|it| !is_missing(tables, it))
+        .map(|it| it.from);
+    let others: Vec<&str> = others.collect();
+    let mut evidence = vec![match (tables.chain(table, to), others.as_slice()) {
+        (None, _) => format!("{table} {to} is not there either"),
+        (Some(_), []) => format!("{table} {to} is there, and no packet gets to it"),
+        (Some(_), others) => format!(
+            "{table} {to} is there, and {} jumps to it",
+            others.join(", ")
+        ),
+    }];
+    let canary = |table: &str| tables.chain(table, CANARY).is_some();
+    if canary("mangle") && *table == "nat" {
+        evidence.push(format!(
+            "kube-proxy looks after mangle {CANARY}, which is there: it does not notice, and its partial syncs (from 1.27 on) do not write the jump; from 1.33 on a full sync does, hourly where there are fewer than 1,000 endpoints"
+        ));
+    }
     // The programs answer before any rule is asked.
     if context.ebpf && *weight == Weight::Breaks {
         evidence.push(
@@ -195,7 +217,7 @@ mod tests {
                 "{text}"
             );
             assert!(
-                text.contains("KUBE-SERVICES is there, and no packet gets to it"),
+                text.contains("KUBE-SERVICES is there, and OUTPUT jumps to it"),
                 "{text}"
             );
         }
@@ -220,5 +242,32 @@ mod tests {
         assert!(text.contains("test/nginx:http: chain KUBE-SVC-"), "{text}");
         let empty = without(HEALTHY[0], &["-A KUBE-SERVICES"]);
         assert_eq!(kinds(&[&empty]), ["services-empty"]);
+    }
+
+    /// What the kubelet makes where kube-proxy is not, or in another mode (1.32).
+    const KUBELETS: &str = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n:KUBE-KUBELET-CANARY - [0:0]\n\
+        -A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n\
+        :KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
+
+    #[test]
+    fn what_others_call_kube_is_no_kube_proxys() {
+        let router = KUBELETS.replace("KUBE-FIREWALL", "KUBE-ROUTER-INPUT");
+        let ipvs = KUBELETS.replace("KUBE-FIREWALL", "KUBE-NODE-PORT");
+        let left = KUBELETS.replace("KUBE-KUBELET-CANARY", "KUBE-PROXY-CANARY");
+        for alone in [KUBELETS, &router, &ipvs] {
+            assert!(found(&[alone]).is_empty(), "{:?}", found(&[alone]));
+        }
+        for beside in [KUBELETS, &left] {
+            assert!(
+                found(&[beside, HEALTHY[3]]).is_empty(),
+                "{:?}",
+                found(&[beside, HEALTHY[3]])
+            );
+        }
+        assert_eq!(
+            kinds(&[&left])[0],
+            "jump-missing",
+            "of kube-proxy the canary alone is there"
+        );
     }
 }

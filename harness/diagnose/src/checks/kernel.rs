@@ -1,10 +1,10 @@
 //! What the kernel's settings and counters say.
 
 use chainbreak_model::case::Symptom;
-use chainbreak_netfilter::Owner;
+use chainbreak_netfilter::{Family, Owner};
 
 use super::{Context, first_of};
-use crate::Finding;
+use crate::{Finding, services};
 
 const MOST: &str = "net.netfilter.nf_conntrack_max";
 const ENTRIES: &str = "net.netfilter.nf_conntrack_count";
@@ -15,7 +15,7 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(forwarding(context));
     findings.extend(full(context));
-    findings.extend(counted(context));
+    findings.extend(lost(context));
     findings.extend(invalid(context));
     findings
 }
@@ -24,11 +24,23 @@ fn forwarding(context: &Context<'_>) -> Option<Finding> {
     let name = "net.ipv4.ip_forward";
     let value = context.evidence.dumps.sysctl(name)?;
     let what = format!(
-        "{name} = {value}: the node passes nothing on, neither pods' packets nor those to a service's endpoints"
+        "{name} = {value}: of IPv4 the node passes nothing on, neither pods' packets nor those to a service's endpoints"
     );
-    (value == "0").then(|| {
-        Finding::breaks(Symptom::NoForwarding, what).mended_by(format!("`sysctl -w {name}=1`"))
-    })
+    // On a node of IPv6 alone it means nothing.
+    let v4 = context.tables.iter().filter(|it| it.family == Family::V4);
+    let leads = v4.flat_map(services::of_iptables).next().is_some();
+    let finding = if leads {
+        Finding::breaks(Symptom::NoForwarding, what)
+    } else {
+        Finding::odd(Symptom::NoForwarding, what)
+    };
+    (value == "0").then(|| finding.mended_by(format!("`sysctl -w {name}=1`")))
+}
+
+/// The sums of `conntrack -S` since the node was started.
+fn counted(context: &Context<'_>, name: &str) -> u64 {
+    let counted = context.evidence.dumps.statistics().get(name);
+    counted.copied().unwrap_or(0)
 }
 
 fn full(context: &Context<'_>) -> Option<Finding> {
@@ -36,35 +48,34 @@ fn full(context: &Context<'_>) -> Option<Finding> {
     let (most, entries) = (number(MOST)?, number(ENTRIES)?);
     let share = entries.saturating_mul(100).checked_div(most)?;
     let what = format!(
-        "conntrack's table is {share} % full ({entries} of {most} entries): new connections are dropped when it is, and old ones go on"
+        "conntrack's table is {share} % full ({entries} of {most} entries): where no entry can be dropped early for a new one, new connections are dropped and old ones go on"
     );
-    (share >= FULL).then(|| Finding::breaks(Symptom::ConntrackFull, what).mended_by(format!("a greater {MOST} (kube-proxy sets it: --conntrack-max-per-core), or fewer connections that linger")))
+    let mends = format!(
+        "a greater {MOST} (kube-proxy sets it: --conntrack-max-per-core), or fewer connections that linger"
+    );
+    let has_dropped = counted(context, "drop") > counted(context, "insert_failed");
+    let finding = if has_dropped {
+        Finding::breaks(Symptom::ConntrackFull, what)
+    } else {
+        Finding::odd(Symptom::ConntrackFull, what)
+    };
+    (share >= FULL).then(|| finding.mended_by(mends))
 }
 
-/// What `conntrack -S` has counted since the node was started.
-fn counted(context: &Context<'_>) -> Vec<Finding> {
-    let of = |name: &str| {
-        context
-            .evidence
-            .dumps
-            .statistics()
-            .get(name)
-            .copied()
-            .unwrap_or(0)
-    };
-    let (failed, dropped) = (of("insert_failed"), of("drop"));
+fn lost(context: &Context<'_>) -> Vec<Finding> {
+    let (failed, dropped) = (counted(context, "insert_failed"), counted(context, "drop"));
     let mut findings = Vec::new();
-    // The kernel counts what could not be inserted as dropped, too.
-    let full = dropped.saturating_sub(failed);
-    if full > 0 {
+    // From Linux 5.10 on what could not be inserted is counted as dropped, too; before, also where nothing was lost.
+    if let Some(full) = dropped.checked_sub(failed).filter(|it| *it > 0) {
         let what = format!(
             "conntrack has dropped {full} packets for want of a place in its table since the node was started"
         );
         findings.push(Finding::odd(Symptom::ConntrackDropped, what));
     }
     if failed > 0 {
+        let lost = failed.min(dropped);
         let what = format!(
-            "conntrack has dropped {failed} packets because another connection had their addresses and ports (insert_failed): parallel lookups of DNS by one client, or a source port that masquerading could not change"
+            "{failed} entries could not be inserted into conntrack's table since the node was started (insert_failed), by which at most {lost} packets were lost: another connection had their addresses and ports, as parallel lookups of DNS by one client have, or connections whose source port masquerading could not change"
         );
         findings.push(Finding::odd(Symptom::ConntrackInsertFailed, what));
     }
@@ -98,7 +109,7 @@ fn invalid(context: &Context<'_>) -> Option<Finding> {
             .filter(|_| !lines.is_empty())
             .map(|it| format!("net.netfilter.nf_conntrack_tcp_be_liberal = {it}")),
     );
-    let what = "packets are dropped that conntrack calls INVALID: answers that came another way than the requests went, or segments outside of the window that it knows";
+    let what = "packets are dropped that conntrack calls INVALID: answers that came another way than the requests went, segments outside of the window that it knows, or the last segments of connections whose entry is gone, which every busy node has some of";
     (!lines.is_empty()).then(|| {
         Finding::odd(Symptom::InvalidDropped, what)
             .on(first_of(lines))
@@ -118,10 +129,8 @@ mod tests {
             )
         };
         assert_eq!(kinds(&[&settings(900, 1)]), [""; 0]);
-        assert_eq!(
-            kinds(&[&settings(1000, 0)]),
-            ["no-forwarding", "conntrack-full"]
-        );
+        let both = ["no-forwarding", "conntrack-full"];
+        assert_eq!(kinds(&[&settings(1000, 0)]), both);
         let counted = |failed: u64, dropped: u64| {
             format!(
                 "cpu=0  \tfound=3 invalid=7 insert=0 insert_failed={failed} drop={dropped} early_drop=0 error=0 search_restart=0\n"

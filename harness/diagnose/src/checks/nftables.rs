@@ -11,8 +11,11 @@ use crate::{Finding, services};
 /// Its chains that hooks lead to (1.31 to 1.36).
 const HOOKED: [&str; 2] = ["nat-prerouting", "nat-output"];
 
-const AGAIN: &str =
-    "a restart of kube-proxy, after `nft delete table ip kube-proxy`, writes everything again";
+fn again(family: &str) -> String {
+    format!(
+        "a restart of kube-proxy, after `nft delete table {family} kube-proxy`, writes everything of that family again"
+    )
+}
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     let tables = context.evidence.dumps.nft_tables().iter();
@@ -23,6 +26,10 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
 fn of(table: &NftTable) -> Vec<Finding> {
     let mut findings = Vec::new();
     let family = &table.family;
+    // A map or a set alone, or a listing without elements (`nft -t`).
+    if table.table.chains.is_empty() || table.sets.values().all(Vec::is_empty) {
+        return findings;
+    }
     let gone = HOOKED
         .iter()
         .filter(|chain| !table.table.chains.contains_key(**chain));
@@ -36,7 +43,7 @@ fn of(table: &NftTable) -> Vec<Finding> {
         findings.push(
             Finding::breaks(Symptom::ChainsMissing, what)
                 .on(gone)
-                .mended_by(AGAIN),
+                .mended_by(again(family)),
         );
     }
     let led: BTreeSet<String> = services::of_nftables(table)
@@ -44,12 +51,11 @@ fn of(table: &NftTable) -> Vec<Finding> {
         .map(|it| it.name)
         .collect();
     let refused = names_refused(table);
-    let chains = table
-        .table
-        .chains
-        .keys()
-        .filter(|name| name.starts_with("service-"));
-    let named = chains.filter_map(|chain| services::name_of_chain(chain));
+    // The chain of a service that is gone is empty until a later sync deletes it.
+    let chains = table.table.chains.iter();
+    let chains =
+        chains.filter(|(name, chain)| name.starts_with("service-") && !chain.rules.is_empty());
+    let named = chains.filter_map(|(name, _)| services::name_of_chain(name));
     // An external policy's chain is another's element; what is refused needs none.
     let lost: BTreeSet<String> = named
         .filter(|name| !led.contains(name) && !refused.contains(name))
@@ -61,7 +67,7 @@ fn of(table: &NftTable) -> Vec<Finding> {
         findings.push(
             Finding::breaks(Symptom::ElementsMissing, what)
                 .on(first_of(lost))
-                .mended_by(AGAIN),
+                .mended_by(again(family)),
         );
     }
     let dead = services::of_nftables(table)
@@ -76,7 +82,7 @@ fn of(table: &NftTable) -> Vec<Finding> {
         findings.push(
             Finding::breaks(Symptom::ServiceLeadsNowhere, what)
                 .on(first_of(dead))
-                .mended_by(AGAIN),
+                .mended_by(again(family)),
         );
     }
     findings
@@ -118,5 +124,35 @@ mod tests {
     fn a_table_without_the_chains_that_the_kernel_calls_is_found() {
         let cut = HEALTHY[3].replace("chain nat-prerouting {", "chain other {");
         assert_eq!(found(&[&cut])[0].0, "chains-missing");
+    }
+
+    #[test]
+    fn a_part_of_a_listing_and_the_chain_of_a_service_that_is_gone_are_nothing() {
+        let map = "table ip kube-proxy {\n\tmap service-ips {\n\t\telements = { 10.96.1.0 . tcp . 80 : goto service-3DQLO4TQ-test/nginx/tcp/http }\n\t}\n}\n";
+        assert!(found(&[map]).is_empty(), "{:?}", found(&[map]));
+        let gone = HEALTHY[3].replacen(
+            "\tchain ",
+            "\tchain service-ABCDEFGH-test/old/tcp/http {\n\t}\n\n\tchain ",
+            1,
+        );
+        assert_ne!(gone, HEALTHY[3]);
+        assert!(found(&[&gone]).is_empty(), "{:?}", found(&[&gone]));
+    }
+
+    #[test]
+    fn what_mends_a_familys_table_leaves_the_other_familys_alone() {
+        let v6 = HEALTHY[3]
+            .replace("table ip kube-proxy", "table ip6 kube-proxy")
+            .replace("chain nat-prerouting {", "chain other {");
+        let mut evidence = crate::Evidence::default();
+        evidence.add(&v6).unwrap();
+        let findings = crate::findings(&evidence);
+        assert!(
+            findings[0]
+                .mends
+                .as_ref()
+                .unwrap()
+                .contains("nft delete table ip6 kube-proxy")
+        );
     }
 }

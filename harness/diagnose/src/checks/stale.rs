@@ -39,20 +39,34 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
             *stale.entry((name.clone(), at)).or_default() += 1;
         }
     }
+    // Whose endpoints are told, those that end are no mistake: they serve what they have.
+    let slices = context.evidence.objects.endpoints();
+    let named: Option<BTreeSet<SocketAddr>> = slices.as_ref().map(|slices| {
+        slices
+            .values()
+            .flat_map(|it| it.all.iter().copied())
+            .collect()
+    });
+    stale.retain(|(_, at), _| named.as_ref().is_none_or(|named| !named.contains(at)));
+    if stale.is_empty() {
+        return Vec::new();
+    }
     let lines = stale.iter().map(|((name, at), flows)| {
         format!("{name}: {flows} of UDP are led to {at}, to which no rule leads any more")
     });
-    let what = "conntrack leads connections to endpoints that are gone, whatever the rules say, as long as their clients go on sending";
-    let finding = || {
+    let rest = "a client that goes on sending from its port is led there, whatever the rules say";
+    let finding = if named.is_some() {
+        let what =
+            format!("conntrack leads connections to endpoints that no EndpointSlice names: {rest}");
         Finding::breaks(Symptom::StaleConnections, what)
-            .on(first_of(lines))
-            .mended_by("`conntrack -D -p udp --orig-dst ADDRESS --orig-port-dst PORT` ends them; the next packet is led by the rules")
-    };
-    if stale.is_empty() {
-        Vec::new()
     } else {
-        vec![finding()]
-    }
+        let what = format!(
+            "conntrack leads connections to endpoints that rules do not know; where these are gone, and not only about to end, {rest}"
+        );
+        Finding::odd(Symptom::StaleConnections, what)
+    };
+    let mends = "`conntrack -D -p udp --orig-dst ADDRESS --orig-port-dst PORT` ends them; the next packet is led by the rules";
+    vec![finding.on(first_of(lines)).mended_by(mends)]
 }
 
 #[cfg(test)]
@@ -79,5 +93,20 @@ mod tests {
             text.contains("kube-system/dns:dns: 1 of UDP are led to 10.20.1.7:53"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn an_endpoint_that_a_slice_names_is_not_gone() {
+        let slice = |ip: &str| {
+            format!(
+                "{{\"kind\": \"EndpointSlice\", \"metadata\": {{\"namespace\": \"kube-system\", \"labels\": {{\"kubernetes.io/service-name\": \"dns\"}}}}, \"ports\": [{{\"name\": \"dns\", \"port\": 53, \"protocol\": \"UDP\"}}], \"endpoints\": [{{\"addresses\": [\"10.20.1.2\"]}}, {{\"addresses\": [\"{ip}\"], \"conditions\": {{\"ready\": false, \"serving\": true, \"terminating\": true}}}}]}}"
+            )
+        };
+        assert!(found(&[RULES, &flow("10.20.1.7"), &slice("10.20.1.7")]).is_empty());
+        let [(kind, text)] = found(&[RULES, &flow("10.20.1.7"), &slice("10.20.1.8")])
+            .try_into()
+            .unwrap();
+        assert_eq!(kind, "stale-connections");
+        assert!(text.contains("no EndpointSlice names"), "{text}");
     }
 }
