@@ -38,13 +38,19 @@ impl Objects {
     pub(crate) fn add<'a>(&mut self, text: &'a str) -> (bool, Cow<'a, str>) {
         let before = self.0.len();
         let (documents, rest) = documents(text);
-        documents.into_iter().for_each(|it| self.take(it));
+        for document in documents {
+            self.take(document);
+        }
         (self.0.len() > before, rest)
     }
 
     fn take(&mut self, value: Value) {
         match value {
-            Value::Array(items) => items.into_iter().for_each(|it| self.take(it)),
+            Value::Array(items) => {
+                for item in items {
+                    self.take(item);
+                }
+            }
             Value::Object(mut object) => {
                 let kind = object.get("kind").and_then(Value::as_str);
                 let Some(kind) = kind.map(str::to_owned) else {
