@@ -35,7 +35,7 @@ fn of_a_real_node_nothing_is_found_until_something_is_wrong_there() {
     exits(&before, 0);
     let said = text(&before.stdout);
     assert!(
-        said.contains("kube-proxy  iptables mode (legacy, IPv4): "),
+        said.contains("kube-proxy  iptables mode (legacy, IPv4), "),
         "{said}"
     );
     assert!(
@@ -116,7 +116,7 @@ fn what_cannot_be_read_is_one_line_and_the_rest_is_diagnosed() {
         text(&rest.stderr)
     );
     assert!(
-        text(&rest.stdout).contains("✗ net.ipv4.ip_forward = 0"),
+        text(&rest.stdout).contains("! net.ipv4.ip_forward = 0"),
         "{}",
         text(&rest.stdout)
     );
