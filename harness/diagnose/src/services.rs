@@ -58,6 +58,13 @@ pub(crate) fn of_iptables(tables: &Tables) -> Vec<Led> {
     led.collect()
 }
 
+/// Those of them that are led to no endpoint, in words.
+pub(crate) fn nowhere(led: Vec<Led>) -> Vec<String> {
+    let dead = led.into_iter().filter(|it| it.endpoints.is_empty());
+    dead.map(|it| format!("{}: chain {} leads to no endpoint", it.name, it.chain))
+        .collect()
+}
+
 /// The services that rules of iptables reject because they have no endpoints.
 pub(crate) fn rejected(tables: &Tables) -> BTreeSet<String> {
     let rules = tables.rules("filter", "KUBE-SERVICES").iter();

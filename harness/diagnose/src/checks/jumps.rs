@@ -111,12 +111,7 @@ fn of(context: &Context<'_>, tables: &Tables) -> Vec<Finding> {
         );
         findings.push(Finding::breaks(Symptom::ServicesEmpty, what).mended_by(RESTART));
     }
-    let dead = services::of_iptables(tables)
-        .into_iter()
-        .filter(|it| it.endpoints.is_empty());
-    let dead: Vec<String> = dead
-        .map(|it| format!("{}: chain {} leads to no endpoint", it.name, it.chain))
-        .collect();
+    let dead = services::nowhere(services::of_iptables(tables));
     if !dead.is_empty() {
         let what = format!(
             "requests to {} are led into chains that lead nowhere ({tables})",

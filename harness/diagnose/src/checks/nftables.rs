@@ -70,12 +70,7 @@ fn of(table: &NftTable) -> Vec<Finding> {
                 .mended_by(again(family)),
         );
     }
-    let dead = services::of_nftables(table)
-        .into_iter()
-        .filter(|it| it.endpoints.is_empty());
-    let dead: Vec<String> = dead
-        .map(|it| format!("{}: chain {} leads to no endpoint", it.name, it.chain))
-        .collect();
+    let dead = services::nowhere(services::of_nftables(table));
     if !dead.is_empty() {
         let what =
             format!("table {family} kube-proxy leads requests into chains that lead nowhere");
