@@ -38,10 +38,8 @@ fn of_a_real_node_nothing_is_found_until_something_is_wrong_there() {
         said.contains("kube-proxy  iptables mode (legacy, IPv4), "),
         "{said}"
     );
-    assert!(
-        said.contains("Nothing that was attached is inconsistent."),
-        "{said}"
-    );
+    // A late segment may have been dropped as INVALID, which is told and breaks nothing.
+    assert!(!said.contains('✗') && !said.contains("jump"), "{said}");
 
     let delete = "iptables -t nat -D PREROUTING -m comment --comment 'kubernetes service portals' -j KUBE-SERVICES";
     let mut inside = registry::command(Some(world), "n1", &["sh", "-c", delete]).unwrap();
