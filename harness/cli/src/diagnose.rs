@@ -49,7 +49,7 @@ fn evidence(args: &args::Diagnose) -> anyhow::Result<Evidence> {
     }
     let mut evidence = Evidence::default();
     let known = attached::texts(&args.what, &mut |name, text| match evidence.add(text) {
-        Ok(found) => Ok(!found.is_empty()),
+        Ok(known) => Ok(known),
         Err(error) => {
             crate::note(&format!(
                 "{}, {error}: its rules are not whole, and left out",

@@ -9,27 +9,54 @@ mod logged;
 mod nftables;
 mod stale;
 
-use crate::{Evidence, Finding, tables::Tables};
+use chainbreak_netfilter::nft::NftTable;
+
+use crate::{
+    Evidence, Finding,
+    services::{self, Led},
+    tables::Tables,
+};
 
 /// What every check asks.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) evidence: &'a Evidence,
     pub(crate) tables: Vec<Tables>,
+    /// Where kube-proxy's rules lead requests, in whichever mode.
+    pub(crate) led: Vec<Led>,
     /// Whether Felix is in eBPF mode: by its rules, or by what the API holds.
     pub(crate) ebpf: bool,
 }
 
+impl<'a> Context<'a> {
+    fn of(evidence: &'a Evidence) -> Self {
+        let tables = Tables::of(&evidence.dumps);
+        let configuration = evidence.objects.felix_configuration();
+        let iptables = tables.iter().flat_map(services::of_iptables);
+        let nftables = nftables(evidence).flat_map(services::of_nftables);
+        Self {
+            evidence,
+            led: iptables.chain(nftables).collect(),
+            ebpf: tables.iter().any(Tables::are_beside_ebpf)
+                || configuration.is_some_and(|spec| spec["bpfEnabled"] == true),
+            tables,
+        }
+    }
+
+    /// kube-proxy's tables of nftables.
+    pub(crate) fn nftables(&self) -> impl Iterator<Item = &'a NftTable> + use<'a> {
+        nftables(self.evidence)
+    }
+}
+
+fn nftables(evidence: &Evidence) -> impl Iterator<Item = &NftTable> {
+    let tables = evidence.dumps.nft_tables().iter();
+    tables.filter(|table| table.name == "kube-proxy")
+}
+
 /// All that is found, what breaks something first.
 pub fn findings(evidence: &Evidence) -> Vec<Finding> {
-    let tables = Tables::of(&evidence.dumps);
-    let configuration = evidence.objects.felix_configuration();
-    let context = Context {
-        ebpf: tables.iter().any(Tables::are_beside_ebpf)
-            || configuration.is_some_and(|spec| spec["bpfEnabled"] == true),
-        tables,
-        evidence,
-    };
+    let context = Context::of(evidence);
     let checks: [fn(&Context<'_>) -> Vec<Finding>; 8] = [
         jumps::check,
         nftables::check,
@@ -65,8 +92,7 @@ pub(crate) mod tests {
     pub(crate) fn found(texts: &[&str]) -> Vec<(String, String)> {
         let mut evidence = Evidence::default();
         for text in texts {
-            let found = evidence.add(text).unwrap();
-            assert!(!found.is_empty(), "{text}");
+            assert!(evidence.add(text).unwrap(), "{text}");
         }
         let findings = findings(&evidence).into_iter();
         let told = findings.map(|it| {

@@ -1,12 +1,7 @@
 //! What was attached, recognised by what is in it.
 
-use std::{collections::BTreeSet, fmt};
-
 use chainbreak_model::names::AgentName;
-use chainbreak_netfilter::{
-    NetfilterError,
-    dumps::{Dumps, Kind},
-};
+use chainbreak_netfilter::{NetfilterError, dumps::Dumps};
 
 use crate::{
     logs::{self, Log},
@@ -24,44 +19,21 @@ pub struct Evidence {
     pub objects: Objects,
 }
 
-/// Something that was recognised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Attached {
-    /// A listing.
-    Dump(Kind),
-    /// The log of an agent.
-    Log(AgentName),
-    /// Kubernetes objects.
-    Objects,
-}
-
-impl fmt::Display for Attached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Dump(kind) => kind.fmt(f),
-            Self::Log(agent) => write!(f, "{agent}'s log"),
-            Self::Objects => f.pad("Kubernetes objects"),
-        }
-    }
-}
-
 impl Evidence {
-    /// Takes in a text, and says what it found there; nothing where it knows nothing of it. Rules that break off, or that no tool prints,
-    /// are an error, and nothing of the text's rules is taken in.
-    pub fn add(&mut self, text: &str) -> Result<BTreeSet<Attached>, NetfilterError> {
+    /// Takes in a text: whether it knows anything of it. Rules that break off, or that no tool prints, are an error, and nothing of the
+    /// text's rules is taken in.
+    pub fn add(&mut self, text: &str) -> Result<bool, NetfilterError> {
         let (has_objects, text) = self.objects.add(text);
-        let (read, rest) = logs::read(&text);
-        let mut found: BTreeSet<Attached> =
-            read.iter().map(|log| Attached::Log(log.agent)).collect();
-        found.extend(has_objects.then_some(Attached::Objects));
-        for log in read {
+        let (logs, rest) = logs::read(&text);
+        let has_logs = !logs.is_empty();
+        for log in logs {
             match self.logs.iter_mut().find(|it| it.agent == log.agent) {
                 Some(known) => known.entries.extend(log.entries),
                 None => self.logs.push(log),
             }
         }
-        found.extend(self.dumps.add(&rest)?.into_iter().map(Attached::Dump));
-        Ok(found)
+        let has_dumps = !self.dumps.add(&rest)?.is_empty();
+        Ok(has_objects || has_logs || has_dumps)
     }
 
     /// The log of an agent, where it is there.

@@ -13,6 +13,13 @@ pub enum Weight {
     Odd,
 }
 
+impl Weight {
+    /// It breaks something where that is so.
+    pub(crate) fn where_so(breaks: bool) -> Self {
+        if breaks { Self::Breaks } else { Self::Odd }
+    }
+}
+
 /// Something that does not fit together, as one line and what it stands on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -39,7 +46,7 @@ impl Finding {
         Self::new(kind, Weight::Odd, what)
     }
 
-    fn new(kind: Symptom, weight: Weight, what: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: Symptom, weight: Weight, what: impl Into<String>) -> Self {
         Self {
             kind,
             weight,

@@ -15,7 +15,7 @@ mod tables;
 mod writers;
 
 pub use checks::findings;
-pub use evidence::{Attached, Evidence};
+pub use evidence::Evidence;
 pub use finding::{Finding, Weight};
 pub use logs::Log;
 pub use objects::Objects;

@@ -118,24 +118,15 @@ fn without_runtime(line: &str) -> Cow<'_, str> {
         Some((pod, rest)) if pod.starts_with("[pod/") => rest,
         _ => line,
     };
-    // `kubectl logs --timestamps`.
-    let line = match line.split_once(' ') {
-        Some((time, rest))
-            if is_time(time) && !rest.starts_with("stdout ") && !rest.starts_with("stderr ") =>
-        {
-            rest
-        }
-        _ => line,
+    // `kubectl logs --timestamps`, and the kubelet's files, which also say where it was written.
+    let Some((_, rest)) = line.split_once(' ').filter(|(time, _)| is_time(time)) else {
+        return Cow::Borrowed(line);
     };
-    let mut parts = line.splitn(4, ' ');
-    match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some(time), Some("stdout" | "stderr"), Some("F" | "P"), Some(rest))
-            if time.contains('T') =>
-        {
-            Cow::Borrowed(rest)
-        }
-        _ => Cow::Borrowed(line),
-    }
+    let parts: Vec<&str> = rest.splitn(3, ' ').collect();
+    Cow::Borrowed(match parts.as_slice() {
+        ["stdout" | "stderr", "F" | "P", said] => said,
+        _ => rest,
+    })
 }
 
 /// Whether a word is a moment as RFC 3339 has it.

@@ -44,7 +44,8 @@ impl Objects {
         (self.0.len() > before, rest)
     }
 
-    fn take(&mut self, value: Value) {
+    /// Takes in an object, or a list of some.
+    pub fn take(&mut self, value: Value) {
         match value {
             Value::Array(items) => {
                 for item in items {

@@ -1,7 +1,7 @@
 //! Who wrote the rules of a node, in which mode and by which releases.
 
 use chainbreak_model::names::AgentName;
-use chainbreak_netfilter::{Owner, dumps::Kind, nft::NftTable};
+use chainbreak_netfilter::{Owner, Rule, dumps::Kind, nft::NftTable};
 use serde::Serialize;
 
 use crate::{
@@ -111,7 +111,7 @@ fn layout(tables: &Tables) -> Option<&'static str> {
     // Which it is stands in filter.
     tables.ruleset.tables.get("filter")?;
     let begins = |prefix: &str| tables.chains().any(|(_, name, _)| name.starts_with(prefix));
-    let counts = |rule: &chainbreak_netfilter::Rule| rule.text.contains("--nfacct-name");
+    let counts = |rule: &Rule| rule.text.contains("--nfacct-name");
     let is_counted = tables.rules("filter", "KUBE-FORWARD").iter().any(counts);
     Some(if is_counted {
         "1.31 and later do"
@@ -165,12 +165,12 @@ fn of_nftables(evidence: &Evidence) -> Vec<Writer> {
 }
 
 /// Whether a table of nft has chains of kube-proxy or Felix.
-pub(crate) fn is_of_agents(table: &NftTable) -> bool {
+fn is_of_agents(table: &NftTable) -> bool {
     let mut chains = table.table.chains.keys();
     chains.any(|name| matches!(Owner::of_chain(name), Owner::KubeProxy | Owner::Felix))
 }
 
-/// What a log says of its version, and how much of it complains.
+/// What a log says of its version.
 fn of_log(log: &Log) -> Option<Writer> {
     let mark = match log.agent {
         AgentName::KubeProxy => ["\"Version info\" version=\"", "Version: "],

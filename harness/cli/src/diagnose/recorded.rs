@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use chainbreak_diagnose::Evidence;
+use chainbreak_diagnose::{Evidence, Log};
 use chainbreak_model::{
     case::Case,
     event::{Event, EventKind},
@@ -11,7 +11,7 @@ use chainbreak_model::{
 };
 use chainbreak_netfilter::replay::Replay;
 use chainbreak_report::{
-    edits::{backend, ran},
+    edits::backend,
     network::{Network, reroutes},
 };
 use serde_json::json;
@@ -41,42 +41,42 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
         let added = evidence.dumps.add(network.text);
         added.map_err(|why| invalid(format!("what {node} routes by cannot be read: {why}")))?;
     }
+    evidence.objects.take(objects(case));
+    let logs = AgentName::ALL.map(|agent| log(&events, agent, &node, at_us));
     evidence
-        .add(&objects(case).to_string())
-        .map_err(|why| invalid(why.to_string()))?;
-    for agent in AgentName::ALL {
-        let log = log(&events, agent, &node, at_us);
-        evidence.add(&log).map_err(|why| invalid(why.to_string()))?;
-    }
+        .logs
+        .extend(logs.into_iter().filter(|it| !it.entries.is_empty()));
     Ok(evidence)
 }
 
 /// The rules that the node's commands left. What cannot be followed is left out.
 fn rules(case: &Case, events: &[Event], node: &NodeName, at_us: u64) -> Replay {
-    let mut replay = Replay::new(backend(case));
-    for (_, command) in moment::commands(events, node)
-        .iter()
-        .filter(|it| it.0 <= at_us)
-    {
-        if let Err(doubt) = replay.take(ran(command)) {
-            crate::note(&format!(
-                "what {} made with `{}` is left out: {doubt}",
-                command.who,
-                command.argv.join(" ")
-            ));
-        }
+    let mut commands = moment::commands(events, node);
+    commands.retain(|it| it.0 <= at_us);
+    let (replay, doubts) = moment::replayed(&commands, backend(case));
+    for (_, command, doubt) in doubts {
+        crate::note(&format!(
+            "what {} made with `{}` is left out: {doubt}",
+            command.who,
+            command.argv.join(" ")
+        ));
     }
     replay
 }
 
-fn log(events: &[Event], of: AgentName, on: &NodeName, at_us: u64) -> String {
+fn log(events: &[Event], agent: AgentName, on: &NodeName, at_us: u64) -> Log {
     let entries = events.iter().filter_map(|event| match &event.what {
-        EventKind::Log(entry) if entry.agent == of && entry.node == *on && event.at_us <= at_us => {
-            Some(format!("{}\n", entry.text))
+        EventKind::Log(entry)
+            if entry.agent == agent && entry.node == *on && event.at_us <= at_us =>
+        {
+            Some(entry.text.clone())
         }
         _ => None,
     });
-    entries.collect()
+    Log {
+        agent,
+        entries: entries.collect(),
+    }
 }
 
 /// The objects that the case began with.

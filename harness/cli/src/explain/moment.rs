@@ -168,6 +168,23 @@ pub(crate) fn commands<'a>(events: &'a [Event], node: &NodeName) -> Vec<(u64, &'
     commands
 }
 
+/// What could not be followed of a command, which ended then.
+type Unfollowed<'a> = (u64, &'a Command, Doubt);
+
+/// The rules that commands left on a node, and what is left out of them.
+pub(crate) fn replayed<'a>(
+    commands: &[(u64, &'a Command)],
+    own: Backend,
+) -> (Replay, Vec<Unfollowed<'a>>) {
+    let (mut replay, mut doubts) = (Replay::new(own), Vec::new());
+    for (ended, command) in commands {
+        if let Err(doubt) = replay.take(ran(command)) {
+            doubts.push((*ended, *command, doubt));
+        }
+    }
+    (replay, doubts)
+}
+
 /// The rules at a moment.
 struct Rebuilt<'a> {
     /// Of how many commands.
@@ -175,20 +192,14 @@ struct Rebuilt<'a> {
     /// Without and with what each command made that was at work.
     states: Vec<(Option<String>, Replay)>,
     /// What could not be followed.
-    doubts: Vec<(u64, &'a Command, Doubt)>,
+    doubts: Vec<Unfollowed<'a>>,
 }
 
 impl<'a> Rebuilt<'a> {
     fn of(commands: &[(u64, &'a Command)], at_us: u64, own: Backend) -> Self {
         let over = commands.partition_point(|it| it.0 <= at_us);
         let (before, after) = commands.split_at(over);
-        let mut replay = Replay::new(own);
-        let mut doubts = Vec::new();
-        for (ended, command) in before {
-            if let Err(doubt) = replay.take(ran(command)) {
-                doubts.push((*ended, *command, doubt));
-            }
-        }
+        let (mut replay, mut doubts) = replayed(before, own);
         let mut states = vec![(None, replay.clone())];
         let at_work = |it: &&(u64, &Command)| it.0.saturating_sub(it.1.took_us) < at_us;
         for (ended, command) in after.iter().filter(at_work) {

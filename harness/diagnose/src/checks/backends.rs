@@ -1,12 +1,12 @@
 //! Rules of one program in several places: both front ends of iptables, or iptables beside nftables mode.
 
-use chainbreak_model::case::Symptom;
 use std::collections::BTreeSet;
 
+use chainbreak_model::case::Symptom;
 use chainbreak_netfilter::{Family, replay::Backend};
 
 use super::{Context, first_of};
-use crate::{Finding, services, tables::Tables};
+use crate::{Finding, Weight, services, tables::Tables};
 
 /// What a kube-proxy leaves that has gone over to another mode or front end.
 const LEFT: &str = "`kube-proxy --cleanup` of the old mode, or the removal of its chains by the old front end, once nobody writes them any more";
@@ -49,25 +49,14 @@ fn both_front_ends(context: &Context<'_>, family: Family) -> Option<Finding> {
         .map(|name| format!("{name} is led otherwise by one than by the other"))
         .collect();
     let what = "both front ends of iptables lead to services: packets meet the rules of either, and what translates first decides";
-    let finding = if differ.is_empty() {
-        Finding::odd(Symptom::BothBackends, what)
-    } else {
-        Finding::breaks(Symptom::BothBackends, what)
-    };
+    let weight = Weight::where_so(!differ.is_empty());
+    let finding = Finding::new(Symptom::BothBackends, weight, what);
     Some(finding.on(first_of(differ)).mended_by(LEFT))
 }
 
 fn beside_nftables(context: &Context<'_>) -> Option<Finding> {
-    let has_table = context
-        .evidence
-        .dumps
-        .nft_tables()
-        .iter()
-        .any(|it| it.name == "kube-proxy");
-    let left = context
-        .tables
-        .iter()
-        .find(|it| has_table && !led(it).is_empty())?;
+    context.nftables().next()?;
+    let left = context.tables.iter().find(|it| !led(it).is_empty())?;
     let what = format!(
         "kube-proxy's table of nftables and its rules of iptables ({left}) both lead to services: one is left over"
     );

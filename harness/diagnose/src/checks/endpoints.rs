@@ -1,40 +1,29 @@
 //! kube-proxy's rules held against what the API holds.
 
-use chainbreak_model::case::Symptom;
 use std::collections::{BTreeMap, BTreeSet};
 
+use chainbreak_model::case::Symptom;
+
 use super::{Context, first_of};
-use crate::{
-    Finding,
-    services::{self, Led},
-};
+use crate::Finding;
 
 const SYNC: &str =
     "kube-proxy's log says whether its syncs fail; a restart writes everything again";
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
-    let led = led(context);
-    let mut findings = Vec::new();
-    if led.is_empty() {
-        return findings;
+    if context.led.is_empty() {
+        return Vec::new();
     }
-    findings.extend(without_rules(context, &led));
-    findings.extend(other_endpoints(context, &led));
-    findings
+    let missing = without_rules(context);
+    missing
+        .into_iter()
+        .chain(other_endpoints(context))
+        .collect()
 }
 
-/// What rules lead, of whichever mode.
-fn led(context: &Context<'_>) -> Vec<Led> {
-    let tables = context.evidence.dumps.nft_tables().iter();
-    let ours = tables.filter(|table| table.name == "kube-proxy");
-    let nftables = ours.flat_map(services::of_nftables);
-    let iptables = context.tables.iter().flat_map(services::of_iptables);
-    iptables.chain(nftables).collect()
-}
-
-/// Services with ready endpoints that no rule knows, neither to lead nor to reject. Which families' rules were listed, their own addresses say.
-fn without_rules(context: &Context<'_>, led: &[Led]) -> Option<Finding> {
-    let objects = &context.evidence.objects;
+/// Services with ready endpoints that no rule leads. Which families' rules were listed, their own addresses say.
+fn without_rules(context: &Context<'_>) -> Option<Finding> {
+    let (objects, led) = (&context.evidence.objects, &context.led);
     let endpoints = objects.endpoints()?;
     let known: BTreeSet<_> = led.iter().map(|it| (it.address, it.port)).collect();
     let listed = |is_v6: bool| led.iter().any(|it| it.address.is_ipv6() == is_v6);
@@ -61,7 +50,7 @@ fn without_rules(context: &Context<'_>, led: &[Led]) -> Option<Finding> {
 }
 
 /// Endpoints in rules that no slice names, and those that are missing there. What a policy, a hint or a label leaves out is not missing.
-fn other_endpoints(context: &Context<'_>, led: &[Led]) -> Option<Finding> {
+fn other_endpoints(context: &Context<'_>) -> Option<Finding> {
     let objects = &context.evidence.objects;
     let endpoints = objects.endpoints()?;
     let plain: BTreeSet<String> = objects
@@ -75,7 +64,7 @@ fn other_endpoints(context: &Context<'_>, led: &[Led]) -> Option<Finding> {
         .map(|(name, all)| (name.to_string(), all))
         .collect();
     let mut lines = Vec::new();
-    for it in led {
+    for it in &context.led {
         let Some(known) = by_name.get(&it.name) else {
             continue;
         };

@@ -13,6 +13,8 @@ use crate::{
 struct Jump {
     table: &'static str,
     from: &'static str,
+    /// That it is not there, up to where it leads.
+    says: &'static str,
     to: &'static str,
     without: &'static str,
     weight: Weight,
@@ -22,6 +24,7 @@ const JUMPS: [Jump; 4] = [
     Jump {
         table: "nat",
         from: "PREROUTING",
+        says: "PREROUTING does not jump",
         to: SERVICES,
         without: "pods and others outside reach no service by this node",
         weight: Weight::Breaks,
@@ -29,6 +32,7 @@ const JUMPS: [Jump; 4] = [
     Jump {
         table: "nat",
         from: "OUTPUT",
+        says: "OUTPUT does not jump",
         to: SERVICES,
         without: "programs of the node itself reach no service",
         weight: Weight::Breaks,
@@ -36,6 +40,7 @@ const JUMPS: [Jump; 4] = [
     Jump {
         table: "nat",
         from: "POSTROUTING",
+        says: "POSTROUTING does not jump",
         to: "KUBE-POSTROUTING",
         without: "what is to be masqueraded keeps its source address",
         weight: Weight::Odd,
@@ -43,6 +48,7 @@ const JUMPS: [Jump; 4] = [
     Jump {
         table: "filter",
         from: "FORWARD",
+        says: "FORWARD does not jump",
         to: "KUBE-FORWARD",
         without: "what goes to services is accepted by no rule of kube-proxy's, and packets that conntrack cannot place are not dropped",
         weight: Weight::Odd,
@@ -54,7 +60,8 @@ const SERVICES: &str = "KUBE-SERVICES";
 /// Both jumps to the services.
 const NEITHER: Jump = Jump {
     table: "nat",
-    from: "neither PREROUTING nor OUTPUT",
+    from: "",
+    says: "neither PREROUTING nor OUTPUT jumps",
     to: SERVICES,
     without: "neither pods nor others outside nor programs of the node itself reach any service by it",
     weight: Weight::Breaks,
@@ -75,8 +82,7 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
 
 /// Whether kube-proxy leads services by other rules.
 fn is_elsewhere(context: &Context<'_>) -> bool {
-    let tables = context.evidence.dumps.nft_tables();
-    tables.iter().any(|it| it.name == "kube-proxy")
+    context.nftables().next().is_some()
         || context
             .tables
             .iter()
@@ -99,13 +105,8 @@ fn of(context: &Context<'_>, tables: &Tables) -> Vec<Finding> {
             .into_iter()
             .map(|jump| missing_jump(context, tables, jump)),
     );
-    let nat = tables.ruleset.tables.get("nat");
-    let is_empty = |chain: &str| {
-        tables
-            .chain("nat", chain)
-            .is_some_and(|it| it.rules.is_empty())
-    };
-    if nat.is_some() && is_empty("KUBE-SERVICES") {
+    let services = tables.chain("nat", SERVICES);
+    if services.is_some_and(|it| it.rules.is_empty()) {
         let what = format!(
             "kube-proxy's chain KUBE-SERVICES is empty in nat ({tables}): no service is led anywhere"
         );
@@ -143,16 +144,12 @@ fn missing_jump(context: &Context<'_>, tables: &Tables, jump: &Jump) -> Finding 
     let Jump {
         table,
         from,
+        says,
         to,
         without,
         weight,
     } = jump;
-    let jumps = if from.starts_with("neither") {
-        "jumps"
-    } else {
-        "does not jump"
-    };
-    let what = format!("{table} {from} {jumps} to {to} ({tables}): {without}");
+    let what = format!("{table} {says} to {to} ({tables}): {without}");
     let others = JUMPS.iter().filter(|it| it.to == *to && it.from != *from);
     let others = others
         .filter(|it| !is_missing(tables, it))
@@ -166,8 +163,7 @@ fn missing_jump(context: &Context<'_>, tables: &Tables, jump: &Jump) -> Finding 
             others.join(", ")
         ),
     }];
-    let canary = |table: &str| tables.chain(table, CANARY).is_some();
-    if canary("mangle") && *table == "nat" {
+    if *table == "nat" && tables.chain("mangle", CANARY).is_some() {
         evidence.push(format!(
             "kube-proxy looks after mangle {CANARY}, which is there: it does not notice, and its partial syncs (from 1.27 on) do not write the jump; from 1.33 on a full sync does, hourly where there are fewer than 1,000 endpoints"
         ));
@@ -181,10 +177,7 @@ fn missing_jump(context: &Context<'_>, tables: &Tables, jump: &Jump) -> Finding 
             "without kube-proxy nothing is amiss; with it, bpfKubeProxyIptablesCleanupEnabled: false ends that Felix deletes what it writes",
         );
     }
-    let finding = match weight {
-        Weight::Breaks => Finding::breaks(Symptom::JumpMissing, what),
-        Weight::Odd => Finding::odd(Symptom::JumpMissing, what),
-    };
+    let finding = Finding::new(Symptom::JumpMissing, *weight, what);
     finding.on(evidence).mended_by(RESTART)
 }
 

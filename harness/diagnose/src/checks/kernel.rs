@@ -1,10 +1,10 @@
 //! What the kernel's settings and counters say.
 
 use chainbreak_model::case::Symptom;
-use chainbreak_netfilter::{Family, Owner};
+use chainbreak_netfilter::Owner;
 
 use super::{Context, first_of};
-use crate::{Finding, services};
+use crate::{Finding, Weight};
 
 const MOST: &str = "net.netfilter.nf_conntrack_max";
 const ENTRIES: &str = "net.netfilter.nf_conntrack_count";
@@ -27,14 +27,11 @@ fn forwarding(context: &Context<'_>) -> Option<Finding> {
         "{name} = {value}: of IPv4 the node passes nothing on, neither pods' packets nor those to a service's endpoints"
     );
     // On a node of IPv6 alone it means nothing.
-    let v4 = context.tables.iter().filter(|it| it.family == Family::V4);
-    let leads = v4.flat_map(services::of_iptables).next().is_some();
-    let finding = if leads {
-        Finding::breaks(Symptom::NoForwarding, what)
-    } else {
-        Finding::odd(Symptom::NoForwarding, what)
-    };
-    (value == "0").then(|| finding.mended_by(format!("`sysctl -w {name}=1`")))
+    let leads = context.led.iter().any(|it| it.address.is_ipv4());
+    (value == "0").then(|| {
+        Finding::new(Symptom::NoForwarding, Weight::where_so(leads), what)
+            .mended_by(format!("`sysctl -w {name}=1`"))
+    })
 }
 
 /// The sums of `conntrack -S` since the node was started.
@@ -54,12 +51,9 @@ fn full(context: &Context<'_>) -> Option<Finding> {
         "a greater {MOST} (kube-proxy sets it: --conntrack-max-per-core), or fewer connections that linger"
     );
     let has_dropped = counted(context, "drop") > counted(context, "insert_failed");
-    let finding = if has_dropped {
-        Finding::breaks(Symptom::ConntrackFull, what)
-    } else {
-        Finding::odd(Symptom::ConntrackFull, what)
-    };
-    (share >= FULL).then(|| finding.mended_by(mends))
+    (share >= FULL).then(|| {
+        Finding::new(Symptom::ConntrackFull, Weight::where_so(has_dropped), what).mended_by(mends)
+    })
 }
 
 fn lost(context: &Context<'_>) -> Vec<Finding> {

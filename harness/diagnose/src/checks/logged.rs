@@ -1,7 +1,8 @@
 //! What agents complain of.
 
-use chainbreak_model::case::Symptom;
 use std::collections::BTreeMap;
+
+use chainbreak_model::case::Symptom;
 
 use super::{Context, first_of};
 use crate::{

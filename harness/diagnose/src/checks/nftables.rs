@@ -1,8 +1,8 @@
 //! kube-proxy's table of nftables.
 
-use chainbreak_model::case::Symptom;
 use std::collections::BTreeSet;
 
+use chainbreak_model::case::Symptom;
 use chainbreak_netfilter::nft::NftTable;
 
 use super::{Context, first_of};
@@ -18,9 +18,7 @@ fn again(family: &str) -> String {
 }
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
-    let tables = context.evidence.dumps.nft_tables().iter();
-    let ours = tables.filter(|table| table.name == "kube-proxy");
-    ours.flat_map(of).collect()
+    context.nftables().flat_map(of).collect()
 }
 
 fn of(table: &NftTable) -> Vec<Finding> {
@@ -46,10 +44,8 @@ fn of(table: &NftTable) -> Vec<Finding> {
                 .mended_by(again(family)),
         );
     }
-    let led: BTreeSet<String> = services::of_nftables(table)
-        .into_iter()
-        .map(|it| it.name)
-        .collect();
+    let led = services::of_nftables(table);
+    let names: BTreeSet<&str> = led.iter().map(|it| it.name.as_str()).collect();
     let refused = names_refused(table);
     // The chain of a service that is gone is empty until a later sync deletes it.
     let chains = table.table.chains.iter();
@@ -58,7 +54,7 @@ fn of(table: &NftTable) -> Vec<Finding> {
     let named = chains.filter_map(|(name, _)| services::name_of_chain(name));
     // An external policy's chain is another's element; what is refused needs none.
     let lost: BTreeSet<String> = named
-        .filter(|name| !led.contains(name) && !refused.contains(name))
+        .filter(|name| !names.contains(name.as_str()) && !refused.contains(name))
         .collect();
     if !lost.is_empty() {
         let what = format!(
@@ -70,7 +66,7 @@ fn of(table: &NftTable) -> Vec<Finding> {
                 .mended_by(again(family)),
         );
     }
-    let dead = services::nowhere(services::of_nftables(table));
+    let dead = services::nowhere(led);
     if !dead.is_empty() {
         let what =
             format!("table {family} kube-proxy leads requests into chains that lead nowhere");

@@ -1,42 +1,36 @@
 //! Connections that conntrack leads to endpoints that services no longer have.
 
-use chainbreak_model::case::Symptom;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
 };
 
+use chainbreak_model::case::Symptom;
+
 use super::{Context, first_of};
-use crate::{Finding, services};
+use crate::{Finding, Weight};
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
-    let mut now: BTreeMap<(IpAddr, String, u16), (String, BTreeSet<SocketAddr>)> = BTreeMap::new();
-    let nftables = context
-        .evidence
-        .dumps
-        .nft_tables()
-        .iter()
-        .filter(|it| it.name == "kube-proxy");
-    let led = context.tables.iter().flat_map(services::of_iptables);
-    for it in led.chain(nftables.flat_map(services::of_nftables)) {
+    let mut now: BTreeMap<(IpAddr, &str, u16), (&str, BTreeSet<SocketAddr>)> = BTreeMap::new();
+    for it in &context.led {
         let known = now
-            .entry((it.address, it.protocol, it.port))
-            .or_insert_with(|| (it.name, BTreeSet::new()));
-        known.1.extend(it.endpoints);
+            .entry((it.address, &it.protocol, it.port))
+            .or_insert_with(|| (&it.name, BTreeSet::new()));
+        known.1.extend(&it.endpoints);
     }
-    let mut stale: BTreeMap<(String, SocketAddr), usize> = BTreeMap::new();
+    let mut stale: BTreeMap<(&str, SocketAddr), usize> = BTreeMap::new();
     for flow in context.evidence.dumps.flows() {
         // What goes on over TCP ends with its pod; a UDP client that keeps its port is led there as long as it sends.
         let (Some(port), Some(from)) = (flow.original.dport, flow.reply.sport) else {
             continue;
         };
-        let key = (flow.original.dst, flow.protocol.clone(), port);
+        let key = (flow.original.dst, flow.protocol.as_str(), port);
         let Some((name, endpoints)) = now.get(&key).filter(|_| flow.protocol == "udp") else {
             continue;
         };
         let at = SocketAddr::new(flow.reply.src, from);
         if flow.reply.src != flow.original.dst && !endpoints.contains(&at) {
-            *stale.entry((name.clone(), at)).or_default() += 1;
+            *stale.entry((*name, at)).or_default() += 1;
         }
     }
     // Whose endpoints are told, those that end are no mistake: they serve what they have.
@@ -55,16 +49,15 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
         format!("{name}: {flows} of UDP are led to {at}, to which no rule leads any more")
     });
     let rest = "a client that goes on sending from its port is led there, whatever the rules say";
-    let finding = if named.is_some() {
-        let what =
-            format!("conntrack leads connections to endpoints that no EndpointSlice names: {rest}");
-        Finding::breaks(Symptom::StaleConnections, what)
+    let what = if named.is_some() {
+        format!("conntrack leads connections to endpoints that no EndpointSlice names: {rest}")
     } else {
-        let what = format!(
+        format!(
             "conntrack leads connections to endpoints that rules do not know; where these are gone, and not only about to end, {rest}"
-        );
-        Finding::odd(Symptom::StaleConnections, what)
+        )
     };
+    let weight = Weight::where_so(named.is_some());
+    let finding = Finding::new(Symptom::StaleConnections, weight, what);
     let mends = "`conntrack -D -p udp --orig-dst ADDRESS --orig-port-dst PORT` ends them; the next packet is led by the rules";
     vec![finding.on(first_of(lines)).mended_by(mends)]
 }
