@@ -9,13 +9,16 @@ use std::{
 use anyhow::Result;
 use chainbreak_model::input;
 use chainbreak_netfilter::dumps::Dumps;
+use chainbreak_report::text::count;
 
 use crate::{archive, cases::invalid};
 
 /// The most that is read of all files, in bytes: 100,000 rules are some 20 MB.
 const MOST: u64 = 256 << 20;
 /// The most files of a folder, its folders' included.
-const MOST_FILES: usize = 1000;
+const MOST_FILES: usize = 50_000;
+/// So many that are left out are named: a support bundle has thousands of them.
+const NAMED: usize = 20;
 /// How deep folders are looked into.
 const DEPTH: usize = 12;
 
@@ -23,18 +26,31 @@ const DEPTH: usize = 12;
 pub(crate) type Take<'a> = dyn FnMut(&Path, &str) -> Result<bool> + 'a;
 
 /// Hands over the text of every file that is named or lies in a folder; how many had something that is known. Of the others it is said that
-/// they are left out.
+/// they are left out: the first by their names, what support bundles have beside them by its number.
 pub(crate) fn texts(paths: &[PathBuf], take: &mut Take<'_>) -> Result<usize> {
     let mut files = Vec::new();
     for path in paths {
         collect(path, 0, &mut files)?;
     }
     files.sort();
-    let (mut left, mut known) = (MOST, 0);
+    let mut reading = Reading {
+        take,
+        left: MOST,
+        known: 0,
+        left_out: 0,
+    };
     for file in &files {
-        known += read(file, take, &mut left)?;
+        let read = reading.read(file);
+        match read {
+            Err(why) if !paths.contains(file) => reading.leave_out(file, &format!("{why:#}")),
+            _ => read?,
+        }
     }
-    Ok(known)
+    if reading.left_out > NAMED {
+        let more = count(reading.left_out - NAMED, "other file");
+        crate::note(&format!("{more}: left out likewise"));
+    }
+    Ok(reading.known)
 }
 
 /// The dumps in these files and folders.
@@ -100,40 +116,56 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file, or those in a compressed archive; how many had something that is known.
-fn read(file: &Path, take: &mut Take<'_>, left: &mut u64) -> Result<usize> {
-    let unreadable =
-        |why: std::io::Error| invalid(format!("{} cannot be read: {why}", file.display()));
-    let files = if archive::is_one(file) {
-        archive::files(file, *left).map_err(unreadable)?
-    } else {
-        vec![(
-            file.to_owned(),
-            input::read(file, *left).map_err(unreadable)?,
-        )]
-    };
-    let mut known = 0;
-    for (name, bytes) in files {
-        *left = left.saturating_sub(bytes.len() as u64);
-        known += usize::from(is_known(&name, bytes, take)?);
-    }
-    Ok(known)
+/// Files that are read one after the other.
+struct Reading<'a, 'b> {
+    take: &'a mut Take<'b>,
+    /// So many bytes more.
+    left: u64,
+    /// How many had something that is known.
+    known: usize,
+    /// How many had not.
+    left_out: usize,
 }
 
-fn is_known(file: &Path, bytes: Vec<u8>, take: &mut Take<'_>) -> Result<bool> {
-    let name = file.display();
-    let Ok(text) = String::from_utf8(bytes) else {
-        crate::note(&format!("{name}: no text, left out"));
-        return Ok(false);
-    };
-    if file.file_name().is_some_and(|it| it == "left-out") {
-        text.lines()
-            .for_each(|line| crate::note(&format!("{name}: {line}")));
-        return Ok(false);
+impl Reading<'_, '_> {
+    /// Reads a file, or those in a compressed archive.
+    fn read(&mut self, file: &Path) -> Result<()> {
+        let unreadable =
+            |why: std::io::Error| invalid(format!("{} cannot be read: {why}", file.display()));
+        let files = if archive::is_one(file) {
+            archive::files(file, self.left).map_err(unreadable)?
+        } else {
+            let bytes = input::read(file, self.left).map_err(unreadable)?;
+            vec![(file.to_owned(), bytes)]
+        };
+        for (name, bytes) in files {
+            self.left = self.left.saturating_sub(bytes.len() as u64);
+            self.text(&name, bytes)?;
+        }
+        Ok(())
     }
-    let known = take(file, &text)?;
-    if !known {
-        crate::note(&format!("{name}: nothing that is known, left out"));
+
+    fn text(&mut self, file: &Path, bytes: Vec<u8>) -> Result<()> {
+        let Ok(text) = String::from_utf8(bytes) else {
+            self.leave_out(file, "no text, left out");
+            return Ok(());
+        };
+        if file.file_name().is_some_and(|it| it == "left-out") {
+            let name = file.display();
+            text.lines()
+                .for_each(|line| crate::note(&format!("{name}: {line}")));
+        } else if (self.take)(file, &text)? {
+            self.known += 1;
+        } else {
+            self.leave_out(file, "nothing that is known, left out");
+        }
+        Ok(())
     }
-    Ok(known)
+
+    fn leave_out(&mut self, file: &Path, why: &str) {
+        self.left_out += 1;
+        if self.left_out <= NAMED {
+            crate::note(&format!("{}: {why}", file.display()));
+        }
+    }
 }

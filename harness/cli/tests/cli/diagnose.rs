@@ -1,6 +1,6 @@
 //! `diagnose`: of what a script collects in a real world, of recorded runs, and of what nobody can read.
 
-use std::{io::Write, path::Path, process::Stdio};
+use std::{fs, io::Write, path::Path, process::Stdio};
 
 use chainbreak_lab::registry;
 use nix::sys::signal::Signal;
@@ -124,4 +124,30 @@ fn what_cannot_be_read_is_one_line_and_the_rest_is_diagnosed() {
         &ground.chainbreak(&["diagnose", "sysctls", "--case", "a/b"]),
         2,
     );
+}
+
+#[test]
+fn of_a_support_bundle_what_is_known_is_read_and_what_is_not_is_counted() {
+    let ground = Ground::new();
+    for folder in ["etc", "sos_commands/kernel", "pods/agent/logs"] {
+        fs::create_dir_all(ground.path().join("sos").join(folder)).unwrap();
+    }
+    for number in 0..1500 {
+        ground.write(&format!("sos/etc/{number}"), "key = value of something\n");
+    }
+    ground.write(
+        "sos/sos_commands/kernel/sysctl_-a",
+        "net.ipv4.ip_forward = 0\n",
+    );
+    let archive = "sos/pods/agent/logs/previous.log.gz";
+    ground.write(archive, [0x1f_u8, 0x8b, 8, 0, 1, 2, 3]);
+    let diagnosed = ground.chainbreak(&["diagnose", "sos"]);
+    exits(&diagnosed, 0);
+    let said = text(&diagnosed.stderr);
+    assert!(said.lines().count() <= 22, "{said}");
+    assert!(said.contains("other files: left out likewise"), "{said}");
+    let found = text(&diagnosed.stdout);
+    assert!(found.contains("! net.ipv4.ip_forward = 0"), "{found}");
+    // One that is named has to be readable.
+    exits(&ground.chainbreak(&["diagnose", archive, "sos/etc/1"]), 2);
 }
