@@ -1,11 +1,8 @@
-//! The endpoints of the Services that traffic goes to, as the API has them: against them it shows what somebody's map of them is worth.
+//! The endpoints of the Services that traffic goes to, as the API has them: against them it shows what an agent's rules and maps of them are worth.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chainbreak_model::{
-    case::{Case, Programs},
-    event::EventKind,
-};
+use chainbreak_model::{case::Case, event::EventKind};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
@@ -15,11 +12,8 @@ use kube::{
 
 use crate::{infra_error::InfraError, log::EventLog};
 
-/// The Services of the case's traffic, where Felix is said to translate them by a map of its own. Elsewhere nothing is held against them.
+/// The Services of the case's traffic.
 pub(crate) fn services(case: &Case) -> BTreeSet<(String, String)> {
-    if !case.wants_programs() || case.programs() != Some(Programs::Work) {
-        return BTreeSet::new();
-    }
     let asked = case.traffic.values().filter_map(|it| it.to.service());
     asked
         .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))

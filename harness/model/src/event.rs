@@ -121,7 +121,8 @@ pub enum EventKind {
     },
     /// Something was watched without a gap.
     Watched(Watched),
-    /// The endpoints of a Service that traffic goes to changed, or were seen first. Told where Felix is to translate by its own map.
+    /// The endpoints of a Service that traffic goes to changed, or were seen first. Older histories tell it where Felix was to translate by its own
+    /// map alone.
     Endpoints {
         /// `namespace/name`.
         service: String,

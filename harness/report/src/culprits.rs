@@ -1,7 +1,7 @@
 //! Whether who or what is found behind an incident is what its scenario names: `expect: { broken: […], by: felix }`.
 //!
 //! Judged is what the first line of a promise says. A command that is named, or Felix's programs, can be another's than the scenario
-//! says; what was done just before can only be what it says.
+//! says; what was done just before, and whose rules requests met, can only be what it says.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use chainbreak_model::{
 
 use crate::{
     attribution::Cause,
-    finding::{Finding, Outage},
+    finding::{Finding, Lost, Outage},
     summary::{PromiseSummary, State},
 };
 
@@ -25,6 +25,8 @@ pub(crate) struct Culprits {
     pub(crate) by: BTreeSet<String>,
     /// Third parties and the words of steps that did something just before.
     pub(crate) just_before: BTreeSet<String>,
+    /// In whose rules requests ended, or who led or translated them by rules.
+    pub(crate) rules_of: BTreeSet<String>,
 }
 
 /// Marks the promises that broke as expected, but because of others than the case names. Where neither they nor whom it names
@@ -37,7 +39,8 @@ pub(crate) fn hold(case: &Case, events: &[Event], promises: &mut [PromiseSummary
     let mut broken: Vec<&mut PromiseSummary> = promises.iter_mut().filter(|it| broke(it)).collect();
     let mut is_found = false;
     for promise in &mut broken {
-        let is_named = promise.by.contains(by) || promise.just_before.contains(by);
+        let named = [&promise.by, &promise.just_before, &promise.rules_of];
+        let is_named = named.iter().any(|it| it.contains(by));
         is_found |= is_named;
         if !is_named && !promise.by.is_empty() {
             is_found = true;
@@ -76,35 +79,64 @@ fn is_told(case: &Case, events: &[Event]) -> bool {
 }
 
 impl Culprits {
+    fn rules_of(who: &str) -> Self {
+        Self {
+            rules_of: BTreeSet::from([who.to_owned()]),
+            ..Self::default()
+        }
+    }
+
     /// Whom and what a finding names. Nobody where requests were answered that should not be.
     pub(crate) fn of(claim: Option<&Claim>, finding: &Finding) -> Self {
         let cause = match finding {
             Finding::Lost(_) if matches!(claim, Some(Claim::Unreachable { .. })) => None,
-            Finding::Lost(lost) => return lost.outage.as_ref().map(of_outage).unwrap_or_default(),
+            Finding::Lost(lost) => return of_lost(lost),
             Finding::Logged(logged) => logged.cause.as_ref(),
             Finding::Rule(found) => found.cause.as_ref(),
+            Finding::Translated { by, .. } => return Self::rules_of(&by.who),
             Finding::Unknown { .. } | Finding::Kept(_) | Finding::Broken(_) => None,
         };
         Self {
             by: cause.map(who).into_iter().collect(),
-            just_before: BTreeSet::new(),
+            ..Self::default()
         }
     }
 }
 
-/// Of requests that were lost one here, one there, the line names nobody.
-fn of_outage(outage: &Outage) -> Culprits {
-    if !outage.in_one {
+fn of_lost(lost: &Lost) -> Culprits {
+    let Some(outage) = &lost.outage else {
         return Culprits::default();
+    };
+    let ended = outage.dropped.as_ref();
+    let ended = ended.filter(|it| 2 * it.packets >= lost.requests.sent - lost.requests.answered);
+    let rules_of = [
+        ended.map(|it| it.owner.clone()),
+        outage.astray.as_ref().map(|it| it.who.clone()),
+    ];
+    Culprits {
+        rules_of: rules_of.into_iter().flatten().collect(),
+        ..of_outage(outage)
+    }
+}
+
+/// Of requests that were lost one here, one there, the line names no command.
+fn of_outage(outage: &Outage) -> Culprits {
+    let done = outage.done.as_ref();
+    let just_before = done.map(|it| it.by.clone()).unwrap_or_default();
+    if !outage.in_one {
+        return Culprits {
+            just_before,
+            ..Culprits::default()
+        };
     }
     let programs = outage.programs.as_ref();
     let programs = programs.map(|_| AgentName::Felix.to_string());
     let turned = outage.turned.as_ref().map(|it| named(&it.who));
     let cause = outage.cause.as_ref().map(who);
-    let done = outage.done.as_ref();
     Culprits {
         by: programs.into_iter().chain(turned).chain(cause).collect(),
-        just_before: done.map(|it| it.by.clone()).unwrap_or_default(),
+        just_before,
+        ..Culprits::default()
     }
 }
 

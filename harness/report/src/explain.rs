@@ -10,15 +10,16 @@ use chainbreak_probe::wire::Connections;
 use indexmap::IndexMap;
 
 use crate::{
+    astray,
     attribution::{self, Cause},
     edits::EditIndex,
     finding::{ExplainedGap, ExplainedTime, Finding, Logged, Lost, Outage, RuleFound},
     gaps::{self, Gap},
     log_finding::LogFinding,
-    meanwhile,
+    meanwhile::{self, SOME_PASS_US},
     presence::Asked,
     programs::{self, Programs},
-    walked,
+    translated, walked,
 };
 
 /// So many gaps, nodes, and times on a node are explained.
@@ -48,8 +49,17 @@ impl Material<'_> {
             Evidence::Requests(requests) => Finding::Lost(Box::new(self.lost(claim, requests))),
             Evidence::Log(entries) => Finding::Logged(Box::new(self.logged(entries))),
             Evidence::Rule(presence) => Finding::Rule(Box::new(self.rule(claim, presence))),
+            Evidence::Sources(sources) => {
+                let by = translated::of_sources(self.case, self.events, self.index, sources);
+                match by.map(Box::new) {
+                    Some(by) => Finding::Translated {
+                        sources: sources.clone(),
+                        by,
+                    },
+                    None => Finding::Broken(evidence.clone()),
+                }
+            }
             Evidence::Counter(_)
-            | Evidence::Sources(_)
             | Evidence::Ports(_)
             | Evidence::Balance(_)
             | Evidence::Resets(_)
@@ -86,9 +96,16 @@ impl Material<'_> {
             .flatten();
         let cause = cause.filter(|_| turned.is_none());
         let tells_all = turned.as_ref().is_some_and(|it| !is_an_agent(&it.who));
-        let done = (asks && !tells_all)
-            .then(|| meanwhile::done(self.case, self.events, name, begun))
-            .flatten();
+        // Of requests that are lost one here, one there, what was done before the first of them.
+        let first = all.first().map(|gap| (gap.span, SOME_PASS_US));
+        let asked = if in_one {
+            (asks && !tells_all).then_some((begun, 0))
+        } else {
+            first
+        };
+        let done = asked.and_then(|(gap, before_us)| {
+            meanwhile::done(self.case, self.events, name, gap, before_us)
+        });
         let node = node.or_else(|| turned.as_ref().map(|it| it.node.clone()));
         let mut told = self.explained(all, (name, traffic), node.as_ref());
         if turned.is_some() {
@@ -99,14 +116,15 @@ impl Material<'_> {
                 (gap.cause, gap.turned) = (None, turned.clone());
             }
         }
-        let unexplained = match (
-            in_one,
-            turned.is_some() || cause.is_some() || programs.is_some(),
-        ) {
+        let is_explained = turned.is_some() || cause.is_some() || programs.is_some();
+        let unexplained = match (in_one, is_explained) {
             (true, true) => None,
             (true, false) => Some(longest),
             (false, _) => Some(around(all).unwrap_or(longest)),
         };
+        let material = (self.case, self.events, self.index);
+        let astray =
+            unexplained.and_then(|span| astray::of_losses(material, (name, traffic), span));
         Outage {
             to: traffic.to.clone(),
             longest,
@@ -121,6 +139,7 @@ impl Material<'_> {
             programs,
             turned,
             done,
+            astray,
             node,
         }
     }

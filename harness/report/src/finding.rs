@@ -3,15 +3,17 @@
 use chainbreak_model::{
     case::Destination,
     names::NodeName,
-    verdict::{Entries, Evidence, Presence, Requests, Span},
+    verdict::{Entries, Evidence, Presence, Requests, Sources, Span},
 };
 use serde::Serialize;
 
 use crate::{
+    astray::Astray,
     attribution::{Cause, Heal},
     gaps::Gap,
     log_finding::LogFinding,
     programs::Programs,
+    translated::Translator,
     walked::Turned,
 };
 
@@ -34,6 +36,13 @@ pub enum Finding {
     Logged(Box<Logged>),
     /// A rule, a chain or an element was not as promised.
     Rule(Box<RuleFound>),
+    /// The server saw another source than the client's.
+    Translated {
+        /// What it saw.
+        sources: Sources,
+        /// The rule behind it, where that is known.
+        by: Box<Translator>,
+    },
     /// It was broken, and what was seen is all there is to say.
     Broken(Evidence),
 }
@@ -68,8 +77,11 @@ pub struct Outage {
     pub programs: Option<Box<Programs>>,
     /// The command that turned its requests off their way, where neither of these says why, or only that kube-proxy did.
     pub turned: Option<Turned>,
-    /// What was done just before, where no command is named, or that of an agent.
+    /// What was done just before, where no command is named, or that of an agent; where requests were lost one here, one there, before the
+    /// first of them.
     pub done: Option<Done>,
+    /// Where rules led requests that were lost, where nobody else is found behind that.
+    pub astray: Option<Astray>,
     /// Where packets ended meanwhile, of what no command explains.
     pub dropped: Option<Dropped>,
     /// Who answered last before it, where conntrack may lead the client's port there still.

@@ -1,7 +1,8 @@
 //! Reports: pure functions of plan, history and verdict. No clock, no process.
 //!
 //! - [`Recorder`] writes `run.jsonl` as the run goes on, [`Run::read`] reads it back.
-//! - [`attribution`] says who did it, by what is missing, and [`walked`] by what becomes of packets;
+//! - [`attribution`] says who did it, by what is missing, and [`walked`] by what becomes of packets,
+//!   `astray` where rules lead them that the API no longer names;
 //!   [`finding`] has what is found of a promise, [`timeline`] the story: values.
 //!   `culprits` holds it against whom the scenario names.
 //! - [`drops`] ranks the rules in which packets ended.
@@ -11,6 +12,7 @@
 //! - [`parity`] compares two runs.
 //! - [`Progress`] is the live view of a case; [`exit_code`] the last word.
 
+mod astray;
 pub mod attribution;
 mod culprits;
 pub mod deeds;
@@ -21,6 +23,7 @@ mod exit;
 mod explain;
 mod file;
 pub mod finding;
+mod flight;
 pub mod gaps;
 pub mod github;
 mod head;
@@ -36,6 +39,7 @@ pub mod parity;
 mod presence;
 pub mod programs;
 mod progress;
+mod rebuilt;
 mod record;
 mod repeats;
 mod rounds;
@@ -46,6 +50,7 @@ pub mod term;
 pub mod text;
 pub mod text_file;
 pub mod timeline;
+mod translated;
 pub mod walked;
 mod words;
 

@@ -29,6 +29,9 @@ const LOOK_US: u64 = 2_500_000;
 /// (`--iptables-min-sync-period`, 1 s).
 const TAKES_EFFECT_US: u64 = 1_000_000;
 
+/// How long before the first of requests that are lost one here, one there: where one of two endpoints is gone, each other request passes.
+pub(crate) const SOME_PASS_US: u64 = 500_000;
+
 /// The rule in which most packets ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -101,12 +104,20 @@ pub(crate) fn left_behind(
     backends.next_back().map(|backend| one_line(backend))
 }
 
-/// What was done, or happened to the world, between the last request that was answered and the first that was lost.
-pub(crate) fn done(case: &Case, events: &[Event], name: &TrafficName, gap: Span) -> Option<Done> {
+/// What was done, or happened to the world, between the last request that was answered and the first that was lost. What costs only some
+/// requests may let others pass in between: then it is looked for so long before.
+pub(crate) fn done(
+    case: &Case,
+    events: &[Event],
+    name: &TrafficName,
+    gap: Span,
+    before_us: u64,
+) -> Option<Done> {
     let begun = Beginning::of(events, name, gap)?;
     let lost_us = begun.lost_us + SENT_LATE_US;
+    let since_us = begun.answered_us.saturating_sub(before_us);
     let mut deeds = deeds(&case.timeline, events);
-    deeds.retain(|deed| deed.from_us <= lost_us && deed.to_us >= begun.answered_us);
+    deeds.retain(|deed| deed.from_us <= lost_us && deed.to_us >= since_us);
     let text: Vec<String> = deeds.iter().map(|deed| one_line(deed.text)).collect();
     let steps = deeds.iter().flat_map(|deed| &deed.by);
     let steps = steps.filter_map(|step| case.timeline.get(*step));

@@ -103,7 +103,7 @@ impl fmt::Display for Blind {
     }
 }
 
-fn said(addresses: &Addresses) -> String {
+pub(crate) fn said(addresses: &Addresses) -> String {
     let first: Vec<&str> = addresses.iter().take(SAID).map(String::as_str).collect();
     let more = if addresses.len() > SAID { ", …" } else { "" };
     format!("{}{more}", first.join(", "))
@@ -182,7 +182,7 @@ fn is_in(change: &Change, chain: &str) -> bool {
 }
 
 /// What held at that time.
-fn latest<T>(told: &[(u64, T)], at_us: u64) -> Option<&(u64, T)> {
+pub(crate) fn latest<T>(told: &[(u64, T)], at_us: u64) -> Option<&(u64, T)> {
     told.iter().rev().find(|(at, _)| *at <= at_us)
 }
 
@@ -232,7 +232,8 @@ fn backends(rule: &str) -> Vec<String> {
         .collect()
 }
 
-fn endpoints<'a>(
+/// The endpoints of a Service that are ready, each time with the moment from which on that held.
+pub(crate) fn endpoints<'a>(
     events: &'a [Event],
     service: &'a str,
 ) -> impl Iterator<Item = (u64, &'a Addresses)> {

@@ -1,28 +1,30 @@
 //! Which command changed what becomes of a traffic's packets: the first packet of a request is walked through the rules of its node as
 //! they were before and after each command that was at work when a gap began. What is not known for sure names nobody.
 
-use std::{collections::BTreeSet, fmt, net::SocketAddr};
+use std::fmt;
 
 use chainbreak_model::{
-    case::{Case, Destination, Fault, Step, Traffic},
-    event::{Event, EventKind},
+    case::{Case, Fault, Step, Traffic},
+    event::Event,
     names::{AgentName, NodeName, TrafficName},
     verdict::Span,
 };
 use chainbreak_netfilter::{
-    dumps::Dumps,
     replay::Replay,
-    walk::{End, Origin, Packet, Path, Protocol, TcpFlags, Walk, walk},
+    walk::{End, Walk},
 };
-use chainbreak_probe::wire::{self, Connections, Outcome};
+use chainbreak_probe::wire::{Connections, Outcome};
 use serde::Serialize;
 
 use crate::{
     attribution::{self, SENT_LATE_US, STARVED_US},
     edits::{self, EditIndex, RuleEdit, ran},
+    flight::Flight,
     gaps::Beginning,
     network::{self, Network},
 };
+
+pub use crate::flight::aim;
 
 /// So many commands are walked by while a gap goes on.
 const MOST: usize = 400;
@@ -71,7 +73,7 @@ pub(crate) fn of_gap(
     let search = Search {
         case,
         edits: index.on(&node).collect(),
-        flight: Flight::of(events, (name, traffic), &begun)?,
+        flight: Flight::of(events, (name, traffic), begun.local)?,
         gap: Span {
             from_us: begun.lost_us,
             to_us: gap.to_us,
@@ -214,88 +216,4 @@ impl Search<'_> {
         lost_us += lost_since.map_or(0, |since_us| self.gap.to_us.saturating_sub(since_us));
         Some(2 * lost_us >= self.gap.len_us())
     }
-}
-
-/// Where the requests of a traffic go; none of an older history.
-pub fn aim(events: &[Event], name: &TrafficName) -> Option<SocketAddr> {
-    events.iter().find_map(|event| match &event.what {
-        EventKind::Aimed { traffic, at } if traffic == name => Some(*at),
-        _ => None,
-    })
-}
-
-/// The first packet of a request.
-#[derive(Debug)]
-struct Flight {
-    protocol: Protocol,
-    from: SocketAddr,
-    to: SocketAddr,
-    /// Whether somebody on the way is to lead it elsewhere.
-    is_translated: bool,
-}
-
-impl Flight {
-    fn of(
-        events: &[Event],
-        (name, traffic): (&TrafficName, &Traffic),
-        begun: &Beginning<'_>,
-    ) -> Option<Self> {
-        Some(Self {
-            protocol: match traffic.protocol {
-                wire::Protocol::Tcp => Protocol::TCP,
-                wire::Protocol::Udp => Protocol::UDP,
-            },
-            from: begun.local,
-            to: aim(events, name)?,
-            is_translated: match traffic.to {
-                Destination::Service { .. } | Destination::NodePort { .. } => true,
-                Destination::Pod { .. } | Destination::Host(_) => false,
-            },
-        })
-    }
-
-    /// What becomes of it, where that is decided.
-    fn walk(&self, replay: &Replay, network: &str) -> Option<Walk> {
-        // The history has IPv4's rules of routing alone.
-        if self.to.is_ipv6() && has_own_rules(network) {
-            return None;
-        }
-        let mut dumps: Dumps = replay.dumps();
-        let _found: BTreeSet<_> = dumps.add(network).ok()?;
-        let mut packet = Packet::new(self.protocol, self.from, self.to);
-        if self.protocol == Protocol::TCP {
-            packet.flags = TcpFlags::SYN;
-        }
-        packet.input = match dumps.routing(packet.family())?.origin(self.from.ip())? {
-            Origin::Here => None,
-            Origin::By(interface) => Some(interface),
-        };
-        let walk = walk(&dumps.state(packet.family()), &packet);
-        walk.decided().then_some(walk)
-    }
-
-    /// Whether every way leads to somebody who may answer.
-    fn goes_on(&self, walk: &Walk) -> bool {
-        walk.paths.iter().all(|path| !self.ends(path))
-    }
-
-    /// Whether none does.
-    fn is_lost(&self, walk: &Walk) -> bool {
-        walk.paths.iter().all(|path| self.ends(path))
-    }
-
-    /// Whether a way leads nowhere. The address of a Service is nobody's.
-    fn ends(&self, path: &Path) -> bool {
-        let to = SocketAddr::new(path.packet.dst, path.packet.dport);
-        !path.end.arrives() || self.is_translated && to == self.to
-    }
-}
-
-/// Whether a node routes by more rules than the kernel's own three.
-fn has_own_rules(network: &str) -> bool {
-    let mut lines = network.lines().filter_map(|line| line.split_once(':'));
-    lines.any(|(number, rest)| {
-        let is_rule = number.parse::<u32>().is_ok() && rest.trim_start().starts_with("from ");
-        is_rule && !["0", "32766", "32767"].contains(&number)
-    })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use chainbreak_model::{
     case::{Claim, Expect},
-    verdict::{Evidence, Expected, Span},
+    verdict::{Evidence, Expected, Sources, Span},
 };
 
 use crate::{
@@ -63,6 +63,9 @@ impl PromiseSummary {
             Finding::Lost(lost) => lost.headline(),
             Finding::Logged(logged) => logged.headline(),
             Finding::Rule(found) => found.headline(),
+            Finding::Translated { sources, by } => {
+                format!("{name} broken: {}; {by}", one_line(&sources.to_string()))
+            }
             Finding::Broken(evidence) => {
                 format!("{name} broken: {}", one_line(&evidence.to_string()))
             }
@@ -77,6 +80,7 @@ impl PromiseSummary {
             Finding::Lost(lost) => lost.evidence(claim),
             Finding::Logged(logged) => logged.evidence(claim),
             Finding::Rule(found) => found.evidence(),
+            Finding::Translated { sources, .. } => sources_of(sources),
             Finding::Broken(evidence) => parts(evidence),
         }
     }
@@ -176,11 +180,7 @@ fn parts(evidence: &Evidence) -> Vec<String> {
             let places = counted.places.iter();
             places.map(|(at, rose)| format!("{at}: {rose}")).collect()
         }
-        Evidence::Sources(sources) => {
-            let seen = sources.seen.iter();
-            seen.map(|(address, n)| format!("from {address}: {}", answers(*n)))
-                .collect()
-        }
+        Evidence::Sources(sources) => sources_of(sources),
         Evidence::Balance(spread) => {
             let backends = spread.backends.iter();
             backends
@@ -194,6 +194,13 @@ fn parts(evidence: &Evidence) -> Vec<String> {
         | Evidence::Resets(_)
         | Evidence::Recovery(_) => Vec::new(),
     }
+}
+
+/// How often the server saw which address.
+fn sources_of(sources: &Sources) -> Vec<String> {
+    let seen = sources.seen.iter();
+    seen.map(|(address, n)| format!("from {address}: {}", answers(*n)))
+        .collect()
 }
 
 /// What a case expects, in short; because of whom, where others are found behind it, or nobody.

@@ -5,6 +5,7 @@
 mod agents;
 mod bundle;
 mod by;
+mod causes;
 mod choose;
 mod cluster;
 mod codes;

@@ -6,14 +6,17 @@ use crate::names::AgentName;
 /// Who does what the scenario does to rules, where it names nobody.
 pub const ADMIN: &str = "admin";
 
+/// Who drops packets without a rule, as conntrack does where its table is full.
+const KERNEL: &str = "kernel";
+
 /// To whom the history ascribes what the end of a pod of Felix does to its node.
 pub const END_OF_FELIXS_POD: &str = "end of felix's pod";
 
-/// Its agents, the third parties of its timeline, and the words of those other steps that do something; each once.
+/// Its agents, the kernel, the third parties of its timeline, and the words of those other steps that do something; each once.
 pub(crate) fn culprits<'a>(cluster: &ClusterSpec, timeline: &'a [Step]) -> Vec<&'a str> {
     let agents = AgentName::ALL.into_iter();
     let agents = agents.filter(|agent| cluster.version(*agent).is_some());
-    let mut culprits: Vec<&str> = agents.map(AgentName::as_str).collect();
+    let mut culprits: Vec<&str> = agents.map(AgentName::as_str).chain([KERNEL]).collect();
     for culprit in timeline.iter().flat_map(Step::culprits) {
         if !culprits.contains(&culprit) {
             culprits.push(culprit);

@@ -23,7 +23,7 @@ pub(super) static BROKEN: Mapping = Mapping {
         optional(
             BY,
             Kind::Text,
-            "Who must have caused it: an agent, a third party, or another step by its word. The case fails where the report finds others behind one of these promises, and is inconclusive where it finds nobody behind any.",
+            "Who must have caused it: an agent, a third party, another step by its word, or `kernel`. The case fails where the report finds others behind one of these promises, and is inconclusive where it finds nobody behind any.",
         ),
     ]],
 };

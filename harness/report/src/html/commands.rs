@@ -98,9 +98,10 @@ fn causes(finding: &Finding) -> Box<dyn Iterator<Item = &Cause> + '_> {
                 it.cause.iter().chain(told)
             }))
         }
-        Finding::Unknown { .. } | Finding::Kept(_) | Finding::Broken(_) => {
-            Box::new(std::iter::empty())
-        }
+        Finding::Unknown { .. }
+        | Finding::Kept(_)
+        | Finding::Translated { .. }
+        | Finding::Broken(_) => Box::new(std::iter::empty()),
     }
 }
 

@@ -39,6 +39,8 @@ pub struct PromiseSummary {
     pub by: BTreeSet<String>,
     /// The third parties and the words of the steps that did something just before.
     pub just_before: BTreeSet<String>,
+    /// In whose rules requests ended, or who led or translated them by rules: agents, and `kernel` where conntrack dropped them.
+    pub rules_of: BTreeSet<String>,
     /// Because of whom it was expected to break, where others are found behind it, or nobody.
     pub expected_by: Option<String>,
     /// What is found of it.
@@ -83,6 +85,7 @@ pub(super) fn all(
             as_expected: judged.is_as_expected(),
             by: culprits.by,
             just_before: culprits.just_before,
+            rules_of: culprits.rules_of,
             expected_by: None,
             finding,
         }

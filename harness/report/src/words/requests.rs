@@ -79,8 +79,13 @@ impl Outage {
             )
         } else {
             let Requests { sent, answered, .. } = requests;
+            let astray = self.astray.as_ref().map(|astray| format!("; {astray}"));
+            let astray = astray.unwrap_or_default();
+            let done = self.done.as_ref();
+            let done = done.map(|done| format!("; just before the first: {}", done.text));
+            let done = done.unwrap_or_default();
             format!(
-                "{subject} lost {} of {sent} requests{at}, one here, one there: {}{dropped}",
+                "{subject} lost {} of {sent} requests{at}, one here, one there: {}{done}{astray}{dropped}",
                 sent - answered,
                 lost(requests)
             )
@@ -93,6 +98,10 @@ impl Outage {
             (Some(programs), _, _) => programs.to_string(),
             (None, Some(turned), _) => turned.to_string(),
             (None, None, Some(cause)) => cause.to_string(),
+            (None, None, None) if self.astray.is_some() => {
+                let astray = self.astray.as_ref();
+                astray.map(ToString::to_string).unwrap_or_default()
+            }
             (None, None, None) if self.from_the_first => "from the first request on".to_owned(),
             (None, None, None) => "no recorded command explains it".to_owned(),
         };

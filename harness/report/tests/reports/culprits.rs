@@ -24,7 +24,7 @@ fn losing(extra: Vec<Event>) -> Vec<Event> {
 }
 
 /// The same without what kube-proxy wrote.
-fn lost(extra: Vec<Event>) -> Vec<Event> {
+pub(crate) fn lost(extra: Vec<Event>) -> Vec<Event> {
     let mut events = vec![event(1_000_000, EventKind::Phase(Phase::Judging))];
     events.extend(extra);
     let due = (1_000_000..2_000_000).step_by(20_000);
@@ -75,7 +75,7 @@ fn a_gap_that_no_command_explains_blames_nobody() {
 }
 
 /// Packets that ended in a rule, told at that time.
-fn dropped(at_us: u64, chain: &str, packets: u64) -> Event {
+pub(crate) fn dropped(at_us: u64, chain: &str, packets: u64) -> Event {
     let dropped = Dropped {
         owner: "kube-proxy".to_owned(),
         table: "filter".to_owned(),

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
 
+mod astray;
 mod by;
 mod culprits;
 mod findings;

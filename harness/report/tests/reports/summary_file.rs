@@ -45,6 +45,7 @@ fn healthy() -> Value {
             "as-expected": true,
             "by": [],
             "just-before": [],
+            "rules-of": [],
             "expected-by": null,
             "headline": headline,
             "judged-us": 14_000_000,

@@ -29,7 +29,7 @@ net.ipv4.conf.cali1.rp_filter = 0
 ";
 
 /// What is known before the first request: kube-proxy's rules, routes and the address that is asked.
-fn known() -> Vec<Event> {
+pub(crate) fn known() -> Vec<Event> {
     let rules = format!(
         "*nat\n:KUBE-SERVICES - [0:0]\n:{SVC} - [0:0]\n-A PREROUTING -j KUBE-SERVICES\n\
          -A KUBE-SERVICES -p tcp -m tcp -d 10.96.10.10 --dport 80 -j {SVC}\n\

@@ -59,7 +59,10 @@ fn cause(finding: &Finding) -> Option<&Cause> {
         Finding::Lost(lost) => lost.outage.as_ref()?.cause.as_ref(),
         Finding::Logged(logged) => logged.cause.as_ref(),
         Finding::Rule(found) => found.cause.as_ref(),
-        Finding::Unknown { .. } | Finding::Kept(_) | Finding::Broken(_) => None,
+        Finding::Unknown { .. }
+        | Finding::Kept(_)
+        | Finding::Translated { .. }
+        | Finding::Broken(_) => None,
     }
 }
 

@@ -1,0 +1,76 @@
+//! The rules of a node at one moment after another, as its commands left them, and the way of a request's first packet through them.
+
+use std::{iter::Peekable, net::SocketAddr, vec};
+
+use chainbreak_model::{
+    case::{Case, Traffic},
+    event::{Event, EventKind},
+    names::{AgentName, NodeName, TrafficName},
+};
+use chainbreak_netfilter::{replay::Replay, walk::Walk};
+use chainbreak_probe::wire::Outcome;
+
+use crate::{
+    edits::{self, EditIndex, RuleEdit, ran},
+    flight::Flight,
+    network::{Network, reroutes},
+};
+
+/// A traffic's way through a node, from one moment to a later one.
+pub(crate) struct Rebuilt<'a> {
+    case: &'a Case,
+    events: &'a [Event],
+    node: &'a NodeName,
+    flight: Flight,
+    edits: Peekable<vec::IntoIter<&'a RuleEdit<'a>>>,
+    replay: Replay,
+}
+
+impl<'a> Rebuilt<'a> {
+    /// From before the first command on. None where kube-proxy's are not recorded: there are rules then that nobody knows.
+    pub(crate) fn of(
+        case: &'a Case,
+        events: &'a [Event],
+        index: &'a EditIndex<'a>,
+        (name, traffic): (&TrafficName, &Traffic),
+        node: &'a NodeName,
+    ) -> Option<Self> {
+        let edits: Vec<&RuleEdit<'_>> = index.on(node).collect();
+        edits.iter().find(|it| it.is_by(AgentName::KubeProxy))?;
+        Some(Self {
+            flight: Flight::of(events, (name, traffic), sender(events, name)?)?,
+            edits: edits.into_iter().peekable(),
+            replay: Replay::new(edits::backend(case)),
+            case,
+            events,
+            node,
+        })
+    }
+
+    /// The request whose way it is.
+    pub(crate) fn flight(&self) -> &Flight {
+        &self.flight
+    }
+
+    /// Its way at a moment no earlier than the one before, where that is known for sure.
+    pub(crate) fn walk(&mut self, at_us: u64) -> Option<Walk> {
+        while let Some(edit) = self.edits.next_if(|edit| edit.at_us <= at_us) {
+            self.replay.take(ran(edit.command)).ok()?;
+        }
+        let (events, timeline) = (self.events, &self.case.timeline);
+        let network = Network::at(events, timeline, reroutes, self.node, at_us)?;
+        let is_sure = network.doubt.is_none();
+        is_sure.then(|| self.flight.walk(&self.replay, network.text))?
+    }
+}
+
+/// Who sends the requests of a traffic, by the first that was answered.
+fn sender(events: &[Event], name: &TrafficName) -> Option<SocketAddr> {
+    events.iter().find_map(|event| match &event.what {
+        EventKind::Sample { traffic, sample } if traffic == name => match sample.outcome {
+            Outcome::Answered { local, .. } => Some(local),
+            _ => None,
+        },
+        _ => None,
+    })
+}

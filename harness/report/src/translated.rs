@@ -1,0 +1,84 @@
+//! Whose rule gave requests another source than their client's.
+
+use std::{fmt, net::IpAddr};
+
+use chainbreak_model::{
+    case::Case,
+    event::{Event, EventKind},
+    names::NodeName,
+    verdict::Sources,
+};
+use chainbreak_netfilter::{
+    Site,
+    walk::{Effect, Path},
+};
+use serde::Serialize;
+
+use crate::{attribution, edits::EditIndex, rebuilt::Rebuilt, text::one_line};
+
+/// A rule that translated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Translator {
+    /// Whose.
+    pub who: String,
+    /// On which node.
+    pub node: NodeName,
+    /// The rule.
+    pub site: Site,
+}
+
+impl fmt::Display for Translator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, node, site } = self;
+        let Site { table, chain, rule } = site;
+        let rule = one_line(rule);
+        write!(f, "translated by {table} {chain} {rule} on {node} ({who})")
+    }
+}
+
+/// The rule by which the first wrong source came about, where every way of the request leads through it.
+pub(crate) fn of_sources(
+    case: &Case,
+    events: &[Event],
+    index: &EditIndex<'_>,
+    sources: &Sources,
+) -> Option<Translator> {
+    let (at_us, seen) = sources.first_wrong?;
+    let traffic = case.traffic.get(&sources.traffic)?;
+    let owner = owner(events, seen);
+    let node = owner.or_else(|| attribution::node_of(case, traffic))?;
+    let traffic = (&sources.traffic, traffic);
+    let walk = Rebuilt::of(case, events, index, traffic, &node)?.walk(at_us)?;
+    let mut sites = walk.paths.iter().map(|path| translates(path, seen));
+    let first = sites.next()??;
+    let is_one = sites.all(|site| site == Some(first));
+    is_one.then(|| Translator {
+        who: first.owner().to_string(),
+        node,
+        site: first.clone(),
+    })
+}
+
+/// The last rule of a way that makes it come from there.
+fn translates(path: &Path, seen: IpAddr) -> Option<&Site> {
+    let rules = path.rules().filter(|(_, _, effect)| match effect {
+        Effect::Snat(to, _) => to.is_none_or(|to| to == seen),
+        _ => false,
+    });
+    rules.last().map(|(site, ..)| site)
+}
+
+/// The node that has an address.
+fn owner(events: &[Event], address: IpAddr) -> Option<NodeName> {
+    let has = |line: &str| {
+        let mut words = line.split_whitespace();
+        let family = words.next().filter(|it| it.starts_with("inet"));
+        let held = family.and_then(|_| words.next()?.split('/').next()?.parse().ok());
+        held == Some(address)
+    };
+    events.iter().find_map(|event| match &event.what {
+        EventKind::Network { node, text } if text.lines().any(has) => Some(node.clone()),
+        _ => None,
+    })
+}

@@ -1,0 +1,104 @@
+//! Requests that rules led to endpoints that the API no longer named, and others whose rules they met.
+
+use chainbreak_model::{
+    case::{Case, Expect},
+    event::{Event, EventKind},
+};
+use chainbreak_report::summary::{Outcome, Summary};
+
+use crate::{
+    culprits::{DEAD, dropped, headline_of, lost},
+    history::{RESTORE, SVC, case, command, event, run, sample, summaries},
+    turned::known,
+};
+
+/// The API names these, besides what is known.
+fn told(at_us: u64, ready: &[&str]) -> Event {
+    let ready = ready.iter().map(|&it| it.to_owned()).collect();
+    let service = "test/nginx".to_owned();
+    event(at_us, EventKind::Endpoints { service, ready })
+}
+
+const OLD: &str = "10.20.10.127";
+const NEW: &str = "10.20.10.128";
+
+/// Rules lead to the old one alone, and then the API names the new one alone.
+fn stale() -> Vec<Event> {
+    let mut events = known();
+    events.extend([told(450_000, &[OLD]), told(1_450_000, &[NEW])]);
+    events
+}
+
+/// What is expected to break because of somebody, and breaks.
+fn expected(by: &str, events: Vec<Event>) -> Summary {
+    let mut case = Case {
+        by: Some(by.to_owned()),
+        ..case("v", Expect::Broken(vec!["answers".into()]))
+    };
+    std::sync::Arc::make_mut(&mut case.promises).retain(|name, _| name.as_str() == "answers");
+    summaries(&run(vec![(case, lost(events))])).remove(0)
+}
+
+#[test]
+fn rules_that_lead_to_endpoints_that_the_api_no_longer_names_are_told() {
+    assert_eq!(
+        headline_of(stale()),
+        format!(
+            "{DEAD}kube-proxy's rules on n2 led test/nginx to {OLD} (1 of 1), which its EndpointSlices lack since 1.450"
+        )
+    );
+}
+
+#[test]
+fn rules_that_lead_where_the_api_says_are_not_why_requests_are_lost() {
+    let mut events = known();
+    events.extend([told(450_000, &[OLD]), told(1_450_000, &[OLD, NEW])]);
+    let unexplained = format!("{DEAD}no recorded command explains it");
+    assert_eq!(headline_of(events), unexplained);
+    // Nor is it known of a history that does not tell what the API said.
+    assert_eq!(headline_of(known()), unexplained);
+}
+
+#[test]
+fn rules_that_lead_only_some_requests_astray_are_told_of_those_that_are_lost_one_here_and_one_there()
+ {
+    let both = format!(
+        "*nat\n:{SVC} - [0:0]\n-A {SVC} -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination {NEW}:80\n\
+         -A {SVC} -j DNAT --to-destination {OLD}:80\nCOMMIT\n"
+    );
+    let mut events = stale();
+    events.push(command("n2", 950_000, "kube-proxy", &RESTORE, &both));
+    let mut events = lost(events);
+    events.retain(|event| !matches!(event.what, EventKind::Sample { .. }));
+    let due = (1_000_000..2_000_000).step_by(20_000);
+    let fails = [1_500_000, 1_600_000, 1_740_000];
+    events.extend(due.map(|at_us| sample(at_us, !fails.contains(&at_us))));
+    let mut case = case("v", Expect::Healthy);
+    std::sync::Arc::make_mut(&mut case.promises).retain(|name, _| name.as_str() == "answers");
+    let said = summaries(&run(vec![(case, events)])).remove(0).headline();
+    let said = said.unwrap();
+    let astray = format!("kube-proxy's rules on n2 led test/nginx to {OLD} (1 of 2)");
+    assert!(
+        said.contains("lost 3 of 50 requests") && said.contains(&astray),
+        "{said}"
+    );
+}
+
+#[test]
+fn whose_rules_requests_met_can_be_whom_a_scenario_names_and_cannot_be_another() {
+    let kube_proxys = expected("kube-proxy", stale());
+    assert_eq!(kube_proxys.outcome, Outcome::AsExpected);
+    let felixs = expected("felix", stale());
+    assert_eq!(felixs.outcome, Outcome::Inconclusive);
+}
+
+#[test]
+fn the_owner_of_the_rule_in_which_the_packets_ended_is_behind_it_where_there_were_enough_of_them() {
+    let ended = |packets| {
+        let events = [known(), vec![dropped(1_600_000, "KUBE-FORWARD", packets)]];
+        expected("kube-proxy", events.concat()).outcome
+    };
+    assert_eq!(ended(10), Outcome::AsExpected);
+    // Ten requests are lost.
+    assert_eq!(ended(4), Outcome::Inconclusive);
+}
