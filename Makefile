@@ -19,11 +19,11 @@ demo: packages ## the outage of calico#10538 on this machine's kernel, and its f
 	target/debug/chainbreak run $(SCENARIO) --matrix iptables=$(BACKEND) --jobs 3
 
 test-demo: packages ## what the program says of which `make demo` builds it without
-	$(CARGO) test $(SMALL) --lib --quiet
+	$(CARGO) test $(SMALL) --config .cargo/demo.toml --lib --quiet
 
-# The cases of scenarios wait most of their time: more of them than cores run side by side, after the others.
+# What is tested with worlds waits most of its time: more of that than cores runs side by side, the cases of scenarios after the others.
 test: packages ## every test
-	$(CARGO) test --workspace --quiet -- --skip ::case_
+	$(CARGO) test --workspace --quiet -- --skip ::case_ --test-threads=4
 	$(CARGO) test --workspace --quiet -- ::case_ --test-threads=6
 
 # A minute on two cores after the build. CHAINBREAK_SEED=2 draws others.

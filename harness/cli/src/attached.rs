@@ -40,10 +40,18 @@ pub(crate) fn texts(paths: &[PathBuf], take: &mut Take<'_>) -> Result<usize> {
         left_out: 0,
     };
     for file in &files {
-        let read = reading.read(file);
-        match read {
-            Err(why) if !paths.contains(file) => reading.leave_out(file, &format!("{why:#}")),
-            _ => read?,
+        match reading.read(file) {
+            Ok(read) => reading.texts(read)?,
+            Err(why) if paths.contains(file) => return Err(why),
+            Err(why) => crate::note(&format!("{why:#}, left out")),
+        }
+        if reading.left == 0 {
+            crate::note(&format!(
+                "{} and what comes after it: more than {} MB, left out",
+                file.display(),
+                MOST >> 20
+            ));
+            break;
         }
     }
     if reading.left_out > NAMED {
@@ -128,16 +136,18 @@ struct Reading<'a, 'b> {
 }
 
 impl Reading<'_, '_> {
-    /// Reads a file, or those in a compressed archive.
-    fn read(&mut self, file: &Path) -> Result<()> {
+    /// What is in a file, or in those of a compressed archive.
+    fn read(&self, file: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
         let unreadable =
             |why: std::io::Error| invalid(format!("{} cannot be read: {why}", file.display()));
-        let files = if archive::is_one(file) {
-            archive::files(file, self.left).map_err(unreadable)?
-        } else {
-            let bytes = input::read(file, self.left).map_err(unreadable)?;
-            vec![(file.to_owned(), bytes)]
-        };
+        if archive::is_one(file) {
+            return archive::files(file, self.left).map_err(unreadable);
+        }
+        let bytes = input::read(file, self.left).map_err(unreadable)?;
+        Ok(vec![(file.to_owned(), bytes)])
+    }
+
+    fn texts(&mut self, files: Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
         for (name, bytes) in files {
             self.left = self.left.saturating_sub(bytes.len() as u64);
             self.text(&name, bytes)?;

@@ -130,14 +130,15 @@ async fn of(
         crate::note(&format!("{what}: no job, {why}"));
         return Ok(Vec::new());
     }
-    let more = passed_on(&selection);
+    let more = [chosen_by(&selection), passed_on(&selection)].join(" ");
+    let more = more.trim();
     let jobs = Shard::all(args.shards).filter_map(|shard| {
         let cases = runs(&shard.of(planned.clone()));
         let part = match args.shards.get() {
             1 => String::new(),
             _ => shard.to_string(),
         };
-        (cases > 0).then(|| job(&what, &part, &more, cases))
+        (cases > 0).then(|| job(&what, &part, more, cases))
     });
     Ok(jobs.collect())
 }
@@ -175,6 +176,14 @@ pub(crate) fn flags(flag: &str, values: &[String]) -> impl Iterator<Item = Strin
     values
         .iter()
         .map(move |value| format!("{flag} {}", quoted(value)))
+}
+
+/// By what cases are chosen that are not named, quoted for a shell.
+fn chosen_by(selection: &Selection) -> String {
+    let (matching, labels) = selection.named.chosen_by();
+    let matching = matching.map(ToString::to_string);
+    let words = flags("-k", matching.as_slice()).chain(flags("--label", labels));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// What of a selection each job is given as it is, quoted for a shell.

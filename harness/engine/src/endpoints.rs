@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_model::{case::Case, event::EventKind};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::discovery::v1::{EndpointConditions, EndpointSlice};
 use kube::{
     Api, Client, ResourceExt,
     runtime::{WatchStreamExt, watcher},
@@ -20,7 +20,7 @@ pub(crate) fn services(case: &Case) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-/// Tells the endpoints of a Service whenever they change. A watch that fails is begun again.
+/// Tells the endpoints of a Service whenever they change, and that they are not known while a watch that failed is begun again.
 pub(crate) async fn follow(
     client: Client,
     (namespace, name): (String, String),
@@ -32,28 +32,45 @@ pub(crate) async fn follow(
     let mut known = Known::default();
     let service = format!("{namespace}/{name}");
     loop {
-        match events.try_next().await {
-            Ok(Some(event)) => {
-                if let Some(ready) = known.take(event) {
-                    let service = service.clone();
-                    log.append(EventKind::Endpoints { service, ready });
-                }
-            }
+        let (ready, draining) = match events.try_next().await {
+            Ok(Some(event)) => match known.take(event) {
+                Some(addresses) => (Some(addresses.ready), addresses.draining),
+                None => continue,
+            },
             Ok(None) => return std::future::pending().await,
-            Err(error) => tracing::debug!(%error, service, "watch of EndpointSlices failed"),
-        }
+            Err(error) => {
+                tracing::debug!(%error, service, "watch of EndpointSlices failed");
+                if known.told.take().is_none() {
+                    continue;
+                }
+                (None, BTreeSet::new())
+            }
+        };
+        log.append(EventKind::Endpoints {
+            service: service.clone(),
+            ready,
+            draining,
+        });
     }
+}
+
+/// The addresses of a Service, or of one of its slices.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Addresses {
+    ready: BTreeSet<String>,
+    /// They end, and serve still.
+    draining: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    slices: BTreeMap<String, BTreeSet<String>>,
-    told: Option<BTreeSet<String>>,
+    slices: BTreeMap<String, Addresses>,
+    told: Option<Addresses>,
 }
 
 impl Known {
-    /// The addresses that are ready, if that is news.
-    fn take(&mut self, event: watcher::Event<EndpointSlice>) -> Option<BTreeSet<String>> {
+    /// The addresses, if they are news.
+    fn take(&mut self, event: watcher::Event<EndpointSlice>) -> Option<Addresses> {
         let is_whole = match event {
             watcher::Event::Init => {
                 self.slices.clear();
@@ -70,7 +87,11 @@ impl Known {
             }
             watcher::Event::Delete(slice) => self.slices.remove(&slice.name_any()).is_some(),
         };
-        let now: BTreeSet<String> = self.slices.values().flatten().cloned().collect();
+        let mut now = Addresses::default();
+        for slice in self.slices.values() {
+            now.ready.extend(slice.ready.iter().cloned());
+            now.draining.extend(slice.draining.iter().cloned());
+        }
         let is_news = is_whole && self.told.as_ref() != Some(&now);
         is_news.then(|| {
             self.told = Some(now.clone());
@@ -80,17 +101,30 @@ impl Known {
 
     fn hold(&mut self, slice: &EndpointSlice) {
         let ready = ready(slice).map(str::to_owned).collect();
-        self.slices.insert(slice.name_any(), ready);
+        let draining = draining(slice).map(str::to_owned).collect();
+        let addresses = Addresses { ready, draining };
+        self.slices.insert(slice.name_any(), addresses);
     }
 }
 
 /// The addresses of a slice that are ready.
 pub(crate) fn ready(slice: &EndpointSlice) -> impl Iterator<Item = &str> {
-    let ready = slice.endpoints.iter().filter(|endpoint| {
-        let conditions = endpoint.conditions.as_ref();
-        conditions.and_then(|it| it.ready).unwrap_or(true)
+    of(slice, |conditions| conditions.ready.unwrap_or(true))
+}
+
+/// The addresses of a slice that end and serve still.
+fn draining(slice: &EndpointSlice) -> impl Iterator<Item = &str> {
+    of(slice, |conditions| {
+        conditions.terminating == Some(true) && conditions.serving == Some(true)
+    })
+}
+
+fn of(slice: &EndpointSlice, are: fn(&EndpointConditions) -> bool) -> impl Iterator<Item = &str> {
+    let endpoints = slice.endpoints.iter().filter(move |endpoint| {
+        let conditions = endpoint.conditions.clone().unwrap_or_default();
+        are(&conditions)
     });
-    ready.flat_map(|endpoint| endpoint.addresses.iter().map(String::as_str))
+    endpoints.flat_map(|endpoint| endpoint.addresses.iter().map(String::as_str))
 }
 
 #[cfg(test)]
@@ -109,8 +143,29 @@ mod tests {
         serde_json::from_value(slice).expect("it is one")
     }
 
-    fn addresses(these: &[&str]) -> BTreeSet<String> {
-        these.iter().map(|&it| it.to_owned()).collect()
+    fn addresses(these: &[&str]) -> Addresses {
+        Addresses {
+            ready: these.iter().map(|&it| it.to_owned()).collect(),
+            draining: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn what_ends_and_serves_still_is_told_beside_what_is_ready() {
+        let endpoints = json!([
+            { "addresses": ["10.20.1.2"], "conditions": { "ready": false, "serving": true, "terminating": true } },
+            { "addresses": ["10.20.1.3"], "conditions": { "ready": false, "serving": false, "terminating": true } },
+        ]);
+        let slice =
+            json!({ "metadata": { "name": "a" }, "addressType": "IPv4", "endpoints": endpoints });
+        let mut known = Known::default();
+        known.take(Event::Init);
+        known.take(Event::InitApply(
+            serde_json::from_value(slice).expect("it is one"),
+        ));
+        let told = known.take(Event::InitDone).expect("it is news");
+        assert!(told.ready.is_empty());
+        assert_eq!(Vec::from_iter(told.draining), ["10.20.1.2"]);
     }
 
     #[test]

@@ -126,8 +126,11 @@ pub enum EventKind {
     Endpoints {
         /// `namespace/name`.
         service: String,
-        /// The addresses that are ready.
-        ready: BTreeSet<String>,
+        /// The addresses that are ready; nothing where they are not known from here on, because the API could not be asked.
+        ready: Option<BTreeSet<String>>,
+        /// Those that end and serve still: kube-proxy leads to them where none is ready (1.26 and later). Older histories do not say so.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        draining: BTreeSet<String>,
     },
     /// A moment went by before all observers had looked.
     Unanswered {

@@ -1,10 +1,6 @@
-//! Requests that were lost because rules led some of them to endpoints that the API no longer named.
+//! Requests that were lost because rules led some of them to endpoints that the API no longer had ready.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    net::IpAddr,
-};
+use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use chainbreak_model::{
     case::{Case, Traffic},
@@ -15,13 +11,7 @@ use chainbreak_model::{
 use chainbreak_probe::wire::Connections;
 use serde::Serialize;
 
-use crate::{
-    attribution,
-    edits::EditIndex,
-    programs::{endpoints, latest, said},
-    rebuilt::Rebuilt,
-    text::clock,
-};
+use crate::{attribution, edits::EditIndex, programs::said, rebuilt::Rebuilt, text::clock};
 
 /// Of so many requests that were lost the way is looked at.
 const LOOKED_AT: usize = 12;
@@ -30,17 +20,17 @@ const LOOKED_AT: usize = 12;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Astray {
-    /// Whose rules.
+    /// Who wrote the rules, by the commands.
     pub who: String,
     /// Of which node.
     pub node: NodeName,
     /// `namespace/name`.
     pub service: String,
-    /// Where they led some, and its EndpointSlices did not.
+    /// Where they led some: its EndpointSlices had these neither ready nor ending and serving still.
     pub gone: BTreeSet<String>,
     /// To how many addresses they led in all.
     pub of: usize,
-    /// Since when its EndpointSlices had none of these.
+    /// Since when none of these.
     pub since_us: u64,
 }
 
@@ -57,71 +47,113 @@ impl fmt::Display for Astray {
         let (gone, share, since) = (said(gone), gone.len(), clock(*since_us));
         write!(
             f,
-            "{who}'s rules on {node} led {service} to {gone} ({share} of {of}), which its EndpointSlices lack since {since}"
+            "{who}'s rules on {node} led {service} to {gone} ({share} of {of}), not ready in its EndpointSlices since {since}"
         )
     }
 }
 
-/// Where rules led requests of a traffic that were lost in that time: half of those that are looked at, or more.
+/// What is asked: of which traffic, of which time, and whether every way of its requests has to lead astray, as where all of them were lost.
+pub(crate) struct Asked<'a> {
+    pub(crate) traffic: (&'a TrafficName, &'a Traffic),
+    pub(crate) within: Span,
+    pub(crate) all: bool,
+}
+
+/// What the API said of a Service, and from when on.
+struct Told<'a> {
+    at_us: u64,
+    /// Nothing where that was not known.
+    ready: Option<&'a BTreeSet<String>>,
+    draining: &'a BTreeSet<String>,
+}
+
+impl Told<'_> {
+    /// Whether kube-proxy may rightly lead there.
+    fn has(&self, address: &str) -> bool {
+        self.ready.is_none_or(|ready| ready.contains(address)) || self.draining.contains(address)
+    }
+}
+
+/// Where rules led requests that were lost: half of those that are looked at, or more.
 pub(crate) fn of_losses(
     (case, events, index): (&Case, &[Event], &EditIndex<'_>),
-    (name, traffic): (&TrafficName, &Traffic),
-    within: Span,
+    Asked {
+        traffic: (name, traffic),
+        within,
+        all,
+    }: Asked<'_>,
 ) -> Option<Astray> {
     if traffic.connections == Connections::Kept {
         return None;
     }
     let (namespace, service) = traffic.to.service()?;
     let service = format!("{namespace}/{service}");
-    let told: Vec<_> = endpoints(events, &service).collect();
-    told.first()?;
+    let told = told(events, &service);
+    // What never lost an endpoint has no stale rules: most histories end here, and nothing is rebuilt.
+    let loses = |pair: &[Told<'_>]| {
+        let ready = pair[0].ready.into_iter().flatten();
+        ready.clone().any(|address| !pair[1].has(address))
+    };
+    told.windows(2).find(|pair| loses(pair))?;
     let node = attribution::node_of(case, traffic).or_else(|| attribution::only_node(case))?;
     let mut rebuilt = Rebuilt::of(case, events, index, (name, traffic), &node)?;
     let lost = lost(events, name, within);
     let (mut first, mut astray) = (None, 0);
     for &at_us in &lost {
-        let Some((_, ready)) = latest(&told, at_us) else {
+        let Some(ways) = rebuilt.walks(at_us) else {
             continue;
         };
-        let walk = rebuilt.walk(at_us);
-        let led = walk.map(|walk| rebuilt.flight().led_to(&walk));
-        let led = led.unwrap_or_default();
-        let is_gone = |address: &&IpAddr| !ready.contains(&address.to_string());
-        let Some(gone) = led.keys().find(is_gone) else {
+        let mut ways = ways.iter().map(|walk| rebuilt.flight().led_to(walk));
+        let led = ways.next().filter(|led| ways.all(|other| other == *led));
+        let now = told.iter().rev().find(|told| told.at_us <= at_us);
+        let Some((led, now)) = led.zip(now) else {
             continue;
         };
+        let gone = led.keys().filter(|it| !now.has(&it.to_string()));
+        let gone: Vec<&IpAddr> = gone.collect();
+        if gone.is_empty() || (all && gone.len() < led.len()) {
+            continue;
+        }
         astray += 1;
-        first.get_or_insert_with(|| (at_us, led[gone].clone(), led.clone()));
+        let found = || {
+            let says = gone[0].to_string();
+            let who = index.author((&node, at_us), &led[gone[0]], &says)?;
+            let gone: BTreeSet<String> = gone.iter().map(ToString::to_string).collect();
+            Some(Astray {
+                who: who.to_owned(),
+                node: node.clone(),
+                service: service.clone(),
+                since_us: since(&told, at_us, &gone),
+                gone,
+                of: led.len(),
+            })
+        };
+        first = first.or_else(found);
     }
-    let (at_us, who, led) = first.filter(|_| 2 * astray >= lost.len())?;
-    Some(since(&told, at_us, who, &led, (service.clone(), node)))
+    first.filter(|_| 2 * astray >= lost.len())
 }
 
-/// What is said of a moment at which they were led astray.
-fn since(
-    told: &[(u64, &BTreeSet<String>)],
-    at_us: u64,
-    who: String,
-    led: &BTreeMap<IpAddr, String>,
-    (service, node): (String, NodeName),
-) -> Astray {
-    let before: Vec<_> = told.iter().filter(|(at, _)| *at <= at_us).collect();
-    let ready = before.last().map(|(_, ready)| *ready);
-    let addresses = led.keys().map(ToString::to_string);
-    let gone: BTreeSet<String> = addresses
-        .filter(|address| ready.is_some_and(|ready| !ready.contains(address)))
-        .collect();
-    let lacks = before.iter().rev();
-    let lacks = lacks.take_while(|(_, ready)| ready.is_disjoint(&gone));
-    let since_us = lacks.last().map_or(at_us, |(at, _)| *at);
-    Astray {
-        who,
-        node,
-        service,
-        gone,
-        of: led.len(),
-        since_us,
-    }
+fn told<'a>(events: &'a [Event], service: &str) -> Vec<Told<'a>> {
+    let told = events.iter().filter_map(|event| match &event.what {
+        EventKind::Endpoints {
+            service: of,
+            ready,
+            draining,
+        } if of == service => Some(Told {
+            at_us: event.at_us,
+            ready: ready.as_ref(),
+            draining,
+        }),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// Since when the API has none of these, at that moment.
+fn since(told: &[Told<'_>], at_us: u64, gone: &BTreeSet<String>) -> u64 {
+    let before = told.iter().rev().filter(|told| told.at_us <= at_us);
+    let lacks = before.take_while(|told| !gone.iter().any(|address| told.has(address)));
+    lacks.last().map_or(at_us, |told| told.at_us)
 }
 
 /// When some of the requests were due that were lost, from the first to the last of them.

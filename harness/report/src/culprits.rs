@@ -87,10 +87,10 @@ impl Culprits {
     }
 
     /// Whom and what a finding names. Nobody where requests were answered that should not be.
-    pub(crate) fn of(claim: Option<&Claim>, finding: &Finding) -> Self {
+    pub(crate) fn of(case: &Case, claim: Option<&Claim>, finding: &Finding) -> Self {
         let cause = match finding {
             Finding::Lost(_) if matches!(claim, Some(Claim::Unreachable { .. })) => None,
-            Finding::Lost(lost) => return of_lost(lost),
+            Finding::Lost(lost) => return of_lost(case, lost),
             Finding::Logged(logged) => logged.cause.as_ref(),
             Finding::Rule(found) => found.cause.as_ref(),
             Finding::Translated { by, .. } => return Self::rules_of(&by.who),
@@ -103,11 +103,14 @@ impl Culprits {
     }
 }
 
-fn of_lost(lost: &Lost) -> Culprits {
+fn of_lost(case: &Case, lost: &Lost) -> Culprits {
     let Some(outage) = &lost.outage else {
         return Culprits::default();
     };
-    let ended = outage.dropped.as_ref();
+    // Of traffic that nobody is to answer packets end all the time.
+    let mut claims = case.promises.values().map(|promise| &promise.claim);
+    let is_forbidden = claims.any(|it| matches!(it, Claim::Unreachable { .. }));
+    let ended = outage.dropped.as_ref().filter(|_| !is_forbidden);
     let ended = ended.filter(|it| 2 * it.packets >= lost.requests.sent - lost.requests.answered);
     let rules_of = [
         ended.map(|it| it.owner.clone()),

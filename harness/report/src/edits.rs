@@ -1,12 +1,14 @@
 //! What commands did to the rules, as recorded: who removed what, and who restored it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use chainbreak_model::{
     case::{Case, IptablesVariant},
     event::{Command, Event, EventKind},
     names::{AgentName, NodeName},
 };
 use chainbreak_netfilter::{
-    Change, ChangeKind, committed,
+    Change, ChangeKind, Site, committed,
     replay::{Backend, Ran},
 };
 use serde::Serialize;
@@ -162,6 +164,18 @@ impl<'a> RuleEdit<'a> {
         program.rsplit_once('/').map_or(program, |(_, name)| name)
     }
 
+    /// Whose tables the program writes: those of `iptables` are of one backend on a node.
+    fn front(&self) -> &'static str {
+        let program = self.program();
+        let of = |word: &str| program.contains(word);
+        match (program, of("legacy"), of("nft")) {
+            ("nft", ..) => "nft",
+            (_, true, _) => "legacy",
+            (_, _, true) => "iptables-nft",
+            _ => "iptables",
+        }
+    }
+
     /// What the command as a whole meant for a link: the last change that touches it decides.
     pub fn effect(&self, link: &Link) -> Option<Effect> {
         self.changes
@@ -244,8 +258,46 @@ impl<'a> EditIndex<'a> {
         self.0.iter().filter(move |edit| edit.command.node == *node)
     }
 
+    /// Who alone wrote the rules of a chain that say this and are there at that moment; nobody where several did. By the commands, for a
+    /// chain's name says only whose name it is: another program may restore an old copy of it, and into the other backend.
+    pub(crate) fn author(
+        &self,
+        (node, at_us): (&NodeName, u64),
+        site: &Site,
+        says: &str,
+    ) -> Option<&'a str> {
+        // One of nft is told with its family.
+        let table = site.table.rsplit(' ').next()?;
+        let filled = Link::Filled {
+            table: table.to_owned(),
+            chain: site.chain.clone(),
+        };
+        let mut authors: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for edit in self.on(node).filter(|edit| edit.at_us <= at_us) {
+            let front = edit.front();
+            for change in &edit.changes {
+                match (filled.effect(change), &change.kind) {
+                    (Some(Effect::Removed), _) => {
+                        authors.remove(front);
+                    }
+                    (
+                        Some(Effect::Restored),
+                        ChangeKind::RuleAdded { text, .. } | ChangeKind::RuleReplaced { text, .. },
+                    ) if text.contains(says) => {
+                        let who = edit.command.who.as_str();
+                        authors.entry(front).or_default().insert(who);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let authors: BTreeSet<&str> = authors.into_values().flatten().collect();
+        let mut authors = authors.into_iter();
+        authors.next().filter(|_| authors.next().is_none())
+    }
+
     /// Nodes on which anything was done.
-    pub fn nodes(&self) -> std::collections::BTreeSet<&NodeName> {
+    pub fn nodes(&self) -> BTreeSet<&NodeName> {
         self.0.iter().map(|edit| &edit.command.node).collect()
     }
 }

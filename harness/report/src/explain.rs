@@ -10,7 +10,7 @@ use chainbreak_probe::wire::Connections;
 use indexmap::IndexMap;
 
 use crate::{
-    astray,
+    astray::{self, Astray},
     attribution::{self, Cause},
     edits::EditIndex,
     finding::{ExplainedGap, ExplainedTime, Finding, Logged, Lost, Outage, RuleFound},
@@ -35,8 +35,12 @@ pub(crate) struct Material<'a> {
 }
 
 impl Material<'_> {
-    /// What is found of a promise.
-    pub(crate) fn finding(&self, claim: Option<&Claim>, judged: &Judged) -> Finding {
+    /// What is found of a promise, in the time of which it is.
+    pub(crate) fn finding(
+        &self,
+        (claim, time): (Option<&Claim>, Option<Span>),
+        judged: &Judged,
+    ) -> Finding {
         let evidence = match &judged.verdict {
             PromiseVerdict::Unknown { cause } => {
                 let cause = cause.clone();
@@ -46,7 +50,9 @@ impl Material<'_> {
             PromiseVerdict::Broken(evidence) => evidence,
         };
         match evidence {
-            Evidence::Requests(requests) => Finding::Lost(Box::new(self.lost(claim, requests))),
+            Evidence::Requests(requests) => {
+                Finding::Lost(Box::new(self.lost((claim, time), requests)))
+            }
             Evidence::Log(entries) => Finding::Logged(Box::new(self.logged(entries))),
             Evidence::Rule(presence) => Finding::Rule(Box::new(self.rule(claim, presence))),
             Evidence::Sources(sources) => {
@@ -67,18 +73,18 @@ impl Material<'_> {
         }
     }
 
-    fn lost(&self, claim: Option<&Claim>, requests: &Requests) -> Lost {
+    fn lost(&self, asked: (Option<&Claim>, Option<Span>), requests: &Requests) -> Lost {
         let traffic = self.case.traffic.get(&requests.traffic);
         let outage = requests.longest_gap.zip(traffic);
         Lost {
             requests: requests.clone(),
-            outage: outage.map(|(gap, traffic)| self.outage(claim, requests, gap, traffic)),
+            outage: outage.map(|(gap, traffic)| self.outage(asked, requests, gap, traffic)),
         }
     }
 
     fn outage(
         &self,
-        claim: Option<&Claim>,
+        (claim, time): (Option<&Claim>, Option<Span>),
         requests: &Requests,
         longest: Span,
         traffic: &Traffic,
@@ -96,23 +102,19 @@ impl Material<'_> {
             .flatten();
         let cause = cause.filter(|_| turned.is_none());
         let tells_all = turned.as_ref().is_some_and(|it| !is_an_agent(&it.who));
-        // Of requests that are lost one here, one there, what was done before the first of them.
-        let first = all.first().map(|gap| (gap.span, SOME_PASS_US));
-        let asked = if in_one {
-            (asks && !tells_all).then_some((begun, 0))
-        } else {
-            first
-        };
-        let done = asked.and_then(|(gap, before_us)| {
+        // Of requests that are lost one here, one there, what was done before the first of them that the promise is about.
+        let judged = lost_in(all, time);
+        let first = judged.first().map(|gap| (*gap, SOME_PASS_US));
+        let longest_one = (asks && !tells_all).then_some((begun, 0));
+        let done = if in_one { longest_one } else { first };
+        let done = done.and_then(|(gap, before_us)| {
             meanwhile::done(self.case, self.events, name, gap, before_us)
         });
         let node = node.or_else(|| turned.as_ref().map(|it| it.node.clone()));
         let mut told = self.explained(all, (name, traffic), node.as_ref());
         if turned.is_some() {
-            for gap in told
-                .iter_mut()
-                .filter(|it| it.gap.span.contains(longest.from_us))
-            {
+            let of_longest = |it: &&mut ExplainedGap| it.gap.span.contains(longest.from_us);
+            for gap in told.iter_mut().filter(of_longest) {
                 (gap.cause, gap.turned) = (None, turned.clone());
             }
         }
@@ -120,11 +122,9 @@ impl Material<'_> {
         let unexplained = match (in_one, is_explained) {
             (true, true) => None,
             (true, false) => Some(longest),
-            (false, _) => Some(around(all).unwrap_or(longest)),
+            (false, _) => Some(around(&judged).unwrap_or(longest)),
         };
-        let material = (self.case, self.events, self.index);
-        let astray =
-            unexplained.and_then(|span| astray::of_losses(material, (name, traffic), span));
+        let astray = unexplained.and_then(|within| self.astray((name, traffic), within, in_one));
         Outage {
             to: traffic.to.clone(),
             longest,
@@ -142,6 +142,16 @@ impl Material<'_> {
             astray,
             node,
         }
+    }
+
+    /// Where rules led requests that were lost; of a time in which all were, only what explains that.
+    fn astray(&self, traffic: (&TrafficName, &Traffic), within: Span, all: bool) -> Option<Astray> {
+        let asked = astray::Asked {
+            traffic,
+            within,
+            all,
+        };
+        astray::of_losses((self.case, self.events, self.index), asked)
     }
 
     /// Why requests were lost in a gap: programs that led them astray or dropped them, or a command. What was deleted beside such programs is
@@ -256,12 +266,19 @@ fn whole(all: &[Gap], part: Span) -> Span {
     around.next().unwrap_or(part)
 }
 
+/// What of the gaps is in the time of a promise.
+fn lost_in(gaps: &[Gap], time: Option<Span>) -> Vec<Span> {
+    let spans = gaps.iter().map(|gap| gap.span);
+    let part = |span: Span| time.map_or(Some(span), |time| span.within(time));
+    spans.filter_map(part).collect()
+}
+
 /// From the first request that was lost to the last.
-fn around(gaps: &[Gap]) -> Option<Span> {
-    let (first, last) = (gaps.first()?, gaps.last()?);
+fn around(lost: &[Span]) -> Option<Span> {
+    let (first, last) = (lost.first()?, lost.last()?);
     Some(Span {
-        from_us: first.span.from_us,
-        to_us: last.span.to_us,
+        from_us: first.from_us,
+        to_us: last.to_us,
     })
 }
 

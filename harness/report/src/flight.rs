@@ -11,6 +11,7 @@ use chainbreak_model::{
     names::TrafficName,
 };
 use chainbreak_netfilter::{
+    Site,
     dumps::Dumps,
     replay::Replay,
     walk::{Effect, Origin, Packet, Path, Protocol, TcpFlags, Walk, walk},
@@ -86,14 +87,14 @@ impl Flight {
         walk.paths.iter().all(|path| self.ends(path))
     }
 
-    /// Where rules lead it instead of where it was sent, and whose.
-    pub(crate) fn led_to(&self, walk: &Walk) -> BTreeMap<IpAddr, String> {
+    /// Where rules lead it instead of where it was sent, and the place of the rule that does.
+    pub(crate) fn led_to(&self, walk: &Walk) -> BTreeMap<IpAddr, Site> {
         let led = walk.paths.iter().filter_map(|path| {
             let to = path.packet.dst;
             let mut rules = path.rules();
             let leads = |effect: &Effect| matches!(effect, Effect::Dnat(by, _) if *by == to);
             let (site, ..) = rules.find(|(_, _, effect)| leads(effect))?;
-            Some((to, site.owner().to_string()))
+            Some((to, site.clone()))
         });
         led.filter(|(to, _)| *to != self.to.ip()).collect()
     }

@@ -22,8 +22,8 @@ use crate::{
     text::{count, one_line},
 };
 
-/// The census looks every two seconds, and says with a look what came since the one before.
-const LOOK_US: u64 = 2_500_000;
+/// The census looks every three seconds, and says with a look what came since the one before.
+const LOOK_US: u64 = 3_500_000;
 
 /// What is written into the API takes effect after the step that writes it: a pod ends, and kube-proxy syncs at most a second later
 /// (`--iptables-min-sync-period`, 1 s).
@@ -105,7 +105,7 @@ pub(crate) fn left_behind(
 }
 
 /// What was done, or happened to the world, between the last request that was answered and the first that was lost. What costs only some
-/// requests may let others pass in between: then it is looked for so long before.
+/// requests may let others pass in between: then it is looked for so long before the last one that was answered, too.
 pub(crate) fn done(
     case: &Case,
     events: &[Event],

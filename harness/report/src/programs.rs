@@ -132,7 +132,7 @@ fn blind(
     let (namespace, name) = traffic.to.service()?;
     let service = format!("{namespace}/{name}");
     let maps = maps(index, node, &service);
-    let endpoints: Vec<(u64, &Addresses)> = endpoints(events, &service).collect();
+    let endpoints: Vec<_> = endpoints(events, &service).collect();
     let mut moments: BTreeSet<u64> = maps.iter().map(|(at, _)| *at).collect();
     moments.extend(endpoints.iter().map(|(at, _)| *at));
     moments.retain(|at| *at < gap.to_us);
@@ -141,8 +141,8 @@ fn blind(
     for (&at_us, &until_us) in moments.iter().zip(ends) {
         let known = latest(&maps, at_us).zip(latest(&endpoints, at_us));
         let is_blind = known.is_some_and(|((_, map), (_, endpoints))| {
-            let both = !map.backends.is_empty() && !endpoints.is_empty();
-            both && map.backends.is_disjoint(endpoints)
+            let endpoints = endpoints.filter(|it| !it.is_empty() && !map.backends.is_empty());
+            endpoints.is_some_and(|it| map.backends.is_disjoint(it))
         });
         if is_blind {
             since_us.get_or_insert(at_us);
@@ -153,10 +153,11 @@ fn blind(
     }
     let since_us = since_us.filter(|_| 2 * blind_us >= gap.len_us())?;
     let ((_, map), (_, endpoints)) = latest(&maps, gap.to_us).zip(latest(&endpoints, gap.to_us))?;
+    let endpoints = (*endpoints)?;
     Some(Blind {
         who: map.who.to_owned(),
         backends: map.backends.clone(),
-        endpoints: (*endpoints).clone(),
+        endpoints: endpoints.clone(),
         service,
         since_us,
     })
@@ -182,7 +183,7 @@ fn is_in(change: &Change, chain: &str) -> bool {
 }
 
 /// What held at that time.
-pub(crate) fn latest<T>(told: &[(u64, T)], at_us: u64) -> Option<&(u64, T)> {
+fn latest<T>(told: &[(u64, T)], at_us: u64) -> Option<&(u64, T)> {
     told.iter().rev().find(|(at, _)| *at <= at_us)
 }
 
@@ -232,13 +233,15 @@ fn backends(rule: &str) -> Vec<String> {
         .collect()
 }
 
-/// The endpoints of a Service that are ready, each time with the moment from which on that held.
-pub(crate) fn endpoints<'a>(
+/// The endpoints of a Service that are ready, each time with the moment from which on that held; nothing where they were not known.
+fn endpoints<'a>(
     events: &'a [Event],
     service: &'a str,
-) -> impl Iterator<Item = (u64, &'a Addresses)> {
+) -> impl Iterator<Item = (u64, Option<&'a Addresses>)> {
     events.iter().filter_map(move |event| match &event.what {
-        EventKind::Endpoints { service: of, ready } if of == service => Some((event.at_us, ready)),
+        EventKind::Endpoints {
+            service: of, ready, ..
+        } if of == service => Some((event.at_us, ready.as_ref())),
         _ => None,
     })
 }

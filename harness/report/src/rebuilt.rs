@@ -24,6 +24,8 @@ pub(crate) struct Rebuilt<'a> {
     flight: Flight,
     edits: Peekable<vec::IntoIter<&'a RuleEdit<'a>>>,
     replay: Replay,
+    /// Whether each command so far could be followed.
+    is_known: bool,
 }
 
 impl<'a> Rebuilt<'a> {
@@ -41,6 +43,7 @@ impl<'a> Rebuilt<'a> {
             flight: Flight::of(events, (name, traffic), sender(events, name)?)?,
             edits: edits.into_iter().peekable(),
             replay: Replay::new(edits::backend(case)),
+            is_known: true,
             case,
             events,
             node,
@@ -52,15 +55,24 @@ impl<'a> Rebuilt<'a> {
         &self.flight
     }
 
-    /// Its way at a moment no earlier than the one before, where that is known for sure.
-    pub(crate) fn walk(&mut self, at_us: u64) -> Option<Walk> {
+    /// Its way at a moment no earlier than the one before, where that is known; by what the node routed by before and after, where that is
+    /// not the same.
+    pub(crate) fn walks(&mut self, at_us: u64) -> Option<Vec<Walk>> {
         while let Some(edit) = self.edits.next_if(|edit| edit.at_us <= at_us) {
-            self.replay.take(ran(edit.command)).ok()?;
+            if edit.writes() {
+                self.is_known &= self.replay.take(ran(edit.command)).is_ok();
+            }
         }
         let (events, timeline) = (self.events, &self.case.timeline);
         let network = Network::at(events, timeline, reroutes, self.node, at_us)?;
-        let is_sure = network.doubt.is_none();
-        is_sure.then(|| self.flight.walk(&self.replay, network.text))?
+        if !self.is_known || network.doubt.is_some() {
+            return None;
+        }
+        let later = network.later.map(|(text, _)| text);
+        let texts = [network.text].into_iter().chain(later);
+        texts
+            .map(|text| self.flight.walk(&self.replay, text))
+            .collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! How times, counts and foreign text are written, the same in every report.
 
+use std::iter;
+
 use chainbreak_model::is_hidden;
 use serde::Serialize;
 
@@ -55,7 +57,7 @@ pub fn cut(text: &str, width: usize) -> String {
         return text;
     }
     let kept = text.chars().take(width.saturating_sub(1));
-    kept.chain(std::iter::once('…')).collect()
+    kept.chain(iter::once('…')).collect()
 }
 
 /// At most `width` characters, with an ellipsis for what was cut out of the middle: what names have in
@@ -68,7 +70,7 @@ pub fn cut_within(text: &str, width: usize) -> String {
     }
     let head = width.saturating_sub(1) / 3;
     let tail = width.saturating_sub(1) - head;
-    let kept = text.chars().take(head).chain(std::iter::once('…'));
+    let kept = text.chars().take(head).chain(iter::once('…'));
     kept.chain(text.chars().skip(length - tail)).collect()
 }
 
@@ -77,22 +79,22 @@ pub fn cut_within(text: &str, width: usize) -> String {
 pub fn wrap(text: &str, width: usize) -> String {
     let text = clean(text);
     let indent = text.chars().take_while(|c| *c == ' ').count();
-    let next = " ".repeat((indent + 4).min(width / 2));
+    let next = (indent + 4).min(width / 2);
+    let words = indent.max(next) + 1;
+    let chars: Vec<char> = text.chars().collect();
     let mut out = String::new();
-    let mut rest: Vec<char> = text.chars().collect();
-    while rest.len() > width {
-        let words = indent.max(next.len()) + 1;
-        let space = rest
-            .iter()
-            .take(width + 1)
-            .rposition(|c| *c == ' ')
-            .filter(|&at| at > words);
-        let tail = rest.split_off(space.unwrap_or(width.max(1)));
-        out.extend(rest.iter().chain(['\n'].iter()));
-        let tail: String = tail.into_iter().collect();
-        rest = next.chars().chain(tail.trim_start().chars()).collect();
+    let (mut rest, mut lead) = (&*chars, 0);
+    while lead + rest.len() > width {
+        let room = width.max(1) - lead;
+        let mut begin = rest.iter().take(room + 1);
+        let space = begin.rposition(|c| *c == ' ');
+        let space = space.filter(|&at| lead + at > words);
+        let (line, tail) = rest.split_at(space.unwrap_or(room));
+        out.extend(iter::repeat_n(&' ', lead).chain(line).chain(['\n'].iter()));
+        let blanks = tail.iter().take_while(|c| c.is_whitespace()).count();
+        (rest, lead) = (&tail[blanks..], next);
     }
-    out.extend(rest);
+    out.extend(iter::repeat_n(&' ', lead).chain(rest));
     inert(&out)
 }
 
@@ -180,7 +182,7 @@ pub(crate) fn escaped(text: &str) -> String {
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+type Rest<'a> = iter::Peekable<std::str::Chars<'a>>;
 
 /// What follows ESC: a control sequence (`[…m`), a string up to BEL or ESC `\`, or a short escape.
 fn skip_escape(rest: &mut Rest<'_>) {

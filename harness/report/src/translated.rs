@@ -12,6 +12,7 @@ use chainbreak_netfilter::{
     Site,
     walk::{Effect, Path},
 };
+use chainbreak_probe::wire::Connections;
 use serde::Serialize;
 
 use crate::{attribution, edits::EditIndex, rebuilt::Rebuilt, text::one_line};
@@ -20,7 +21,7 @@ use crate::{attribution, edits::EditIndex, rebuilt::Rebuilt, text::one_line};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Translator {
-    /// Whose.
+    /// Who wrote it, by the commands.
     pub who: String,
     /// On which node.
     pub node: NodeName,
@@ -46,15 +47,21 @@ pub(crate) fn of_sources(
 ) -> Option<Translator> {
     let (at_us, seen) = sources.first_wrong?;
     let traffic = case.traffic.get(&sources.traffic)?;
+    // What goes on over a connection that is there is decided by its entry.
+    if traffic.connections == Connections::Kept {
+        return None;
+    }
     let owner = owner(events, seen);
     let node = owner.or_else(|| attribution::node_of(case, traffic))?;
     let traffic = (&sources.traffic, traffic);
-    let walk = Rebuilt::of(case, events, index, traffic, &node)?.walk(at_us)?;
-    let mut sites = walk.paths.iter().map(|path| translates(path, seen));
+    let walks = Rebuilt::of(case, events, index, traffic, &node)?.walks(at_us)?;
+    let paths = walks.iter().flat_map(|walk| &walk.paths);
+    let mut sites = paths.map(|path| translates(path, seen));
     let first = sites.next()??;
+    let who = index.author((&node, at_us), first, "")?;
     let is_one = sites.all(|site| site == Some(first));
     is_one.then(|| Translator {
-        who: first.owner().to_string(),
+        who: who.to_owned(),
         node,
         site: first.clone(),
     })

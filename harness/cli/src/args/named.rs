@@ -35,6 +35,11 @@ impl Named {
         &self.what
     }
 
+    /// By what cases are chosen beside what is named, each as `-k` or `--label` takes it.
+    pub(crate) fn chosen_by(&self) -> (Option<&Regex>, &[String]) {
+        (self.matching.as_ref(), &self.labels)
+    }
+
     /// Why nothing can be searched for where nobody has said where.
     pub(crate) fn lost(&self) -> Option<String> {
         if self.what.iter().any(|it| is_path(it)) || Path::new(SCENARIOS).exists() {

@@ -11,8 +11,8 @@ use crate::ground::Ground;
 /// How many are drawn where `CHAINBREAK_WORLDS` does not say it.
 const FAULTS: usize = 100;
 
-/// At least so many of a hundred are to be found.
-const FOUND: usize = 95;
+/// At least so many of a hundred are to be found. Of 400 that were drawn 6 were not; the nightly draws others each time.
+const FOUND: usize = 90;
 
 /// One fault.
 struct Fault {
@@ -203,27 +203,30 @@ fn what_costs_a_service_requests_is_found_behind_them_and_never_another() {
         panic!("{}", String::from_utf8_lossy(&ran.stderr));
     };
     let summary: Value = serde_json::from_str(&summary).unwrap();
-    let mut told = Told::default();
+    let mut tally = Tally::default();
     for (number, (steps, truth)) in truths.iter().enumerate() {
         let id = format!("causes/f{number}");
         let mut cases = summary["cases"].as_array().unwrap().iter();
         let case = cases.find(|it| it["case"] == id).expect("it ran");
-        told.take(&case["promises"][0], steps, truth);
+        tally.take(&case["promises"][0], steps, truth);
     }
-    told.hold();
+    tally.hold();
 }
 
 /// What came of them.
 #[derive(Default)]
-struct Told {
-    found: usize,
+struct Tally {
+    /// A command is named.
+    named: usize,
+    /// It is what was done just before, or whose rules requests met.
+    told: usize,
     unexplained: Vec<String>,
     wrong: Vec<String>,
     /// How many cost no request, or were not judged.
     others: usize,
 }
 
-impl Told {
+impl Tally {
     fn take(&mut self, promise: &Value, steps: &str, truth: &[&str]) {
         if promise["state"] != "broken" {
             self.others += 1;
@@ -236,29 +239,37 @@ impl Told {
         let is_true = |names: &BTreeSet<&str>| truth.iter().any(|it| names.contains(it));
         let (by, perhaps) = (names("by"), [names("just-before"), names("rules-of")]);
         let line = format!("{steps}\n    {}", promise["headline"]);
-        if is_true(&by) || perhaps.iter().any(is_true) {
-            self.found += 1;
-        } else if by.is_empty() {
-            self.unexplained.push(line);
-        } else {
+        // kube-proxy, the only agent, does what the API says.
+        let of_the_api = truth.contains(&"delete") || truth.contains(&"apply");
+        let may_be = |who: &&str| truth.contains(who) || (of_the_api && *who == "kube-proxy");
+        if !by.iter().all(may_be) {
             self.wrong.push(line);
+        } else if is_true(&by) {
+            self.named += 1;
+        } else if perhaps.iter().any(is_true) {
+            self.told += 1;
+        } else {
+            self.unexplained.push(line);
         }
     }
 
     #[expect(clippy::print_stdout, reason = "the figure is what it is run for")]
     fn hold(&self) {
         let Self {
-            found,
+            named,
+            told,
             unexplained,
             wrong,
             others,
         } = self;
-        let all = found + unexplained.len() + wrong.len();
-        println!("{found} of {all} are found, {others} more cost nothing or were not judged");
+        let all = named + told + unexplained.len() + wrong.len();
+        println!(
+            "of {all} the command is named of {named}, and {told} are told of; {others} more cost nothing or were not judged"
+        );
         for line in unexplained {
             println!("not found: {line}");
         }
         assert!(wrong.is_empty(), "another is blamed:\n{}", wrong.join("\n"));
-        assert!(100 * found >= FOUND * all && all > others / 2);
+        assert!(100 * (named + told) >= FOUND * all && all >= 3 * others);
     }
 }

@@ -145,9 +145,14 @@ fn of_a_support_bundle_what_is_known_is_read_and_what_is_not_is_counted() {
     exits(&diagnosed, 0);
     let said = text(&diagnosed.stderr);
     assert!(said.lines().count() <= 22, "{said}");
+    assert!(said.contains("previous.log.gz cannot be read"), "{said}");
     assert!(said.contains("other files: left out likewise"), "{said}");
     let found = text(&diagnosed.stdout);
     assert!(found.contains("! net.ipv4.ip_forward = 0"), "{found}");
+    // Half of the rules would mislead: a walk goes by none of such a folder.
+    ground.write("sos/iptables-save", "*nat\n:PREROUTING ACCEPT [0:0]\n");
+    let walk = ["explain", "10.20.1.2", "10.96.0.10:53", "--dump", "sos"];
+    exits(&ground.chainbreak(&walk), 2);
     // One that is named has to be readable.
     exits(&ground.chainbreak(&["diagnose", archive, "sos/etc/1"]), 2);
 }

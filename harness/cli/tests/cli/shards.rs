@@ -222,6 +222,14 @@ fn the_jobs_of_a_matrix_have_the_seed_and_the_variants_that_it_was_given() {
 }
 
 #[test]
+fn the_jobs_of_a_matrix_choose_their_cases_as_it_was_told_to() {
+    let ground = Ground::new();
+    let output = ground.chainbreak(&["matrix", "short.yaml", "-k", "/calm$"]);
+    exits(&output, 0);
+    assert_eq!(text(&output.stdout), "   1 cases  -k '/calm$'\n");
+}
+
+#[test]
 fn a_part_without_any_case_is_no_failure() {
     let ground = Ground::new();
     let output = ground.chainbreak(&["run", "short.yaml", "--shard", "99/99", "--out", "out"]);

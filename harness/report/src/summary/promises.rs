@@ -69,13 +69,14 @@ pub(super) fn all(
     let summary = |(name, judged): (&PromiseName, &Judged)| {
         let promise = material.case.promises.get(name);
         let claim = promise.map(|promise| &promise.claim);
-        let finding = material.finding(claim, judged);
-        let culprits = Culprits::of(claim, &finding);
+        let time = promise.and_then(|promise| judge.time_of(promise));
+        let finding = material.finding((claim, time), judged);
+        let culprits = Culprits::of(material.case, claim, &finding);
         PromiseSummary {
             name: name.to_string(),
             when: when(material.case, name),
             claim: claim.cloned(),
-            judged: promise.and_then(|promise| judge.time_of(promise)),
+            judged: time,
             state: match judged.verdict {
                 PromiseVerdict::Kept(_) => State::Kept,
                 PromiseVerdict::Broken(_) => State::Broken,

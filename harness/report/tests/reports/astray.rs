@@ -1,4 +1,4 @@
-//! Requests that rules led to endpoints that the API no longer named, and others whose rules they met.
+//! Requests that rules led to endpoints that the API no longer had ready, and others whose rules they met.
 
 use chainbreak_model::{
     case::{Case, Expect},
@@ -8,15 +8,15 @@ use chainbreak_report::summary::{Outcome, Summary};
 
 use crate::{
     culprits::{DEAD, dropped, headline_of, lost},
-    history::{RESTORE, SVC, case, command, event, run, sample, summaries},
+    history::{RESTORE, SVC, case, command, run, sample, summaries},
+    programs::endpoints,
     turned::known,
 };
 
-/// The API names these, besides what is known.
+/// The API has these ready, besides what is known.
 fn told(at_us: u64, ready: &[&str]) -> Event {
     let ready = ready.iter().map(|&it| it.to_owned()).collect();
-    let service = "test/nginx".to_owned();
-    event(at_us, EventKind::Endpoints { service, ready })
+    endpoints(at_us, Some(ready), &[])
 }
 
 const OLD: &str = "10.20.10.127";
@@ -40,11 +40,11 @@ fn expected(by: &str, events: Vec<Event>) -> Summary {
 }
 
 #[test]
-fn rules_that_lead_to_endpoints_that_the_api_no_longer_names_are_told() {
+fn rules_that_lead_to_endpoints_that_the_api_no_longer_has_are_told() {
     assert_eq!(
         headline_of(stale()),
         format!(
-            "{DEAD}kube-proxy's rules on n2 led test/nginx to {OLD} (1 of 1), which its EndpointSlices lack since 1.450"
+            "{DEAD}kube-proxy's rules on n2 led test/nginx to {OLD} (1 of 1), not ready in its EndpointSlices since 1.450"
         )
     );
 }
@@ -60,14 +60,75 @@ fn rules_that_lead_where_the_api_says_are_not_why_requests_are_lost() {
 }
 
 #[test]
-fn rules_that_lead_only_some_requests_astray_are_told_of_those_that_are_lost_one_here_and_one_there()
- {
-    let both = format!(
+fn rules_that_lead_to_what_ends_and_serves_still_are_not_why_and_nor_is_what_nobody_knows() {
+    let unexplained = format!("{DEAD}no recorded command explains it");
+    let mut events = known();
+    events.extend([
+        told(450_000, &[OLD]),
+        endpoints(1_450_000, Some([NEW.to_owned()].into()), &[OLD]),
+    ]);
+    assert_eq!(headline_of(events), unexplained);
+    let mut events = stale();
+    events.push(endpoints(1_460_000, None, &[]));
+    assert_eq!(headline_of(events), unexplained);
+    // A command that cannot be followed.
+    let mut events = stale();
+    events.push(command(
+        "n2",
+        700_000,
+        "kube-proxy",
+        &["iptables", "-A", "NOT-THERE", "-j", "ACCEPT"],
+        "",
+    ));
+    assert_eq!(headline_of(events), unexplained);
+}
+
+#[test]
+fn the_author_of_rules_is_who_wrote_them_and_not_whose_name_they_have() {
+    let mut events = stale();
+    for event in &mut events {
+        if let EventKind::Command(command) = &mut event.what {
+            command.who = "another-kube-proxy".to_owned();
+        }
+    }
+    // That kube-proxy writes at all is recorded.
+    events.push(command(
+        "n2",
+        300_000,
+        "kube-proxy",
+        &RESTORE,
+        "*filter\nCOMMIT\n",
+    ));
+    let said = headline_of(events);
+    assert!(
+        said.contains("another-kube-proxy's rules on n2 led"),
+        "{said}"
+    );
+}
+
+#[test]
+fn one_endpoint_of_two_that_is_gone_is_not_why_all_requests_are_lost() {
+    let mut events = stale();
+    events.push(command("n2", 950_000, "kube-proxy", &RESTORE, &both()));
+    assert_eq!(
+        headline_of(events),
+        format!("{DEAD}no recorded command explains it")
+    );
+}
+
+/// A service's chain that leads to both.
+fn both() -> String {
+    format!(
         "*nat\n:{SVC} - [0:0]\n-A {SVC} -m statistic --mode random --probability 0.50000000000 -j DNAT --to-destination {NEW}:80\n\
          -A {SVC} -j DNAT --to-destination {OLD}:80\nCOMMIT\n"
-    );
+    )
+}
+
+#[test]
+fn rules_that_lead_only_some_requests_astray_are_told_of_those_that_are_lost_one_here_and_one_there()
+ {
     let mut events = stale();
-    events.push(command("n2", 950_000, "kube-proxy", &RESTORE, &both));
+    events.push(command("n2", 950_000, "kube-proxy", &RESTORE, &both()));
     let mut events = lost(events);
     events.retain(|event| !matches!(event.what, EventKind::Sample { .. }));
     let due = (1_000_000..2_000_000).step_by(20_000);

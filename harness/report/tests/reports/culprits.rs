@@ -100,7 +100,7 @@ fn where_packets_ended_meanwhile_is_told_of_a_gap_that_no_command_explains() {
         dropped(1_650_000, "KUBE-FORWARD", 4),
         // The look after the gap tells of it, too.
         dropped(1_900_000, "KUBE-FORWARD", 3),
-        dropped(4_300_000, "AFTER", 99),
+        dropped(5_300_000, "AFTER", 99),
     ];
     let rule = "filter KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP";
     let ended = format!("7 packets ended meanwhile in {rule} on n1 (kube-proxy)");

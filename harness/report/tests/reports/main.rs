@@ -19,4 +19,5 @@ mod recording;
 mod summary_file;
 mod terminal;
 mod text_file;
+mod translated;
 mod turned;

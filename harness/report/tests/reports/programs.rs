@@ -1,5 +1,7 @@
 //! That programs are named which lead requests to backends that are gone, or drop them.
 
+use std::collections::BTreeSet;
+
 use chainbreak_model::event::{Event, EventKind};
 
 use crate::{
@@ -7,23 +9,32 @@ use crate::{
     history::{cleanup, command, event},
 };
 
+/// What the API says of test/nginx.
+pub(crate) fn endpoints(at_us: u64, ready: Option<BTreeSet<String>>, draining: &[&str]) -> Event {
+    let told = EventKind::Endpoints {
+        service: "test/nginx".to_owned(),
+        ready,
+        draining: draining.iter().map(|&it| it.to_owned()).collect(),
+    };
+    event(at_us, told)
+}
+
 /// Felix's map leads to 10.20.1.9, and from 1.45 s on the API has other endpoints; kube-proxy's jump was deleted before.
-fn led_astray(endpoints: &[&str]) -> Vec<Event> {
+fn led_astray(api: &[&str]) -> Vec<Event> {
     let rule = "ip daddr 10.96.0.7 tcp dport 80 dnat to 10.20.1.9:80 comment \"test/nginx:http\"";
     let map = format!(
         "flush chain ip felix-programs frontends\nadd rule ip felix-programs frontends {rule}\n"
     );
     let told = |at_us, ready: &[&str]| {
         let ready = ready.iter().map(|&it| it.to_owned()).collect();
-        let service = "test/nginx".to_owned();
-        event(at_us, EventKind::Endpoints { service, ready })
+        endpoints(at_us, Some(ready), &[])
     };
     let mut events = vec![
         command("n2", 400_000, "felix", &["nft", "-f", "-"], &map),
         told(350_000, &["10.20.1.9"]),
     ];
     events.extend(cleanup("n2", 1_200_000));
-    events.push(told(1_450_000, endpoints));
+    events.push(told(1_450_000, api));
     events
 }
 
