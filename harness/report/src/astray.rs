@@ -90,11 +90,12 @@ pub(crate) fn of_losses(
     let service = format!("{namespace}/{service}");
     let told = told(events, &service);
     // What never lost an endpoint has no stale rules: most histories end here, and nothing is rebuilt.
-    let loses = |pair: &[Told<'_>]| {
-        let ready = pair[0].ready.into_iter().flatten();
-        ready.clone().any(|address| !pair[1].has(address))
-    };
-    told.windows(2).find(|pair| loses(pair))?;
+    let mut before = BTreeSet::new();
+    told.iter().find(|told| {
+        let loses = before.iter().any(|address: &&String| !told.has(address));
+        before.extend(told.ready.into_iter().flatten());
+        loses
+    })?;
     let node = attribution::node_of(case, traffic).or_else(|| attribution::only_node(case))?;
     let mut rebuilt = Rebuilt::of(case, events, index, (name, traffic), &node)?;
     let lost = lost(events, name, within);

@@ -50,6 +50,18 @@ fn rules_that_lead_to_endpoints_that_the_api_no_longer_has_are_told() {
 }
 
 #[test]
+fn an_endpoint_that_served_for_a_while_as_it_ended_is_gone_all_the_same() {
+    let mut events = known();
+    events.extend([
+        told(450_000, &[OLD, NEW]),
+        endpoints(1_440_000, Some([NEW.to_owned()].into()), &[OLD]),
+        told(1_460_000, &[NEW]),
+    ]);
+    let said = headline_of(events);
+    assert!(said.ends_with("since 1.460"), "{said}");
+}
+
+#[test]
 fn rules_that_lead_where_the_api_says_are_not_why_requests_are_lost() {
     let mut events = known();
     events.extend([told(450_000, &[OLD]), told(1_450_000, &[OLD, NEW])]);
