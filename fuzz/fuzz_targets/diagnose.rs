@@ -18,7 +18,8 @@ fuzz_target!(|text: &str| {
 });
 
 fn is_known(part: &str) -> bool {
-    Evidence::default().add(part).is_ok_and(|known| known)
+    // Of one whose rules break off the rest is taken in.
+    Evidence::default().add(part).unwrap_or(true)
 }
 
 /// All that is said of these texts.
