@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 use chainbreak_diagnose::{Evidence, Log};
 use chainbreak_model::{
-    case::Case,
+    case::{Case, Step},
     event::{Event, EventKind},
     names::{AgentName, NodeName},
 };
@@ -137,6 +137,14 @@ fn slice(
         let own = about["namespace"].as_str().unwrap_or("default");
         object["kind"] == "Service" && about["name"] == name && own == namespace
     };
+    // One that is applied anew may have other ports from then on.
+    let is_applied = |step: &Step| match step {
+        Step::Apply(objects) => objects.iter().any(|object| of(&object)),
+        _ => false,
+    };
+    if case.timeline.iter().any(is_applied) {
+        return None;
+    }
     let spec = &case.manifests.iter().find(of)?["spec"];
     let ports = spec["ports"].as_array()?.iter();
     let ports = ports.map(|port| {
