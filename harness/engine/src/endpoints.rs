@@ -120,9 +120,10 @@ fn draining(slice: &EndpointSlice) -> impl Iterator<Item = &str> {
 }
 
 fn of(slice: &EndpointSlice, are: fn(&EndpointConditions) -> bool) -> impl Iterator<Item = &str> {
+    let unsaid = EndpointConditions::default();
     let endpoints = slice.endpoints.iter().filter(move |endpoint| {
-        let conditions = endpoint.conditions.clone().unwrap_or_default();
-        are(&conditions)
+        let conditions = endpoint.conditions.as_ref();
+        are(conditions.unwrap_or(&unsaid))
     });
     endpoints.flat_map(|endpoint| endpoint.addresses.iter().map(String::as_str))
 }

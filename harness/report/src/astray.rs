@@ -11,7 +11,14 @@ use chainbreak_model::{
 use chainbreak_probe::wire::Connections;
 use serde::Serialize;
 
-use crate::{attribution, edits::EditIndex, programs::said, rebuilt::Rebuilt, text::clock};
+use crate::{
+    attribution,
+    edits::EditIndex,
+    endpoints::{Told, told},
+    programs::said,
+    rebuilt::Rebuilt,
+    text::clock,
+};
 
 /// Of so many requests that were lost the way is looked at.
 const LOOKED_AT: usize = 12;
@@ -52,36 +59,13 @@ impl fmt::Display for Astray {
     }
 }
 
-/// What is asked: of which traffic, of which time, and whether every way of its requests has to lead astray, as where all of them were lost.
-pub(crate) struct Asked<'a> {
-    pub(crate) traffic: (&'a TrafficName, &'a Traffic),
-    pub(crate) within: Span,
-    pub(crate) all: bool,
-}
-
-/// What the API said of a Service, and from when on.
-struct Told<'a> {
-    at_us: u64,
-    /// Nothing where that was not known.
-    ready: Option<&'a BTreeSet<String>>,
-    draining: &'a BTreeSet<String>,
-}
-
-impl Told<'_> {
-    /// Whether kube-proxy may rightly lead there.
-    fn has(&self, address: &str) -> bool {
-        self.ready.is_none_or(|ready| ready.contains(address)) || self.draining.contains(address)
-    }
-}
-
-/// Where rules led requests that were lost: half of those that are looked at, or more.
+/// Where rules led requests that were lost in that time: half of those that are looked at, or more. Where `all` were lost every way of theirs has
+/// to lead astray.
 pub(crate) fn of_losses(
     (case, events, index): (&Case, &[Event], &EditIndex<'_>),
-    Asked {
-        traffic: (name, traffic),
-        within,
-        all,
-    }: Asked<'_>,
+    (name, traffic): (&TrafficName, &Traffic),
+    within: Span,
+    all: bool,
 ) -> Option<Astray> {
     if traffic.connections == Connections::Kept {
         return None;
@@ -132,22 +116,6 @@ pub(crate) fn of_losses(
         first = first.or_else(found);
     }
     first.filter(|_| 2 * astray >= lost.len())
-}
-
-fn told<'a>(events: &'a [Event], service: &str) -> Vec<Told<'a>> {
-    let told = events.iter().filter_map(|event| match &event.what {
-        EventKind::Endpoints {
-            service: of,
-            ready,
-            draining,
-        } if of == service => Some(Told {
-            at_us: event.at_us,
-            ready: ready.as_ref(),
-            draining,
-        }),
-        _ => None,
-    });
-    told.collect()
 }
 
 /// Since when the API has none of these, at that moment.

@@ -146,12 +146,8 @@ impl Material<'_> {
 
     /// Where rules led requests that were lost; of a time in which all were, only what explains that.
     fn astray(&self, traffic: (&TrafficName, &Traffic), within: Span, all: bool) -> Option<Astray> {
-        let asked = astray::Asked {
-            traffic,
-            within,
-            all,
-        };
-        astray::of_losses((self.case, self.events, self.index), asked)
+        let material = (self.case, self.events, self.index);
+        astray::of_losses(material, traffic, within, all)
     }
 
     /// Why requests were lost in a gap: programs that led them astray or dropped them, or a command. What was deleted beside such programs is

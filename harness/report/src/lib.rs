@@ -18,6 +18,7 @@ mod culprits;
 pub mod deeds;
 pub mod drops;
 pub mod edits;
+mod endpoints;
 mod error;
 mod exit;
 mod explain;

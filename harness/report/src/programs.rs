@@ -3,16 +3,11 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
-use chainbreak_model::{
-    case::Traffic,
-    event::{Event, EventKind},
-    names::NodeName,
-    verdict::Span,
-};
+use chainbreak_model::{case::Traffic, event::Event, names::NodeName, verdict::Span};
 use chainbreak_netfilter::{Change, ChangeKind};
 use serde::Serialize;
 
-use crate::{attribution::SEEN_LATE_US, edits::EditIndex, text::clock};
+use crate::{attribution::SEEN_LATE_US, edits::EditIndex, endpoints, text::clock};
 
 /// The table that stands in for eBPF programs (harness/agents/src/felix/programs.rs).
 const TABLE: &str = "felix-programs";
@@ -132,7 +127,8 @@ fn blind(
     let (namespace, name) = traffic.to.service()?;
     let service = format!("{namespace}/{name}");
     let maps = maps(index, node, &service);
-    let endpoints: Vec<_> = endpoints(events, &service).collect();
+    let told = endpoints::told(events, &service);
+    let endpoints: Vec<_> = told.iter().map(|it| (it.at_us, it.ready)).collect();
     let mut moments: BTreeSet<u64> = maps.iter().map(|(at, _)| *at).collect();
     moments.extend(endpoints.iter().map(|(at, _)| *at));
     moments.retain(|at| *at < gap.to_us);
@@ -231,19 +227,6 @@ fn backends(rule: &str) -> Vec<String> {
         .filter(|word| word.parse::<IpAddr>().is_ok())
         .map(str::to_owned)
         .collect()
-}
-
-/// The endpoints of a Service that are ready, each time with the moment from which on that held; nothing where they were not known.
-fn endpoints<'a>(
-    events: &'a [Event],
-    service: &'a str,
-) -> impl Iterator<Item = (u64, Option<&'a Addresses>)> {
-    events.iter().filter_map(move |event| match &event.what {
-        EventKind::Endpoints {
-            service: of, ready, ..
-        } if of == service => Some((event.at_us, ready.as_ref())),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

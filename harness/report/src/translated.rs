@@ -9,8 +9,9 @@ use chainbreak_model::{
     verdict::Sources,
 };
 use chainbreak_netfilter::{
-    Site,
-    walk::{Effect, Path},
+    Family, Site,
+    dumps::Dumps,
+    walk::{Effect, Origin, Path},
 };
 use chainbreak_probe::wire::Connections;
 use serde::Serialize;
@@ -76,16 +77,22 @@ fn translates(path: &Path, seen: IpAddr) -> Option<&Site> {
     rules.last().map(|(site, ..)| site)
 }
 
-/// The node that has an address.
+/// The node that has an address, by its routes.
 fn owner(events: &[Event], address: IpAddr) -> Option<NodeName> {
-    let has = |line: &str| {
-        let mut words = line.split_whitespace();
-        let family = words.next().filter(|it| it.starts_with("inet"));
-        let held = family.and_then(|_| words.next()?.split('/').next()?.parse().ok());
-        held == Some(address)
+    let family = if address.is_ipv4() {
+        Family::V4
+    } else {
+        Family::V6
+    };
+    let has = |text: &str| {
+        let mut dumps = Dumps::default();
+        let read = dumps.add(text).ok();
+        let routing = read.and_then(|_| dumps.routing(family));
+        let origin = routing.and_then(|routing| routing.origin(address));
+        matches!(origin, Some(Origin::Here))
     };
     events.iter().find_map(|event| match &event.what {
-        EventKind::Network { node, text } if text.lines().any(has) => Some(node.clone()),
+        EventKind::Network { node, text } if has(text) => Some(node.clone()),
         _ => None,
     })
 }

@@ -94,16 +94,15 @@ impl Outage {
 
     /// Because of whom, or that this is not known.
     fn why(&self) -> String {
-        let who = match (&self.programs, &self.turned, &self.cause) {
-            (Some(programs), _, _) => programs.to_string(),
-            (None, Some(turned), _) => turned.to_string(),
-            (None, None, Some(cause)) => cause.to_string(),
-            (None, None, None) if self.astray.is_some() => {
-                let astray = self.astray.as_ref();
-                astray.map(ToString::to_string).unwrap_or_default()
+        let who = match (&self.programs, &self.turned, &self.cause, &self.astray) {
+            (Some(programs), ..) => programs.to_string(),
+            (None, Some(turned), ..) => turned.to_string(),
+            (None, None, Some(cause), _) => cause.to_string(),
+            (None, None, None, Some(astray)) => astray.to_string(),
+            (None, None, None, None) if self.from_the_first => {
+                "from the first request on".to_owned()
             }
-            (None, None, None) if self.from_the_first => "from the first request on".to_owned(),
-            (None, None, None) => "no recorded command explains it".to_owned(),
+            (None, None, None, None) => "no recorded command explains it".to_owned(),
         };
         let done = self.done.as_ref();
         let done = done.map(|done| format!("; just before it: {}", done.text));
