@@ -102,14 +102,17 @@ impl Material<'_> {
             .flatten();
         let cause = cause.filter(|_| turned.is_none());
         let tells_all = turned.as_ref().is_some_and(|it| !is_an_agent(&it.who));
-        // Of requests that are lost one here, one there, what was done before the first of them that the promise is about.
+        let done_before =
+            |gap, before_us| meanwhile::done(self.case, self.events, name, gap, before_us);
         let judged = lost_in(all, time);
-        let first = judged.first().map(|gap| (*gap, SOME_PASS_US));
-        let longest_one = (asks && !tells_all).then_some((begun, 0));
-        let done = if in_one { longest_one } else { first };
-        let done = done.and_then(|(gap, before_us)| {
-            meanwhile::done(self.case, self.events, name, gap, before_us)
-        });
+        let done = match (in_one, judged.first()) {
+            (true, _) if !asks || tells_all => None,
+            (true, _) => {
+                done_before(begun, 0).or_else(|| done_before(gaps::outage_before(all, begun), 0))
+            }
+            // Of requests that are lost one here, one there, before the first of them that the promise is about.
+            (false, first) => first.and_then(|gap| done_before(*gap, SOME_PASS_US)),
+        };
         let node = node.or_else(|| turned.as_ref().map(|it| it.node.clone()));
         let mut told = self.explained(all, (name, traffic), node.as_ref());
         if turned.is_some() {

@@ -26,6 +26,9 @@ pub struct Gap {
     pub ended: bool,
 }
 
+/// So many times as long as some requests passed are all of them lost, before and after.
+const SOME_PASS: u64 = 4;
+
 /// How a gap began, also where that was before what is judged.
 #[derive(Debug)]
 pub(crate) struct Beginning<'a> {
@@ -66,6 +69,24 @@ impl<'a> Beginning<'a> {
             outcome: &sample.outcome,
         })
     }
+}
+
+/// Where the outage began that a gap is the end of: a request that passes in between, while most before and after it are lost, does
+/// not end an outage.
+pub(crate) fn outage_before(all: &[Gap], gap: Span) -> Span {
+    let before = all.iter().rev().map(|it| it.span);
+    let before = before.filter(|span| span.to_us <= gap.from_us);
+    before.fold(gap, |outage, span| {
+        let passed_us = outage.from_us - span.to_us;
+        let shorter_us = span.len_us().min(outage.len_us());
+        let goes_on = SOME_PASS * passed_us <= shorter_us;
+        let from_us = if goes_on {
+            span.from_us
+        } else {
+            outage.from_us
+        };
+        Span { from_us, ..outage }
+    })
 }
 
 /// Whether a request was answered that was due in that time.

@@ -33,7 +33,7 @@ pub(crate) fn lost(extra: Vec<Event>) -> Vec<Event> {
     events
 }
 
-fn answers(events: Vec<Event>, from: Option<Origin>) -> Summary {
+pub(crate) fn answers(events: Vec<Event>, from: Option<Origin>) -> Summary {
     let mut case = case("v", Expect::Healthy);
     Arc::make_mut(&mut case.promises).retain(|name, _| name.as_str() == "answers");
     if let (Some(from), Some(traffic)) =

@@ -3,8 +3,8 @@
 use chainbreak_model::event::{Event, EventKind};
 
 use crate::{
-    culprits::{DEAD, headline, headline_of},
-    history::{RESTORE, SVC, cleanup, command, event},
+    culprits::{DEAD, answers, headline, headline_of, lost},
+    history::{RESTORE, SVC, cleanup, command, event, sample},
 };
 
 const NETWORK: &str = "\
@@ -153,6 +153,34 @@ fn what_the_scenario_did_just_before_is_said_of_a_gap_that_no_command_explains()
     assert_eq!(
         with(steps),
         format!("{DEAD}no recorded command explains it; just before it: n2: link eth0 down")
+    );
+}
+
+#[test]
+fn a_request_that_passes_does_not_hide_what_was_done_before_the_outage() {
+    let said = |passed: &[u64]| {
+        let text = "fill conntrack of node/n2".to_owned();
+        let mut events = lost(vec![event(1_490_000, EventKind::Step { text })]);
+        let passes = |event: &&mut Event| {
+            matches!(event.what, EventKind::Sample { .. }) && passed.contains(&event.at_us)
+        };
+        for event in events.iter_mut().filter(passes) {
+            *event = sample(event.at_us, true);
+        }
+        answers(events, None).headline().unwrap()
+    };
+    let of_the_rest = "services dead on n2 for 0.100 s from 1.60 s: ";
+    let done = "just before it: fill conntrack of node/n2";
+    let told = said(&[1_580_000]);
+    assert!(
+        told.starts_with(of_the_rest) && told.contains(done),
+        "{told}"
+    );
+    // Where requests pass for as long as they were lost before, another outage begins.
+    let told = said(&[1_540_000, 1_560_000, 1_580_000]);
+    assert!(
+        told.starts_with(of_the_rest) && !told.contains(done),
+        "{told}"
     );
 }
 
