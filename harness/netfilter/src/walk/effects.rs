@@ -91,8 +91,9 @@ impl Walker<'_> {
         let Some(routing) = &self.state.routing else {
             return Ok(self.snat(None, port));
         };
-        let next = self.next_hop().unwrap_or(self.flight.packet.dst);
-        match routing.address_of(interface, next) {
+        let dst = self.flight.packet.dst;
+        let next = self.next_hop().unwrap_or(dst);
+        match routing.address_of(interface, next, dst) {
             Some(address) => Ok(self.snat(Some(address), port)),
             // Linux 6.18, `nf_nat_masquerade.c`: "… ate my IP address".
             None => Err(End::Refused {

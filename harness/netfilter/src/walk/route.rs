@@ -3,7 +3,7 @@
 
 mod read;
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr};
 
 use ipnet::IpNet;
 
@@ -263,18 +263,35 @@ impl Routing {
         own.map(|it| it.net.addr())
     }
 
-    /// The address that an interface gives to what it sends to `next`: one of the same network, else its first; else
-    /// another interface's (`inet_select_addr`).
-    pub(super) fn address_of(&self, interface: &str, next: IpAddr) -> Option<IpAddr> {
+    /// The address that an interface gives to what it sends to `dst` by way of `next`. Of IPv4 one of `next`'s network,
+    /// else its first; else another interface's (`inet_select_addr`). Of IPv6 `dst` itself, else the interface's own,
+    /// else any; of several the one that has most in common with `dst` (`ipv6_get_saddr_eval`).
+    pub(super) fn address_of(&self, interface: &str, next: IpAddr, dst: IpAddr) -> Option<IpAddr> {
         let wide = || self.addresses.iter().filter(|it| !it.narrow);
         let own = || wide().filter(|it| it.interface == interface);
-        let near = own().find(|it| it.net.contains(&next));
-        let found = near.or_else(|| own().next()).or_else(|| wide().next());
+        let found = if dst.is_ipv4() {
+            let near = own().find(|it| it.net.contains(&next));
+            near.or_else(|| own().next()).or_else(|| wide().next())
+        } else {
+            wide().min_by_key(|it| {
+                let is_own = it.interface == interface;
+                Reverse((it.net.addr() == dst, is_own, in_common(it.net, dst)))
+            })
+        };
         found.map(|it| it.net.addr())
     }
 }
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+/// How many bits an address of a network has in common with another, the network's at most.
+fn in_common(net: IpNet, other: IpAddr) -> u32 {
+    let (IpAddr::V6(own), IpAddr::V6(other)) = (net.addr(), other) else {
+        return 0;
+    };
+    let same = (own.to_bits() ^ other.to_bits()).leading_zeros();
+    same.min(u32::from(net.prefix_len()))
+}
 
 fn any_like(address: IpAddr) -> IpNet {
     let host = IpNet::from(address);

@@ -3,20 +3,22 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
+    ops::AddAssign,
     time::{Duration, Instant},
 };
 
 use chainbreak_netfilter::{
-    Family, Rule, Ruleset, Table,
+    Family, Rule, Table,
     conntrack::{Flow, flows},
-    nft::{self, NftTable},
+    nft::NftTable,
     walk::{End, Packet, Path, Routing, State, Step, walk},
 };
 
 use crate::{
-    grammar::{Sent, World},
+    front::{Front, Rules},
     packets::Ends,
     places::{Place, Places, run},
+    world::{Sent, World},
 };
 
 /// By table, chain and number, how many packets.
@@ -26,8 +28,18 @@ type Counts = BTreeMap<(String, String, usize), u64>;
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
     pub(crate) packets: u64,
+    /// Of these, how many arrived somewhere.
+    pub(crate) arrived: u64,
     /// Of these, for how many the walk assumes something.
     pub(crate) open: u64,
+}
+
+impl AddAssign for Compared {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.arrived += other.arrived;
+        self.open += other.open;
+    }
 }
 
 /// What was seen of a packet.
@@ -44,12 +56,6 @@ struct Look {
     flows: Vec<Flow>,
 }
 
-#[derive(Debug)]
-enum Rules {
-    Save(Ruleset),
-    Nft(Vec<NftTable>),
-}
-
 impl Rules {
     /// The tables by the names that a walk has for them.
     fn tables(&self) -> BTreeMap<String, &Table> {
@@ -59,29 +65,34 @@ impl Rules {
                 .iter()
                 .map(|(name, it)| (name.clone(), it))
                 .collect(),
-            Self::Nft(tables) => tables
-                .iter()
-                .map(|it| (format!("ip {}", it.name), &it.table))
-                .collect(),
+            Self::Nft(tables) => {
+                let name = |it: &NftTable| format!("{} {}", it.family, it.name);
+                tables.iter().map(|it| (name(it), &it.table)).collect()
+            }
         }
-    }
-}
-
-/// Reads what iptables-restore takes and puts it in the place of what was there.
-fn load(backend: &str) -> String {
-    match backend {
-        "nftables" => "{ for t in raw mangle nat filter; do echo \"add table ip $t\"; echo \"delete table ip $t\"; done
-             iptables-restore-translate -f /dev/stdin; } | nft -f -"
-            .to_owned(),
-        front => format!("iptables-{front}-restore"),
     }
 }
 
 pub(crate) struct Kernel {
     places: Places,
-    routing: Routing,
-    backend: &'static str,
+    routing: [Routing; 2],
+    front: Front,
     last: Look,
+}
+
+/// What `ip` says of a node's ways in one family.
+fn routing(family: Family) -> Routing {
+    let of = match family {
+        Family::V4 => "-4",
+        Family::V6 => "-6",
+    };
+    let ip = |what: &str| run(&format!("ip {of} {what}"), "");
+    Routing::read(
+        family,
+        &ip("rule"),
+        &ip("route show table all"),
+        &ip("-o addr"),
+    )
 }
 
 /// How long the kernel may take to let a packet arrive.
@@ -90,17 +101,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 impl Kernel {
     pub(crate) fn new() -> Self {
         let places = Places::new();
-        let routes = run("ip route show table all", "");
-        let routing = Routing::read(
-            Family::V4,
-            &run("ip rule", ""),
-            &routes,
-            &run("ip -4 -o addr", ""),
-        );
         Self {
             places,
-            routing,
-            backend: "legacy",
+            routing: [routing(Family::V4), routing(Family::V6)],
+            front: World::empty().front(),
             last: Look {
                 rules: Rules::Nft(Vec::new()),
                 flows: Vec::new(),
@@ -131,14 +135,11 @@ impl Kernel {
     }
 
     fn set_up(&mut self, world: &World) {
-        if world.backend != self.backend {
-            run(&load(self.backend), &World::default().restore());
-            self.backend = world.backend;
+        if world.front() != self.front {
+            self.front.load(&World::empty().restore());
+            self.front = world.front();
         }
-        run(
-            &format!("{}; conntrack -F 2>/dev/null", load(self.backend)),
-            &world.restore(),
-        );
+        self.front.load(&world.restore());
         let [all, each] = world.rp_filter;
         for (name, value) in [("all", all), ("cali1", each), ("eth0", each)] {
             let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
@@ -148,26 +149,13 @@ impl Kernel {
         self.last = self.look();
     }
 
-    /// Rules with counters, and connections. An ordinary user may not read the list of legacy tables.
+    /// Rules with counters, and connections.
     fn look(&self) -> Look {
-        let tables = "for t in raw mangle nat filter; do iptables-legacy-save -c -t $t; done";
-        let save = match self.backend {
-            "nft" => "iptables-nft-save -c",
-            "nftables" => "for t in raw mangle nat filter; do nft list table ip $t; done",
-            _ if legacy_tables_are_listed() => "iptables-legacy-save -c",
-            _ => tables,
-        };
-        let said = run(
-            &format!("{save}; echo; echo CONNECTIONS; conntrack -L 2>/dev/null"),
-            "",
-        );
-        let (rules, listing) = said.split_once("\nCONNECTIONS\n").unwrap();
-        let flows = flows(listing).collect();
-        let rules = match self.backend {
-            "nftables" => Rules::Nft(nft::listing(rules).unwrap()),
-            _ => Rules::Save(Ruleset::parse(rules).unwrap()),
-        };
-        Look { rules, flows }
+        let (rules, flows_listed) = self.front.list();
+        Look {
+            rules,
+            flows: flows(&flows_listed).collect(),
+        }
     }
 
     fn send(
@@ -177,7 +165,7 @@ impl Kernel {
         packet: &Packet,
         compared: &mut Compared,
     ) -> Result<Option<(Place, Ends)>, String> {
-        let mut state = State::new(Family::V4);
+        let mut state = State::new(world.family);
         match &self.last.rules {
             Rules::Save(save) => state.add_save(save),
             Rules::Nft(tables) => state.add_nft(tables),
@@ -185,7 +173,9 @@ impl Kernel {
         for flow in &self.last.flows {
             state.add_flow(flow.clone());
         }
-        state.set_routing(self.routing.clone());
+        let [v4, v6] = &self.routing;
+        let routing = if world.family == Family::V4 { v4 } else { v6 };
+        state.set_routing(routing.clone());
         let [all, each] = world.rp_filter;
         state.set_sysctl("net.ipv4.conf.all.rp_filter", &all.to_string());
         for name in ["cali1", "eth0"] {
@@ -211,6 +201,7 @@ impl Kernel {
             if let Some(path) = walk.paths.iter().find(|path| is_as(path, &seen)) {
                 same_flow(path, &now.flows)?;
                 self.last = now;
+                compared.arrived += u64::from(!seen.arrived.is_empty());
                 return Ok(seen.arrived.first().copied());
             }
             if begun.elapsed() > PATIENCE {
@@ -218,10 +209,6 @@ impl Kernel {
             }
         }
     }
-}
-
-fn legacy_tables_are_listed() -> bool {
-    std::fs::read("/proc/net/ip_tables_names").is_ok()
 }
 
 /// Whether conntrack keeps what the walk says.
@@ -267,7 +254,7 @@ fn follow(sent: &Sent, arrivals: &[Option<(Place, Ends)>]) -> Option<Packet> {
         dst: ends.src,
         sport,
         dport,
-        icmp: 0,
+        icmp: if ends.src.is_ipv4() { 0 } else { 129 },
         mark: if input.is_none() {
             crate::places::OURS
         } else {
@@ -384,7 +371,8 @@ pub(crate) fn shrunk(kernel: &mut Kernel, world: &World) -> String {
         }
     }
     format!(
-        "{} rp_filter {:?}\n{}\n{difference}",
+        "{:?} {} rp_filter {:?}\n{}\n{difference}",
+        small.family,
         small.backend,
         small.rp_filter,
         small.restore()

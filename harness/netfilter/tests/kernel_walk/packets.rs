@@ -1,15 +1,12 @@
 //! Packets as bytes.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use chainbreak_netfilter::walk::{Packet, Protocol, TcpFlags};
 
 /// A packet with its headers, as a raw socket sends it. Numbers are those of a connection whose ends began at 1000 and
 /// 5000.
 pub(crate) fn bytes(packet: &Packet, is_reply: bool) -> Vec<u8> {
-    let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else {
-        panic!("packets of IPv4 are made here");
-    };
     let mut inner = match packet.protocol {
         Protocol::TCP => tcp(packet, is_reply),
         Protocol::UDP => udp(packet),
@@ -20,29 +17,40 @@ pub(crate) fn bytes(packet: &Packet, is_reply: bool) -> Vec<u8> {
         Protocol::UDP => 6,
         _ => 2,
     };
+    let addresses = [packet.src, packet.dst].map(octets).concat();
+    let length = u16::try_from(inner.len()).unwrap();
     let pseudo = if packet.protocol == Protocol::ICMP {
         Vec::new()
     } else {
-        let length = u16::try_from(inner.len()).unwrap().to_be_bytes();
-        let mut pseudo = [src.octets(), dst.octets()].concat();
-        pseudo.extend([0, packet.protocol.0, length[0], length[1]]);
-        pseudo
+        let [high, low] = length.to_be_bytes();
+        [&addresses, &[0, packet.protocol.0, high, low][..]].concat()
     };
     let sum = checksum(&[pseudo, inner.clone()].concat());
     inner[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-    let mut all = header(src, dst, packet.protocol, inner.len());
-    all.extend(inner);
-    all
+    [header(packet, length), addresses, inner].concat()
 }
 
-fn header(src: Ipv4Addr, dst: Ipv4Addr, protocol: Protocol, inner: usize) -> Vec<u8> {
-    let length = u16::try_from(20 + inner).unwrap().to_be_bytes();
-    let mut header = vec![
-        0x45, 0, length[0], length[1], 0, 0, 0x40, 0, 64, protocol.0, 0, 0,
-    ];
-    header.extend(src.octets());
-    header.extend(dst.octets());
-    header
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// The header before its addresses.
+fn header(packet: &Packet, inner: u16) -> Vec<u8> {
+    let protocol = packet.protocol.0;
+    let whole = if packet.src.is_ipv4() {
+        20 + inner
+    } else {
+        inner
+    };
+    let [high, low] = whole.to_be_bytes();
+    if packet.src.is_ipv4() {
+        vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, protocol, 0, 0]
+    } else {
+        vec![0x60, 0, 0, 0, high, low, protocol, 64]
+    }
 }
 
 fn tcp(packet: &Packet, is_reply: bool) -> Vec<u8> {
@@ -85,7 +93,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     !u16::try_from(sum).unwrap()
 }
 
-/// Addresses and ports of what a raw socket got.
+/// Addresses and ports of what a raw socket of IPv4 got: a packet with its header.
 pub(crate) fn read(bytes: &[u8]) -> Option<Ends> {
     let address = |at: usize| {
         let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
@@ -93,18 +101,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Ends> {
     };
     let inner = usize::from(bytes.first()? & 15) * 4;
     let protocol = Protocol(*bytes.get(9)?);
-    let port = |at: usize| {
-        let octets: [u8; 2] = bytes.get(inner + at..inner + at + 2)?.try_into().ok()?;
-        Some(u16::from_be_bytes(octets))
-    };
-    let ports = protocol.has_ports();
-    Some(Ends {
-        protocol,
-        src: address(12)?,
-        dst: address(16)?,
-        sport: if ports { port(0)? } else { port(4)? },
-        dport: if ports { port(2)? } else { 0 },
-    })
+    Ends::of(protocol, (address(12)?, address(16)?), bytes.get(inner..)?)
 }
 
 /// What of a packet is compared where it arrives.
@@ -119,6 +116,29 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// Of what is in a packet; none where that is no echo.
+    pub(crate) fn of(
+        protocol: Protocol,
+        (src, dst): (IpAddr, IpAddr),
+        inner: &[u8],
+    ) -> Option<Self> {
+        let port = |at: usize| {
+            let octets: [u8; 2] = inner.get(at..at + 2)?.try_into().ok()?;
+            Some(u16::from_be_bytes(octets))
+        };
+        let ports = protocol.has_ports();
+        // Neighbours tell each other of themselves in IPv6's own ICMP.
+        let is_other = protocol == Protocol::ICMPV6 && !matches!(inner.first()?, 128 | 129);
+        let sport = if ports { port(0)? } else { port(4)? };
+        (!is_other).then_some(Self {
+            protocol,
+            src,
+            dst,
+            sport,
+            dport: if ports { port(2)? } else { 0 },
+        })
+    }
+
     /// Whether this is the packet; a source port or an identifier of 0 is any.
     pub(crate) fn is(&self, packet: &Packet) -> bool {
         let expected = Self {

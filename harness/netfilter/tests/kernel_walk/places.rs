@@ -1,18 +1,20 @@
 //! A client, a node and a server, each in a network namespace of its own; this process is in the node's.
 
 use std::{
-    io::{ErrorKind, Read},
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr},
     process::{Command, Stdio},
     sync::mpsc,
     thread,
 };
 
-use chainbreak_netfilter::walk::{Packet, Protocol};
+use chainbreak_netfilter::walk::Packet;
 use nix::{sched::CloneFlags, unistd::gettid};
-use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::packets::{Ends, bytes, read};
+use crate::{
+    ipv6,
+    packets::{Ends, bytes},
+    sockets::Sockets,
+};
 
 /// What a namespace lets out: packets with this mark. The kernel's own answers have none.
 pub(crate) const OURS: u32 = 0x8000_0000;
@@ -28,7 +30,7 @@ pub(crate) enum Place {
 impl Place {
     /// Whether what it sends to an address does not leave it. Of the node, everything is to be compared.
     pub(crate) fn has(self, address: IpAddr) -> bool {
-        let text = address.to_string();
+        let text = ipv6::back(address).to_string();
         match self {
             Self::Client => text == "10.1.1.2",
             Self::Node => false,
@@ -39,12 +41,6 @@ impl Place {
             }
         }
     }
-}
-
-/// A namespace's sockets.
-struct Sockets {
-    out: Socket,
-    ins: Vec<Socket>,
 }
 
 pub(crate) struct Places {
@@ -81,17 +77,24 @@ impl Places {
     /// Makes the namespaces of client and server, and the node's interfaces.
     pub(crate) fn new() -> Self {
         run(QUIET, "");
-        let client = beyond("cali1", "10.1.1.1/24", "10.1.1.2", "");
+        let client = beyond("cali1", [10, 1, 1, 1], [10, 1, 1, 2], "");
+        let other = ipv6::of([10, 1, 2, 3].into());
         let server = beyond(
             "eth0",
-            "10.1.2.1/24",
-            "10.1.2.2",
-            "ip addr add 10.1.2.3/24 dev peer; ip route add local 10.96.0.0/16 dev lo; ip route add local 192.0.2.0/24 dev lo",
+            [10, 1, 2, 1],
+            [10, 1, 2, 2],
+            &format!(
+                "ip addr add 10.1.2.3/24 dev peer; ip route add local 10.96.0.0/16 dev lo; ip route add local 192.0.2.0/24 dev lo
+                 ip addr add {other}/48 dev peer nodad; ip route add local fd0a:60::/32 dev lo; ip route add local fdc0:0:2::/48 dev lo"
+            ),
         );
+        let gateway = ipv6::of([10, 1, 2, 2].into());
         run(
-            "ip route add default via 10.1.2.2 dev eth0
-             ip neigh replace 10.1.2.3 lladdr 02:00:00:00:00:02 dev eth0
-             sysctl -qw net.ipv4.ip_forward=1 net.netfilter.nf_conntrack_tcp_be_liberal=1",
+            &format!(
+                "ip route add default via 10.1.2.2 dev eth0; ip route add default via {gateway} dev eth0
+                 ip neigh replace 10.1.2.3 lladdr 02:00:00:00:00:02 dev eth0; ip neigh replace {other} lladdr 02:00:00:00:00:02 dev eth0
+                 sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.netfilter.nf_conntrack_tcp_be_liberal=1"
+            ),
             "",
         );
         Self {
@@ -111,60 +114,33 @@ impl Places {
 
     /// Sends a packet; false where the kernel has no route for it.
     pub(crate) fn send(&mut self, from: Place, packet: &Packet, is_reply: bool) {
-        let socket = &self.of(from).out;
         let mark = if from == Place::Node {
             packet.mark
         } else {
             OURS
         };
-        socket.set_mark(mark).unwrap();
-        let to = SockAddr::from(std::net::SocketAddr::new(packet.dst, 0));
-        // What a rule drops at once is an error here: the rule's counter is what is looked at.
-        drop(socket.send_to(&bytes(packet, is_reply), &to));
+        let bytes = bytes(packet, is_reply);
+        self.of(from).send(&bytes, packet.dst, mark);
     }
 
     /// What has arrived since, and where.
     pub(crate) fn arrived(&mut self) -> Vec<(Place, Ends)> {
         let mut all = Vec::new();
         for place in [Place::Client, Place::Node, Place::Server] {
-            for socket in &mut self.of(place).ins {
-                let mut buffer = [0; 2048];
-                loop {
-                    match socket.read(&mut buffer) {
-                        Ok(length) => all.extend(read(&buffer[..length]).map(|it| (place, it))),
-                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-            }
+            let ends = self.of(place).receive();
+            all.extend(ends.into_iter().map(|it| (place, it)));
         }
         all
     }
 }
 
-impl Sockets {
-    fn open() -> Self {
-        let raw = |protocol: u8| {
-            let protocol = socket2::Protocol::from(i32::from(protocol));
-            let socket = Socket::new(Domain::IPV4, Type::RAW, Some(protocol)).unwrap();
-            socket.set_nonblocking(true).unwrap();
-            socket
-        };
-        Self {
-            out: raw(255),
-            ins: [Protocol::TCP, Protocol::UDP, Protocol::ICMP]
-                .map(|it| raw(it.0))
-                .into(),
-        }
-    }
-}
-
 /// A namespace at the other end of an interface of the node's. Both ends know each other's hardware address, so that
 /// nobody has to ask for it.
-fn beyond(interface: &str, gateway: &str, address: &str, more: &str) -> Sockets {
+fn beyond(interface: &str, gateway: [u8; 4], address: [u8; 4], more: &str) -> Sockets {
     let (name, wired) = (mpsc::channel(), mpsc::channel::<()>());
-    let near = gateway.split('/').next().unwrap().to_owned();
-    let (far, more) = (address.to_owned(), more.to_owned());
+    let [near, far] = [gateway, address].map(Ipv4Addr::from);
+    let [near6, far6] = [near, far].map(ipv6::of);
+    let more = more.to_owned();
     let sender = name.0;
     let waits = wired.1;
     let other = thread::spawn(move || {
@@ -173,8 +149,10 @@ fn beyond(interface: &str, gateway: &str, address: &str, more: &str) -> Sockets 
         waits.recv().unwrap();
         run(
             &format!(
-                "{QUIET}ip addr add {far}/24 dev peer; ip link set peer up
+                "{QUIET}ip link set peer addrgenmode none
+                 ip addr add {far}/24 dev peer; ip addr add {far6}/48 dev peer nodad; ip link set peer up
                  ip route add default via {near}; ip neigh replace {near} lladdr 02:00:00:00:00:01 dev peer
+                 ip route add default via {near6}; ip neigh replace {near6} lladdr 02:00:00:00:00:01 dev peer
                  sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.peer.rp_filter=0 net.ipv4.conf.all.accept_local=1\n{more}"
             ),
             "",
@@ -186,8 +164,9 @@ fn beyond(interface: &str, gateway: &str, address: &str, more: &str) -> Sockets 
         &format!(
             "ip link add {interface} address 02:00:00:00:00:01 type veth peer name peer address 02:00:00:00:00:02
              ip link set peer netns {thread}
-             ip addr add {gateway} dev {interface}; ip link set {interface} up
-             ip neigh replace {address} lladdr 02:00:00:00:00:02 dev {interface}"
+             ip link set {interface} addrgenmode none
+             ip addr add {near}/24 dev {interface}; ip addr add {near6}/48 dev {interface} nodad; ip link set {interface} up
+             ip neigh replace {far} lladdr 02:00:00:00:00:02 dev {interface}; ip neigh replace {far6} lladdr 02:00:00:00:00:02 dev {interface}"
         ),
         "",
     );
