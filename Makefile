@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-escape fuzz record test-kind real bench mutate packages build check archive image static test-aarch64
+.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape fuzz record test-kind real bench mutate packages build check archive image static test-aarch64
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. `make build` puts the whole program in its place.
 SMALL = --package chainbreak-cli --no-default-features
@@ -29,6 +29,11 @@ test: packages ## every test
 # A minute on two cores after the build. CHAINBREAK_SEED=2 draws others.
 test-causes: packages ## that the report names what was done, of a hundred faults drawn by chance
 	$(IN_WORLDS) $(CARGO) test --workspace --test cli -- --ignored --nocapture causes::
+
+# Ten minutes on two cores. CHAINBREAK_SEED=20000 draws others, CHAINBREAK_WORLDS=1 with it the world of that number.
+test-walk: packages ## that packets fare in the kernel as the walk says, in random rules and in those of real kube-proxies: WORLDS=10000
+	CHAINBREAK_WORLDS=$(or $(WORLDS),2000) $(CARGO) test --workspace --test kernel_walk -- --nocapture
+	CHAINBREAK_WORLDS=270 $(CARGO) test --workspace --test walk kernel:: -- --nocapture
 
 # As root both users are tried: root, and nobody. Under a minute.
 test-escape: packages ## that nothing gets out of a world

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
+    net::IpAddr,
     ops::AddAssign,
     time::{Duration, Instant},
 };
@@ -15,7 +16,7 @@ use chainbreak_netfilter::{
 };
 
 use crate::{
-    front::{Front, Rules},
+    front::{Backend, Front, Rules},
     packets::Ends,
     places::{Place, Places, run},
     world::{Sent, World},
@@ -99,12 +100,16 @@ fn routing(family: Family) -> Routing {
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Kernel {
-    pub(crate) fn new() -> Self {
-        let places = Places::new();
+    /// Of a node that has these addresses, too.
+    pub(crate) fn new(addresses: &[IpAddr]) -> Self {
+        let places = Places::new(addresses);
         Self {
             places,
             routing: [routing(Family::V4), routing(Family::V6)],
-            front: World::empty().front(),
+            front: Front {
+                family: Family::V4,
+                backend: Backend::Legacy,
+            },
             last: Look {
                 rules: Rules::Nft(Vec::new()),
                 flows: Vec::new(),
@@ -135,11 +140,11 @@ impl Kernel {
     }
 
     fn set_up(&mut self, world: &World) {
-        if world.front() != self.front {
-            self.front.load(&World::empty().restore());
-            self.front = world.front();
+        if world.front != self.front {
+            self.front.clear();
+            self.front = world.front;
         }
-        self.front.load(&world.restore());
+        self.front.load(&world.rules);
         let [all, each] = world.rp_filter;
         for (name, value) in [("all", all), ("cali1", each), ("eth0", each)] {
             let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
@@ -158,14 +163,9 @@ impl Kernel {
         }
     }
 
-    fn send(
-        &mut self,
-        world: &World,
-        sent: &Sent,
-        packet: &Packet,
-        compared: &mut Compared,
-    ) -> Result<Option<(Place, Ends)>, String> {
-        let mut state = State::new(world.family);
+    /// What the walk is told of the node.
+    fn state(&self, world: &World) -> State {
+        let mut state = State::new(world.front.family);
         match &self.last.rules {
             Rules::Save(save) => state.add_save(save),
             Rules::Nft(tables) => state.add_nft(tables),
@@ -174,7 +174,10 @@ impl Kernel {
             state.add_flow(flow.clone());
         }
         let [v4, v6] = &self.routing;
-        let routing = if world.family == Family::V4 { v4 } else { v6 };
+        let routing = match world.front.family {
+            Family::V4 => v4,
+            Family::V6 => v6,
+        };
         state.set_routing(routing.clone());
         let [all, each] = world.rp_filter;
         state.set_sysctl("net.ipv4.conf.all.rp_filter", &all.to_string());
@@ -184,7 +187,17 @@ impl Kernel {
                 &each.to_string(),
             );
         }
-        let walk = walk(&state, packet);
+        state
+    }
+
+    fn send(
+        &mut self,
+        world: &World,
+        sent: &Sent,
+        packet: &Packet,
+        compared: &mut Compared,
+    ) -> Result<Option<(Place, Ends)>, String> {
+        let walk = walk(&self.state(world), packet);
         compared.packets += 1;
         compared.open += u64::from(!walk.decided());
         let from = match sent.answers {
@@ -195,17 +208,22 @@ impl Kernel {
         let begun = Instant::now();
         let mut seen = Seen::default();
         loop {
-            seen.arrived.extend(self.places.arrived());
+            // What no rule counts has arrived by the time that the rules are listed.
             let now = self.look();
+            seen.arrived.extend(self.places.arrived());
             seen.counts = counts(&now.rules, &self.last.rules);
-            if let Some(path) = walk.paths.iter().find(|path| is_as(path, &seen)) {
+            if let Some(path) = walk
+                .paths
+                .iter()
+                .find(|path| is_as(path, &seen, &now.rules))
+            {
                 same_flow(path, &now.flows)?;
                 self.last = now;
                 compared.arrived += u64::from(!seen.arrived.is_empty());
                 return Ok(seen.arrived.first().copied());
             }
             if begun.elapsed() > PATIENCE {
-                return Err(told(&walk.paths, &seen));
+                return Err(told(&walk.paths, &seen, &now.rules));
             }
         }
     }
@@ -236,7 +254,7 @@ fn follow(sent: &Sent, arrivals: &[Option<(Place, Ends)>]) -> Option<Packet> {
         return Some(sent.packet.clone());
     };
     let (place, ends) = arrivals.get(answers).copied().flatten()?;
-    if place.has(ends.src) {
+    if place.is_own(ends.src) {
         return None;
     }
     let input = match place {
@@ -291,8 +309,13 @@ fn counts(now: &Rules, before: &Rules) -> Counts {
     counts
 }
 
-/// What a way says of counters. A rule of nft's that does several things is told several times.
-fn expected(path: &Path) -> Counts {
+/// What a way says of counters. A rule of nft's that does several things is told several times, and need not have one.
+fn expected(path: &Path, rules: &Rules) -> Counts {
+    let tables = rules.tables();
+    let counts_packets = |table: &str, chain: &str, number: usize| {
+        let rule = tables[table].chains[chain].rules.get(number - 1);
+        rule.is_some_and(|it| it.counters.is_some())
+    };
     let mut counts = Counts::new();
     let mut last = None;
     for step in &path.steps {
@@ -301,7 +324,7 @@ fn expected(path: &Path) -> Counts {
             continue;
         };
         let at = (site.table.clone(), site.chain.clone(), *number);
-        if last.as_ref() != Some(&at) {
+        if last.as_ref() != Some(&at) && counts_packets(&at.0, &at.1, at.2) {
             *counts.entry(at.clone()).or_default() += 1;
         }
         last = Some(at);
@@ -309,8 +332,8 @@ fn expected(path: &Path) -> Counts {
     counts
 }
 
-fn is_as(path: &Path, seen: &Seen) -> bool {
-    if expected(path) != seen.counts {
+fn is_as(path: &Path, seen: &Seen, rules: &Rules) -> bool {
+    if expected(path, rules) != seen.counts {
         return false;
     }
     let place = match &path.end {
@@ -324,12 +347,11 @@ fn is_as(path: &Path, seen: &Seen) -> bool {
     match (place, seen.arrived.as_slice()) {
         (None, []) => true,
         (Some(place), [(at, ends)]) => *at == place && ends.is(&path.packet),
-        (Some(place @ (Place::Client | Place::Server)), []) => !place.has(path.packet.dst),
         _ => false,
     }
 }
 
-fn told(paths: &[Path], seen: &Seen) -> String {
+fn told(paths: &[Path], seen: &Seen, rules: &Rules) -> String {
     let mut text = format!("seen {:?}\n  counted {:?}\n", seen.arrived, seen.counts);
     for path in paths {
         writeln!(
@@ -337,7 +359,7 @@ fn told(paths: &[Path], seen: &Seen) -> String {
             "  or {:?} {} counting {:?}",
             path.end,
             path.packet,
-            expected(path)
+            expected(path, rules)
         )
         .unwrap();
         for step in &path.steps {
@@ -361,20 +383,16 @@ pub(crate) fn shrunk(kernel: &mut Kernel, world: &World) -> String {
             Ok(_) => break,
         }
     }
-    let mut at = 0;
-    while at < small.rules.len() {
+    let is_rule = |line: &&str| line.starts_with("-A ");
+    for rule in world.rules.lines().filter(is_rule) {
         let mut fewer = small.clone();
-        fewer.rules.remove(at);
-        match kernel.compare(&fewer) {
-            Err(it) => (small, difference) = (fewer, it),
-            Ok(_) => at += 1,
+        fewer.rules = fewer.rules.replacen(&format!("{rule}\n"), "", 1);
+        if let Err(it) = kernel.compare(&fewer) {
+            (small, difference) = (fewer, it);
         }
     }
     format!(
-        "{:?} {} rp_filter {:?}\n{}\n{difference}",
-        small.family,
-        small.backend,
-        small.rp_filter,
-        small.restore()
+        "{:?} rp_filter {:?}\n{}\n{difference}",
+        small.front, small.rp_filter, small.rules
     )
 }

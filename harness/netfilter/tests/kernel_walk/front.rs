@@ -1,5 +1,7 @@
 //! The programs that load and list a node's rules, by family and backend.
 
+use std::fmt::Write as _;
+
 use chainbreak_netfilter::{
     Family, Ruleset,
     nft::{self, NftTable},
@@ -7,12 +9,34 @@ use chainbreak_netfilter::{
 
 use crate::places::run;
 
+/// Tables and the chains that the kernel enters.
+pub(crate) const TABLES: [(&str, &[&str]); 4] = [
+    ("raw", &["PREROUTING", "OUTPUT"]),
+    (
+        "mangle",
+        &["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
+    ),
+    ("nat", &["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"]),
+    ("filter", &["INPUT", "FORWARD", "OUTPUT"]),
+];
+
 /// What a node's rules are loaded and listed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Front {
     pub(crate) family: Family,
-    /// `legacy`, `nft`, or `nftables` for tables of nft's own.
-    pub(crate) backend: &'static str,
+    pub(crate) backend: Backend,
+}
+
+/// In whose language rules are loaded, and whose they are then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// iptables-legacy's.
+    Legacy,
+    /// iptables-nft's.
+    Nft,
+    /// nft's: tables of these names, and a command that turns what is loaded into nft's language; `$program` is `iptables`
+    /// or `ip6tables`.
+    Tables(&'static str, &'static str),
 }
 
 /// A node's rules.
@@ -30,31 +54,34 @@ impl Front {
         }
     }
 
-    /// A script that reads what iptables-restore takes and puts it in the place of what was there.
+    /// A script that reads rules and puts them in the place of what was there.
     fn load_script(self) -> String {
         let (program, family) = self.names();
         match self.backend {
-            "nftables" => format!(
-                "{{ for t in raw mangle nat filter; do echo \"add table {family} $t\"; echo \"delete table {family} $t\"; done
-                 {program}-restore-translate -f /dev/stdin; }} | nft -f -"
+            Backend::Legacy => format!("{program}-legacy-restore"),
+            Backend::Nft => format!("{program}-nft-restore"),
+            Backend::Tables(names, reads) => format!(
+                "program={program}; {{
+                 for t in {names}; do echo \"add table {family} $t\"; echo \"delete table {family} $t\"; done
+                 {reads}; }} | nft -f -"
             ),
-            front => format!("{program}-{front}-restore"),
         }
     }
 
     /// A script that lists them. An ordinary user may not read the list of legacy tables.
     fn list_script(self) -> String {
         let (program, family) = self.names();
-        let each = "for t in raw mangle nat filter; do";
         let is_listed = || {
             let path = format!("/proc/net/{}_names", program.replace("tables", "_tables"));
             std::fs::read(path).is_ok()
         };
         match self.backend {
-            "nft" => format!("{program}-nft-save -c"),
-            "nftables" => format!("{each} nft list table {family} $t; done"),
-            _ if is_listed() => format!("{program}-legacy-save -c"),
-            _ => format!("{each} {program}-legacy-save -c -t $t; done"),
+            Backend::Nft => format!("{program}-nft-save -c"),
+            Backend::Legacy if is_listed() => format!("{program}-legacy-save -c"),
+            Backend::Legacy => {
+                format!("for t in raw mangle nat filter; do {program}-legacy-save -c -t $t; done")
+            }
+            Backend::Tables(..) => format!("nft list ruleset {family}"),
         }
     }
 
@@ -75,6 +102,14 @@ impl Front {
         );
     }
 
+    /// Leaves no rule.
+    pub(crate) fn clear(self) {
+        self.load(&match self.backend {
+            Backend::Tables(..) => String::new(),
+            _ => restore(&[], &[], &[]),
+        });
+    }
+
     /// The rules with their counters, and `conntrack -L`.
     pub(crate) fn list(self) -> (Rules, String) {
         let (script, conntrack) = (self.list_script(), self.conntrack());
@@ -84,9 +119,34 @@ impl Front {
         );
         let (rules, flows) = said.split_once("\nCONNECTIONS\n").unwrap();
         let rules = match self.backend {
-            "nftables" => Rules::Nft(nft::listing(rules).unwrap()),
-            _ => Rules::Save(Ruleset::parse(rules).unwrap()),
+            Backend::Tables(..) => Rules::Nft(nft::listing(rules).unwrap()),
+            Backend::Legacy | Backend::Nft => Rules::Save(Ruleset::parse(rules).unwrap()),
         };
         (rules, flows.to_owned())
     }
+}
+
+/// A rule: its table, its chain, its text.
+pub(crate) type Line = (&'static str, String, String);
+
+/// The input of iptables-restore. Every policy is in it, as iptables-legacy-restore keeps those that no line names, and in
+/// every table these chains.
+pub(crate) fn restore(rules: &[Line], chains: &[String], drops: &[(&str, &str)]) -> String {
+    let mut input = String::new();
+    for (table, hooks) in TABLES {
+        writeln!(input, "*{table}").unwrap();
+        for hook in hooks {
+            let drops = drops.contains(&(table, hook));
+            let policy = if drops { "DROP" } else { "ACCEPT" };
+            writeln!(input, ":{hook} {policy} [0:0]").unwrap();
+        }
+        for chain in chains {
+            writeln!(input, ":{chain} - [0:0]").unwrap();
+        }
+        for (_, chain, rule) in rules.iter().filter(|(of, ..)| *of == table) {
+            writeln!(input, "-A {chain} {rule}").unwrap();
+        }
+        input.push_str("COMMIT\n");
+    }
+    input
 }

@@ -2,15 +2,23 @@
 
 use chainbreak_netfilter::{
     Family,
-    walk::{Packet, Protocol, TcpFlags},
+    walk::{Packet, Protocol},
 };
 use rand::{Rng, RngExt, seq::IndexedRandom};
 
 use crate::{
-    places::{OURS, Place},
-    world::{SIDES, Sent, TABLES, World},
+    front::{Backend, Front, Line, TABLES, restore},
+    places::Place,
+    talk,
+    world::{Sent, World},
 };
 
+/// What a user's chain may be called from: NAT of destinations and of sources are for different hooks.
+const SIDES: [&str; 2] = ["PRE", "POST"];
+const TRANSLATED: Backend = Backend::Tables(
+    "raw mangle nat filter",
+    "$program-restore-translate -f /dev/stdin",
+);
 const DESTINATIONS: [&str; 8] = [
     "10.1.2.2",
     "10.1.2.3",
@@ -25,7 +33,7 @@ const PORTS: [u16; 4] = [53, 80, 443, 30080];
 const MARKS: [u32; 4] = [0x4000, 0x1_0000, 0x4_0000, 0x1];
 
 pub(crate) fn world(random: &mut impl Rng) -> World {
-    let mut rules = Vec::new();
+    let mut rules: Vec<Line> = Vec::new();
     for (table, hooks) in TABLES {
         for hook in hooks {
             let side = usize::from(matches!(*hook, "POSTROUTING" | "INPUT"));
@@ -54,13 +62,17 @@ pub(crate) fn world(random: &mut impl Rng) -> World {
             *["INPUT", "FORWARD", "OUTPUT"].choose(random).unwrap(),
         ));
     }
+    let backends = [Backend::Legacy, Backend::Nft, TRANSLATED];
+    let names = |side| (1..4).map(move |depth| format!("{side}-{depth}"));
+    let chains: Vec<String> = SIDES.into_iter().flat_map(names).collect();
     World {
-        family: Family::V4,
-        backend: ["legacy", "nft", "nftables"].choose(random).unwrap(),
-        rules,
-        drops,
+        front: Front {
+            family: Family::V4,
+            backend: *backends.choose(random).unwrap(),
+        },
+        rules: restore(&rules, &chains, &drops),
         rp_filter: [random.random_range(0..3), random.random_range(0..3)],
-        packets: packets(random),
+        packets: talk::packets(random, 10, first),
     }
 }
 
@@ -224,50 +236,6 @@ fn target(
     }
 }
 
-/// New connections and what follows on them. No two have one source port.
-fn packets(random: &mut impl Rng) -> Vec<Sent> {
-    let mut sent: Vec<Sent> = Vec::new();
-    let mut sport = random.random_range(2000..60000_u16);
-    for number in 0..10 {
-        let earlier = (0..number).filter(|at| sent.get(*at).is_some_and(|it| it.answers.is_none()));
-        let earlier: Vec<usize> = earlier.collect();
-        let follows = earlier
-            .choose(random)
-            .copied()
-            .filter(|_| random.random_bool(0.55));
-        let Some(at) = follows else {
-            sport += 1;
-            sent.push(first(random, sport));
-            continue;
-        };
-        let mut next = sent[at].clone();
-        let answers = random.random_bool(0.6);
-        let flags = if answers {
-            [
-                TcpFlags::SYN_ACK,
-                TcpFlags::SYN_ACK,
-                TcpFlags::ACK,
-                TcpFlags(0x14),
-                TcpFlags(0x11),
-            ]
-        } else {
-            [
-                TcpFlags::ACK,
-                TcpFlags::ACK,
-                TcpFlags::SYN,
-                TcpFlags(0x11),
-                TcpFlags(0x14),
-            ]
-        };
-        if next.packet.protocol == Protocol::TCP {
-            next.packet.flags = *flags.choose(random).unwrap();
-        }
-        next.answers = answers.then_some(at);
-        sent.push(next);
-    }
-    sent
-}
-
 fn first(random: &mut impl Rng, sport: u16) -> Sent {
     let from = *[
         Place::Client,
@@ -293,7 +261,7 @@ fn first(random: &mut impl Rng, sport: u16) -> Sent {
             .unwrap(),
         Place::Node => *["10.1.2.1", "10.1.1.1"].choose(random).unwrap(),
     };
-    let outside = |to: &&&str| !from.has(to.parse().unwrap());
+    let outside = |to: &&&str| !from.is_own(to.parse().unwrap());
     let reachable: Vec<&&str> = DESTINATIONS.iter().filter(outside).collect();
     let to = reachable.choose(random).unwrap();
     let protocol = *[Protocol::TCP, Protocol::TCP, Protocol::UDP, Protocol::ICMP]
@@ -305,27 +273,6 @@ fn first(random: &mut impl Rng, sport: u16) -> Sent {
     // Of echoes every other one has an identifier that others have.
     let id = if sport.is_multiple_of(2) { 7 } else { sport };
     let (sport, dport) = if ports { (sport, port) } else { (id, 0) };
-    let mut packet = Packet::new(protocol, end(src, sport), end(to, dport));
-    if protocol == Protocol::TCP {
-        let flags = [
-            TcpFlags::SYN,
-            TcpFlags::SYN,
-            TcpFlags::SYN,
-            TcpFlags::ACK,
-            TcpFlags::SYN_ACK,
-            TcpFlags(0x14),
-            TcpFlags(0),
-        ];
-        packet.flags = *flags.choose(random).unwrap();
-    }
-    match from {
-        Place::Client => packet.input = Some("cali1".to_owned()),
-        Place::Server => packet.input = Some("eth0".to_owned()),
-        Place::Node => packet.mark = OURS | *[0, 0, 0x4000].choose(random).unwrap(),
-    }
-    Sent {
-        from,
-        packet,
-        answers: None,
-    }
+    let packet = Packet::new(protocol, end(src, sport), end(to, dport));
+    talk::sent(random, from, packet)
 }

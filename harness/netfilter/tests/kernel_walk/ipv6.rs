@@ -1,6 +1,6 @@
 //! A world in IPv6: the same rules and packets, each address of IPv4 in the place of one of IPv6.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use chainbreak_netfilter::{
     Family,
@@ -8,24 +8,7 @@ use chainbreak_netfilter::{
 };
 use ipnet::Ipv4Net;
 
-use crate::world::World;
-
-/// `fd0a:1:2::9` for `10.1.2.9`.
-pub(crate) fn of(address: Ipv4Addr) -> Ipv6Addr {
-    let [a, b, c, d] = address.octets().map(u16::from);
-    Ipv6Addr::new(0xfd00 | a, b, c, 0, 0, 0, 0, d)
-}
-
-/// The address of IPv4 that an address stands for; itself where it is one.
-pub(crate) fn back(address: IpAddr) -> Ipv4Addr {
-    match address {
-        IpAddr::V4(address) => address,
-        IpAddr::V6(address) => {
-            let octet = |at: usize| address.segments()[at].to_be_bytes()[1];
-            Ipv4Addr::new(octet(0), octet(1), octet(2), octet(7))
-        }
-    }
-}
+use crate::{places::in_ipv6 as of, world::World};
 
 /// How long the prefix of a network is that stands for one of IPv4.
 fn length(length: u8) -> u8 {
@@ -52,7 +35,10 @@ fn word(word: &str) -> String {
 }
 
 fn packet(packet: &mut Packet) {
-    let end = |address: IpAddr, port| SocketAddr::new(of(back(address)).into(), port);
+    let end = |address: IpAddr, port| match address {
+        IpAddr::V4(address) => SocketAddr::new(of(address).into(), port),
+        IpAddr::V6(_) => SocketAddr::new(address, port),
+    };
     let protocol = match packet.protocol {
         Protocol::ICMP => Protocol::ICMPV6,
         other => other,
@@ -69,11 +55,12 @@ fn packet(packet: &mut Packet) {
 impl World {
     /// The same in IPv6.
     pub(crate) fn in_ipv6(mut self) -> Self {
-        self.family = Family::V6;
-        for (_, _, rule) in &mut self.rules {
-            let words: Vec<String> = rule.split(' ').map(word).collect();
-            *rule = words.join(" ");
-        }
+        self.front.family = Family::V6;
+        let line = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(word).collect();
+            words.join(" ") + "\n"
+        };
+        self.rules = self.rules.lines().map(line).collect();
         for sent in &mut self.packets {
             packet(&mut sent.packet);
         }

@@ -17,97 +17,42 @@ mod namespace;
 mod packets;
 mod places;
 mod sockets;
+mod talk;
+mod tally;
 mod world;
 
-use std::env;
-
-use chainbreak_netfilter::Family;
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use compare::{Compared, Kernel, shrunk};
+use compare::Kernel;
+use tally::{Seeds, Tally, inside};
 
 /// As many as ten seconds allow.
 const WORLDS: u64 = 20;
-/// How many differences are told.
-const MOST: usize = 5;
-const INSIDE: &str = "CHAINBREAK_WALK_INSIDE";
-const SAID: &str = "packets compared";
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    let given = env::var(name).ok();
-    given.map_or(otherwise, |it| it.parse().expect("a number"))
-}
 
 #[test]
 fn the_walk_says_of_every_packet_what_the_kernel_does_with_it() {
-    if env::var(INSIDE).is_ok() {
-        return compare_worlds();
-    }
-    let (mut unshare, _lock) = namespace::unshare();
-    let output = unshare
-        .arg(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "the_walk_says_of_every_packet_what_the_kernel_does_with_it",
-        ])
-        .arg("--nocapture")
-        .env(INSIDE, "1")
-        .output()
-        .expect("unshare (package util-linux) runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && said.contains(SAID),
-        "{said}\n{error}"
+    inside(
+        "the_walk_says_of_every_packet_what_the_kernel_does_with_it",
+        WORLDS,
+        compare_worlds,
     );
-    println!("{said}");
 }
 
-fn compare_worlds() {
-    let (first, count) = (
-        number("CHAINBREAK_SEED", 1),
-        number("CHAINBREAK_WORLDS", WORLDS),
-    );
-    let mut kernel = Kernel::new();
-    let (mut all, mut worlds) = ([Compared::default(), Compared::default()], 0);
-    let (mut different, mut smallest) = (Vec::new(), String::new());
-    for seed in first..first + count {
+fn compare_worlds(seeds: &Seeds) {
+    let mut kernel = Kernel::new(&[]);
+    let mut tally = Tally::default();
+    for seed in seeds.each() {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let world = grammar::world(&mut random);
-        // Every third one in IPv6.
-        let world = if seed.is_multiple_of(3) {
-            world.in_ipv6()
-        } else {
-            world
-        };
-        worlds += 1;
-        match kernel.compare(&world) {
-            Ok(compared) => all[usize::from(world.family == Family::V6)] += compared,
-            Err(difference) if different.is_empty() => {
-                different.push(format!("world {seed}: {difference}"));
-                smallest = shrunk(&mut kernel, &world);
-            }
-            Err(difference) => different.push(format!("world {seed}: {difference}")),
+        let in_ipv6 = random.random_bool(0.4);
+        let mut world = grammar::world(&mut random);
+        if in_ipv6 {
+            world = world.in_ipv6();
         }
-        if different.len() == MOST {
+        tally.compare(&mut kernel, &world, &format!("world {seed}"));
+        if tally.is_over() {
             break;
         }
     }
-    println!("{worlds} worlds, {} differ", different.len());
-    for (family, compared) in ["IPv4", "IPv6"].into_iter().zip(&all) {
-        let Compared {
-            packets,
-            arrived,
-            open,
-        } = compared;
-        println!("{family}: {packets} {SAID}, {arrived} arrived, {open} left open");
-    }
-    let told = different.join("\n\n");
-    assert!(
-        different.is_empty(),
-        "{told}\n\nthe first one shrunk:\n{smallest}"
-    );
-    let is_enough = |it: &Compared| it.arrived * 5 > it.packets && it.open * 20 < it.packets;
-    assert!(count < 3 || all.iter().all(is_enough), "{all:?}");
+    tally.tell();
 }

@@ -1,7 +1,7 @@
 //! A client, a node and a server, each in a network namespace of its own; this process is in the node's.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     process::{Command, Stdio},
     sync::mpsc,
     thread,
@@ -11,13 +11,21 @@ use chainbreak_netfilter::walk::Packet;
 use nix::{sched::CloneFlags, unistd::gettid};
 
 use crate::{
-    ipv6,
     packets::{Ends, bytes},
     sockets::Sockets,
 };
 
 /// What a namespace lets out: packets with this mark. The kernel's own answers have none.
 pub(crate) const OURS: u32 = 0x8000_0000;
+
+const CLIENT: [u8; 4] = [10, 1, 1, 2];
+const SERVERS: [[u8; 4]; 2] = [[10, 1, 2, 2], [10, 1, 2, 3]];
+
+/// `fd0a:1:2::9` for `10.1.2.9`.
+pub(crate) fn in_ipv6(address: Ipv4Addr) -> Ipv6Addr {
+    let [a, b, c, d] = address.octets().map(u16::from);
+    Ipv6Addr::new(0xfd00 | a, b, c, 0, 0, 0, 0, d)
+}
 
 /// Where packets can arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,17 +37,15 @@ pub(crate) enum Place {
 
 impl Place {
     /// Whether what it sends to an address does not leave it. Of the node, everything is to be compared.
-    pub(crate) fn has(self, address: IpAddr) -> bool {
-        let text = ipv6::back(address).to_string();
-        match self {
-            Self::Client => text == "10.1.1.2",
-            Self::Node => false,
-            Self::Server => {
-                let nets = ["10.96.", "192.0.2."];
-                nets.iter().any(|net| text.starts_with(net))
-                    || ["10.1.2.2", "10.1.2.3"].contains(&text.as_str())
-            }
-        }
+    pub(crate) fn is_own(self, address: IpAddr) -> bool {
+        let own = match self {
+            Self::Client => &[CLIENT][..],
+            Self::Node => &[],
+            Self::Server => &SERVERS,
+        };
+        let own = own.iter().map(|it| Ipv4Addr::from(*it));
+        let is = |own: Ipv4Addr| address == own || address == in_ipv6(own);
+        own.into_iter().any(is)
     }
 }
 
@@ -74,26 +80,21 @@ nft 'table inet quiet { chain out { type filter hook output priority -400; meta 
 }'\n";
 
 impl Places {
-    /// Makes the namespaces of client and server, and the node's interfaces.
-    pub(crate) fn new() -> Self {
+    /// Makes the namespaces of client and server, and the node's interfaces with these addresses beside their own.
+    pub(crate) fn new(more: &[IpAddr]) -> Self {
         run(QUIET, "");
-        let client = beyond("cali1", [10, 1, 1, 1], [10, 1, 1, 2], "");
-        let other = ipv6::of([10, 1, 2, 3].into());
-        let server = beyond(
-            "eth0",
-            [10, 1, 2, 1],
-            [10, 1, 2, 2],
-            &format!(
-                "ip addr add 10.1.2.3/24 dev peer; ip route add local 10.96.0.0/16 dev lo; ip route add local 192.0.2.0/24 dev lo
-                 ip addr add {other}/48 dev peer nodad; ip route add local fd0a:60::/32 dev lo; ip route add local fdc0:0:2::/48 dev lo"
-            ),
-        );
-        let gateway = ipv6::of([10, 1, 2, 2].into());
+        let client = beyond("cali1", [10, 1, 1, 1], &[CLIENT]);
+        let server = beyond("eth0", [10, 1, 2, 1], &SERVERS);
+        let gateway = Ipv4Addr::from(SERVERS[0]);
+        let gateway6 = in_ipv6(gateway);
+        let more = more.iter();
+        let more: String = more
+            .map(|it| format!("ip addr add {it} dev eth0 {}\n", no_dad(*it)))
+            .collect();
         run(
             &format!(
-                "ip route add default via 10.1.2.2 dev eth0; ip route add default via {gateway} dev eth0
-                 ip neigh replace 10.1.2.3 lladdr 02:00:00:00:00:02 dev eth0; ip neigh replace {other} lladdr 02:00:00:00:00:02 dev eth0
-                 sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.netfilter.nf_conntrack_tcp_be_liberal=1"
+                "ip route add default via {gateway} dev eth0; ip route add default via {gateway6} dev eth0
+                 sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.netfilter.nf_conntrack_tcp_be_liberal=1\n{more}"
             ),
             "",
         );
@@ -134,26 +135,54 @@ impl Places {
     }
 }
 
-/// A namespace at the other end of an interface of the node's. Both ends know each other's hardware address, so that
-/// nobody has to ask for it.
-fn beyond(interface: &str, gateway: [u8; 4], address: [u8; 4], more: &str) -> Sockets {
+/// An address of IPv6 is there at once where nobody asks first whether others have it.
+fn no_dad(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "" } else { "nodad" }
+}
+
+const NEAR: &str = "02:00:00:00:00:01";
+const FAR: &str = "02:00:00:00:00:02";
+
+/// Commands by which an interface has an address in both families.
+fn has(interface: &str, address: Ipv4Addr) -> String {
+    let address6 = in_ipv6(address);
+    format!(
+        "ip addr add {address}/24 dev {interface}; ip addr add {address6}/48 dev {interface} nodad\n"
+    )
+}
+
+/// Commands by which it knows another one's hardware address, so that nobody has to ask for it.
+fn knows(interface: &str, address: Ipv4Addr, hardware: &str) -> String {
+    let address6 = in_ipv6(address);
+    let knows = |address: &dyn std::fmt::Display| {
+        format!("ip neigh replace {address} lladdr {hardware} dev {interface}\n")
+    };
+    knows(&address) + &knows(&address6)
+}
+
+/// A namespace at the other end of an interface of the node's. It receives whatever is sent to it.
+fn beyond(interface: &str, gateway: [u8; 4], addresses: &[[u8; 4]]) -> Sockets {
     let (name, wired) = (mpsc::channel(), mpsc::channel::<()>());
-    let [near, far] = [gateway, address].map(Ipv4Addr::from);
-    let [near6, far6] = [near, far].map(ipv6::of);
-    let more = more.to_owned();
+    let near = Ipv4Addr::from(gateway);
+    let far: Vec<Ipv4Addr> = addresses.iter().map(|it| Ipv4Addr::from(*it)).collect();
+    let knows_far: String = far.iter().map(|it| knows(interface, *it, FAR)).collect();
     let sender = name.0;
     let waits = wired.1;
     let other = thread::spawn(move || {
         nix::sched::unshare(CloneFlags::CLONE_NEWNET).unwrap();
         sender.send(gettid()).unwrap();
         waits.recv().unwrap();
+        let has_far: String = far.iter().map(|it| has("peer", *it)).collect();
+        let (knows_near, near6) = (knows("peer", near, NEAR), in_ipv6(near));
         run(
             &format!(
-                "{QUIET}ip link set peer addrgenmode none
-                 ip addr add {far}/24 dev peer; ip addr add {far6}/48 dev peer nodad; ip link set peer up
-                 ip route add default via {near}; ip neigh replace {near} lladdr 02:00:00:00:00:01 dev peer
-                 ip route add default via {near6}; ip neigh replace {near6} lladdr 02:00:00:00:00:01 dev peer
-                 sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.peer.rp_filter=0 net.ipv4.conf.all.accept_local=1\n{more}"
+                "{QUIET}ip link set peer addrgenmode none up\n{has_far}{knows_near}
+                 ip route add default via {near}; ip route add default via {near6}
+                 for family in -4 -6; do
+                     ip $family rule add iif peer lookup 100
+                     ip $family route add local default dev lo table 100
+                 done
+                 sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.peer.rp_filter=0 net.ipv4.conf.all.accept_local=1"
             ),
             "",
         );
@@ -162,11 +191,10 @@ fn beyond(interface: &str, gateway: [u8; 4], address: [u8; 4], more: &str) -> So
     let thread = name.1.recv().unwrap();
     run(
         &format!(
-            "ip link add {interface} address 02:00:00:00:00:01 type veth peer name peer address 02:00:00:00:00:02
+            "ip link add {interface} address {NEAR} type veth peer name peer address {FAR}
              ip link set peer netns {thread}
-             ip link set {interface} addrgenmode none
-             ip addr add {near}/24 dev {interface}; ip addr add {near6}/48 dev {interface} nodad; ip link set {interface} up
-             ip neigh replace {far} lladdr 02:00:00:00:00:02 dev {interface}; ip neigh replace {far6} lladdr 02:00:00:00:00:02 dev {interface}"
+             ip link set {interface} addrgenmode none up\n{}{knows_far}",
+            has(interface, near)
         ),
         "",
     );
