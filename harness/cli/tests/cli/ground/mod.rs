@@ -106,6 +106,29 @@ impl Ground {
     }
 }
 
+/// The same program with pipes, which takes signals however these tests were started: in the background of a script SIGINT is ignored,
+/// and below `nohup` SIGHUP.
+fn with_default_signals(program: &Command) -> Command {
+    let mut command = Command::new("env");
+    command
+        .arg("--default-signal=HUP,INT,TERM")
+        .arg(program.get_program())
+        .args(program.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(folder) = program.get_current_dir() {
+        command.current_dir(folder);
+    }
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 /// Held by those who clean; by one alone who wants to see what `clean` finds.
 static CLEANS: RwLock<()> = RwLock::new(());
 
@@ -159,9 +182,9 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(command: Command) -> Self {
         let cleaning = cleaning();
-        let mut child = command.spawn().unwrap();
+        let mut child = with_default_signals(&command).spawn().unwrap();
         let mut progress = BufReader::new(child.stderr.take().unwrap());
         // What says something has begun to run.
         progress.fill_buf().unwrap();
