@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape fuzz record test-kind real bench mutate packages build check archive image static test-aarch64
+.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape fuzz record test-kind real bench mutate packages build check check-fuzz archive image static test-aarch64
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. `make build` puts the whole program in its place.
 SMALL = --package chainbreak-cli --no-default-features
@@ -92,7 +92,7 @@ test-browser: test-program ## the page of a real run in a headless browser: it f
 test-kubectl: test-program ## what an operator does with kubectl in a kept world, with a kubectl of its Go modules
 	@CHAINBREAK=$(CURDIR)/target/debug/chainbreak .ci/kubectl/test
 
-# Needs a C++ compiler. Two minutes for all eight and, the first time, four for compiling; with a finding it exits with 1.
+# Needs a C++ compiler. A minute for all nine on two cores and, the first time, five for compiling; with a finding it exits with 1.
 fuzz: packages ## what reads what others wrote, on inputs that a fuzzer makes up: SECONDS_EACH=600 TARGETS="scenario worker"
 	@SECONDS_EACH="$(SECONDS_EACH)" TARGETS="$(TARGETS)" CARGO="$(CARGO)" .ci/fuzz
 
@@ -108,6 +108,8 @@ check: packages ## what CI checks beside the tests
 	@.ci/lengths
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) clippy $(SMALL) --lib --bins --quiet -- -D warnings
+
+check-fuzz: ## the fuzzer's own lints, which compile everything once more
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --quiet -- -D warnings
 
 # In the profile of `make demo` and `make test`: the figures are those of what people run.
