@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape fuzz record test-kind real bench mutate packages build check check-fuzz archive image static test-aarch64
+.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape fuzz record test-kind real bench mutate packages build check check-demo check-fuzz archive image static test-aarch64
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. `make build` puts the whole program in its place.
 SMALL = --package chainbreak-cli --no-default-features
@@ -107,6 +107,8 @@ check: packages ## what CI checks beside the tests
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	@.ci/lengths
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+
+check-demo: ## the lints of the demo's smaller program
 	$(CARGO) clippy $(SMALL) --lib --bins --quiet -- -D warnings
 
 check-fuzz: ## the fuzzer's own lints, which compile everything once more
