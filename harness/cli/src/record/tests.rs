@@ -39,7 +39,8 @@ fn a_run_of_ten_thousand_cases_takes_less_than_64_mebibytes() {
         .lines()
         .find_map(|line| line.strip_prefix("peak KiB: "));
     let peak: u64 = peak.expect("it was measured").parse().unwrap();
-    assert!(peak < 64 * 1024, "{peak} KiB");
+    // With the program itself, of which a release maps some 10 MiB.
+    assert!(peak < 48 * 1024, "{peak} KiB");
 }
 
 #[tokio::test]
@@ -87,9 +88,13 @@ async fn ten_thousand_cases() {
     let overview = reports::write(&recorded.run, folder.path(), false).unwrap();
     assert_eq!(overview.cases().len(), CASES);
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak = peak.unwrap().trim().trim_end_matches(" kB");
-    println!("\npeak KiB: {peak}");
+    let kib = |name: &str| -> u64 {
+        let value = status.lines().find_map(|line| line.strip_prefix(name));
+        let value = value.unwrap().trim().trim_end_matches(" kB");
+        value.parse().unwrap()
+    };
+    // What is mapped of the program's own file is no less in a run of one case, and depends on how it is compiled.
+    println!("\npeak KiB: {}", kib("VmHWM:") - kib("RssFile:"));
 }
 
 fn header() -> Header {
