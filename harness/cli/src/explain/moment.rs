@@ -168,6 +168,9 @@ pub(crate) fn commands<'a>(events: &'a [Event], node: &NodeName) -> Vec<(u64, &'
     commands
 }
 
+/// So many commands that ended after one are looked at.
+const SIDE_BY_SIDE: usize = 8;
+
 /// What could not be followed of a command, which ended then.
 type Unfollowed<'a> = (u64, &'a Command, Doubt);
 
@@ -177,12 +180,34 @@ pub(crate) fn replayed<'a>(
     own: Backend,
 ) -> (Replay, Vec<Unfollowed<'a>>) {
     let (mut replay, mut doubts) = (Replay::new(own), Vec::new());
-    for (ended, command) in commands {
+    let mut commands = commands.to_vec();
+    let mut at = 0;
+    while let Some((ended, command)) = commands.get(at).copied() {
         if let Err(doubt) = replay.take(ran(command)) {
-            doubts.push((*ended, *command, doubt));
+            if let Some(first) = took_effect_first(&replay, &commands[at..]) {
+                commands[at..=at + first].rotate_right(1);
+                continue;
+            }
+            doubts.push((ended, command, doubt));
         }
+        at += 1;
     }
     (replay, doubts)
+}
+
+/// Which of the commands that ran at the same time as the first of these, and ended after it, took effect before it: the one after
+/// which the rules allow it.
+fn took_effect_first(replay: &Replay, commands: &[(u64, &Command)]) -> Option<usize> {
+    let (ended, command) = commands.first()?;
+    let began = |(ended, command): &(u64, &Command)| ended.saturating_sub(command.took_us);
+    let mut later = commands.iter().enumerate().skip(1).take(SIDE_BY_SIDE);
+    let found = later.find(|(_, other)| {
+        let mut tried = replay.clone();
+        began(other) < *ended
+            && tried.take(ran(other.1)).is_ok()
+            && tried.take(ran(command)).is_ok()
+    });
+    found.map(|(at, _)| at)
 }
 
 /// The rules at a moment.
@@ -258,4 +283,47 @@ fn at_work_words(ended: u64, command: &Command) -> String {
         clock(ended.saturating_sub(command.took_us)),
         clock(ended)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use chainbreak_netfilter::Family;
+
+    use super::*;
+
+    fn command(who: &str, took_us: u64, words: &str, input: &str) -> Command {
+        Command {
+            who: who.to_owned(),
+            node: "n1".into(),
+            argv: words.split(' ').map(str::to_owned).collect(),
+            input: input.to_owned(),
+            exit: 0,
+            stderr: String::new(),
+            took_us,
+        }
+    }
+
+    #[test]
+    fn of_commands_that_ran_side_by_side_that_one_is_first_after_which_the_others_are_allowed() {
+        let makes = command(
+            "kube-proxy",
+            2_000,
+            "iptables -t filter -N KUBE-FORWARD",
+            "",
+        );
+        let deletes = "*filter\n-X KUBE-FORWARD\nCOMMIT\n";
+        let cleans = command("felix", 30_000, "iptables-restore --noflush", deletes);
+        let left = |ends: [u64; 3]| {
+            let [first, again, gone] = ends;
+            let mut commands = vec![(first, &makes), (again, &makes), (gone, &cleans)];
+            commands.sort_by_key(|it| it.0);
+            let (replay, doubts) = replayed(&commands, Backend::Legacy);
+            let filter = replay.table(None, Family::V4, "filter").unwrap();
+            let is_there = filter.table.chains.contains_key("KUBE-FORWARD");
+            (is_there, doubts.len())
+        };
+        assert_eq!(left([10_000, 100_000, 110_000]), (true, 0));
+        // Felix's began when the second was over already.
+        assert_eq!(left([10_000, 100_000, 140_000]), (false, 1));
+    }
 }
