@@ -30,10 +30,10 @@ test: packages ## every test
 test-causes: packages ## that the report names what was done, of a hundred faults drawn by chance
 	$(IN_WORLDS) $(CARGO) test --workspace --test cli -- --ignored --nocapture causes::
 
-# Ten minutes on two cores. CHAINBREAK_SEED=20000 draws others, CHAINBREAK_WORLDS=1 with it the world of that number.
+# Ten minutes on two cores. CHAINBREAK_SEED=20000 draws others, WORLDS=1 with it the world of that number.
 test-walk: packages ## that packets fare in the kernel as the walk says, in random rules and in those of real kube-proxies: WORLDS=10000
 	CHAINBREAK_WORLDS=$(or $(WORLDS),2000) $(CARGO) test --workspace --test kernel_walk -- --nocapture
-	CHAINBREAK_WORLDS=270 $(CARGO) test --workspace --test walk kernel:: -- --nocapture
+	CHAINBREAK_WORLDS=$(or $(WORLDS),270) $(CARGO) test --workspace --test walk kernel:: -- --nocapture
 
 # As root both users are tried: root, and nobody. Under a minute.
 test-escape: packages ## that nothing gets out of a world
@@ -108,11 +108,11 @@ check: packages ## what CI checks beside the tests
 	@.ci/lengths
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 
-check-demo: ## the lints of the demo's smaller program
+check-demo: packages ## the lints of the demo's smaller program
 	$(CARGO) clippy $(SMALL) --lib --bins --quiet -- -D warnings
 
-check-fuzz: ## the fuzzer's own lints, which compile everything once more
-	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --quiet -- -D warnings
+check-fuzz: packages ## the fuzzer's own lints, which compile everything once more
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --quiet -- -D warnings
 
 # In the profile of `make demo` and `make test`: the figures are those of what people run.
 bench: packages ## the figures of docs/performance.md

@@ -29,6 +29,9 @@ pub struct Gap {
 /// So many times as long as some requests passed are all of them lost, before and after.
 const SOME_PASS: u64 = 4;
 
+/// And no longer than this.
+const A_MOMENT_US: u64 = 100_000;
+
 /// How a gap began, also where that was before what is judged.
 #[derive(Debug)]
 pub(crate) struct Beginning<'a> {
@@ -71,22 +74,20 @@ impl<'a> Beginning<'a> {
     }
 }
 
-/// Where the outage began that a gap is the end of: a request that passes in between, while most before and after it are lost, does
-/// not end an outage.
+/// Where the outage began that a gap is the end of: requests that pass for a moment in between, while all before and after them are
+/// lost, do not end an outage.
 pub(crate) fn outage_before(all: &[Gap], gap: Span) -> Span {
     let before = all.iter().rev().map(|it| it.span);
-    let before = before.filter(|span| span.to_us <= gap.from_us);
-    before.fold(gap, |outage, span| {
+    let mut outage = gap;
+    for span in before.filter(|span| span.to_us <= gap.from_us) {
         let passed_us = outage.from_us - span.to_us;
         let shorter_us = span.len_us().min(outage.len_us());
-        let goes_on = SOME_PASS * passed_us <= shorter_us;
-        let from_us = if goes_on {
-            span.from_us
-        } else {
-            outage.from_us
-        };
-        Span { from_us, ..outage }
-    })
+        if passed_us > A_MOMENT_US || SOME_PASS * passed_us > shorter_us {
+            break;
+        }
+        outage.from_us = span.from_us;
+    }
+    outage
 }
 
 /// Whether a request was answered that was due in that time.

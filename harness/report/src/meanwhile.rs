@@ -7,7 +7,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{Case, Step, Traffic},
+    case::{Case, Fault, Step, Traffic},
     event::{Event, EventKind},
     names::TrafficName,
     verdict::Span,
@@ -148,6 +148,14 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
         Step::Felix(_) | Step::Apply(_) | Step::Delete(_) | Step::MoveApi => Some(TAKES_EFFECT_US),
         _ => None,
     };
+    // An agent does its first work within as long after it was started.
+    let agents_take_us = |step: usize| match timeline.get(step) {
+        Some(Step::Fault {
+            fault: Fault::Agent { .. } | Fault::Upgrade { .. } | Fault::Switch { .. },
+            ..
+        }) => Some(TAKES_EFFECT_US),
+        _ => None,
+    };
     let does_something = |step: usize| {
         let step = timeline.get(step);
         step.is_none_or(|step| !step.waits())
@@ -174,6 +182,9 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
                 // What is undone is said just before its end, while later steps may be under way.
                 for deed in &mut deeds[since..] {
                     deed.by.push(*step);
+                    if let Some(takes_us) = agents_take_us(*step) {
+                        deed.to_us = event.at_us + takes_us;
+                    }
                 }
                 running.retain(|it| it != step);
                 since = deeds.len();
@@ -213,7 +224,10 @@ impl fmt::Display for Dropped {
 mod tests {
     use std::time::Duration;
 
-    use chainbreak_model::case::{Destination, Fault, ObjectRef, Origin};
+    use chainbreak_model::{
+        case::{AgentFault, Destination, ObjectRef, Origin},
+        names::AgentName,
+    };
     use chainbreak_probe::wire::Sample;
 
     use super::*;
@@ -265,6 +279,36 @@ mod tests {
         let by = |deed: &Deed<'_>| deed.by.iter().map(|it| timeline[*it].word()).collect();
         let by: Vec<Vec<&str>> = deeds.iter().map(by).collect();
         assert_eq!(by, [vec!["link-down"], vec!["settle", "link-down"]]);
+    }
+
+    #[test]
+    fn an_agent_that_was_started_again_takes_effect_for_a_while_after_its_step() {
+        let fault = Fault::Agent {
+            agent: AgentName::Felix,
+            what: AgentFault::Stop,
+            node: None,
+        };
+        let stop = Step::Fault {
+            fault,
+            duration: Some(Duration::from_millis(300)),
+        };
+        let timeline = [stop, Step::Settle(Duration::from_secs(3))];
+        let say = |text: &str| EventKind::Step {
+            text: text.to_owned(),
+        };
+        let events = [
+            (1_000, EventKind::StepBegan { step: 0 }),
+            (1_010, say("stop felix")),
+            (1_020, EventKind::StepBegan { step: 1 }),
+            (301_010, say("start felix")),
+            (301_020, EventKind::StepEnded { step: 0 }),
+        ];
+        let events = events.map(|(at_us, what)| Event { at_us, what });
+        let ends: Vec<u64> = deeds(&timeline, &events)
+            .iter()
+            .map(|it| it.to_us)
+            .collect();
+        assert_eq!(ends, [1_010, 301_020 + TAKES_EFFECT_US]);
     }
 
     #[test]

@@ -169,7 +169,10 @@ pub(crate) fn commands<'a>(events: &'a [Event], node: &NodeName) -> Vec<(u64, &'
 }
 
 /// So many commands that ended after one are looked at.
-const SIDE_BY_SIDE: usize = 8;
+const SIDE_BY_SIDE: usize = 16;
+
+/// So many other orders are tried where a command cannot be followed.
+const TRIED: usize = 32;
 
 /// What could not be followed of a command, which ended then.
 type Unfollowed<'a> = (u64, &'a Command, Doubt);
@@ -180,34 +183,65 @@ pub(crate) fn replayed<'a>(
     own: Backend,
 ) -> (Replay, Vec<Unfollowed<'a>>) {
     let (mut replay, mut doubts) = (Replay::new(own), Vec::new());
-    let mut commands = commands.to_vec();
-    let mut at = 0;
-    while let Some((ended, command)) = commands.get(at).copied() {
+    for (ended, command) in as_they_took_effect(commands, own) {
         if let Err(doubt) = replay.take(ran(command)) {
-            if let Some(first) = took_effect_first(&replay, &commands[at..]) {
-                commands[at..=at + first].rotate_right(1);
-                continue;
-            }
             doubts.push((ended, command, doubt));
         }
-        at += 1;
     }
     (replay, doubts)
 }
 
-/// Which of the commands that ran at the same time as the first of these, and ended after it, took effect before it: the one after
-/// which the rules allow it.
-fn took_effect_first(replay: &Replay, commands: &[(u64, &Command)]) -> Option<usize> {
-    let (ended, command) = commands.first()?;
-    let began = |(ended, command): &(u64, &Command)| ended.saturating_sub(command.took_us);
-    let mut later = commands.iter().enumerate().skip(1).take(SIDE_BY_SIDE);
-    let found = later.find(|(_, other)| {
-        let mut tried = replay.clone();
-        began(other) < *ended
-            && tried.take(ran(other.1)).is_ok()
-            && tried.take(ran(command)).is_ok()
-    });
+/// Commands in the order in which they took effect: that of their ends, but where one cannot be followed then, and all can once two that
+/// ran side by side before it have changed places.
+fn as_they_took_effect<'a>(
+    commands: &[(u64, &'a Command)],
+    own: Backend,
+) -> Vec<(u64, &'a Command)> {
+    let mut order = commands.to_vec();
+    let mut from = 0;
+    while let Some(at) = unfollowed(&order, from, own) {
+        let followed = |other: &Vec<_>| unfollowed(other, from, own).is_none_or(|it| it > at);
+        let other = swapped(&order, at).find(followed);
+        match other {
+            Some(other) => order = other,
+            None => from = at + 1,
+        }
+    }
+    order
+}
+
+/// The first command from that one on that cannot be followed.
+fn unfollowed(commands: &[(u64, &Command)], from: usize, own: Backend) -> Option<usize> {
+    let mut replay = Replay::new(own);
+    let mut doubtful = commands
+        .iter()
+        .map(|(_, command)| replay.take(ran(command)).is_err())
+        .enumerate()
+        .skip(from);
+    let found = doubtful.find(|(_, is_doubtful)| *is_doubtful);
     found.map(|(at, _)| at)
+}
+
+/// The same commands with two in each other's place that ran side by side, of different programs, not after this one: the latest first.
+fn swapped<'a>(
+    commands: &[(u64, &'a Command)],
+    at: usize,
+) -> impl Iterator<Item = Vec<(u64, &'a Command)>> {
+    let beside = |first: usize, second: usize| {
+        let [(ended, one), (other_ended, other)] = [commands[first], commands[second]];
+        one.who != other.who && other_ended.saturating_sub(other.took_us) < ended
+    };
+    let last = commands.len().saturating_sub(1);
+    let pairs = (0..=at).rev().flat_map(move |first| {
+        let until = (first + SIDE_BY_SIDE).min(last);
+        (first + 1..=until).map(move |second| (first, second))
+    });
+    let pairs = pairs.filter(move |(first, second)| beside(*first, *second));
+    pairs.take(TRIED).map(|(first, second)| {
+        let mut other = commands.to_vec();
+        other[first..=second].rotate_right(1);
+        other
+    })
 }
 
 /// The rules at a moment.
@@ -325,5 +359,19 @@ mod tests {
         assert_eq!(left([10_000, 100_000, 110_000]), (true, 0));
         // Felix's began when the second was over already.
         assert_eq!(left([10_000, 100_000, 140_000]), (false, 1));
+    }
+
+    #[test]
+    fn what_two_made_side_by_side_is_found_by_what_is_allowed_later() {
+        let restore = "iptables-restore --noflush";
+        let made = "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n";
+        let deleted = "*nat\n:KUBE-SERVICES - -\n-X KUBE-SERVICES\nCOMMIT\n";
+        let writes = command("kube-proxy", 26_000, restore, made);
+        let deletes = command("felix", 10_000, restore, deleted);
+        let again = command("kube-proxy", 2_000, "iptables -t nat -N KUBE-SERVICES", "");
+        // By their ends Felix's was first, and then the chain would be there when it is made again.
+        let commands = [(410_000, &deletes), (419_000, &writes), (1_514_000, &again)];
+        let (_, doubts) = replayed(&commands, Backend::Legacy);
+        assert_eq!(doubts.len(), 0);
     }
 }

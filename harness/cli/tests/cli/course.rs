@@ -30,7 +30,7 @@ fn keeping_failed(ground: &Ground, cases: &[&str]) -> Running {
         "-j",
         "1",
     ];
-    Running::start(ground.command(&[&args[..], cases].concat()))
+    Running::start(&ground.command(&[&args[..], cases].concat()))
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn a_check_that_fails_is_no_verdict() {
 fn ctrl_c_undoes_what_still_holds_the_last_first() {
     let ground = Ground::new();
     ground.write("faults.yaml", FAULTS);
-    let mut run = Running::start(ground.command(&args("held")));
+    let mut run = Running::start(&ground.command(&args("held")));
     run.reads("loses 10% of the packets");
     run.signal(Signal::SIGINT);
     let (status, said, _) = run.ends();

@@ -162,7 +162,7 @@ fn what_concerns_everybody_is_done_only_with_leave_and_set_back(theirs: &Theirs<
 }
 
 fn an_interrupted_run_removes_what_it_made(theirs: &Theirs<'_>) {
-    let mut running = Running::start(theirs.run("long", &[]));
+    let mut running = Running::start(&theirs.run("long", &[]));
     running.reads("judging");
     assert_ne!(theirs.ours(), "");
     running.signal(Signal::SIGINT);
@@ -172,7 +172,7 @@ fn an_interrupted_run_removes_what_it_made(theirs: &Theirs<'_>) {
 }
 
 fn what_a_killed_run_left_is_found_and_removed(theirs: &Theirs<'_>) {
-    let mut running = Running::start(theirs.run("long", &[]));
+    let mut running = Running::start(&theirs.run("long", &[]));
     running.reads("judging");
     let used = theirs.clean();
     assert!(

@@ -131,7 +131,7 @@ fn what_is_flushed_stays_lost_as_long_as_the_real_kube_proxy_is_stopped() {
 #[ignore = "needs Docker, kind and a node image: make test-kind"]
 fn what_a_killed_run_left_is_found_named_and_deleted() {
     let ground = ground();
-    let mut running = Running::start(run(&ground, "two-nodes.yaml", &["--variant", "long"]));
+    let mut running = Running::start(&run(&ground, "two-nodes.yaml", &["--variant", "long"]));
     running.reads("judging");
     // The worker first: as long as it lives, it takes the cluster down.
     for pid in running.family() {
@@ -151,7 +151,7 @@ fn what_a_killed_run_left_is_found_named_and_deleted() {
 #[ignore = "needs Docker, kind and a node image: make test-kind"]
 fn an_interrupted_run_deletes_its_cluster_and_writes_its_reports() {
     let ground = ground();
-    let mut running = Running::start(run(&ground, "two-nodes.yaml", &["--variant", "long"]));
+    let mut running = Running::start(&run(&ground, "two-nodes.yaml", &["--variant", "long"]));
     running.reads("judging");
     running.signal(Signal::SIGINT);
     let (status, _, _) = running.ends();

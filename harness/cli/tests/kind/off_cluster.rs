@@ -68,7 +68,7 @@ fn hosts_ask_node_ports_and_answer_pods_by_the_routes_that_they_have() {
 #[ignore = "needs Docker, kind and a node image: make test-kind"]
 fn hosts_that_a_killed_run_left_are_found_named_and_removed() {
     let ground = ground();
-    let mut running = Running::start(run(&ground, &["long"], &[]));
+    let mut running = Running::start(&run(&ground, &["long"], &[]));
     running.reads("judging");
     for pid in running.family() {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), Signal::SIGKILL).unwrap_or(());

@@ -72,6 +72,8 @@ struct Address {
     interface: String,
     /// Of the host or the link only.
     narrow: bool,
+    /// Taken for what has no other one (IPv6).
+    deprecated: bool,
 }
 
 /// Where a packet comes from.
@@ -174,7 +176,8 @@ impl Routing {
             Some(Address {
                 net: IpNet::from(address),
                 interface,
-                narrow,
+                narrow: narrow || is_of_a_link(address),
+                deprecated: false,
             })
         };
         of_local.chain(of_main).filter_map(address).collect()
@@ -265,24 +268,39 @@ impl Routing {
 
     /// The address that an interface gives to what it sends to `dst` by way of `next`. Of IPv4 one of `next`'s network,
     /// else its first; else another interface's (`inet_select_addr`). Of IPv6 `dst` itself, else the interface's own,
-    /// else any; of several the one that has most in common with `dst` (`ipv6_get_saddr_eval`).
+    /// else any, deprecated ones last; of several the one that has most in common with `dst` (`ipv6_get_saddr_eval`, without
+    /// its table of labels).
     pub(super) fn address_of(&self, interface: &str, next: IpAddr, dst: IpAddr) -> Option<IpAddr> {
         let wide = || self.addresses.iter().filter(|it| !it.narrow);
         let own = || wide().filter(|it| it.interface == interface);
-        let found = if dst.is_ipv4() {
+        if dst.is_ipv4() {
             let near = own().find(|it| it.net.contains(&next));
-            near.or_else(|| own().next()).or_else(|| wide().next())
-        } else {
-            wide().min_by_key(|it| {
-                let is_own = it.interface == interface;
-                Reverse((it.net.addr() == dst, is_own, in_common(it.net, dst)))
-            })
-        };
-        found.map(|it| it.net.addr())
+            let found = near.or_else(|| own().next()).or_else(|| wide().next());
+            return found.map(|it| it.net.addr());
+        }
+        let mut all = self.addresses.iter();
+        if all.any(|it| it.net.addr() == dst) {
+            return Some(dst);
+        }
+        let of_the_link = |it: &&Address| it.interface == interface && is_of_a_link(it.net.addr());
+        if is_of_a_link(dst)
+            && let Some(own) = self.addresses.iter().find(of_the_link)
+        {
+            return Some(own.net.addr());
+        }
+        let best = wide().min_by_key(|it| {
+            let is_own = it.interface == interface;
+            Reverse((!it.deprecated, is_own, in_common(it.net, dst)))
+        });
+        best.map(|it| it.net.addr())
     }
 }
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+fn is_of_a_link(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
 
 /// How many bits an address of a network has in common with another, the network's at most.
 fn in_common(net: IpNet, other: IpAddr) -> u32 {

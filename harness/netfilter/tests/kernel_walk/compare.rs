@@ -19,6 +19,7 @@ use crate::{
     front::{Backend, Front, Rules},
     packets::Ends,
     places::{Place, Places, run},
+    talk::{follow, place_of},
     world::{Sent, World},
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Compared {
     pub(crate) packets: u64,
     /// Of these, how many arrived somewhere.
     pub(crate) arrived: u64,
+    /// How many had another address or port afterwards.
+    pub(crate) translated: u64,
     /// Of these, for how many the walk assumes something.
     pub(crate) open: u64,
 }
@@ -39,6 +42,7 @@ impl AddAssign for Compared {
     fn add_assign(&mut self, other: Self) {
         self.packets += other.packets;
         self.arrived += other.arrived;
+        self.translated += other.translated;
         self.open += other.open;
     }
 }
@@ -220,6 +224,8 @@ impl Kernel {
                 same_flow(path, &now.flows)?;
                 self.last = now;
                 compared.arrived += u64::from(!seen.arrived.is_empty());
+                let is_other = seen.arrived.iter().any(|(_, ends)| !ends.is(packet));
+                compared.translated += u64::from(is_other);
                 return Ok(seen.arrived.first().copied());
             }
             if begun.elapsed() > PATIENCE {
@@ -246,49 +252,6 @@ fn same_flow(path: &Path, listed: &[Flow]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("the entry is {real}, expected {expected}"))
-}
-
-/// The packet that is to be sent now: an answer goes back from where the packet arrived.
-fn follow(sent: &Sent, arrivals: &[Option<(Place, Ends)>]) -> Option<Packet> {
-    let Some(answers) = sent.answers else {
-        return Some(sent.packet.clone());
-    };
-    let (place, ends) = arrivals.get(answers).copied().flatten()?;
-    if place.is_own(ends.src) {
-        return None;
-    }
-    let input = match place {
-        Place::Client => Some("cali1".to_owned()),
-        Place::Server => Some("eth0".to_owned()),
-        Place::Node => None,
-    };
-    let (sport, dport) = if ends.protocol.has_ports() {
-        (ends.dport, ends.sport)
-    } else {
-        (ends.sport, 0)
-    };
-    Some(Packet {
-        src: ends.dst,
-        dst: ends.src,
-        sport,
-        dport,
-        icmp: if ends.src.is_ipv4() { 0 } else { 129 },
-        mark: if input.is_none() {
-            crate::places::OURS
-        } else {
-            0
-        },
-        input,
-        ..sent.packet.clone()
-    })
-}
-
-fn place_of(packet: &Packet) -> Place {
-    match packet.input.as_deref() {
-        Some("cali1") => Place::Client,
-        Some(_) => Place::Server,
-        None => Place::Node,
-    }
 }
 
 fn counts(now: &Rules, before: &Rules) -> Counts {
@@ -383,12 +346,24 @@ pub(crate) fn shrunk(kernel: &mut Kernel, world: &World) -> String {
             Ok(_) => break,
         }
     }
-    let is_rule = |line: &&str| line.starts_with("-A ");
-    for rule in world.rules.lines().filter(is_rule) {
-        let mut fewer = small.clone();
-        fewer.rules = fewer.rules.replacen(&format!("{rule}\n"), "", 1);
-        if let Err(it) = kernel.compare(&fewer) {
-            (small, difference) = (fewer, it);
+    let mut lines: Vec<&str> = world.rules.lines().collect();
+    let mut at = 0;
+    while at < lines.len() {
+        // A table of nft's stays as it is: nft takes no line's absence lightly.
+        let left = lines[at].starts_with("-A ").then(|| {
+            let (before, after) = (&lines[..at], &lines[at + 1..]);
+            [before, after].concat()
+        });
+        let fewer = left.as_ref().map(|lines| World {
+            rules: lines.join("\n") + "\n",
+            ..small.clone()
+        });
+        match fewer.map(|fewer| (kernel.compare(&fewer), fewer)) {
+            Some((Err(it), fewer)) => {
+                (small, difference) = (fewer, it);
+                lines = left.unwrap();
+            }
+            _ => at += 1,
         }
     }
     format!(

@@ -61,9 +61,9 @@ impl Front {
             Backend::Legacy => format!("{program}-legacy-restore"),
             Backend::Nft => format!("{program}-nft-restore"),
             Backend::Tables(names, reads) => format!(
-                "program={program}; {{
-                 for t in {names}; do echo \"add table {family} $t\"; echo \"delete table {family} $t\"; done
-                 {reads}; }} | nft -f -"
+                "program={program}; rules=$({reads})
+                 {{ for t in {names}; do echo \"add table {family} $t\"; echo \"delete table {family} $t\"; done
+                 printf '%s\\n' \"$rules\"; }} | nft -f -"
             ),
         }
     }

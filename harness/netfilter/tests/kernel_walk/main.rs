@@ -54,5 +54,5 @@ fn compare_worlds(seeds: &Seeds) {
             break;
         }
     }
-    tally.tell();
+    tally.tell(seeds);
 }

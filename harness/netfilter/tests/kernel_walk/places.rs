@@ -88,9 +88,8 @@ impl Places {
         let gateway = Ipv4Addr::from(SERVERS[0]);
         let gateway6 = in_ipv6(gateway);
         let more = more.iter();
-        let more: String = more
-            .map(|it| format!("ip addr add {it} dev eth0 {}\n", no_dad(*it)))
-            .collect();
+        let more = more.map(|it| format!("ip addr add {it} dev eth0 {}", no_dad(*it)));
+        let more = more.collect::<Vec<_>>().join("\n");
         run(
             &format!(
                 "ip route add default via {gateway} dev eth0; ip route add default via {gateway6} dev eth0

@@ -77,16 +77,14 @@ impl Sockets {
             }
         }
         for (protocol, socket) in &self.ins_of_ipv6 {
-            while let Some(ends) = next(*protocol, socket) {
-                all.extend(ends);
-            }
+            while take(*protocol, socket, &mut all) {}
         }
         all
     }
 }
 
-/// What a raw socket of IPv6 got next, if anything: it gives no header, and tells the addresses beside what it gives.
-fn next(protocol: Protocol, socket: &Socket) -> Option<Option<Ends>> {
+/// Takes what a raw socket of IPv6 got next; false where there is nothing. It gives no header, and tells the addresses beside what it gives.
+fn take(protocol: Protocol, socket: &Socket, all: &mut Vec<Ends>) -> bool {
     let mut bytes = [0; 2048];
     let mut buffers = [IoSliceMut::new(&mut bytes)];
     let mut told = cmsg_space!(in6_pktinfo);
@@ -94,7 +92,7 @@ fn next(protocol: Protocol, socket: &Socket) -> Option<Option<Ends>> {
     let received = recvmsg::<SockaddrIn6>(socket.as_raw_fd(), &mut buffers, Some(&mut told), flags);
     let received = match received {
         Ok(received) => received,
-        Err(Errno::EAGAIN) => return None,
+        Err(Errno::EAGAIN) => return false,
         Err(error) => panic!("{error}"),
     };
     let src = received.address.expect("who sent it").ip();
@@ -104,5 +102,6 @@ fn next(protocol: Protocol, socket: &Socket) -> Option<Option<Ends>> {
     });
     let dst: IpAddr = dst.expect("IPV6_RECVPKTINFO is set");
     let length = received.bytes;
-    Some(Ends::of(protocol, (src.into(), dst), &bytes[..length]))
+    all.extend(Ends::of(protocol, (src.into(), dst), &bytes[..length]));
+    true
 }

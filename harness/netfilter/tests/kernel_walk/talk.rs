@@ -4,6 +4,7 @@ use chainbreak_netfilter::walk::{Packet, Protocol, TcpFlags};
 use rand::{Rng, RngExt, seq::IndexedRandom};
 
 use crate::{
+    packets::Ends,
     places::{OURS, Place},
     world::Sent,
 };
@@ -79,5 +80,44 @@ pub(crate) fn sent(random: &mut impl Rng, from: Place, mut packet: Packet) -> Se
         from,
         packet,
         answers: None,
+    }
+}
+
+/// The packet that is to be sent now: an answer goes back from where the packet arrived.
+pub(crate) fn follow(sent: &Sent, arrivals: &[Option<(Place, Ends)>]) -> Option<Packet> {
+    let Some(answers) = sent.answers else {
+        return Some(sent.packet.clone());
+    };
+    let (place, ends) = arrivals.get(answers).copied().flatten()?;
+    if place.is_own(ends.src) {
+        return None;
+    }
+    let input = match place {
+        Place::Client => Some("cali1".to_owned()),
+        Place::Server => Some("eth0".to_owned()),
+        Place::Node => None,
+    };
+    let (sport, dport) = if ends.protocol.has_ports() {
+        (ends.dport, ends.sport)
+    } else {
+        (ends.sport, 0)
+    };
+    Some(Packet {
+        src: ends.dst,
+        dst: ends.src,
+        sport,
+        dport,
+        icmp: if ends.src.is_ipv4() { 0 } else { 129 },
+        mark: if input.is_none() { OURS } else { 0 },
+        input,
+        ..sent.packet.clone()
+    })
+}
+
+pub(crate) fn place_of(packet: &Packet) -> Place {
+    match packet.input.as_deref() {
+        Some("cali1") => Place::Client,
+        Some(_) => Place::Server,
+        None => Place::Node,
     }
 }

@@ -63,7 +63,7 @@ fn compare_worlds(seeds: &Seeds) {
             }
         }
     }
-    tally.tell();
+    tally.tell(seeds);
 }
 
 fn addresses(list: &Value, key: &str) -> Vec<IpAddr> {
@@ -169,7 +169,7 @@ fn first(
     talk::sent(random, from, packet)
 }
 
-/// What iptables-restore takes. Counters of nfnetlink_acct would have to be made first: what names them is left out.
+/// What iptables-restore takes. Counters of `nfnetlink_acct` would have to be made first: what names them is left out.
 fn save(standing: &Standing, family: &str) -> String {
     let mut standing = standing.clone();
     standing.drop_lines_with("--nfacct-name");
@@ -194,8 +194,9 @@ fn table(standing: &Standing, family: &str) -> String {
             .map(|it| it.trim_start_matches("element "))
             .collect();
         writeln!(text, "{word} {name} {{").unwrap();
-        rest.iter()
-            .for_each(|line| writeln!(text, "  {line}").unwrap());
+        for line in rest {
+            writeln!(text, "  {line}").unwrap();
+        }
         if !elements.is_empty() {
             writeln!(text, "  elements = {{ {} }}", elements.join(", ")).unwrap();
         }

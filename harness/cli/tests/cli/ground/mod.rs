@@ -83,7 +83,7 @@ impl Ground {
 
     /// Begins a variant and waits until its time is judged.
     pub(crate) fn judging(&self, variant: &str, more: &[&str]) -> Running {
-        let mut running = Running::start(self.command(&[&run_args(variant), more].concat()));
+        let mut running = Running::start(&self.command(&[&run_args(variant), more].concat()));
         running.reads("judging");
         running
     }
@@ -182,9 +182,9 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(command: Command) -> Self {
+    pub(crate) fn start(command: &Command) -> Self {
         let cleaning = cleaning();
-        let mut child = with_default_signals(&command).spawn().unwrap();
+        let mut child = with_default_signals(command).spawn().unwrap();
         let mut progress = BufReader::new(child.stderr.take().unwrap());
         // What says something has begun to run.
         progress.fill_buf().unwrap();

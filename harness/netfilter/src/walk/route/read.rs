@@ -186,11 +186,16 @@ pub(super) fn addresses(family: Family, text: &str) -> Vec<Address> {
         let Some(net) = value(&words, word).and_then(net) else {
             continue;
         };
+        // One that others have, or may have, is none yet.
+        if words.contains(&"tentative") || words.contains(&"dadfailed") {
+            continue;
+        }
         let scope = value(&words, "scope").unwrap_or("global");
         addresses.push(Address {
             net,
             interface: interface.clone(),
             narrow: scope != "global" || words.contains(&"secondary"),
+            deprecated: words.contains(&"deprecated"),
         });
     }
     addresses

@@ -89,6 +89,9 @@ fn ipv6_gives_the_destination_itself_else_the_interfaces_address_that_is_most_li
 2: cali1    inet6 fe80::1/64 scope link
 3: eth0    inet6 fd00:2::1/64 scope global
 3: eth0    inet6 2001:db8::1/64 scope global
+3: eth0    inet6 fd00:2::10/128 scope global deprecated
+3: eth0    inet6 fd00:2::11/128 scope global tentative
+3: eth0    inet6 fe80::3/64 scope link
 ";
     let routing = Routing::read(Family::V6, "", "", addresses);
     let of = |interface: &str, dst: &str| {
@@ -101,6 +104,9 @@ fn ipv6_gives_the_destination_itself_else_the_interfaces_address_that_is_most_li
     assert_eq!(of("eth0", "fd00:1::9"), "fd00:2::1");
     assert_eq!(of("eth0", "2001:db8:9::9"), "2001:db8::1");
     assert_eq!(of("cali1", "2001:db8:9::9"), "fd00:1::1");
+    assert_eq!(of("eth0", "fd00:2::13"), "fd00:2::1");
+    assert_eq!(of("eth0", "fe80::9"), "fe80::3");
+    assert_eq!(of("lo", "::1"), "::1");
 }
 
 #[test]
