@@ -177,49 +177,43 @@ const TRIED: usize = 32;
 /// What could not be followed of a command, which ended then.
 type Unfollowed<'a> = (u64, &'a Command, Doubt);
 
-/// The rules that commands left on a node, and what is left out of them.
+/// The rules that commands left on a node, and what is left out of them. They took effect in the order of their ends, but where one
+/// cannot be followed then, and all can once two that ran side by side before it have changed places.
 pub(crate) fn replayed<'a>(
     commands: &[(u64, &'a Command)],
     own: Backend,
 ) -> (Replay, Vec<Unfollowed<'a>>) {
-    let (mut replay, mut doubts) = (Replay::new(own), Vec::new());
-    for (ended, command) in as_they_took_effect(commands, own) {
-        if let Err(doubt) = replay.take(ran(command)) {
-            doubts.push((ended, command, doubt));
-        }
-    }
-    (replay, doubts)
-}
-
-/// Commands in the order in which they took effect: that of their ends, but where one cannot be followed then, and all can once two that
-/// ran side by side before it have changed places.
-fn as_they_took_effect<'a>(
-    commands: &[(u64, &'a Command)],
-    own: Backend,
-) -> Vec<(u64, &'a Command)> {
     let mut order = commands.to_vec();
-    let mut from = 0;
-    while let Some(at) = unfollowed(&order, from, own) {
-        let followed = |other: &Vec<_>| unfollowed(other, from, own).is_none_or(|it| it > at);
-        let other = swapped(&order, at).find(followed);
-        match other {
-            Some(other) => order = other,
-            None => from = at + 1,
+    let (mut replay, mut doubts) = followed(&order, own);
+    let mut known = 0;
+    while let Some(at) = doubts.get(known).map(|it| it.0) {
+        let tried = swapped(&order, at).map(|other| (followed(&other, own), other));
+        let better = tried.into_iter().find(|((_, doubts), _)| {
+            let next = doubts.get(known);
+            next.is_none_or(|it| it.0 > at)
+        });
+        match better {
+            Some((other, of)) => ((replay, doubts), order) = (other, of),
+            None => known += 1,
         }
     }
-    order
+    let unfollowed = doubts.into_iter().map(|(at, doubt)| {
+        let (ended, command) = order[at];
+        (ended, command, doubt)
+    });
+    let unfollowed = unfollowed.collect();
+    (replay, unfollowed)
 }
 
-/// The first command from that one on that cannot be followed.
-fn unfollowed(commands: &[(u64, &Command)], from: usize, own: Backend) -> Option<usize> {
+/// What commands left in this order, and which of them could not be followed.
+fn followed(commands: &[(u64, &Command)], own: Backend) -> (Replay, Vec<(usize, Doubt)>) {
     let mut replay = Replay::new(own);
-    let mut doubtful = commands
-        .iter()
-        .map(|(_, command)| replay.take(ran(command)).is_err())
-        .enumerate()
-        .skip(from);
-    let found = doubtful.find(|(_, is_doubtful)| *is_doubtful);
-    found.map(|(at, _)| at)
+    let doubt = |(at, (_, command)): (usize, &(u64, &Command))| {
+        let doubt = replay.take(ran(command)).err()?;
+        Some((at, doubt))
+    };
+    let doubts = commands.iter().enumerate().filter_map(doubt).collect();
+    (replay, doubts)
 }
 
 /// The same commands with two in each other's place that ran side by side, of different programs, not after this one: the latest first.

@@ -140,14 +140,14 @@ impl Tally {
             self.different.is_empty(),
             "{told}\n\nthe first one shrunk:\n{smallest}"
         );
-        let is_enough = |it: &Compared| {
-            it.arrived * 5 > it.packets
-                && it.translated * 20 > it.packets
-                && it.open * 10 < it.packets
-        };
+        let is_enough = |it: &Compared| it.arrived * 5 > it.packets && it.open * 20 < it.packets;
+        // The kernel's chances decide over some, and of twenty worlds they decide over half of one family's.
+        let translated: u64 = self.compared.iter().map(|it| it.translated).sum();
+        let packets: u64 = self.compared.iter().map(|it| it.packets).sum();
+        assert!(packets > self.worlds, "{packets} packets");
         let are_few = seeds.count < MANY;
         assert!(
-            are_few || self.compared.iter().all(is_enough),
+            are_few || (translated * 50 > packets && self.compared.iter().all(is_enough)),
             "too little arrived or was translated, or too much is left open: {:?}",
             self.compared
         );

@@ -3,11 +3,12 @@
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
 use chainbreak_netfilter::{
     Family,
+    nft::NftTable,
     walk::{Packet, Protocol},
 };
 use chainbreak_recordings::{IptablesBackend, Mode, Standing, World as Recorded};
@@ -18,8 +19,8 @@ use serde_json::Value;
 use crate::{
     compare::Kernel,
     front::{Backend, Front, restore},
-    places::Place,
-    recorded::{corpus, objects, stood},
+    places::{Place, in_ipv6},
+    recorded::{corpus, objects, stood, table},
     talk,
     tally::{Seeds, Tally, inside},
     world::{Sent, World},
@@ -77,11 +78,15 @@ fn node_addresses(world: &Recorded) -> Vec<IpAddr> {
 }
 
 /// Where somebody may ask for services: protocols that packets are made of, with addresses and ports.
-fn targets(world: &Recorded) -> Vec<(Protocol, SocketAddr)> {
+fn targets(world: &Recorded, mode: Mode) -> Vec<(Protocol, SocketAddr)> {
     let nodes = node_addresses(world);
     let mut targets = Vec::new();
     for service in objects(world) {
         let spec = &service["spec"];
+        // Whom a service with affinity remembers is in no listing of iptables.
+        if mode == Mode::Iptables && spec["sessionAffinity"] == "ClientIP" {
+            continue;
+        }
         let ingress = &service["status"]["loadBalancer"]["ingress"];
         let own = [
             addresses(&spec["clusterIPs"], ""),
@@ -113,22 +118,22 @@ fn targets(world: &Recorded) -> Vec<(Protocol, SocketAddr)> {
 fn world(random: &mut ChaCha8Rng, recorded: &Recorded, mode: Mode, family: Family) -> World {
     let standing = stood(recorded);
     let (backend, rules) = match (mode, recorded.setup.backend) {
-        (Mode::Nftables, _) => (NFTABLES, table(&standing, name(family))),
+        (Mode::Nftables, _) => (NFTABLES, script(&table(&standing, name(family)))),
         (_, IptablesBackend::Legacy) => (Backend::Legacy, save(&standing, name(family))),
         (_, IptablesBackend::Nft) => (Backend::Nft, save(&standing, name(family))),
     };
     let is_of = |it: &IpAddr| it.is_ipv4() == (family == Family::V4);
-    let mut targets = targets(recorded);
+    let mut targets = targets(recorded, mode);
     targets.retain(|(_, at)| is_of(&at.ip()));
     let pods = recorded.setup.cluster_cidrs.iter();
     let pod = pods.filter_map(|net| net.hosts().nth(9)).find(is_of);
-    let packets = if targets.is_empty() {
-        Vec::new()
-    } else {
-        talk::packets(random, 12, |random, sport| {
+    // Without a network of pods the family was not served.
+    let packets = match pod {
+        Some(pod) if !targets.is_empty() => talk::packets(random, 12, |random, sport| {
             let (protocol, at) = *targets.choose(random).unwrap();
             first(random, (protocol, at), pod, sport)
-        })
+        }),
+        _ => Vec::new(),
     };
     World {
         front: Front { family, backend },
@@ -149,21 +154,21 @@ fn name(family: Family) -> &'static str {
 fn first(
     random: &mut impl Rng,
     (protocol, at): (Protocol, SocketAddr),
-    pod: Option<IpAddr>,
+    pod: IpAddr,
     sport: u16,
 ) -> Sent {
-    let (outside, own): (IpAddr, IpAddr) = if at.is_ipv4() {
-        ([192, 0, 2, 5].into(), [10, 1, 2, 1].into())
-    } else {
-        (
-            "fdc0:0:2::5".parse().unwrap(),
-            "fd0a:1:2::1".parse().unwrap(),
-        )
-    };
+    let [outside, own] = [[192, 0, 2, 5], [10, 1, 2, 1]].map(|it| {
+        let address = Ipv4Addr::from(it);
+        if at.is_ipv4() {
+            IpAddr::from(address)
+        } else {
+            in_ipv6(address).into()
+        }
+    });
     let (from, src) = match random.random_range(0..5) {
         0 => (Place::Node, own),
         1 | 2 => (Place::Server, outside),
-        _ => (Place::Client, pod.unwrap_or(outside)),
+        _ => (Place::Client, pod),
     };
     let packet = Packet::new(protocol, SocketAddr::new(src, sport), at);
     talk::sent(random, from, packet)
@@ -177,30 +182,21 @@ fn save(standing: &Standing, family: &str) -> String {
 }
 
 /// What nft takes.
-fn table(standing: &Standing, family: &str) -> String {
-    let mut text = String::new();
-    for (place, lines) in standing.places() {
-        let words: Vec<&str> = place.split(' ').collect();
-        let [of, "kube-proxy", word, name] = *words.as_slice() else {
-            continue;
-        };
-        if of != family {
-            continue;
-        }
-        let (elements, rest): (Vec<&String>, Vec<&String>) =
-            lines.iter().partition(|line| line.starts_with("element "));
-        let elements: Vec<&str> = elements
-            .iter()
-            .map(|it| it.trim_start_matches("element "))
-            .collect();
-        writeln!(text, "{word} {name} {{").unwrap();
-        for line in rest {
-            writeln!(text, "  {line}").unwrap();
-        }
-        if !elements.is_empty() {
-            writeln!(text, "  elements = {{ {} }}", elements.join(", ")).unwrap();
+fn script(table: &NftTable) -> String {
+    let mut text = format!("table {} {} {{\n", table.family, table.name);
+    for (name, about) in &table.about {
+        // Two statements, which nft lists in one line.
+        let about = about.join("\n").replace(" policy ", "; policy ");
+        writeln!(text, "{name} {{\n{about}").unwrap();
+        let (word, name) = name.split_once(' ').unwrap();
+        if word == "chain" {
+            for rule in &table.table.chains[name].rules {
+                writeln!(text, "{}", rule.text).unwrap();
+            }
+        } else if !table.sets[name].is_empty() {
+            writeln!(text, "elements = {{ {} }}", table.sets[name].join(", ")).unwrap();
         }
         text.push_str("}\n");
     }
-    format!("table {family} kube-proxy {{\n{text}}}\n")
+    text + "}\n"
 }

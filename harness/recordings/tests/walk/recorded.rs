@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::Path};
 
-use chainbreak_netfilter::{Rule, nft::NftTable, walk::Protocol};
+use chainbreak_netfilter::{
+    nft::{NftTable, Tables},
+    walk::Protocol,
+};
 use chainbreak_recordings::{Mode, Operation, Standing, World, file};
 use serde_json::Value;
 
@@ -96,42 +99,10 @@ fn ports(service: &Value) -> Vec<Served> {
     ports.filter_map(served).collect()
 }
 
-/// The table as nft would have listed it.
+/// kube-proxy's table as nft would have listed it.
 pub(crate) fn table(standing: &Standing, family: &str) -> NftTable {
-    let mut table = NftTable {
-        family: family.to_owned(),
-        name: "kube-proxy".to_owned(),
-        ..NftTable::default()
-    };
-    for (place, lines) in standing.places() {
-        let words: Vec<&str> = place.split(' ').collect();
-        let [of, "kube-proxy", word, name] = *words.as_slice() else {
-            continue;
-        };
-        if of != family {
-            continue;
-        }
-        let is_about = |line: &&String| {
-            ["type ", "comment ", "flags ", "timeout "]
-                .iter()
-                .any(|it| line.starts_with(it))
-        };
-        let (about, rest): (Vec<&String>, Vec<&String>) = lines.iter().partition(is_about);
-        if word == "chain" {
-            let chain = table.table.chains.entry(name.to_owned()).or_default();
-            chain.rules = rest.into_iter().map(Rule::new).collect();
-        } else {
-            let element = |line: &String| line.trim_start_matches("element ").to_owned();
-            table
-                .sets
-                .insert(name.to_owned(), rest.into_iter().map(element).collect());
-        }
-        table.about.insert(
-            format!("{word} {name}"),
-            about.into_iter().cloned().collect(),
-        );
-    }
-    table
+    let table = Tables::of_places(standing.places()).listed_table(family, "kube-proxy");
+    table.unwrap_or_default()
 }
 
 /// The corpus: each file's name, mode and worlds that kube-proxy came to rest in.
