@@ -11,7 +11,8 @@ use std::{
 
 use chainbreak_engine::cluster::{Scheduling, Waited, Waiter};
 
-/// All processes and threads of the world: its `/proc` shows no others.
+/// All processes and threads of the world: its `/proc` shows no others. Those that give way to the rest (nice(2)) wait as they were told to,
+/// and are none of these.
 #[derive(Debug, Default)]
 pub(crate) struct WorldTasks(Mutex<BTreeMap<u32, Process>>);
 
@@ -34,6 +35,8 @@ struct Seen {
     processor: Option<u32>,
     /// How many threads its process has.
     threads: usize,
+    /// From -20, which comes first, to 19.
+    nice: i32,
 }
 
 impl Scheduling for WorldTasks {
@@ -41,12 +44,16 @@ impl Scheduling for WorldTasks {
         let mut processes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let there: BTreeSet<u32> = numbers("/proc").into_iter().collect();
         processes.retain(|pid, _| there.contains(pid));
+        let own = Task::open("/proc/self").ok().and_then(|it| it.look());
+        let own = own.map_or(0, |seen| seen.nice);
         let mut waits = BTreeMap::new();
         let mut wanted = BTreeSet::new();
         for pid in there {
             for (task, seen) in processes.entry(pid).or_default().look(pid) {
-                wanted.extend(seen.processor.filter(|_| seen.waited.runnable));
-                waits.insert(Waiter::Task(task), seen.waited);
+                if seen.nice <= own {
+                    wanted.extend(seen.processor.filter(|_| seen.waited.runnable));
+                    waits.insert(Waiter::Task(task), seen.waited);
+                }
             }
         }
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -103,12 +110,7 @@ impl Task {
     /// What is seen of it; none when it has ended, also where another has its number by now.
     fn look(&self) -> Option<Seen> {
         let for_now = run_delay(&text(&self.schedstat)?)?;
-        let (runnable, processor, threads) = running(&text(&self.stat)?)?;
-        Some(Seen {
-            waited: Waited { for_now, runnable },
-            processor,
-            threads,
-        })
+        seen(for_now, &text(&self.stat)?)
     }
 
     fn seen(self) -> Option<(Self, Seen)> {
@@ -133,18 +135,18 @@ fn stolen(line: &str) -> Option<(u32, Duration)> {
     Some((number.parse().ok()?, Duration::from_millis(hundredths * 10)))
 }
 
-/// Whether a task wants a processor, which it was on last, and how many threads its process has: the fields 3, 39 and 20 of `stat`, after the
-/// name, which may hold anything (proc(5)).
-fn running(stat: &str) -> Option<(bool, Option<u32>, usize)> {
+/// What `stat` says of a task that has waited so long: whether it wants a processor, which it was on last, how many threads its process has,
+/// and how it gives way: the fields 3, 39, 20 and 19, after the name, which may hold anything (proc(5)).
+fn seen(for_now: Duration, stat: &str) -> Option<Seen> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let field = |number: usize| fields.split(' ').nth(number - 3);
-    let processor = field(39).and_then(|it| it.parse().ok());
-    let threads = field(20).and_then(|it| it.parse().ok());
-    Some((
-        fields.starts_with('R'),
-        processor,
-        threads.unwrap_or_default(),
-    ))
+    let runnable = fields.starts_with('R');
+    Some(Seen {
+        waited: Waited { for_now, runnable },
+        processor: field(39).and_then(|it| it.parse().ok()),
+        threads: field(20).and_then(|it| it.parse().ok()).unwrap_or_default(),
+        nice: field(19).and_then(|it| it.parse().ok()).unwrap_or_default(),
+    })
 }
 
 /// The entries of a folder that are numbers.
@@ -174,11 +176,20 @@ mod tests {
     #[test]
     fn a_task_that_wants_a_processor_is_told_from_one_that_sleeps_and_where_it_is_is_known() {
         let zeros = |count| " 0".repeat(count);
-        let stat = |state| format!("7 (a) {state} 1{} 5{} 1 0", zeros(15), zeros(18));
-        assert_eq!(running(&stat("R")), Some((true, Some(1), 5)));
-        assert_eq!(running(&stat("S")), Some((false, Some(1), 5)));
-        assert_eq!(running("7 (a) S (b) R 1 7"), Some((true, None, 0)));
-        assert_eq!(running("7 (a) R (b) S 1 7"), Some((false, None, 0)));
+        let stat = |state| format!("7 (a) {state} 1{} -3 5{} 1 0", zeros(14), zeros(18));
+        let told = |stat: &str| {
+            let seen = seen(Duration::ZERO, stat)?;
+            Some((
+                seen.waited.runnable,
+                seen.processor,
+                seen.threads,
+                seen.nice,
+            ))
+        };
+        assert_eq!(told(&stat("R")), Some((true, Some(1), 5, -3)));
+        assert_eq!(told(&stat("S")), Some((false, Some(1), 5, -3)));
+        assert_eq!(told("7 (a) S (b) R 1 7"), Some((true, None, 0, 0)));
+        assert_eq!(told("7 (a) R (b) S 1 7"), Some((false, None, 0, 0)));
         let own = Task::open(&format!("/proc/self/task/{}", nix::unistd::gettid()));
         let own = own.unwrap().look().unwrap();
         assert!(own.waited.runnable);
@@ -236,5 +247,30 @@ mod tests {
         process.kill().unwrap();
         process.wait().unwrap();
         assert!(!tasks.waits().contains_key(&waiter));
+    }
+
+    #[test]
+    fn what_gives_way_of_its_own_accord_does_not_count_as_kept_waiting() {
+        let tasks = WorldTasks::default();
+        let starts = |argv: &[&str]| {
+            let mut command = std::process::Command::new(argv[0]);
+            command.args(&argv[1..]).spawn().unwrap()
+        };
+        let mut gives_way = starts(&["nice", "sleep", "60"]);
+        let task = gives_way.id();
+        let nice = || {
+            Task::open(&format!("/proc/{task}"))
+                .unwrap()
+                .look()
+                .unwrap()
+                .nice
+        };
+        let own = Task::open("/proc/self").unwrap().look().unwrap().nice;
+        while nice() == own {
+            std::thread::yield_now();
+        }
+        assert!(!tasks.waits().contains_key(&Waiter::Task(task)));
+        gives_way.kill().unwrap();
+        gives_way.wait().unwrap();
     }
 }

@@ -36,6 +36,14 @@ fn most() -> u32 {
     most.expect("conntrack").trim().parse().expect("a number")
 }
 
+/// How far a process gives way to others: the 19th field of its `stat` (proc(5)).
+fn nice(process: u32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("its stat");
+    let (_, fields) = stat.rsplit_once(") ").expect("a name");
+    let nice = fields.split(' ').nth(16).expect("a 19th field");
+    nice.parse().expect("a number")
+}
+
 fn fill(entries: u32) -> Errand {
     Errand::FillConntrack(Fill {
         entries,
@@ -86,6 +94,11 @@ fn a_full_table_stays_full_while_others_connections_end() {
     let (mut child, stdin, reports) = send(&mut command, &fill(most() + 1000));
     let filled: Option<Report> = reports.recv_timeout(Duration::from_secs(30)).ok();
     assert_eq!(filled, Some(Report::Filled { full: true }));
+    assert_eq!(
+        nice(child.0.id()) - nice(std::process::id()),
+        10,
+        "it gives way"
+    );
     world.sh("conntrack -D -p tcp -s 198.18.0.1 -d 198.19.0.1 --dport 80 >/dev/null 2>&1");
     world.sh(&format!(
         "for _ in $(seq 50); do test $(cat /proc/sys/net/netfilter/nf_conntrack_count) -ge {} && exit; sleep 0.1; done; exit 1",
