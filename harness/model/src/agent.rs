@@ -6,7 +6,6 @@ mod kube_proxy;
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{AgentSource, ClusterSpec};
@@ -15,7 +14,7 @@ macro_rules! agents {
     ($($(#[$doc:meta])* $name:ident = $module:ident),+ $(,)?) => {
         /// A node agent: a process that programs the dataplane.
         #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
         )]
         #[serde(rename_all = "kebab-case")]
         pub enum AgentName {

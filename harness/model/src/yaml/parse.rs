@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
+use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
 
 use super::{Entries, Entry, Node, Value};
 use crate::diagnostic::{Diagnostic, Gathered, Place, Reach, Source};
