@@ -35,8 +35,8 @@ struct Look {
     at_us: u64,
     /// How long each had waited in its life.
     waits: BTreeMap<Waiter, Waited>,
-    /// When each was last known to want no processor: 0 where it wanted one at every look.
-    asleep_us: BTreeMap<Waiter, u64>,
+    /// Since when each may have been waiting: it was seen asleep then, or has run since. 0 where neither is known.
+    since_us: BTreeMap<Waiter, u64>,
 }
 
 /// A time in which one or another was starved at every look.
@@ -134,25 +134,30 @@ impl Starvation {
 
 impl Look {
     fn new(at_us: u64, waits: BTreeMap<Waiter, Waited>, last: Option<&Self>) -> Self {
-        let asleep = |(waiter, waited): (&Waiter, &Waited)| {
-            let asleep_us = match last {
+        let since = |(waiter, waited): (&Waiter, &Waited)| {
+            let since_us = match last {
                 _ if !waited.runnable => at_us,
-                Some(last) => last.asleep_us(*waiter),
+                Some(last) if last.runs(*waiter) != waited.runs => last.at_us,
+                Some(last) => last.since_us(*waiter),
                 None => 0,
             };
-            (*waiter, asleep_us)
+            (*waiter, since_us)
         };
-        let asleep_us = waits.iter().map(asleep).collect();
+        let since_us = waits.iter().map(since).collect();
         Self {
             at_us,
             waits,
-            asleep_us,
+            since_us,
         }
     }
 
-    /// When that one was last known to want no processor. One that it has not seen began later.
-    fn asleep_us(&self, waiter: Waiter) -> u64 {
-        self.asleep_us.get(&waiter).copied().unwrap_or(self.at_us)
+    /// Since when that one may have been waiting. One that it has not seen began later.
+    fn since_us(&self, waiter: Waiter) -> u64 {
+        self.since_us.get(&waiter).copied().unwrap_or(self.at_us)
+    }
+
+    fn runs(&self, waiter: Waiter) -> u64 {
+        self.waits.get(&waiter).map_or(0, |waited| waited.runs)
     }
 
     /// What waited longest since the last look, if that was too long a part of it: one of them, or the look itself, which is then late.
@@ -161,10 +166,10 @@ impl Look {
         let since = |(waiter, waited): (&Waiter, &Waited)| {
             let before = last.waits.get(waiter).copied().unwrap_or_default();
             let waited_us = micros(waited.for_now.saturating_sub(before.for_now));
-            // Who starves is hardly ever seen asleep, and who slept did not wait meanwhile, whatever Linux counts.
+            // Who starves is hardly ever seen asleep, and who slept or ran did not wait meanwhile, whatever Linux counts.
             let wanted = before.runnable || waited.runnable;
-            let awake_us = self.at_us.saturating_sub(last.asleep_us(*waiter));
-            let counted_us = if wanted { waited_us.min(awake_us) } else { 0 };
+            let most_us = self.at_us.saturating_sub(last.since_us(*waiter));
+            let counted_us = if wanted { waited_us.min(most_us) } else { 0 };
             (counted_us, Some(*waiter))
         };
         let all = self.waits.iter().map(since);
@@ -198,8 +203,11 @@ mod tests {
     }
 
     fn waited(ms: u64, runnable: bool) -> Waited {
-        let for_now = Duration::from_millis(ms);
-        Waited { for_now, runnable }
+        Waited {
+            for_now: Duration::from_millis(ms),
+            runs: 0,
+            runnable,
+        }
     }
 
     /// What waited between two looks, in milliseconds.
@@ -258,6 +266,37 @@ mod tests {
             [None, of(250)]
         );
         assert_eq!(looks([(0, true), (0, false), (1400, false)]), [None, None]);
+    }
+
+    #[test]
+    fn a_task_that_ran_meanwhile_did_not_wait_all_the_time_however_long_linux_says_it_did() {
+        let waited_after = |runs: [u64; 4]| {
+            let mut last: Option<Look> = None;
+            let mut waited_for = None;
+            for (number, runs) in (0..).zip(runs) {
+                let ms = if number == 3 { 1000 } else { 0 };
+                let waited = Waited {
+                    runs,
+                    ..waited(ms, true)
+                };
+                let waits = BTreeMap::from([(Waiter::Task(7), waited)]);
+                let now = Look::new((1000 + 250 * number) * MS, waits, last.as_ref());
+                waited_for = last.and_then(|last| starved(&last, &now));
+                last = Some(now);
+            }
+            waited_for.map(|(_, ms)| ms)
+        };
+        assert_eq!(waited_after([5, 5, 5, 6]), Some(1000), "one wait");
+        assert_eq!(
+            waited_after([5, 6, 6, 7]),
+            Some(750),
+            "it ran before the second look"
+        );
+        assert_eq!(
+            waited_after([5, 6, 7, 8]),
+            Some(500),
+            "and before the third"
+        );
     }
 
     #[test]

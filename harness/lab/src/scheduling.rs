@@ -59,7 +59,11 @@ impl Scheduling for WorldTasks {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         waits.extend(stat.lines().filter_map(stolen).map(|(number, for_now)| {
             let runnable = wanted.contains(&number);
-            let waited = Waited { for_now, runnable };
+            let waited = Waited {
+                for_now,
+                runs: 0,
+                runnable,
+            };
             (Waiter::VirtualProcessor(number), waited)
         }));
         waits
@@ -109,8 +113,8 @@ impl Task {
 
     /// What is seen of it; none when it has ended, also where another has its number by now.
     fn look(&self) -> Option<Seen> {
-        let for_now = run_delay(&text(&self.schedstat)?)?;
-        seen(for_now, &text(&self.stat)?)
+        let (for_now, runs) = run_delay(&text(&self.schedstat)?)?;
+        seen(for_now, runs, &text(&self.stat)?)
     }
 
     fn seen(self) -> Option<(Self, Seen)> {
@@ -135,14 +139,18 @@ fn stolen(line: &str) -> Option<(u32, Duration)> {
     Some((number.parse().ok()?, Duration::from_millis(hundredths * 10)))
 }
 
-/// What `stat` says of a task that has waited so long: whether it wants a processor, which it was on last, how many threads its process has,
+/// What `stat` says of a task that has waited so long and run so often: whether it wants a processor, which it was on last, how many threads its process has,
 /// and how it gives way: the fields 3, 39, 20 and 19, after the name, which may hold anything (proc(5)).
-fn seen(for_now: Duration, stat: &str) -> Option<Seen> {
+fn seen(for_now: Duration, runs: u64, stat: &str) -> Option<Seen> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let field = |number: usize| fields.split(' ').nth(number - 3);
     let runnable = fields.starts_with('R');
     Some(Seen {
-        waited: Waited { for_now, runnable },
+        waited: Waited {
+            for_now,
+            runs,
+            runnable,
+        },
         processor: field(39).and_then(|it| it.parse().ok()),
         threads: field(20).and_then(|it| it.parse().ok()).unwrap_or_default(),
         nice: field(19).and_then(|it| it.parse().ok()).unwrap_or_default(),
@@ -156,10 +164,14 @@ fn numbers(folder: &str) -> Vec<u32> {
     entries.filter_map(number).collect()
 }
 
-/// The second figure of `schedstat`: nanoseconds on a run queue (Documentation/scheduler/sched-stats.rst).
-fn run_delay(stat: &str) -> Option<Duration> {
-    let nanoseconds = stat.split_whitespace().nth(1)?.parse().ok()?;
-    Some(Duration::from_nanos(nanoseconds))
+/// The second figure of `schedstat`, nanoseconds on a run queue, and the third, how often it ran (Documentation/scheduler/sched-stats.rst).
+fn run_delay(stat: &str) -> Option<(Duration, u64)> {
+    let mut figures = stat.split_whitespace().skip(1);
+    let nanoseconds = figures.next()?.parse().ok()?;
+    Some((
+        Duration::from_nanos(nanoseconds),
+        figures.next()?.parse().ok()?,
+    ))
 }
 
 #[cfg(test)]
@@ -167,9 +179,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_figure_of_schedstat_is_what_a_task_waited() {
+    fn the_second_figure_of_schedstat_is_what_a_task_waited_and_the_third_how_often_it_ran() {
         let waited = run_delay("4711000 1200345000 42\n");
-        assert_eq!(waited, Some(Duration::from_micros(1_200_345)));
+        assert_eq!(waited, Some((Duration::from_micros(1_200_345), 42)));
         assert_eq!(run_delay(""), None);
     }
 
@@ -178,7 +190,7 @@ mod tests {
         let zeros = |count| " 0".repeat(count);
         let stat = |state| format!("7 (a) {state} 1{} -3 5{} 1 0", zeros(14), zeros(18));
         let told = |stat: &str| {
-            let seen = seen(Duration::ZERO, stat)?;
+            let seen = seen(Duration::ZERO, 0, stat)?;
             Some((
                 seen.waited.runnable,
                 seen.processor,
