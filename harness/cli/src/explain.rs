@@ -6,6 +6,7 @@ pub(crate) mod moment;
 mod names;
 mod service;
 mod told;
+mod trace;
 mod world;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use chainbreak_report::text::document;
 use self::{
     asked::{Ends, Input, end},
     told::{Told, Way},
+    world::World,
 };
 use crate::{
     args::{self, Answer},
@@ -44,11 +46,11 @@ struct Known {
 
 /// `chainbreak explain`.
 pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
+    let world = args.world.map(|worker| World::of(args, worker));
     let mut known = if !args.dump.is_empty() {
         dumped(args)?
-    } else if let Some(worker) = args.world {
-        // No process has the number 0: it is what the option has without one.
-        world::known(args, Some(worker).filter(|it| *it != 0))?
+    } else if let Some(world) = &world {
+        world.known(args)?
     } else {
         moment::known(args)?
     };
@@ -67,7 +69,13 @@ pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
             known.sure = false;
         }
     }
+    let asked = world.as_ref().filter(|_| args.trace);
+    let now = ways.first().zip(known.states.first());
+    let traced = asked
+        .zip(now)
+        .map(|(world, (way, (_, dumps)))| trace::trace(args, world, (&way.walk.packet, dumps)));
     let told = Told {
+        traced: traced.transpose()?,
         missing: known.states.first().map(|it| it.1.missing()),
         known,
         ways,

@@ -22,6 +22,7 @@ mod path;
 mod program;
 mod route;
 mod rules;
+mod seen;
 mod state;
 mod target;
 mod tell;
@@ -34,6 +35,7 @@ pub use self::{
     packet::{Packet, Protocol, TcpFlags, Tracking},
     path::{Effect, End, Hook, MOST_PATHS, Path, Step, Walk},
     route::{Origin, Routing},
+    seen::Seen,
     state::State,
 };
 

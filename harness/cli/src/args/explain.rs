@@ -11,7 +11,7 @@ use super::Answer;
 pub(super) const HELP: &str = "Examples:\n  \
     chainbreak explain shop shop reports/out/latest --case 'calico-bpf-cleanup-fights-kube-proxy/api-moves[iptables=legacy]' --at 14.2s\n  \
     chainbreak explain pod/client test/web:80 --case short/calm --format json | jq .decided\n  \
-    chainbreak explain pod/client test/web:80 --node n1 --world\n  \
+    chainbreak explain pod/client test/web:80 --node n1 --world --trace\n  \
     chainbreak explain 10.20.1.2 10.96.0.10:53 --protocol udp --dump node-1/\n  \
     chainbreak explain 203.0.113.9 10.0.1.1:30080 --in eth0 --dump iptables-save.txt --dump routes.txt\n  \
     chainbreak explain 10.20.2.5:80 10.20.1.2:40000 --flags SYN,ACK --dump node-1/\n\n\
@@ -42,6 +42,9 @@ pub(crate) struct Explain {
     /// A world kept by `run --keep`, by the process that `chainbreak clean` names; without one, the world that `shell` looks into
     #[arg(long, value_name = "PID", num_args = 0..=1, default_missing_value = "0", conflicts_with = "dump")]
     pub(crate) world: Option<i32>,
+    /// Makes a request from FROM in the kept world, and tells which rules the kernel says it met, by their counters and nft's trace
+    #[arg(long, requires = "world", conflicts_with_all = ["input", "flags", "mark", "state"])]
+    pub(crate) trace: bool,
     /// A folder of dumps of a node, or one of them; files are recognised by what is in them
     #[arg(long, value_name = "DIR")]
     pub(crate) dump: Vec<PathBuf>,

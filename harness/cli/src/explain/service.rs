@@ -55,12 +55,14 @@ impl Asked<'_> {
         address.filter(|_| fits)
     }
 
-    /// `10.96.0.10 . tcp . 80 comment "test/web:http" : goto …`, in the maps `service-ips` and `no-endpoint-services`.
+    /// `10.96.0.10 . tcp . 80 comment "test/web:http" : goto …`, in the maps `service-ips` and `no-endpoint-services`; without a comment by the
+    /// name of the chain, `goto service-TR6OCHRN-test/web/tcp/http`.
     fn by_element(&self, line: &str) -> Option<IpAddr> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let named = |words: &[&str]| {
-            let after = words.iter().skip_while(|it| **it != "comment").nth(1)?;
-            Some(self.is(after.trim_matches('"')))
+            let after = |word| words.iter().skip_while(move |it| **it != word).nth(1);
+            let comment = after("comment").map(|it| self.is(it.trim_matches('"')));
+            comment.or_else(|| after("goto").map(|it| self.is_led_by(it.trim_end_matches(','))))
         };
         words.windows(5).enumerate().find_map(|(at, key)| {
             let [address, ".", protocol, ".", port] = *key else {
@@ -71,10 +73,19 @@ impl Asked<'_> {
             // Several elements may stand in a line.
             let rest = words.get(at..)?;
             let end = rest.iter().position(|it| it.ends_with(',') || *it == "}");
-            let element = rest.get(..end.unwrap_or(rest.len()))?;
+            let element = rest.get(..=end.unwrap_or(rest.len() - 1))?;
             let ours = is_port && is_protocol && named(element) == Some(true);
             address.parse().ok().filter(|_| ours)
         })
+    }
+
+    /// Whether a chain is its: `service-TR6OCHRN-test/web/tcp/http`.
+    fn is_led_by(&self, chain: &str) -> bool {
+        let Self {
+            namespace, name, ..
+        } = self;
+        let rest = chain.splitn(3, '-').nth(2);
+        rest.is_some_and(|rest| rest.starts_with(&format!("{namespace}/{name}/")))
     }
 
     /// Whether `test/web:http` or, of a port without a name, `test/web` is it.
@@ -106,6 +117,7 @@ mod tests {
             r#"-A KUBE-SERVICES -m comment --comment "test/web cluster IP" -m tcp -p tcp -d 10.96.0.10 --dport 80 -j KUBE-SVC-A"#,
             r#"-A KUBE-SERVICES -m comment --comment "test/web:http has no endpoints" -m tcp -p tcp -d 10.96.0.10 --dport 80 -j REJECT"#,
             r#"add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 comment "test/web:http" : goto service-A }"#,
+            "elements = { 10.96.0.9 . tcp . 80 : goto service-B-test/web-2/tcp/http, 10.96.0.10 . tcp . 80 : goto service-A-test/web/tcp/http,",
             r#"elements = { 10.96.0.9 . tcp . 80 comment "test/api:http" : goto service-B, 10.96.0.10 . tcp . 80 comment "test/web:http" : goto service-A }"#,
         ] {
             assert_eq!(address(line).as_deref(), Some("10.96.0.10"), "{line}");

@@ -3,7 +3,7 @@
 use chainbreak_netfilter::{dumps::Kind, walk::Walk};
 use serde_json::{Value, json};
 
-use super::Known;
+use super::{Known, trace::Traced};
 
 /// What is answered.
 pub(super) struct Told {
@@ -11,6 +11,8 @@ pub(super) struct Told {
     pub(super) missing: Option<Vec<Kind>>,
     /// One, unless a command was at work at that moment.
     pub(super) ways: Vec<Way>,
+    /// What became of a real one.
+    pub(super) traced: Option<Traced>,
 }
 
 /// A packet's ways under one premise.
@@ -40,6 +42,9 @@ impl Told {
                 out.extend(["\nif ", premise, ":\n"]);
             }
             out.push_str(&lines(&way.walk));
+        }
+        if let Some(traced) = &self.traced {
+            out.push_str(&traced.human(&first.walk));
         }
         let about = self.known.about.iter().cloned();
         let notes: Vec<String> = about.chain(self.lacks()).collect();
@@ -73,6 +78,9 @@ impl Told {
         if let Some(at) = &self.known.at {
             document["at"] = json!(at);
             document["about"] = json!(self.known.about);
+        }
+        if let Some((traced, way)) = self.traced.as_ref().zip(self.ways.first()) {
+            document["traced"] = traced.document(&way.walk);
         }
         if !self.known.sure || !otherwise.is_empty() {
             document["decided"] = json!(false);

@@ -3,7 +3,7 @@
 use std::{
     io::Write,
     net::IpAddr,
-    process::{Output, Stdio},
+    process::{Child, Output, Stdio},
     thread,
 };
 
@@ -21,36 +21,111 @@ use crate::{args::Explain, cases::invalid, collect::SCRIPT};
 /// The node that is looked at unless another is named.
 const NODE: &str = "n1";
 
-pub(super) fn known(args: &Explain, worker: Option<i32>) -> Result<Known> {
-    let node = args.node.as_deref().unwrap_or(NODE);
-    let text = run(worker, node, &["sh", "-s", "--", "-"], SCRIPT)?;
-    let mut dumps = Dumps::default();
-    dumps
-        .add(&text)
-        .map_err(|why| invalid(format!("what {node} lists cannot be read: {why}")))?;
-    // Of what is always left out nothing is asked.
-    let left = text
-        .lines()
-        .filter(|it| it.starts_with("left out: ") && !it.contains("key or secret"));
-    let about = left.map(str::to_owned).collect();
-    let dst = end_to(args, &text)?;
-    let src = match address(&args.from) {
-        Some(end) => end,
-        None => (of_place(worker, &args.from, dst.0.is_ipv4())?, None),
-    };
-    Ok(Known {
-        ends: Ends {
-            src,
-            dst,
-            input: Input::AsRoutesLead,
-        },
-        states: vec![(None, dumps)],
-        later: None,
-        at: Some(format!("now on {node}")),
-        about,
-        sure: true,
-        among: "listed there",
-    })
+/// A kept world, and the node in it that is looked at.
+pub(super) struct World {
+    worker: Option<i32>,
+    pub(super) node: String,
+}
+
+/// What a node lists.
+pub(super) struct Listed {
+    text: String,
+    pub(super) dumps: Dumps,
+}
+
+impl World {
+    /// The one of that worker; of 0, which no process has as its number, the one that `shell` looks into.
+    pub(super) fn of(args: &Explain, worker: i32) -> Self {
+        Self {
+            worker: Some(worker).filter(|it| *it != 0),
+            node: args.node.clone().unwrap_or_else(|| NODE.to_owned()),
+        }
+    }
+
+    pub(super) fn known(&self, args: &Explain) -> Result<Known> {
+        let Listed { text, dumps } = self.listed()?;
+        // Of what is always left out nothing is asked.
+        let left = text
+            .lines()
+            .filter(|it| it.starts_with("left out: ") && !it.contains("key or secret"));
+        let about = left.map(str::to_owned).collect();
+        let dst = end_to(args, &text)?;
+        let src = match address(&args.from) {
+            Some(end) => end,
+            None => (self.address_of(&args.from, dst.0.is_ipv4())?, None),
+        };
+        Ok(Known {
+            ends: Ends {
+                src,
+                dst,
+                input: Input::AsRoutesLead,
+            },
+            states: vec![(None, dumps)],
+            later: None,
+            at: Some(format!("now on {}", self.node)),
+            about,
+            sure: true,
+            among: "listed there",
+        })
+    }
+
+    /// What its node lists now.
+    pub(super) fn listed(&self) -> Result<Listed> {
+        let node = &self.node;
+        let text = self.run(node, &["sh", "-s", "--", "-"], SCRIPT)?;
+        let mut dumps = Dumps::default();
+        dumps
+            .add(&text)
+            .map_err(|why| invalid(format!("what {node} lists cannot be read: {why}")))?;
+        Ok(Listed { text, dumps })
+    }
+
+    /// The address of a place.
+    fn address_of(&self, place: &str, v4: bool) -> Result<IpAddr> {
+        let listed = self.run(place, &["ip", "-o", "addr", "show", "scope", "global"], "")?;
+        let addresses = listed.lines().filter_map(|line| {
+            let mut words = line
+                .split_whitespace()
+                .skip_while(|it| !it.starts_with("inet"));
+            let net = words.nth(1)?;
+            net.split('/').next()?.parse::<IpAddr>().ok()
+        });
+        let mut of_family = addresses.filter(|it| it.is_ipv4() == v4);
+        of_family
+            .next()
+            .ok_or_else(|| invalid(format!("FROM: {place} has no address of that family")))
+    }
+
+    /// Starts a command in a place, its input and output piped.
+    pub(super) fn start(&self, place: &str, command: &[&str], stderr: Stdio) -> Result<Child> {
+        let place = place.strip_prefix("node/").unwrap_or(place);
+        let mut entered = registry::command(self.worker, place, command)
+            .map_err(|why| invalid(why.to_string()))?;
+        entered
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .context("could not start nsenter")
+    }
+
+    /// What a command in a place prints.
+    fn run(&self, place: &str, command: &[&str], input: &str) -> Result<String> {
+        let mut child = self.start(place, command, Stdio::piped())?;
+        let stdin = child.stdin.take();
+        let output: Output = thread::scope(|scope| {
+            // What ends before it has read everything says why itself.
+            scope.spawn(|| stdin.map(|mut it| it.write_all(input.as_bytes())));
+            child.wait_with_output()
+        })
+        .with_context(|| format!("could not look into {place}"))?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            let why = why.lines().last().unwrap_or_default();
+            anyhow::bail!("{} in {place} failed: {why}", command.join(" "));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
 }
 
 /// An address, or a service by its rules.
@@ -77,51 +152,4 @@ fn end_to(args: &Explain, dumps: &str) -> Result<End> {
     let found = dumps.lines().find_map(|line| asked.cluster_ip(line));
     let found = found.ok_or_else(|| asked.unnamed("of the node"))?;
     Ok((found, Some(port)))
-}
-
-/// The address of a place of the world.
-fn of_place(worker: Option<i32>, place: &str, v4: bool) -> Result<IpAddr> {
-    let place = place.strip_prefix("node/").unwrap_or(place);
-    let listed = run(
-        worker,
-        place,
-        &["ip", "-o", "addr", "show", "scope", "global"],
-        "",
-    )?;
-    let addresses = listed.lines().filter_map(|line| {
-        let mut words = line
-            .split_whitespace()
-            .skip_while(|it| !it.starts_with("inet"));
-        let net = words.nth(1)?;
-        net.split('/').next()?.parse::<IpAddr>().ok()
-    });
-    let mut of_family = addresses.filter(|it| it.is_ipv4() == v4);
-    of_family
-        .next()
-        .ok_or_else(|| invalid(format!("FROM: {place} has no address of that family")))
-}
-
-/// What a command in a place prints.
-fn run(worker: Option<i32>, place: &str, command: &[&str], input: &str) -> Result<String> {
-    let mut entered =
-        registry::command(worker, place, command).map_err(|why| invalid(why.to_string()))?;
-    let mut child = entered
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("could not start nsenter")?;
-    let stdin = child.stdin.take();
-    let output: Output = thread::scope(|scope| {
-        // What ends before it has read everything says why itself.
-        scope.spawn(|| stdin.map(|mut it| it.write_all(input.as_bytes())));
-        child.wait_with_output()
-    })
-    .with_context(|| format!("could not look into {place}"))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        let why = why.lines().last().unwrap_or_default();
-        anyhow::bail!("{} in {place} failed: {why}", command.join(" "));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -36,6 +36,7 @@ mod real_clusters;
 mod rerender;
 mod sandbox;
 mod shards;
+mod trace;
 mod turned;
 mod tutorial;
 mod user;
