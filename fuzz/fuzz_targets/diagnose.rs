@@ -1,8 +1,8 @@
 //! What people attach to an issue, several texts divided by lines `%%`: it is found the same twice, each line of a finding is one line, and
-//! texts that know nothing add nothing.
+//! texts that know nothing add nothing. A scenario of it has no steps but ours.
 #![no_main]
 
-use chainbreak_diagnose::{Evidence, findings, writers};
+use chainbreak_diagnose::{Evidence, Reproduction, findings, writers};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -30,10 +30,41 @@ fn diagnosed(parts: &[&str]) -> Vec<String> {
     }
     let writers = writers(&evidence).into_iter();
     let mut lines: Vec<String> = writers.flat_map(|it| [it.who, it.what]).collect();
-    for finding in findings(&evidence) {
+    let found = findings(&evidence);
+    if let Ok(reproduction) = Reproduction::of(&evidence, &found) {
+        has_our_steps(&reproduction.scenario("fuzzed"));
+    }
+    for finding in found {
         lines.push(finding.what);
         lines.extend(finding.evidence);
         lines.extend(finding.mends);
     }
     lines
+}
+
+/// What a scenario does, and the words between.
+const WORDS: [&str; 14] = [
+    "variants:",
+    "as-found:",
+    "kube-proxy-restarted:",
+    "timeline:",
+    "expect: healthy",
+    "- settle: ",
+    "- mark: found",
+    "- delete-rule: { node: n1, ",
+    "- flush: { node: n1, ",
+    "- run: { at: node/n1, as: somebody, command: nft flush map ip kube-proxy service-ips }",
+    "- sysctl: { at: node/n1, set: { net.ipv4.ip_forward: 0 } }",
+    "- fill-conntrack: { node: n1, ",
+    "- felix: { bpfEnabled: true }",
+    "- restart: { agent: kube-proxy, ",
+];
+
+fn has_our_steps(scenario: &str) {
+    let (_, steps) = scenario.rsplit_once("\ntimeline:\n").expect("a timeline");
+    for line in steps.lines() {
+        let line = line.trim_start();
+        assert!(WORDS.iter().any(|it| line.starts_with(it)), "{line:?}");
+    }
+    assert!(!scenario.contains('\r'), "{scenario:?}");
 }

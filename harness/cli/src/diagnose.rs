@@ -2,6 +2,7 @@
 
 mod recorded;
 mod told;
+mod written;
 
 use std::{path::Path, process::ExitCode};
 
@@ -21,10 +22,12 @@ pub(crate) fn diagnose(args: &args::Diagnose) -> anyhow::Result<ExitCode> {
         Some(path) => cases::all_under(&path)?,
         None => Vec::new(),
     };
-    let found = findings(&evidence).into_iter();
+    let found = findings(&evidence);
     let told = Told {
         writers: writers(&evidence),
         findings: found
+            .iter()
+            .cloned()
             .map(|finding| Found::of(finding, &scenarios))
             .collect(),
         missing: told::missing(&evidence),
@@ -32,6 +35,9 @@ pub(crate) fn diagnose(args: &args::Diagnose) -> anyhow::Result<ExitCode> {
     match args.format {
         Answer::Human => crate::say(&told.human())?,
         Answer::Json => crate::say_as_it_is(&document(&told)?)?,
+    }
+    if let Some(file) = &args.write {
+        written::write(file, &evidence, &found)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use chainbreak_engine::shell::quoted;
-use chainbreak_model::Diagnostic;
+use chainbreak_model::{Diagnostic, scenario::Scenario};
 
 use crate::{
     args::{New, selection::SCENARIOS},
@@ -25,21 +25,13 @@ pub(crate) fn new(args: &New) -> anyhow::Result<ExitCode> {
     let folder = args.dir.clone().unwrap_or_else(usual);
     let path = folder.join(&args.name).with_extension("yaml");
     let text = text(&args.name, &folder);
-    let no_manifests = |_: &Path| Err(io::ErrorKind::NotFound.into());
-    let read = chainbreak_model::read(&path, text.as_bytes(), &no_manifests);
-    let read = read.map_err(|mistakes| {
-        let mistakes = mistakes.iter().map(Diagnostic::message);
-        invalid(mistakes.collect::<Vec<_>>().join("; "))
-    })?;
+    let read = read(&path, &text)?;
     // YAML has its own mind of blanks, quotes and `#`.
     if read.name.as_str() != args.name {
         let why = format!("the scenario's name cannot be {:?}", args.name);
         return Err(invalid(why));
     }
-    write(&path, &text).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => invalid(format!("{} is there already", path.display())),
-        _ => invalid(format!("could not write {}: {error}", path.display())),
-    })?;
+    write(&path, &text)?;
     let file = quoted(&path.display().to_string());
     crate::say(&format!(
         "{}\n\nIt shows an incident and a fix as it stands. Make them yours, and meanwhile:\n  \
@@ -68,7 +60,21 @@ fn text(name: &str, folder: &Path) -> String {
     }
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(text.as_bytes())
+/// A scenario of such a text, which needs no other files.
+pub(crate) fn read(path: &Path, text: &str) -> anyhow::Result<Scenario> {
+    let no_manifests = |_: &Path| Err(io::ErrorKind::NotFound.into());
+    chainbreak_model::read(path, text.as_bytes(), &no_manifests).map_err(|mistakes| {
+        let mistakes = mistakes.iter().map(Diagnostic::message);
+        invalid(mistakes.collect::<Vec<_>>().join("; "))
+    })
+}
+
+/// Writes a file that is not there yet.
+pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let created = OpenOptions::new().write(true).create_new(true).open(path);
+    let written = created.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => invalid(format!("{} is there already", path.display())),
+        _ => invalid(format!("could not write {}: {error}", path.display())),
+    })
 }

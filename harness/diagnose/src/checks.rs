@@ -5,6 +5,7 @@ mod endpoints;
 mod felix;
 mod jumps;
 mod kernel;
+mod known;
 mod logged;
 mod nftables;
 mod stale;
@@ -32,11 +33,9 @@ impl<'a> Context<'a> {
     fn of(evidence: &'a Evidence) -> Self {
         let tables = Tables::of(&evidence.dumps);
         let configuration = evidence.objects.felix_configuration();
-        let iptables = tables.iter().flat_map(services::of_iptables);
-        let nftables = nftables(evidence).flat_map(services::of_nftables);
         Self {
             evidence,
-            led: iptables.chain(nftables).collect(),
+            led: services::all(&tables, evidence),
             ebpf: tables.iter().any(Tables::are_beside_ebpf)
                 || configuration.is_some_and(|spec| spec["bpfEnabled"] == true),
             tables,
@@ -57,7 +56,7 @@ fn nftables(evidence: &Evidence) -> impl Iterator<Item = &NftTable> {
 /// All that is found, what breaks something first.
 pub fn findings(evidence: &Evidence) -> Vec<Finding> {
     let context = Context::of(evidence);
-    let checks: [fn(&Context<'_>) -> Vec<Finding>; 8] = [
+    let checks: [fn(&Context<'_>) -> Vec<Finding>; 9] = [
         jumps::check,
         nftables::check,
         backends::check,
@@ -65,6 +64,7 @@ pub fn findings(evidence: &Evidence) -> Vec<Finding> {
         stale::check,
         felix::check,
         kernel::check,
+        known::check,
         logged::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(&context)).collect();

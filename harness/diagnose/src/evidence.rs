@@ -4,6 +4,7 @@ use chainbreak_model::names::AgentName;
 use chainbreak_netfilter::{NetfilterError, dumps::Dumps};
 
 use crate::{
+    hints::Hints,
     logs::{self, Log},
     objects::Objects,
 };
@@ -17,9 +18,19 @@ pub struct Evidence {
     pub logs: Vec<Log>,
     /// What the API holds.
     pub objects: Objects,
+    /// What else the texts say.
+    pub(crate) hints: Hints,
 }
 
 impl Evidence {
+    /// Rules and what else was dumped, and nothing beside.
+    pub fn of(dumps: Dumps) -> Self {
+        Self {
+            dumps,
+            ..Self::default()
+        }
+    }
+
     /// Takes in a text: whether it knows anything of it. Rules that break off, or that no tool prints, are an error, and nothing of the
     /// text's rules is taken in.
     pub fn add(&mut self, text: &str) -> Result<bool, NetfilterError> {
@@ -32,8 +43,9 @@ impl Evidence {
                 None => self.logs.push(log),
             }
         }
+        let has_hints = self.hints.add(&rest);
         let has_dumps = !self.dumps.add(&rest)?.is_empty();
-        Ok(has_objects || has_logs || has_dumps)
+        Ok(has_objects || has_logs || has_hints || has_dumps)
     }
 
     /// The log of an agent, where it is there.

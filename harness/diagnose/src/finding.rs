@@ -3,6 +3,8 @@
 use chainbreak_model::case::Symptom;
 use serde::Serialize;
 
+use crate::reproduction::Made;
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -35,6 +37,9 @@ pub struct Finding {
     /// What mends it, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mends: Option<String>,
+    /// How a scenario brings it about, where one does.
+    #[serde(skip)]
+    pub(crate) made: Option<Made>,
 }
 
 impl Finding {
@@ -53,11 +58,17 @@ impl Finding {
             what: what.into(),
             evidence: Vec::new(),
             mends: None,
+            made: None,
         }
     }
 
     pub(crate) fn on(mut self, evidence: impl IntoIterator<Item = String>) -> Self {
         self.evidence.extend(evidence);
+        self
+    }
+
+    pub(crate) fn made_by(mut self, made: impl Into<Option<Made>>) -> Self {
+        self.made = made.into();
         self
     }
 

@@ -4,12 +4,15 @@
 //! - [`Evidence`] is what was attached, recognised by what is in it.
 //! - [`writers`] says who wrote the rules, in which mode and by which releases.
 //! - [`findings`] says what does not fit together.
+//! - [`Reproduction`] is a scenario of it.
 
 mod checks;
 mod evidence;
 mod finding;
+mod hints;
 mod logs;
 mod objects;
+mod reproduction;
 mod services;
 mod tables;
 mod writers;
@@ -19,4 +22,5 @@ pub use evidence::Evidence;
 pub use finding::{Finding, Weight};
 pub use logs::Log;
 pub use objects::Objects;
+pub use reproduction::Reproduction;
 pub use writers::{Writer, writers};

@@ -13,6 +13,14 @@ pub struct Log {
     pub entries: Vec<String>,
 }
 
+impl Log {
+    /// Its warnings and what is worse.
+    pub(crate) fn complaints(&self) -> impl Iterator<Item = &str> {
+        let entries = self.entries.iter().map(String::as_str);
+        entries.filter(|entry| complains(entry))
+    }
+}
+
 /// Files of kube-proxy's sources that other programs of Kubernetes do not log from (1.20 to 1.36); of the others the log has to have one of
 /// these.
 const KUBE_PROXYS: [&str; 7] = [
@@ -118,6 +126,11 @@ fn without_runtime(line: &str) -> Cow<'_, str> {
         Some((pod, rest)) if pod.starts_with("[pod/") => rest,
         _ => line,
     };
+    if let Some((front, said)) = line.split_once("]: ")
+        && is_journals(front)
+    {
+        return Cow::Borrowed(said);
+    }
     // `kubectl logs --timestamps`, and the kubelet's files, which also say where it was written.
     let Some((_, rest)) = line.split_once(' ').filter(|(time, _)| is_time(time)) else {
         return Cow::Borrowed(line);
@@ -127,6 +140,20 @@ fn without_runtime(line: &str) -> Cow<'_, str> {
         ["stdout" | "stderr", "F" | "P", said] => said,
         _ => rest,
     })
+}
+
+/// Whether systemd's journal puts that in front of a line, up to the process: `Nov 02 23:38:04 node-1 kube-proxy[6315`.
+fn is_journals(front: &str) -> bool {
+    let [month, day, time, _host, unit] = *front.split_whitespace().collect::<Vec<_>>().as_slice()
+    else {
+        return false;
+    };
+    let process = unit.rsplit_once('[').map(|(_, process)| process);
+    let is_number = |it: &str| !it.is_empty() && it.bytes().all(|b| b.is_ascii_digit());
+    month.len() == 3
+        && is_number(day)
+        && time.split(':').filter(|it| is_number(it)).count() == 3
+        && process.is_some_and(is_number)
 }
 
 /// Whether a word is a moment as RFC 3339 has it.
@@ -143,7 +170,7 @@ fn is_time(word: &str) -> bool {
 }
 
 /// Whether an entry is a warning, or worse.
-pub(crate) fn complains(entry: &str) -> bool {
+fn complains(entry: &str) -> bool {
     let first = entry.split_whitespace();
     let klog = entry.starts_with(['W', 'E', 'F']);
     let felix = ["[WARNING]", "[ERROR]", "[FATAL]", "[PANIC]"];
@@ -183,6 +210,7 @@ mod tests {
             "2025-06-10T07:32:16.910Z stderr F ",
             "2025-06-10T07:32:16.910840123Z ",
             "[pod/kube-proxy-x/kube-proxy] ",
+            "Nov 02 23:38:04 node-1 kube-proxy[6315]: ",
         ] {
             let lines = RESTORE.lines().map(|line| format!("{front}{line}\n"));
             let text: String = lines.collect();

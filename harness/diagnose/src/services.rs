@@ -7,7 +7,7 @@ use std::{
 
 use chainbreak_netfilter::{Rule, nft::NftTable};
 
-use crate::tables::Tables;
+use crate::{Evidence, tables::Tables};
 
 /// kube-proxy's comment of the rule for a service's own address.
 const CLUSTER_IP: &str = " cluster IP";
@@ -26,6 +26,14 @@ pub(crate) struct Led {
     /// The chain that leads to its endpoints.
     pub(crate) chain: String,
     pub(crate) endpoints: BTreeSet<SocketAddr>,
+}
+
+/// Those that rules lead, in whichever mode.
+pub(crate) fn all(tables: &[Tables], evidence: &Evidence) -> Vec<Led> {
+    let nft = evidence.dumps.nft_tables().iter();
+    let nftables = nft.filter(|table| table.name == "kube-proxy");
+    let of_iptables = tables.iter().flat_map(of_iptables);
+    of_iptables.chain(nftables.flat_map(of_nftables)).collect()
 }
 
 /// Those that rules of iptables lead.

@@ -106,6 +106,21 @@ fn in_iptables_mode(tables: &Tables) -> String {
     parts.join(", ")
 }
 
+/// A release of kube-proxy that lays out its rules like these.
+pub(crate) fn release(tables: &Tables) -> Option<&'static str> {
+    let known = [
+        ("1.31", "1.32"),
+        ("1.25", "1.28"),
+        ("1.21", "1.23"),
+        ("1.24", "1.24"),
+        ("1.23", "1.23"),
+        ("1.20", "1.20"),
+    ];
+    let layout = layout(tables)?;
+    let mut known = known.iter().filter(|(first, _)| layout.starts_with(first));
+    known.next().map(|(_, release)| *release)
+}
+
 /// The releases of kube-proxy that lay out their rules like these (1.20 to 1.36, proxier.go; docs/real-agents.md has each by its source).
 fn layout(tables: &Tables) -> Option<&'static str> {
     // Which it is stands in filter.

@@ -106,6 +106,11 @@ pub struct AgentKind {
 }
 
 impl AgentKind {
+    /// Whether a scenario can have the version.
+    pub fn takes(&self, version: &str) -> bool {
+        (self.check_version)(version).is_ok()
+    }
+
     /// A version as scenarios write it.
     pub fn as_written<'a>(&self, version: &'a str) -> &'a str {
         if self.has_v {

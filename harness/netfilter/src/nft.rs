@@ -51,7 +51,8 @@ pub fn listing(text: &str) -> Result<Vec<NftTable>, NetfilterError> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let [family, name] = head(line, "table").ok_or_else(|| bad(line, number))?;
+        let known = head(line, "table").filter(|[family, _]| FAMILIES.contains(family));
+        let [family, name] = known.ok_or_else(|| bad(line, number))?;
         let mut table = NftTable {
             family: family.to_owned(),
             name: name.to_owned(),

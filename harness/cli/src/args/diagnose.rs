@@ -35,6 +35,10 @@ pub(crate) struct Diagnose {
     /// Scenarios that are named where they show what is found: a file or a folder [default: scenarios, where that is here]
     #[arg(long, value_name = "PATH")]
     pub(crate) scenarios: Option<PathBuf>,
+    /// Writes a scenario of what was found: this cluster's Services, releases and settings as far as they were attached, and the steps that
+    /// bring about what is wrong. `chainbreak run FILE` confirms or refutes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
     /// What goes to standard output
     #[arg(long, value_enum, default_value_t = Answer::Human)]
     pub(crate) format: Answer,

@@ -12,8 +12,9 @@ use chainbreak_model::{
     event::{Event, EventKind},
     names::{AgentName, NodeName},
 };
-use chainbreak_netfilter::replay::Replay;
+use chainbreak_netfilter::{Counters, Family, Site, dumps::Dumps, replay::Replay};
 use chainbreak_report::{
+    drops::drops,
     edits::backend,
     network::{Network, reroutes},
 };
@@ -36,14 +37,12 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
         None => nodes.next(),
     };
     let node = node.ok_or_else(|| invalid(format!("{id} has no such node")))?;
-    let mut evidence = Evidence {
-        dumps: rules(case, &events, &node, at_us).dumps(),
-        ..Evidence::default()
-    };
+    let mut evidence = Evidence::of(rules(case, &events, &node, at_us).dumps());
     if let Some(network) = Network::at(&events, &case.timeline, reroutes, &node, at_us) {
         let added = evidence.dumps.add(network.text);
         added.map_err(|why| invalid(format!("what {node} routes by cannot be read: {why}")))?;
     }
+    count(&mut evidence.dumps, &events, &node, at_us);
     if let Some(statistics) = statistics(&events, &node, at_us) {
         evidence.add(&statistics)?;
     }
@@ -85,6 +84,31 @@ fn log(events: &[Event], agent: AgentName, on: &NodeName, at_us: u64) -> Log {
     Log {
         agent,
         entries: entries.collect(),
+    }
+}
+
+/// Has the rules count the packets that were seen to end in them.
+fn count(dumps: &mut Dumps, events: &[Event], on: &NodeName, at_us: u64) {
+    let seen = events.iter().filter(|event| match &event.what {
+        EventKind::Drops(seen) => seen.node == *on && event.at_us <= at_us,
+        _ => false,
+    });
+    for drop in drops(&seen.cloned().collect::<Vec<_>>()) {
+        let family = if drop.front.starts_with("ip6") {
+            Family::V6
+        } else {
+            Family::V4
+        };
+        let counters = Counters {
+            packets: drop.packets,
+            bytes: drop.bytes,
+        };
+        let site = Site {
+            table: drop.table,
+            chain: drop.chain,
+            rule: drop.rule,
+        };
+        dumps.set_counters(family, &site, counters);
     }
 }
 

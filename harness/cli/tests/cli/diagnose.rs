@@ -52,16 +52,49 @@ fn of_a_real_node_nothing_is_found_until_something_is_wrong_there() {
     assert!(said.contains(line), "{said}");
     run.signal(Signal::SIGINT);
     run.ends();
+
+    let written = ground.chainbreak(&["diagnose", "after.txt", "--write", "as-found.yaml"]);
+    exits(&written, 0);
+    let next = text(&written.stderr);
+    assert!(
+        next.contains("as-found.yaml plays what was found"),
+        "{next}"
+    );
+    exits(
+        &ground.chainbreak(&["run", "as-found.yaml", "--out", "again"]),
+        0,
+    );
+    let again = ground.chainbreak(&["diagnose", "after.txt", "--write", "as-found.yaml"]);
+    exits(&again, 2);
+    assert!(text(&again.stderr).contains("is there already"));
 }
 
 #[test]
 fn of_a_recorded_outage_that_is_found_which_its_scenario_names() {
+    is_found(
+        "kube-proxy/services-stay-dead-after-a-nat-flush",
+        "nat-alone[iptables=legacy]",
+        ("n1", "jump-missing"),
+    );
+}
+
+#[test]
+fn of_a_recorded_outage_the_packets_that_ended_in_rules_are_counted() {
+    is_found(
+        "routing/replies-through-a-transit-node-time-out",
+        "kube-proxys-rule-drops[iptables=legacy,ip-family=IPv4]",
+        ("n2", "invalid-dropped"),
+    );
+}
+
+/// Plays a case of the catalogue, and diagnoses a node of it.
+fn is_found(scenario: &str, variant: &str, (node, kind): (&str, &str)) {
     let ground = Ground::new();
     let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let scenarios = scenarios.to_str().unwrap();
-    let name = "services-stay-dead-after-a-nat-flush";
-    let file = format!("{scenarios}/kube-proxy/{name}.yaml");
-    let case = format!("{name}/nat-alone[iptables=legacy]");
+    let (_, name) = scenario.split_once('/').unwrap();
+    let file = format!("{scenarios}/{scenario}.yaml");
+    let case = format!("{name}/{variant}");
     exits(
         &ground.chainbreak(&["run", &file, &case, "--out", "out"]),
         0,
@@ -69,6 +102,8 @@ fn of_a_recorded_outage_that_is_found_which_its_scenario_names() {
     let args = [
         "diagnose",
         "out/latest",
+        "--node",
+        node,
         "--scenarios",
         scenarios,
         "--format",
@@ -80,8 +115,8 @@ fn of_a_recorded_outage_that_is_found_which_its_scenario_names() {
     let findings = diagnosed["findings"].as_array().unwrap();
     let shown = findings
         .iter()
-        .find(|it| it["kind"] == "jump-missing")
-        .unwrap();
+        .find(|it| it["kind"] == kind)
+        .unwrap_or_else(|| panic!("{diagnosed:#}"));
     assert!(
         shown["shown-by"]
             .as_array()

@@ -17,6 +17,7 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
         findings.extend(both_front_ends(context, family));
     }
     findings.extend(beside_nftables(context));
+    findings.extend(in_the_other(context));
     findings
 }
 
@@ -70,9 +71,34 @@ fn beside_nftables(context: &Context<'_>) -> Option<Finding> {
     )
 }
 
+/// What iptables' nft front end says of the legacy one, where that was not attached.
+fn in_the_other(context: &Context<'_>) -> Option<Finding> {
+    let mut tables = context.tables.iter();
+    let is_there = tables.any(|it| it.backend == Some(Backend::Legacy));
+    let what = "iptables' legacy front end has tables, too, which were not attached: packets meet the rules of both, and who looks at one sees half";
+    (context.evidence.hints.has_legacy && !is_there).then(|| {
+        let finding = Finding::odd(Symptom::BothBackends, what);
+        finding.on(["attach `iptables-legacy-save -c`, too".to_owned()])
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use crate::checks::tests::{HEALTHY, found, kinds};
+
+    #[test]
+    fn a_front_end_that_was_not_attached_is_told_by_what_the_other_says_of_it() {
+        let warning =
+            "# Warning: iptables-legacy tables present, use iptables-legacy-save to see them\n";
+        let nft = printed_by(
+            "iptables-save v1.8.9 (nf_tables)",
+            "*nat\n:DOCKER - [0:0]\nCOMMIT\n",
+        );
+        assert_eq!(kinds(&[&nft]), [""; 0]);
+        assert_eq!(kinds(&[&nft, warning]), ["both-backends"]);
+        let legacy = printed_by("iptables-save v1.8.9 (legacy)", HEALTHY[0]);
+        assert_eq!(kinds(&[&nft, warning, &legacy]), [""; 0]);
+    }
 
     fn printed_by(program: &str, save: &str) -> String {
         let rules = save.lines().filter(|line| !line.starts_with('#'));

@@ -5,6 +5,7 @@ use chainbreak_model::case::Symptom;
 use super::Context;
 use crate::{
     Finding,
+    reproduction::Made,
     tables::{KubeProxy, Tables},
 };
 
@@ -28,7 +29,12 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     vec![
         Finding::odd(Symptom::FelixCleansUp, what)
             .on([evidence, noise].map(str::to_owned))
-            .mended_by("remove kube-proxy, or set bpfKubeProxyIptablesCleanupEnabled: false, and lead Felix to the API by its own address (ConfigMap kubernetes-services-endpoint)"),
+            .mended_by("remove kube-proxy, or set bpfKubeProxyIptablesCleanupEnabled: false, and lead Felix to the API by its own address (ConfigMap kubernetes-services-endpoint)")
+            .made_by(Made {
+                // It ends itself for that, and has begun again seconds later.
+                steps: ["felix: { bpfEnabled: true }", "settle: 9s"].map(str::to_owned).into(),
+                ..Made::default()
+            }),
     ]
 }
 

@@ -5,7 +5,9 @@ use chainbreak_netfilter::Family;
 
 use super::{Context, first_of};
 use crate::{
-    Finding, Weight, services,
+    Finding, Weight,
+    reproduction::Made,
+    services::{self, Led},
     tables::{CANARY, KubeProxy, Tables},
 };
 
@@ -77,7 +79,15 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
         KubeProxy::Canary => tables.family == Family::V4 && !is_elsewhere(context),
         KubeProxy::Ipvs | KubeProxy::None => false,
     });
-    judged.flat_map(|tables| of(context, tables)).collect()
+    // A scenario's cluster has IPv4.
+    let findings = judged.flat_map(|tables| {
+        let is_made = tables.family == Family::V4;
+        of(context, tables).into_iter().map(move |it| Finding {
+            made: it.made.filter(|_| is_made),
+            ..it
+        })
+    });
+    findings.collect()
 }
 
 /// Whether kube-proxy leads services by other rules.
@@ -110,9 +120,16 @@ fn of(context: &Context<'_>, tables: &Tables) -> Vec<Finding> {
         let what = format!(
             "kube-proxy's chain KUBE-SERVICES is empty in nat ({tables}): no service is led anywhere"
         );
-        findings.push(Finding::breaks(Symptom::ServicesEmpty, what).mended_by(RESTART));
+        let step = flush(SERVICES);
+        findings.push(
+            Finding::breaks(Symptom::ServicesEmpty, what)
+                .mended_by(RESTART)
+                .made_by(for_all([step])),
+        );
     }
-    let dead = services::nowhere(services::of_iptables(tables));
+    let led = services::of_iptables(tables);
+    let made = emptied(&led);
+    let dead = services::nowhere(led);
     if !dead.is_empty() {
         let what = format!(
             "requests to {} are led into chains that lead nowhere ({tables})",
@@ -121,7 +138,8 @@ fn of(context: &Context<'_>, tables: &Tables) -> Vec<Finding> {
         findings.push(
             Finding::breaks(Symptom::ServiceLeadsNowhere, what)
                 .on(first_of(dead))
-                .mended_by(RESTART),
+                .mended_by(RESTART)
+                .made_by(made),
         );
     }
     findings
@@ -178,7 +196,55 @@ fn missing_jump(context: &Context<'_>, tables: &Tables, jump: &Jump) -> Finding 
         );
     }
     let finding = Finding::new(Symptom::JumpMissing, *weight, what);
-    finding.on(evidence).mended_by(RESTART)
+    let from = if from.is_empty() {
+        vec!["PREROUTING", "OUTPUT"]
+    } else {
+        vec![*from]
+    };
+    let steps = from.iter().map(|from| {
+        format!("delete-rule: {{ node: n1, table: {table}, chain: {from}, matches: '-j {to}' }}")
+    });
+    let breaks = *weight == Weight::Breaks;
+    finding.on(evidence).mended_by(RESTART).made_by(Made {
+        pods: breaks && from.contains(&"PREROUTING"),
+        node: breaks && from.contains(&"OUTPUT"),
+        ..for_all(steps)
+    })
+}
+
+fn flush(chain: &str) -> String {
+    format!("flush: {{ node: n1, table: nat, chain: {chain} }}")
+}
+
+/// So many chains are emptied to bring about what was found.
+const EMPTIED: usize = 5;
+
+/// What empties the chains of services over TCP that lead nowhere; nothing where there are none.
+fn emptied(led: &[Led]) -> Option<Made> {
+    let is_word = |text: &str| {
+        text.bytes()
+            .all(|it| it.is_ascii_alphanumeric() || it == b'-')
+    };
+    let dead = led
+        .iter()
+        .filter(|it| it.endpoints.is_empty() && it.protocol == "tcp" && is_word(&it.chain));
+    let dead: Vec<&Led> = dead.take(EMPTIED).collect();
+    let made = Made {
+        only: dead.iter().map(|it| it.name.clone()).collect(),
+        ..for_all(dead.iter().map(|it| flush(&it.chain)))
+    };
+    (!dead.is_empty()).then_some(made)
+}
+
+/// What everybody loses requests by, and a restart of kube-proxy mends.
+fn for_all(steps: impl IntoIterator<Item = String>) -> Made {
+    Made {
+        steps: steps.into_iter().collect(),
+        pods: true,
+        node: true,
+        restart: true,
+        ..Made::default()
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use chainbreak_model::case::Symptom;
 use chainbreak_netfilter::Owner;
 
 use super::{Context, first_of};
-use crate::{Finding, Weight};
+use crate::{Finding, Weight, reproduction::Made};
 
 const MOST: &str = "net.netfilter.nf_conntrack_max";
 const ENTRIES: &str = "net.netfilter.nf_conntrack_count";
@@ -15,6 +15,7 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(forwarding(context));
     findings.extend(full(context));
+    findings.extend(was_full(context));
     findings.extend(lost(context));
     findings.extend(invalid(context));
     findings
@@ -31,6 +32,11 @@ fn forwarding(context: &Context<'_>) -> Option<Finding> {
     (value == "0").then(|| {
         Finding::new(Symptom::NoForwarding, Weight::where_so(leads), what)
             .mended_by(format!("`sysctl -w {name}=1`"))
+            .made_by(Made {
+                steps: vec![format!("sysctl: {{ at: node/n1, set: {{ {name}: 0 }} }}")],
+                pods: true,
+                ..Made::default()
+            })
     })
 }
 
@@ -52,8 +58,25 @@ fn full(context: &Context<'_>) -> Option<Finding> {
     );
     let has_dropped = counted(context, "drop") > counted(context, "insert_failed");
     (share >= FULL).then(|| {
-        Finding::new(Symptom::ConntrackFull, Weight::where_so(has_dropped), what).mended_by(mends)
+        Finding::new(Symptom::ConntrackFull, Weight::where_so(has_dropped), what)
+            .mended_by(mends)
+            .made_by(Made {
+                steps: vec!["fill-conntrack: { node: n1, entries: full }".to_owned()],
+                pods: true,
+                node: true,
+                ..Made::default()
+            })
     })
+}
+
+/// What the kernel's log says of it, in whichever namespace.
+fn was_full(context: &Context<'_>) -> Option<Finding> {
+    let times = context.evidence.hints.table_full;
+    let what = format!(
+        "the kernel has dropped packets because conntrack's table was full: {times} lines of its log say so, and it says so of few of them"
+    );
+    let mends = format!("a greater {MOST}, or fewer connections that linger");
+    (times > 0).then(|| Finding::odd(Symptom::ConntrackFull, what).mended_by(mends))
 }
 
 fn lost(context: &Context<'_>) -> Vec<Finding> {
@@ -133,6 +156,14 @@ mod tests {
         assert_eq!(kinds(&[&counted(0, 0)]), [""; 0]);
         assert_eq!(kinds(&[&counted(2, 2)]), ["conntrack-insert-failed"]);
         assert_eq!(kinds(&[&counted(0, 9)]), ["conntrack-dropped"]);
+    }
+
+    #[test]
+    fn what_the_kernels_log_says_of_a_full_table_is_found() {
+        let line = "[Tue Nov 20 22:30:22 2018] nf_conntrack: table full, dropping packet\n";
+        let [(kind, text)] = found(&[line, line]).try_into().unwrap();
+        assert_eq!(kind, "conntrack-full");
+        assert!(text.contains("2 lines of its log"), "{text}");
     }
 
     #[test]

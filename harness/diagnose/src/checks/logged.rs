@@ -1,14 +1,11 @@
-//! What agents complain of.
+//! What agents complain of that is not known to mean something.
 
 use std::collections::BTreeMap;
 
 use chainbreak_model::case::Symptom;
 
-use super::{Context, first_of};
-use crate::{
-    Finding,
-    logs::{Log, complains},
-};
+use super::{Context, first_of, known::is_known};
+use crate::{Finding, logs::Log};
 
 /// So much of an entry shows what it is.
 const SHOWN: usize = 200;
@@ -19,7 +16,9 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
 
 fn of(log: &Log) -> Option<Finding> {
     let mut kinds: BTreeMap<String, (usize, &str)> = BTreeMap::new();
-    for entry in log.entries.iter().filter(|entry| complains(entry)) {
+    let unknown = log.complaints();
+    let unknown = unknown.filter(|entry| !is_known(log.agent, entry));
+    for entry in unknown {
         kinds.entry(gist(entry)).or_insert((0, entry)).0 += 1;
     }
     if kinds.is_empty() {
@@ -44,7 +43,7 @@ fn gist(entry: &str) -> String {
 }
 
 /// The first line, and the first of those below that names what is wrong.
-fn shown(entry: &str) -> String {
+pub(super) fn shown(entry: &str) -> String {
     let mut lines = entry.lines().map(str::trim);
     let first = lines.next().unwrap_or_default();
     let names = ["Couldn't load target", "does not exist", "failed", "Error"];
@@ -65,22 +64,21 @@ mod tests {
 
     #[test]
     fn complaints_of_a_kind_are_one_line_with_how_often_they_came() {
-        let restore = |second: u8, chain: &str| {
+        let odd = |second: u8, chain: &str| {
             format!(
-                "E0610 07:32:{second}.910840       1 proxier.go:1564] \"Failed to execute iptables-restore\" err=<\n\
-                 \texit status 2: iptables-restore v1.8.9 (legacy): Couldn't load target `KUBE-SVC-{chain}':No such file or directory\n > ipFamily=\"IPv4\"\n"
+                "E0610 07:32:{second}.910840       1 proxier.go:1564] \"Something is odd\" err=<\n\
+                 \texit status 2: iptables v1.8.9 (legacy): Error with `KUBE-SVC-{chain}'\n > ipFamily=\"IPv4\"\n"
             )
         };
         let fine = "I0610 07:32:18.449102       1 proxier.go:828] \"Syncing iptables rules\" ipFamily=\"IPv4\"\n";
         assert!(found(&[fine]).is_empty());
-        let log = [restore(16, "A"), fine.to_owned(), restore(22, "B")].concat();
+        let log = [odd(16, "A"), fine.to_owned(), odd(22, "B")].concat();
         let [(kind, text)] = found(&[&log]).try_into().unwrap();
         assert_eq!(kind, "complaints");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
         assert!(
-            lines[1].starts_with("2 × E0610")
-                && lines[1].contains("Couldn't load target `KUBE-SVC-A'"),
+            lines[1].starts_with("2 × E0610") && lines[1].contains("Error with `KUBE-SVC-A'"),
             "{text}"
         );
     }

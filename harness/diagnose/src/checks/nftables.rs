@@ -6,7 +6,7 @@ use chainbreak_model::case::Symptom;
 use chainbreak_netfilter::nft::NftTable;
 
 use super::{Context, first_of};
-use crate::{Finding, services};
+use crate::{Finding, reproduction::Made, services};
 
 /// Its chains that hooks lead to (1.31 to 1.36).
 const HOOKED: [&str; 2] = ["nat-prerouting", "nat-output"];
@@ -63,7 +63,8 @@ fn of(table: &NftTable) -> Vec<Finding> {
         findings.push(
             Finding::breaks(Symptom::ElementsMissing, what)
                 .on(first_of(lost))
-                .mended_by(again(family)),
+                .mended_by(again(family))
+                .made_by(emptied(family)),
         );
     }
     let dead = services::nowhere(led);
@@ -77,6 +78,20 @@ fn of(table: &NftTable) -> Vec<Finding> {
         );
     }
     findings
+}
+
+/// What empties the map, in a cluster of IPv4.
+fn emptied(family: &str) -> Option<Made> {
+    let command = "nft flush map ip kube-proxy service-ips";
+    (family == "ip").then(|| Made {
+        steps: vec![format!(
+            "run: {{ at: node/n1, as: somebody, command: {command} }}"
+        )],
+        pods: true,
+        node: true,
+        restart: true,
+        ..Made::default()
+    })
 }
 
 /// Services whose requests are rejected: their elements have the name as a comment.

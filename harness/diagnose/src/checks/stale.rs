@@ -1,4 +1,4 @@
-//! Connections that conntrack leads to endpoints that services no longer have.
+//! Connections that conntrack leads to endpoints that services no longer have, or to nobody.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,47 +6,101 @@ use std::{
 };
 
 use chainbreak_model::case::Symptom;
+use chainbreak_netfilter::{conntrack::Flow, names::PortName};
 
 use super::{Context, first_of};
-use crate::{Finding, Weight};
+use crate::{Finding, Weight, objects::Endpoints};
+
+/// A port of a Service: at which address, over what, which.
+type At = (IpAddr, String, u16);
+
+/// By port, its name and the endpoints to which connections are led now.
+type Now = BTreeMap<At, (String, BTreeSet<SocketAddr>)>;
+
+/// What ends such connections.
+const MENDS: &str = "`conntrack -D -p udp --orig-dst ADDRESS --orig-port-dst PORT` ends them; the next packet is led by the rules";
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
-    let mut now: BTreeMap<(IpAddr, &str, u16), (&str, BTreeSet<SocketAddr>)> = BTreeMap::new();
+    let slices = context.evidence.objects.endpoints();
+    let now = now(context, slices.as_ref());
+    let flows = context.evidence.dumps.flows();
+    let of_services = flows
+        .iter()
+        .filter_map(|flow| Some((flow, at(flow, &now)?)));
+    let of_services: Vec<_> = of_services.collect();
+    let named = slices.map(|slices| {
+        let all = slices.into_values().flat_map(|it| it.all);
+        all.collect()
+    });
+    let found = [
+        stale(&of_services, named.as_ref()),
+        untranslated(&of_services),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// By the rules, and of what they do not lead by the API.
+fn now(context: &Context<'_>, slices: Option<&BTreeMap<PortName, Endpoints>>) -> Now {
+    let mut now = Now::new();
     for it in &context.led {
-        let known = now
-            .entry((it.address, &it.protocol, it.port))
-            .or_insert_with(|| (&it.name, BTreeSet::new()));
+        let at = (it.address, it.protocol.clone(), it.port);
+        let known = now.entry(at);
+        let known = known.or_insert_with(|| (it.name.clone(), BTreeSet::new()));
         known.1.extend(&it.endpoints);
     }
-    let mut stale: BTreeMap<(&str, SocketAddr), usize> = BTreeMap::new();
-    for flow in context.evidence.dumps.flows() {
-        // What goes on over TCP ends with its pod; a UDP client that keeps its port is led there as long as it sends.
-        let (Some(port), Some(from)) = (flow.original.dport, flow.reply.sport) else {
+    let Some(slices) = slices else {
+        return now;
+    };
+    for service in context.evidence.objects.services() {
+        let Some(endpoints) = slices.get(&service.name) else {
             continue;
         };
-        let key = (flow.original.dst, flow.protocol.as_str(), port);
-        let Some((name, endpoints)) = now.get(&key).filter(|_| flow.protocol == "udp") else {
+        for address in &service.addresses {
+            let at = (*address, service.name.protocol.to_string(), service.port);
+            now.entry(at)
+                .or_insert_with(|| (service.name.to_string(), endpoints.all.clone()));
+        }
+    }
+    now
+}
+
+/// The port of a Service that a UDP client asks: what goes on over TCP ends with its pod, while a UDP client that keeps its port is led
+/// where its entry says as long as it sends.
+fn at<'a>(flow: &Flow, now: &'a Now) -> Option<(&'a str, &'a BTreeSet<SocketAddr>)> {
+    if flow.protocol != "udp" {
+        return None;
+    }
+    let key = (
+        flow.original.dst,
+        flow.protocol.clone(),
+        flow.original.dport?,
+    );
+    let (name, endpoints) = now.get(&key)?;
+    Some((name.as_str(), endpoints))
+}
+
+/// Connections of Services, each with its name and endpoints.
+type OfServices<'a> = [(&'a Flow, (&'a str, &'a BTreeSet<SocketAddr>))];
+
+/// Those that are led to endpoints which nobody knows any more. Whose endpoints are named, those that end are no mistake: they serve
+/// what they have.
+fn stale(flows: &OfServices<'_>, named: Option<&BTreeSet<SocketAddr>>) -> Option<Finding> {
+    let mut stale: BTreeMap<(&str, SocketAddr), usize> = BTreeMap::new();
+    for (flow, (name, endpoints)) in flows {
+        let Some(from) = flow.reply.sport else {
             continue;
         };
         let at = SocketAddr::new(flow.reply.src, from);
-        if flow.reply.src != flow.original.dst && !endpoints.contains(&at) {
+        let is_known = endpoints.contains(&at) || named.is_some_and(|named| named.contains(&at));
+        if flow.reply.src != flow.original.dst && !is_known {
             *stale.entry((*name, at)).or_default() += 1;
         }
     }
-    // Whose endpoints are told, those that end are no mistake: they serve what they have.
-    let slices = context.evidence.objects.endpoints();
-    let named: Option<BTreeSet<SocketAddr>> = slices.as_ref().map(|slices| {
-        slices
-            .values()
-            .flat_map(|it| it.all.iter().copied())
-            .collect()
-    });
-    stale.retain(|(_, at), _| named.as_ref().is_none_or(|named| !named.contains(at)));
     if stale.is_empty() {
-        return Vec::new();
+        return None;
     }
     let lines = stale.iter().map(|((name, at), flows)| {
-        format!("{name}: {flows} of UDP are led to {at}, to which no rule leads any more")
+        format!("{name}: {flows} of UDP are led to {at}, which is none of its endpoints")
     });
     let rest = "a client that goes on sending from its port is led there, whatever the rules say";
     let what = if named.is_some() {
@@ -58,8 +112,28 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     };
     let weight = Weight::where_so(named.is_some());
     let finding = Finding::new(Symptom::StaleConnections, weight, what);
-    let mends = "`conntrack -D -p udp --orig-dst ADDRESS --orig-port-dst PORT` ends them; the next packet is led by the rules";
-    vec![finding.on(first_of(lines)).mended_by(mends)]
+    Some(finding.on(first_of(lines)).mended_by(MENDS))
+}
+
+/// Those that nobody answers and no rule has translated, of Services that have endpoints: they began when there was no rule, or none that
+/// led (kubernetes#48370).
+fn untranslated(flows: &OfServices<'_>) -> Option<Finding> {
+    let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
+    for (flow, (name, endpoints)) in flows {
+        let is_led = flow.reply.src != flow.original.dst;
+        if flow.unreplied && !is_led && !endpoints.is_empty() {
+            *lost.entry(name).or_default() += 1;
+        }
+    }
+    let lines = lost
+        .iter()
+        .map(|(name, flows)| format!("{name}: {flows} of UDP go to its own address, unanswered"));
+    let what = "conntrack knows connections to Services' own addresses that no rule translated, though there are endpoints: a client that goes on sending from its port is answered by nobody";
+    (!lost.is_empty()).then(|| {
+        Finding::odd(Symptom::ConnectionsUntranslated, what)
+            .on(first_of(lines))
+            .mended_by(MENDS)
+    })
 }
 
 #[cfg(test)]
@@ -101,5 +175,28 @@ mod tests {
             .unwrap();
         assert_eq!(kind, "stale-connections");
         assert!(text.contains("no EndpointSlice names"), "{text}");
+    }
+
+    /// kubernetes#126130 and #48370, in the addresses of these tests.
+    #[test]
+    fn without_rules_services_and_slices_say_where_connections_are_to_be_led() {
+        let objects = "{\"kind\": \"List\", \"items\": [{\"kind\": \"Service\", \"metadata\": {\"namespace\": \"kube-system\", \"name\": \"dns\"}, \
+            \"spec\": {\"clusterIP\": \"10.96.0.10\", \"ports\": [{\"name\": \"dns\", \"port\": 53, \"protocol\": \"UDP\"}]}}, \
+            {\"kind\": \"EndpointSlice\", \"metadata\": {\"namespace\": \"kube-system\", \"labels\": {\"kubernetes.io/service-name\": \"dns\"}}, \
+            \"ports\": [{\"name\": \"dns\", \"port\": 53, \"protocol\": \"UDP\"}], \"endpoints\": [{\"addresses\": [\"10.20.1.2\"]}]}]}";
+        assert_eq!(kinds(&[objects, &flow("10.20.1.2")]), [""; 0]);
+        assert_eq!(kinds(&[objects, &flow("10.20.1.7")]), ["stale-connections"]);
+    }
+
+    #[test]
+    fn a_connection_that_no_rule_translated_is_found_where_there_are_endpoints() {
+        let nobody = "udp      17 29 src=10.20.1.9 dst=10.96.0.10 sport=43145 dport=53 [UNREPLIED] src=10.96.0.10 dst=10.20.1.9 sport=53 dport=43145 mark=0 use=1\n";
+        let [(kind, text)] = found(&[RULES, nobody]).try_into().unwrap();
+        assert_eq!(kind, "connections-untranslated");
+        assert!(text.contains("kube-system/dns:dns: 1 of UDP"), "{text}");
+        let answered = nobody.replace("[UNREPLIED] ", "");
+        assert_eq!(kinds(&[RULES, &answered]), [""; 0]);
+        let empty = RULES.replace("-A KUBE-SVC-A -j KUBE-SEP-A\n", "");
+        assert!(!kinds(&[&empty, nobody]).contains(&"connections-untranslated".to_owned()));
     }
 }

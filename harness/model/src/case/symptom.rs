@@ -40,13 +40,29 @@ pub enum Symptom {
     ConntrackInsertFailed,
     /// Packets were dropped that conntrack calls INVALID.
     InvalidDropped,
+    /// kube-proxy's rules are not written: its restores or transactions fail.
+    RestoreFails,
+    /// The kernel or its tools lack what an agent's rules need.
+    KernelLacks,
+    /// kube-proxy cannot use the mode that it was told to use.
+    ModeRefused,
+    /// Felix cannot use eBPF as it was told to.
+    EbpfRefused,
+    /// An agent does not reach the API.
+    ApiUnreachable,
+    /// An agent's port is another's.
+    PortTaken,
+    /// An agent did not get the lock of the legacy iptables in time.
+    LockHeld,
+    /// conntrack leads connections to a Service's own address, as no rule translated them when they began.
+    ConnectionsUntranslated,
     /// An agent's log has warnings or errors.
     Complaints,
 }
 
 impl Symptom {
     /// Each with its word.
-    pub const ALL: [(&'static str, Self); 17] = [
+    pub const ALL: [(&'static str, Self); 25] = [
         ("jump-missing", Self::JumpMissing),
         ("services-empty", Self::ServicesEmpty),
         ("service-leads-nowhere", Self::ServiceLeadsNowhere),
@@ -63,6 +79,14 @@ impl Symptom {
         ("conntrack-dropped", Self::ConntrackDropped),
         ("conntrack-insert-failed", Self::ConntrackInsertFailed),
         ("invalid-dropped", Self::InvalidDropped),
+        ("restore-fails", Self::RestoreFails),
+        ("kernel-lacks", Self::KernelLacks),
+        ("mode-refused", Self::ModeRefused),
+        ("ebpf-refused", Self::EbpfRefused),
+        ("api-unreachable", Self::ApiUnreachable),
+        ("port-taken", Self::PortTaken),
+        ("lock-held", Self::LockHeld),
+        ("connections-untranslated", Self::ConnectionsUntranslated),
         ("complaints", Self::Complaints),
     ];
 }

@@ -1,0 +1,100 @@
+use chainbreak_model::read;
+
+use super::*;
+use crate::{checks::tests::HEALTHY, findings};
+
+fn scenario(texts: &[&str]) -> Result<String, String> {
+    let mut evidence = Evidence::default();
+    for text in texts {
+        assert!(evidence.add(text).unwrap(), "{text}");
+    }
+    let found = findings(&evidence);
+    let reproduction = Reproduction::of(&evidence, &found)?;
+    let text = reproduction.scenario("as-found");
+    let file = std::path::Path::new("as-found.yaml");
+    let no_manifests = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+    let read = read(file, text.as_bytes(), &no_manifests);
+    assert!(read.is_ok(), "{text}\n{:?}", read.err());
+    Ok(text)
+}
+
+#[test]
+fn what_is_written_is_a_scenario_and_says_that_nothing_is_lost_where_nothing_is_found() {
+    for text in HEALTHY {
+        let written = scenario(&[text]).unwrap();
+        assert!(
+            written.contains("as-found: { expect: healthy }"),
+            "{written}"
+        );
+    }
+    let nothing = scenario(&["net.ipv4.ip_forward = 0\n"]);
+    assert!(nothing.unwrap_err().contains("kube-proxy's rules"));
+}
+
+#[test]
+fn a_jump_that_is_missing_is_deleted_and_a_restart_is_tried() {
+    let jump = |line: &&str| !(line.contains("-A PREROUTING") && line.contains("-j KUBE-SERVICES"));
+    let lines = HEALTHY[0].lines().filter(jump);
+    let cut: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let written = scenario(&[&cut]).unwrap();
+    for part in [
+        "service/test/nginx",
+        "- delete-rule: { node: n1, table: nat, chain: PREROUTING, matches: '-j KUBE-SERVICES'",
+        "broken: [pod-0-is-answered",
+        "kube-proxy-restarted:",
+    ] {
+        assert!(written.contains(part), "{part}: {written}");
+    }
+    assert!(!written.contains("broken: [node-0"), "{written}");
+}
+
+#[test]
+fn releases_and_settings_that_were_attached_are_the_scenarios() {
+    let objects = "{\"kind\": \"List\", \"items\": [\
+        {\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"image\": \"registry.k8s.io/kube-proxy:v1.33.4-eks-1\"}, {\"image\": \"calico/node:v3.29.7\"}]}}, \
+        {\"kind\": \"FelixConfiguration\", \"metadata\": {\"name\": \"default\"}, \"spec\": {\"bpfEnabled\": true}}]}";
+    let written = scenario(&[HEALTHY[3], objects]).unwrap();
+    for part in [
+        "kube-proxy: { mode: nftables, version: \"1.33.4\" }",
+        "calico: { version: v3.29.7, programs: work }",
+        "felix: {\"bpfEnabled\":true}",
+    ] {
+        assert!(written.contains(part), "{part}: {written}");
+    }
+}
+
+#[test]
+fn what_no_step_brings_about_is_named() {
+    let counted = "cpu=0  \tfound=3 invalid=7 insert=0 insert_failed=2 drop=2 early_drop=0 error=0 search_restart=0\n";
+    let written = scenario(&[HEALTHY[0], counted]).unwrap();
+    assert!(
+        written.contains("No step brings about: conntrack-insert-failed"),
+        "{written}"
+    );
+}
+
+#[test]
+fn of_a_strangers_dump_nothing_but_plain_names_and_values_is_written() {
+    let spec = "{\"logFilePath\": \"/etc/passwd\", \"dataplaneDriver\": \"sh\", \"logSeverityScreen\": \"Info\", \"bpfEnabled\": false}";
+    let objects = format!(
+        "{{\"kind\": \"List\", \"items\": [\
+         {{\"kind\": \"FelixConfiguration\", \"metadata\": {{\"name\": \"default\"}}, \"spec\": {spec}}}, \
+         {{\"kind\": \"Service\", \"metadata\": {{\"namespace\": \"a }}\\n  - run\", \"name\": \"web\"}}, \"spec\": {{\"clusterIP\": \"10.96.0.9\", \"ports\": [{{\"port\": 80}}]}}}}]}}"
+    );
+    let written = scenario(&[HEALTHY[0], &objects]).unwrap();
+    assert!(
+        written.contains("felix: {\"bpfEnabled\":false,\"logSeverityScreen\":\"Info\"}"),
+        "{written}"
+    );
+    assert!(!written.contains("run"), "{written}");
+}
+
+#[test]
+fn where_one_of_several_faults_is_not_mended_by_a_restart_none_is_tried() {
+    let jump = |line: &&str| !(line.contains("-A PREROUTING") && line.contains("-j KUBE-SERVICES"));
+    let lines = HEALTHY[0].lines().filter(jump);
+    let cut: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let written = scenario(&[&cut, "net.ipv4.ip_forward = 0\n"]).unwrap();
+    assert!(written.contains("net.ipv4.ip_forward: 0"), "{written}");
+    assert!(!written.contains("kube-proxy-restarted"), "{written}");
+}
