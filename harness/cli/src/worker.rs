@@ -4,7 +4,16 @@
 mod outside;
 mod said;
 
-use std::{io, process::ExitCode, sync::Mutex, thread, time::Duration};
+use std::{
+    io,
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use anyhow::Context;
 use chainbreak_engine::{
@@ -68,8 +77,15 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         (0..THREADS).try_for_each(|nth| one(nth).map(drop))
     });
     started.context("could not start a thread: `ulimit -u` says how many a user may have")?;
+    // What is said of a thread that waited for a processor names it. Those of futures begin first.
+    let begun = AtomicUsize::new(0);
+    let name = move || match begun.fetch_add(1, Ordering::Relaxed) {
+        number if number < THREADS => "harness".to_owned(),
+        _ => "harness-blocks".to_owned(),
+    };
     Ok(tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
+        .thread_name_fn(name)
         .enable_all()
         .build()?)
 }

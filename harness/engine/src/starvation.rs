@@ -39,6 +39,16 @@ struct Look {
     since_us: BTreeMap<Waiter, u64>,
 }
 
+/// What waited longest between two looks.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Wait {
+    waited_us: u64,
+    /// None is the look itself.
+    waiter: Option<Waiter>,
+    /// How long it had a processor meanwhile, where that is known.
+    ran_us: Option<u64>,
+}
+
 /// A time in which one or another was starved at every look.
 struct Stretch {
     starved: Starved,
@@ -83,9 +93,8 @@ impl Starvation {
         let look = Look::new(log.now_us(), waits, self.last.as_ref());
         let starved = self.last.as_ref().and_then(|last| look.starved(last));
         let over = match starved {
-            Some((waiter, waited_us)) => {
-                let who = self.name(waiter);
-                self.extend(who, look.at_us, waited_us);
+            Some(wait) => {
+                self.extend(self.name(wait.waiter), look.at_us, &wait);
                 None
             }
             None => self.stretch.take(),
@@ -103,7 +112,10 @@ impl Starvation {
     }
 
     /// The present stretch goes on to that wait, or one begins with it.
-    fn extend(&mut self, who: String, at_us: u64, waited_us: u64) {
+    fn extend(&mut self, who: String, at_us: u64, wait: &Wait) {
+        let Wait {
+            waited_us, ran_us, ..
+        } = *wait;
         let from_us = at_us.saturating_sub(waited_us);
         let since_us = self.last.as_ref().map_or(from_us, |last| last.at_us);
         let from_us = from_us.min(since_us);
@@ -113,6 +125,7 @@ impl Starvation {
                 from_us,
                 to_us: at_us,
                 waited_us,
+                ran_us,
             };
             self.stretch = Some(Stretch {
                 starved,
@@ -125,6 +138,7 @@ impl Starvation {
         starved.to_us = at_us;
         let length_us = starved.to_us - starved.from_us;
         starved.waited_us = (starved.waited_us + waited_us).min(length_us);
+        starved.ran_us = starved.ran_us.zip(ran_us).map(|(before, now)| before + now);
         if waited_us > stretch.longest_us {
             starved.who = who;
             stretch.longest_us = waited_us;
@@ -161,7 +175,7 @@ impl Look {
     }
 
     /// What waited longest since the last look, if that was too long a part of it: one of them, or the look itself, which is then late.
-    fn starved(&self, last: &Self) -> Option<(Option<Waiter>, u64)> {
+    fn starved(&self, last: &Self) -> Option<Wait> {
         let elapsed_us = self.at_us.saturating_sub(last.at_us);
         let since = |(waiter, waited): (&Waiter, &Waited)| {
             let before = last.waits.get(waiter).copied().unwrap_or_default();
@@ -169,14 +183,21 @@ impl Look {
             // Who starves is hardly ever seen asleep, and who slept or ran did not wait meanwhile, whatever Linux counts.
             let wanted = before.runnable || waited.runnable;
             let most_us = self.at_us.saturating_sub(last.since_us(*waiter));
-            let counted_us = if wanted { waited_us.min(most_us) } else { 0 };
-            (counted_us, Some(*waiter))
+            let ran_us = micros(waited.ran.saturating_sub(before.ran));
+            Wait {
+                waited_us: if wanted { waited_us.min(most_us) } else { 0 },
+                waiter: Some(*waiter),
+                ran_us: matches!(waiter, Waiter::Task(_)).then_some(ran_us),
+            }
         };
-        let all = self.waits.iter().map(since);
-        let own = (elapsed_us.saturating_sub(micros(LOOK)), None);
-        let (waited_us, waiter) = all.chain([own]).max()?;
-        let starves = waited_us > 0 && waited_us * 100 >= elapsed_us * STARVES_PERCENT;
-        starves.then_some((waiter, waited_us))
+        let own = Wait {
+            waited_us: elapsed_us.saturating_sub(micros(LOOK)),
+            waiter: None,
+            ran_us: None,
+        };
+        let wait = self.waits.iter().map(since).chain([own]).max()?;
+        let starves = wait.waited_us > 0 && wait.waited_us * 100 >= elapsed_us * STARVES_PERCENT;
+        starves.then_some(wait)
     }
 }
 
@@ -205,15 +226,24 @@ mod tests {
     fn waited(ms: u64, runnable: bool) -> Waited {
         Waited {
             for_now: Duration::from_millis(ms),
-            runs: 0,
             runnable,
+            ..Waited::default()
+        }
+    }
+
+    /// Of a task that ran for ten milliseconds meanwhile.
+    fn wait_of(waited_ms: u64) -> Wait {
+        Wait {
+            waited_us: waited_ms * MS,
+            waiter: Some(Waiter::Task(7)),
+            ran_us: Some(10 * MS),
         }
     }
 
     /// What waited between two looks, in milliseconds.
     fn starved(last: &Look, now: &Look) -> Option<(Option<Waiter>, u64)> {
         now.starved(last)
-            .map(|(waiter, waited_us)| (waiter, waited_us / MS))
+            .map(|wait| (wait.waiter, wait.waited_us / MS))
     }
 
     #[test]
@@ -277,14 +307,17 @@ mod tests {
                 let ms = if number == 3 { 1000 } else { 0 };
                 let waited = Waited {
                     runs,
+                    ran: Duration::from_millis(20 * runs),
                     ..waited(ms, true)
                 };
                 let waits = BTreeMap::from([(Waiter::Task(7), waited)]);
                 let now = Look::new((1000 + 250 * number) * MS, waits, last.as_ref());
-                waited_for = last.and_then(|last| starved(&last, &now));
+                waited_for = last.and_then(|last| now.starved(&last));
                 last = Some(now);
             }
-            waited_for.map(|(_, ms)| ms)
+            let wait = waited_for?;
+            assert_eq!(wait.ran_us, Some(20 * MS));
+            Some(wait.waited_us / MS)
         };
         assert_eq!(waited_after([5, 5, 5, 6]), Some(1000), "one wait");
         assert_eq!(
@@ -325,7 +358,7 @@ mod tests {
         let mut starvation = Starvation::new(&cluster);
         starvation.last = Some(look(1000, &[]));
         let mut wait = |who: &str, at_ms: u64, waited_ms: u64| {
-            starvation.extend(who.to_owned(), at_ms * MS, waited_ms * MS);
+            starvation.extend(who.to_owned(), at_ms * MS, &wait_of(waited_ms));
             starvation.last = Some(look(at_ms, &[]));
         };
         wait("kube-proxy@n1", 1250, 200);
@@ -342,6 +375,7 @@ mod tests {
             from_us: 1000 * MS,
             to_us: 1750 * MS,
             waited_us: 630 * MS,
+            ran_us: Some(30 * MS),
         };
         assert_eq!(starved, told);
     }
@@ -350,7 +384,7 @@ mod tests {
     fn a_short_stretch_is_not_told() {
         let (_, cluster) = Fake::default().cluster();
         let mut starvation = Starvation::new(&cluster);
-        starvation.extend("nginx".to_owned(), 1250 * MS, 250 * MS);
+        starvation.extend("nginx".to_owned(), 1250 * MS, &wait_of(250));
         let (log, mut events) = EventLog::new();
         tell(starvation.stretch.take(), &log);
         assert!(events.try_recv().is_err());

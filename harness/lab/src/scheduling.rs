@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::FileExt,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -14,7 +14,11 @@ use chainbreak_engine::cluster::{Scheduling, Waited, Waiter};
 /// All processes and threads of the world: its `/proc` shows no others. Those that give way to the rest (nice(2)) wait as they were told to,
 /// and are none of these.
 #[derive(Debug, Default)]
-pub(crate) struct WorldTasks(Mutex<BTreeMap<u32, Process>>);
+pub(crate) struct WorldTasks {
+    processes: Mutex<BTreeMap<u32, Process>>,
+    /// How this process gives way, which is what counts as not at all: it may have been started with `nice` itself.
+    own: OnceLock<i32>,
+}
 
 /// A process, and of each of its threads what tells of it.
 #[derive(Debug, Default)]
@@ -41,11 +45,16 @@ struct Seen {
 
 impl Scheduling for WorldTasks {
     fn waits(&self) -> BTreeMap<Waiter, Waited> {
-        let mut processes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut processes = self
+            .processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let there: BTreeSet<u32> = numbers("/proc").into_iter().collect();
         processes.retain(|pid, _| there.contains(pid));
-        let own = Task::open("/proc/self").ok().and_then(|it| it.look());
-        let own = own.map_or(0, |seen| seen.nice);
+        let own = *self.own.get_or_init(|| {
+            let own = Task::open("/proc/self").ok().and_then(|it| it.look());
+            own.map_or(0, |seen| seen.nice)
+        });
         let mut waits = BTreeMap::new();
         let mut wanted = BTreeSet::new();
         for pid in there {
@@ -61,8 +70,8 @@ impl Scheduling for WorldTasks {
             let runnable = wanted.contains(&number);
             let waited = Waited {
                 for_now,
-                runs: 0,
                 runnable,
+                ..Waited::default()
             };
             (Waiter::VirtualProcessor(number), waited)
         }));
@@ -113,8 +122,7 @@ impl Task {
 
     /// What is seen of it; none when it has ended, also where another has its number by now.
     fn look(&self) -> Option<Seen> {
-        let (for_now, runs) = run_delay(&text(&self.schedstat)?)?;
-        seen(for_now, runs, &text(&self.stat)?)
+        seen(schedstat(&text(&self.schedstat)?)?, &text(&self.stat)?)
     }
 
     fn seen(self) -> Option<(Self, Seen)> {
@@ -139,18 +147,14 @@ fn stolen(line: &str) -> Option<(u32, Duration)> {
     Some((number.parse().ok()?, Duration::from_millis(hundredths * 10)))
 }
 
-/// What `stat` says of a task that has waited so long and run so often: whether it wants a processor, which it was on last, how many threads its process has,
+/// What `stat` says of a task beside its `schedstat`: whether it wants a processor, which it was on last, how many threads its process has,
 /// and how it gives way: the fields 3, 39, 20 and 19, after the name, which may hold anything (proc(5)).
-fn seen(for_now: Duration, runs: u64, stat: &str) -> Option<Seen> {
+fn seen(waited: Waited, stat: &str) -> Option<Seen> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let field = |number: usize| fields.split(' ').nth(number - 3);
     let runnable = fields.starts_with('R');
     Some(Seen {
-        waited: Waited {
-            for_now,
-            runs,
-            runnable,
-        },
+        waited: Waited { runnable, ..waited },
         processor: field(39).and_then(|it| it.parse().ok()),
         threads: field(20).and_then(|it| it.parse().ok()).unwrap_or_default(),
         nice: field(19).and_then(|it| it.parse().ok()).unwrap_or_default(),
@@ -164,14 +168,16 @@ fn numbers(folder: &str) -> Vec<u32> {
     entries.filter_map(number).collect()
 }
 
-/// The second figure of `schedstat`, nanoseconds on a run queue, and the third, how often it ran (Documentation/scheduler/sched-stats.rst).
-fn run_delay(stat: &str) -> Option<(Duration, u64)> {
-    let mut figures = stat.split_whitespace().skip(1);
-    let nanoseconds = figures.next()?.parse().ok()?;
-    Some((
-        Duration::from_nanos(nanoseconds),
-        figures.next()?.parse().ok()?,
-    ))
+/// `schedstat`: nanoseconds on a processor, nanoseconds on a run queue, and how often it ran (Documentation/scheduler/sched-stats.rst).
+fn schedstat(text: &str) -> Option<Waited> {
+    let mut figures = text.split_whitespace().map(|it| it.parse().ok());
+    let mut next = || figures.next()?;
+    Some(Waited {
+        ran: Duration::from_nanos(next()?),
+        for_now: Duration::from_nanos(next()?),
+        runs: next()?,
+        runnable: false,
+    })
 }
 
 #[cfg(test)]
@@ -179,10 +185,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_figure_of_schedstat_is_what_a_task_waited_and_the_third_how_often_it_ran() {
-        let waited = run_delay("4711000 1200345000 42\n");
-        assert_eq!(waited, Some((Duration::from_micros(1_200_345), 42)));
-        assert_eq!(run_delay(""), None);
+    fn schedstat_tells_how_long_a_task_ran_and_waited_and_how_often_it_ran() {
+        let waited = Waited {
+            ran: Duration::from_micros(4711),
+            for_now: Duration::from_micros(1_200_345),
+            runs: 42,
+            runnable: false,
+        };
+        assert_eq!(schedstat("4711000 1200345000 42\n"), Some(waited));
+        assert_eq!(schedstat(""), None);
     }
 
     #[test]
@@ -190,7 +201,7 @@ mod tests {
         let zeros = |count| " 0".repeat(count);
         let stat = |state| format!("7 (a) {state} 1{} -3 5{} 1 0", zeros(14), zeros(18));
         let told = |stat: &str| {
-            let seen = seen(Duration::ZERO, 0, stat)?;
+            let seen = seen(Waited::default(), stat)?;
             Some((
                 seen.waited.runnable,
                 seen.processor,

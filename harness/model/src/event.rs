@@ -187,6 +187,10 @@ pub struct Starved {
     pub to_us: u64,
     /// How much of that time was waiting, of one after the other where several waited.
     pub waited_us: u64,
+    /// How much of it, had those that waited a processor: little work waited long, or much work had its share of a busy machine. Runs of before
+    /// do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_us: Option<u64>,
 }
 
 /// What is watched.

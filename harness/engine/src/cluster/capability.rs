@@ -100,6 +100,8 @@ pub enum Waiter {
 pub struct Waited {
     /// In its life so far, as Linux counts it: when a wait is over.
     pub for_now: Duration,
+    /// For how long it has had one in its life so far; nothing of what is no task.
+    pub ran: Duration,
     /// How often it got one in its life so far; 0 of what is no task.
     pub runs: u64,
     /// Whether it wants one at this moment. From Linux 6.12 on a task that is moved to another processor's queue as it goes to sleep is

@@ -80,23 +80,25 @@ impl Lateness {
             let part = all.within(span)?;
             Some((starved.waited_us.min(part.len_us()), part.from_us))
         };
-        let known = self
-            .starved
-            .iter()
-            .filter_map(|it| Some((within(it)?, &it.who)));
+        let known = self.starved.iter().filter_map(|it| Some((within(it)?, it)));
         let known: Vec<_> = known.collect();
         let all_us = known.iter().map(|((waited_us, _), _)| waited_us).sum();
-        let ((longest_us, from_us), who) =
+        let ((longest_us, from_us), longest) =
             known.iter().max_by_key(|((waited_us, _), _)| *waited_us)?;
         (all_us > STARVED_US).then(|| {
-            let [longest, all] = seconds([*longest_us, all_us]);
+            let who = &longest.who;
+            let [waited, all] = seconds([*longest_us, all_us]);
             let [from, most] = seconds([*from_us, STARVED_US]);
+            let had = longest.ran_us.map_or_else(String::new, |ran_us| {
+                let [ran] = seconds([ran_us]);
+                format!(", and had one for {ran:.2} s")
+            });
             let others = match known.len() {
                 1 => String::new(),
                 _ => format!(", others before or after it, {all:.2} s in all"),
             };
             format!(
-                "{who} waited {longest:.2} s for a processor, from {from:.2} s on{others} (at most {most:.2} s)"
+                "{who} waited {waited:.2} s for a processor, from {from:.2} s on{had}{others} (at most {most:.2} s)"
             )
         })
     }

@@ -100,6 +100,7 @@ fn what_comes_of_agents_that_waited_for_a_processor_is_unknown() {
             from_us,
             to_us: from_us + 1_500_000,
             waited_us,
+            ran_us: (waited_us > 1_000_000).then_some(190_000),
         };
         let mut events = run(lost(3000..3100));
         events.push(at(4000, EventKind::Starved(starved)));
@@ -108,7 +109,7 @@ fn what_comes_of_agents_that_waited_for_a_processor_is_unknown() {
     let long = waited(2_200_000, 1_300_000);
     assert_eq!(
         verdict(ANSWERS, &long),
-        "unknown: too little machine: kube-proxy@n1 waited 1.30 s for a processor, from 2.20 s on (at most 0.90 s)"
+        "unknown: too little machine: kube-proxy@n1 waited 1.30 s for a processor, from 2.20 s on, and had one for 0.19 s (at most 0.90 s)"
     );
     let silent = "{ no-log: { agent: kube-proxy, matches: failed } }";
     assert!(verdict(silent, &long).starts_with("unknown: too little machine"));
