@@ -27,7 +27,6 @@ pub(crate) fn diagnose(args: &args::Diagnose) -> anyhow::Result<ExitCode> {
         writers: writers(&evidence),
         findings: found
             .iter()
-            .cloned()
             .map(|finding| Found::of(finding, &scenarios))
             .collect(),
         missing: told::missing(&evidence),

@@ -44,13 +44,8 @@ impl<'a> Context<'a> {
 
     /// kube-proxy's tables of nftables.
     pub(crate) fn nftables(&self) -> impl Iterator<Item = &'a NftTable> + use<'a> {
-        nftables(self.evidence)
+        services::nftables(self.evidence)
     }
-}
-
-fn nftables(evidence: &Evidence) -> impl Iterator<Item = &NftTable> {
-    let tables = evidence.dumps.nft_tables().iter();
-    tables.filter(|table| table.name == "kube-proxy")
 }
 
 /// All that is found, what breaks something first.
@@ -105,6 +100,15 @@ pub(crate) mod tests {
     /// Their kinds.
     pub(crate) fn kinds(texts: &[&str]) -> Vec<String> {
         found(texts).into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    /// Rules without the lines in which all of these stand.
+    pub(crate) fn without(save: &str, words: &[&str]) -> String {
+        let kept = save
+            .lines()
+            .filter(|line| !words.iter().all(|it| line.contains(it)));
+        let kept = kept.map(|line| format!("{line}\n"));
+        kept.collect()
     }
 
     /// Rules of real agents with which nothing is wrong.

@@ -11,7 +11,7 @@ use std::{
     net::SocketAddr,
 };
 
-use chainbreak_model::is_hidden;
+use chainbreak_model::{is_hidden, is_name};
 use chainbreak_netfilter::names::{Namespaced, Protocol};
 use serde_json::{Map, Value, json};
 
@@ -279,11 +279,6 @@ impl Played {
     /// Whether Kubernetes would have such a Service, and it is another than the API's own.
     fn is_plain(&self) -> bool {
         let Namespaced { namespace, name } = &self.service;
-        let is_name = |text: &str| {
-            let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-            let all = text.chars().all(|c| ends(c) || c == '-');
-            all && text.len() <= 63 && text.starts_with(ends) && text.ends_with(ends)
-        };
         let is_own = namespace == "default" && name == "kubernetes";
         let has_name = self.name.is_empty() || is_name(&self.name);
         is_name(namespace) && is_name(name) && has_name && !is_own && self.port > 0 && self.at > 0

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use chainbreak_netfilter::{Rule, nft::NftTable};
+use chainbreak_netfilter::{Rule, names::PortName, nft::NftTable};
 
 use crate::{Evidence, tables::Tables};
 
@@ -30,10 +30,16 @@ pub(crate) struct Led {
 
 /// Those that rules lead, in whichever mode.
 pub(crate) fn all(tables: &[Tables], evidence: &Evidence) -> Vec<Led> {
-    let nft = evidence.dumps.nft_tables().iter();
-    let nftables = nft.filter(|table| table.name == "kube-proxy");
     let of_iptables = tables.iter().flat_map(of_iptables);
-    of_iptables.chain(nftables.flat_map(of_nftables)).collect()
+    of_iptables
+        .chain(nftables(evidence).flat_map(of_nftables))
+        .collect()
+}
+
+/// kube-proxy's tables of nftables.
+pub(crate) fn nftables(evidence: &Evidence) -> impl Iterator<Item = &NftTable> {
+    let tables = evidence.dumps.nft_tables().iter();
+    tables.filter(|table| table.name == "kube-proxy")
 }
 
 /// Those that rules of iptables lead.
@@ -123,7 +129,7 @@ pub(crate) fn of_nftables(table: &NftTable) -> Vec<Led> {
         let (address, protocol, port) = (parts.next()?, parts.next()?, parts.next()?);
         let port = port.split_whitespace().next()?.parse().ok()?;
         let chain = verdict.split_whitespace().nth(1)?.to_owned();
-        let name = name_of_chain(&chain)?;
+        let name = PortName::of_nftables_chain(&chain)?.to_string();
         Some(Led {
             endpoints: known
                 .entry(chain.clone())
@@ -137,17 +143,6 @@ pub(crate) fn of_nftables(table: &NftTable) -> Vec<Led> {
         })
     });
     led.collect()
-}
-
-/// `test/nginx:http` of `service-3DQLO4TQ-test/nginx/tcp/http`: in any of a port's chains the name stands in clear text.
-pub(crate) fn name_of_chain(chain: &str) -> Option<String> {
-    let (_, rest) = chain.split_once('-')?;
-    let (_, rest) = rest.split_once('-')?;
-    let mut parts = rest.split('/');
-    let (namespace, name, _protocol) = (parts.next()?, parts.next()?, parts.next()?);
-    let port = parts.next()?.split("__").next()?;
-    let colon = if port.is_empty() { "" } else { ":" };
-    Some(format!("{namespace}/{name}{colon}{port}"))
 }
 
 /// The endpoints that a service's chain leads to: until 1.35 by chains of their own, whose names have them
@@ -253,23 +248,5 @@ mod tests {
             "{:?}",
             told(&led)
         );
-    }
-
-    #[test]
-    fn a_chain_of_nftables_has_its_services_name() {
-        for (chain, name) in [
-            ("service-3DQLO4TQ-test/nginx/tcp/http", "test/nginx:http"),
-            (
-                "service-2SONTFIS-sgp/nginx-service/tcp/",
-                "sgp/nginx-service",
-            ),
-            (
-                "endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80",
-                "ns1/svc1:p80",
-            ),
-        ] {
-            assert_eq!(name_of_chain(chain).as_deref(), Some(name));
-        }
-        assert_eq!(name_of_chain("nat-prerouting"), None);
     }
 }

@@ -37,4 +37,4 @@ pub use judge::{Asked, Judge, judge};
 pub use language::{reference, schema};
 pub use nearest::suggest;
 pub use plan::{list, plan};
-pub use read::{load, parse_duration, read};
+pub use read::{is_name, load, parse_duration, read};

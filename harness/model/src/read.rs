@@ -324,7 +324,8 @@ pub(super) fn name<'a>(gathered: &Gathered, node: &'a Node, what: &str) -> Optio
 
 const NAME: &str = "a name has lowercase letters, digits and dashes, at most 63 in all";
 
-pub(super) fn is_name(text: &str) -> bool {
+/// Whether Kubernetes accepts a label as a name, and so do scenarios.
+pub fn is_name(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     (1..=63).contains(&text.len())
         && text.bytes().all(inner)

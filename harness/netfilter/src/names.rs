@@ -165,6 +165,20 @@ impl PortName {
         format!("{}{}", chain.iptables_prefix(), self.hash())
     }
 
+    /// The port whose chain in nftables mode that is, of whichever kind: the name stands in it in clear text
+    /// (`endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80`).
+    pub fn of_nftables_chain(chain: &str) -> Option<Self> {
+        let mut parts = chain.splitn(3, '-').nth(2)?.split('/');
+        let service = Namespaced::new(parts.next()?, parts.next()?);
+        let protocol = parts.next()?;
+        let mut known = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].into_iter();
+        Some(Self {
+            service,
+            protocol: known.find(|it| it.to_string() == protocol)?,
+            port: parts.next()?.split("__").next()?.to_owned(),
+        })
+    }
+
     /// Its chain of that kind in nftables mode.
     pub fn nftables_chain(&self, chain: ServiceChain) -> String {
         format!("{}{}", chain.nftables_prefix(), self.base())
@@ -307,5 +321,24 @@ mod tests {
         assert_eq!(one.len(), LONGEST);
         assert!(one.ends_with("..."), "{one}");
         assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_chain_of_nftables_has_its_services_name() {
+        for (chain, name) in [
+            ("service-3DQLO4TQ-test/nginx/tcp/http", "test/nginx:http"),
+            (
+                "service-2SONTFIS-sgp/nginx-service/tcp/",
+                "sgp/nginx-service",
+            ),
+            (
+                "endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80",
+                "ns1/svc1:p80",
+            ),
+        ] {
+            let port = PortName::of_nftables_chain(chain).map(|it| it.to_string());
+            assert_eq!(port.as_deref(), Some(name));
+        }
+        assert_eq!(PortName::of_nftables_chain("nat-prerouting"), None);
     }
 }

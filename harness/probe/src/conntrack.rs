@@ -35,8 +35,9 @@ const AGAIN: u8 = 20;
 /// What a second of the kernel's work gives way by: what is measured meanwhile comes first.
 const NICER: i32 = 10;
 
-/// Makes the entries, and gives way to whatever else wants a processor. Where the table is full before all are there, the others take what room there is, until `control`
-/// ends: as soon as a table is full, the kernel looks for connections of others that are nearly over, and forgets them.
+/// Makes the entries, and gives way to whatever else wants a processor. Where the table is full before all are there, the
+/// others take what room there is, until `control` ends: as soon as a table is full, the kernel looks for connections of
+/// others that are nearly over, and forgets them.
 pub(crate) fn fill(order: &Fill, mut control: File, mut out: impl Write) -> Result<(), ProbeError> {
     rustix::process::nice(NICER).map_err(|errno| ProbeError::System {
         what: "give way",

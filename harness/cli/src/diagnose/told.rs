@@ -12,9 +12,9 @@ const WIDE: usize = 140;
 /// What is said.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Told {
+pub(super) struct Told<'a> {
     pub(super) writers: Vec<Writer>,
-    pub(super) findings: Vec<Found>,
+    pub(super) findings: Vec<Found<'a>>,
     /// What would tell more.
     pub(super) missing: Vec<String>,
 }
@@ -22,15 +22,15 @@ pub(super) struct Told {
 /// A finding, and the scenarios that show one of its kind.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Found {
+pub(super) struct Found<'a> {
     #[serde(flatten)]
-    finding: Finding,
+    finding: &'a Finding,
     /// Their names.
     shown_by: Vec<String>,
 }
 
-impl Found {
-    pub(super) fn of(finding: Finding, scenarios: &[Scenario]) -> Self {
+impl<'a> Found<'a> {
+    pub(super) fn of(finding: &'a Finding, scenarios: &[Scenario]) -> Self {
         let show = scenarios
             .iter()
             .filter(|it| it.signature.contains(&finding.kind));
@@ -69,7 +69,7 @@ pub(super) fn missing(evidence: &Evidence) -> Vec<String> {
         .collect()
 }
 
-impl Told {
+impl Told<'_> {
     pub(super) fn human(&self) -> String {
         let mut parts = vec![self.who(), self.what()];
         if !self.missing.is_empty() {

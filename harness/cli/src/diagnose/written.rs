@@ -45,6 +45,7 @@ fn name(file: &Path) -> String {
     let words: Vec<&str> = words.filter(|it| !it.is_empty()).collect();
     let mut name = words.join("-");
     name.truncate(LONGEST);
+    name.truncate(name.trim_end_matches('-').len());
     if name.is_empty() {
         name.push_str(NAME);
     }

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use chainbreak_netfilter::{Rule, walk::Protocol};
+use chainbreak_netfilter::{Rule, names::PortName, walk::Protocol};
 
 use crate::cases::invalid;
 
@@ -81,11 +81,7 @@ impl Asked<'_> {
 
     /// Whether a chain is its: `service-TR6OCHRN-test/web/tcp/http`.
     fn is_led_by(&self, chain: &str) -> bool {
-        let Self {
-            namespace, name, ..
-        } = self;
-        let rest = chain.splitn(3, '-').nth(2);
-        rest.is_some_and(|rest| rest.starts_with(&format!("{namespace}/{name}/")))
+        PortName::of_nftables_chain(chain).is_some_and(|it| self.is(&it.to_string()))
     }
 
     /// Whether `test/web:http` or, of a port without a name, `test/web` is it.

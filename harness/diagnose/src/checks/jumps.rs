@@ -249,16 +249,7 @@ fn for_all(steps: impl IntoIterator<Item = String>) -> Made {
 
 #[cfg(test)]
 mod tests {
-    use crate::checks::tests::{HEALTHY, found, kinds};
-
-    /// Rules without the lines in which all of these stand.
-    fn without(save: &str, words: &[&str]) -> String {
-        let kept = save
-            .lines()
-            .filter(|line| !words.iter().all(|it| line.contains(it)));
-        let kept = kept.map(|line| format!("{line}\n"));
-        kept.collect()
-    }
+    use crate::checks::tests::{HEALTHY, found, kinds, without};
 
     #[test]
     fn a_jump_that_is_missing_is_found_with_what_follows() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chainbreak_model::case::Symptom;
-use chainbreak_netfilter::nft::NftTable;
+use chainbreak_netfilter::{names::PortName, nft::NftTable};
 
 use super::{Context, first_of};
 use crate::{Finding, reproduction::Made, services};
@@ -51,7 +51,8 @@ fn of(table: &NftTable) -> Vec<Finding> {
     let chains = table.table.chains.iter();
     let chains =
         chains.filter(|(name, chain)| name.starts_with("service-") && !chain.rules.is_empty());
-    let named = chains.filter_map(|(name, _)| services::name_of_chain(name));
+    let named = chains.filter_map(|(name, _)| PortName::of_nftables_chain(name));
+    let named = named.map(|it| it.to_string());
     // An external policy's chain is another's element; what is refused needs none.
     let lost: BTreeSet<String> = named
         .filter(|name| !names.contains(name.as_str()) && !refused.contains(name))

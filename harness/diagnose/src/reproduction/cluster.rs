@@ -5,7 +5,7 @@ use chainbreak_netfilter::replay::Backend;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Evidence,
+    Evidence, services,
     tables::{KubeProxy, Tables},
     writers,
 };
@@ -16,8 +16,7 @@ const DRIVER: &str = "dataplaneDriver";
 /// kube-proxy's mode, front end and release, as a scenario writes them.
 pub(super) fn kube_proxy(evidence: &Evidence, tables: &[Tables]) -> Result<String, String> {
     let by_image = version(evidence, AgentName::KubeProxy);
-    let mut nft = evidence.dumps.nft_tables().iter();
-    if nft.any(|it| it.name == "kube-proxy") {
+    if services::nftables(evidence).next().is_some() {
         let release = by_image.unwrap_or_else(|| "1.33".to_owned());
         return Ok(format!("{{ mode: nftables, version: {} }}", json!(release)));
     }

@@ -1,7 +1,10 @@
 use chainbreak_model::read;
 
 use super::*;
-use crate::{checks::tests::HEALTHY, findings};
+use crate::{
+    checks::tests::{HEALTHY, without},
+    findings,
+};
 
 fn scenario(texts: &[&str]) -> Result<String, String> {
     let mut evidence = Evidence::default();
@@ -33,9 +36,7 @@ fn what_is_written_is_a_scenario_and_says_that_nothing_is_lost_where_nothing_is_
 
 #[test]
 fn a_jump_that_is_missing_is_deleted_and_a_restart_is_tried() {
-    let jump = |line: &&str| !(line.contains("-A PREROUTING") && line.contains("-j KUBE-SERVICES"));
-    let lines = HEALTHY[0].lines().filter(jump);
-    let cut: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let cut = without(HEALTHY[0], &["-A PREROUTING", "-j KUBE-SERVICES"]);
     let written = scenario(&[&cut]).unwrap();
     for part in [
         "service/test/nginx",
@@ -91,9 +92,7 @@ fn of_a_strangers_dump_nothing_but_plain_names_and_values_is_written() {
 
 #[test]
 fn where_one_of_several_faults_is_not_mended_by_a_restart_none_is_tried() {
-    let jump = |line: &&str| !(line.contains("-A PREROUTING") && line.contains("-j KUBE-SERVICES"));
-    let lines = HEALTHY[0].lines().filter(jump);
-    let cut: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let cut = without(HEALTHY[0], &["-A PREROUTING", "-j KUBE-SERVICES"]);
     let written = scenario(&[&cut, "net.ipv4.ip_forward = 0\n"]).unwrap();
     assert!(written.contains("net.ipv4.ip_forward: 0"), "{written}");
     assert!(!written.contains("kube-proxy-restarted"), "{written}");

@@ -173,9 +173,9 @@ pub(crate) fn kept(ground: &Ground) -> (Running, i32) {
     (run, world)
 }
 
-/// A run that goes on.
+/// A run that goes on. What a test leaves of it when it fails ends with it.
 pub(crate) struct Running {
-    child: Child,
+    child: Option<Child>,
     progress: BufReader<ChildStderr>,
     read: String,
     family: BTreeSet<i32>,
@@ -190,7 +190,7 @@ impl Running {
         progress.fill_buf().unwrap();
         drop(cleaning);
         Self {
-            child,
+            child: Some(child),
             progress,
             read: String::new(),
             family: BTreeSet::new(),
@@ -212,7 +212,7 @@ impl Running {
     }
 
     pub(crate) fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap()
+        i32::try_from(self.child.as_ref().unwrap().id()).unwrap()
     }
 
     /// The processes below it: of each worker the first comes before those that it started.
@@ -231,13 +231,24 @@ impl Running {
     pub(crate) fn ends(mut self) -> (ExitStatus, String, String) {
         assert!(!self.family.is_empty(), "a run has workers");
         std::io::Read::read_to_string(&mut self.progress, &mut self.read).unwrap();
-        let output = self.child.wait_with_output().unwrap();
+        let child = self.child.take().unwrap();
+        let output = child.wait_with_output().unwrap();
         // An orderly end waits for its workers; a worker that was killed is gone as soon as the kernel
         // has taken its namespace apart.
         let gone = || self.family.iter().all(|pid| !is_alive(*pid));
         until("every process is gone", gone);
         let stdout = String::from_utf8(output.stdout).unwrap();
-        (output.status, stdout, self.read)
+        (output.status, stdout, std::mem::take(&mut self.read))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // A world ends with its run.
+            drop(child.kill());
+            drop(child.wait());
+        }
     }
 }
 
