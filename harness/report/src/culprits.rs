@@ -94,6 +94,7 @@ impl Culprits {
             Finding::Logged(logged) => logged.cause.as_ref(),
             Finding::Rule(found) => found.cause.as_ref(),
             Finding::Translated { by, .. } => return Self::rules_of(&by.who),
+            Finding::Uneven { by, .. } => return Self::rules_of(&by.who),
             Finding::Unknown { .. } | Finding::Kept(_) | Finding::Broken(_) => None,
         };
         Self {

@@ -12,14 +12,15 @@ use indexmap::IndexMap;
 use crate::{
     astray::{self, Astray},
     attribution::{self, Cause},
+    done::{self, SOME_PASS_US},
     edits::EditIndex,
     finding::{ExplainedGap, ExplainedTime, Finding, Logged, Lost, Outage, RuleFound},
     gaps::{self, Gap},
     log_finding::LogFinding,
-    meanwhile::{self, SOME_PASS_US},
+    meanwhile,
     presence::Asked,
     programs::{self, Programs},
-    translated, walked,
+    spared, translated, walked,
 };
 
 /// So many gaps, nodes, and times on a node are explained.
@@ -65,9 +66,19 @@ impl Material<'_> {
                     None => Finding::Broken(evidence.clone()),
                 }
             }
+            Evidence::Balance(spread) => {
+                let material = (self.case, self.events, self.index);
+                let by = time.and_then(|time| spared::of_spread(material, spread, time));
+                match by.map(Box::new) {
+                    Some(by) => Finding::Uneven {
+                        spread: spread.clone(),
+                        by,
+                    },
+                    None => Finding::Broken(evidence.clone()),
+                }
+            }
             Evidence::Counter(_)
             | Evidence::Ports(_)
-            | Evidence::Balance(_)
             | Evidence::Resets(_)
             | Evidence::Recovery(_) => Finding::Broken(evidence.clone()),
         }
@@ -102,13 +113,14 @@ impl Material<'_> {
             .flatten();
         let cause = cause.filter(|_| turned.is_none());
         let tells_all = turned.as_ref().is_some_and(|it| !is_an_agent(&it.who));
-        let done_before =
-            |gap, before_us| meanwhile::done(self.case, self.events, name, gap, before_us);
+        let done_before = |gap, before_us| done::done(self.case, self.events, name, gap, before_us);
         let judged = lost_in(all, time);
         let done = match (in_one, judged.first()) {
             (true, _) if !asks || tells_all => None,
             (true, _) => {
-                done_before(begun, 0).or_else(|| done_before(gaps::outage_before(all, begun), 0))
+                let before = || done_before(gaps::outage_before(all, begun), 0);
+                let staying = || done::staying(self.case, self.events, name, all, begun);
+                done_before(begun, 0).or_else(before).or_else(staying)
             }
             // Of requests that are lost one here, one there, before the first of them that the promise is about.
             (false, first) => first.and_then(|gap| done_before(*gap, SOME_PASS_US)),

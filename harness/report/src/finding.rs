@@ -3,7 +3,7 @@
 use chainbreak_model::{
     case::Destination,
     names::NodeName,
-    verdict::{Entries, Evidence, Presence, Requests, Sources, Span},
+    verdict::{Entries, Evidence, Presence, Requests, Sources, Span, Spread},
 };
 use serde::Serialize;
 
@@ -13,11 +13,12 @@ use crate::{
     gaps::Gap,
     log_finding::LogFinding,
     programs::Programs,
+    spared::Spared,
     translated::Translator,
     walked::Turned,
 };
 
-pub use crate::meanwhile::{Done, Dropped};
+pub use crate::{done::Done, meanwhile::Dropped};
 
 /// What is found of a promise.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -42,6 +43,13 @@ pub enum Finding {
         sources: Sources,
         /// The rule behind it, where that is known.
         by: Box<Translator>,
+    },
+    /// Requests were spread unevenly, as rules led to some of the endpoints alone.
+    Uneven {
+        /// How they were spread.
+        spread: Spread,
+        /// The rules behind it.
+        by: Box<Spared>,
     },
     /// It was broken, and what was seen is all there is to say.
     Broken(Evidence),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use chainbreak_model::{
     case::{Claim, Expect},
-    verdict::{Evidence, Expected, Sources, Span},
+    verdict::{Evidence, Expected, Sources, Span, Spread},
 };
 
 use crate::{
@@ -66,6 +66,9 @@ impl PromiseSummary {
             Finding::Translated { sources, by } => {
                 format!("{name} broken: {}; {by}", one_line(&sources.to_string()))
             }
+            Finding::Uneven { spread, by } => {
+                format!("{name} broken: {}; {by}", one_line(&spread.to_string()))
+            }
             Finding::Broken(evidence) => {
                 format!("{name} broken: {}", one_line(&evidence.to_string()))
             }
@@ -81,6 +84,7 @@ impl PromiseSummary {
             Finding::Logged(logged) => logged.evidence(claim),
             Finding::Rule(found) => found.evidence(),
             Finding::Translated { sources, .. } => sources_of(sources),
+            Finding::Uneven { spread, .. } => answers_of(spread),
             Finding::Broken(evidence) => parts(evidence),
         }
     }
@@ -181,12 +185,7 @@ fn parts(evidence: &Evidence) -> Vec<String> {
             places.map(|(at, rose)| format!("{at}: {rose}")).collect()
         }
         Evidence::Sources(sources) => sources_of(sources),
-        Evidence::Balance(spread) => {
-            let backends = spread.backends.iter();
-            backends
-                .map(|(backend, n)| format!("{}: {}", one_line(backend), answers(*n)))
-                .collect()
-        }
+        Evidence::Balance(spread) => answers_of(spread),
         Evidence::Requests(_)
         | Evidence::Log(_)
         | Evidence::Rule(_)
@@ -194,6 +193,14 @@ fn parts(evidence: &Evidence) -> Vec<String> {
         | Evidence::Resets(_)
         | Evidence::Recovery(_) => Vec::new(),
     }
+}
+
+/// How often which endpoint answered.
+fn answers_of(spread: &Spread) -> Vec<String> {
+    let backends = spread.backends.iter();
+    backends
+        .map(|(backend, n)| format!("{}: {}", one_line(backend), answers(*n)))
+        .collect()
 }
 
 /// How often the server saw which address.

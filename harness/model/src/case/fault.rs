@@ -151,7 +151,7 @@ impl Fault {
     }
 
     /// Whether it is there until somebody undoes it: what third parties do, restarts and upgrades are done once.
-    pub(crate) fn lasts(&self) -> bool {
+    pub fn lasts(&self) -> bool {
         match self {
             Self::Slow { .. }
             | Self::Sysctl { .. }

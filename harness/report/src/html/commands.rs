@@ -101,6 +101,7 @@ fn causes(finding: &Finding) -> Box<dyn Iterator<Item = &Cause> + '_> {
         Finding::Unknown { .. }
         | Finding::Kept(_)
         | Finding::Translated { .. }
+        | Finding::Uneven { .. }
         | Finding::Broken(_) => Box::new(std::iter::empty()),
     }
 }

@@ -105,7 +105,14 @@ impl Outage {
             (None, None, None, None) => "no recorded command explains it".to_owned(),
         };
         let done = self.done.as_ref();
-        let done = done.map(|done| format!("; just before it: {}", done.text));
+        let done = done.map(|done| {
+            let when = if done.stays {
+                "there since an earlier loss"
+            } else {
+                "just before it"
+            };
+            format!("; {when}: {}", done.text)
+        });
         format!("{who}{}", done.unwrap_or_default())
     }
 

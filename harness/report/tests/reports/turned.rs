@@ -1,10 +1,13 @@
 //! A command after which packets end is found by their way through the rules, and nobody is named where that is not known.
 
-use chainbreak_model::event::{Event, EventKind};
+use chainbreak_model::{
+    case::{Entries, Expect, Fault, Step},
+    event::{Event, EventKind},
+};
 
 use crate::{
     culprits::{DEAD, answers, headline, headline_of, lost},
-    history::{RESTORE, SVC, cleanup, command, event, sample},
+    history::{RESTORE, SVC, case, cleanup, command, event, run, sample, summaries},
 };
 
 const NETWORK: &str = "\
@@ -182,6 +185,45 @@ fn a_request_that_passes_does_not_hide_what_was_done_before_the_outage() {
         told.starts_with(of_the_rest) && !told.contains(done),
         "{told}"
     );
+}
+
+#[test]
+fn a_fault_that_lasts_is_said_of_a_later_loss_too_until_it_is_undone() {
+    let said = |undone: bool| {
+        let fault = Fault::FillConntrack {
+            node: Some("n2".into()),
+            entries: Entries::Full,
+        };
+        let mut case = case("v", Expect::Healthy);
+        case.timeline = vec![Step::Fault {
+            fault,
+            duration: None,
+        }]
+        .into();
+        let text = "fill conntrack of node/n2".to_owned();
+        let mut events = vec![
+            event(1_480_000, EventKind::StepBegan { step: 0 }),
+            event(1_490_000, EventKind::Step { text }),
+        ];
+        if undone {
+            events.push(event(1_550_000, EventKind::StepEnded { step: 0 }));
+        }
+        let mut events = lost(events);
+        for event in &mut events {
+            if matches!(event.what, EventKind::Sample { .. })
+                && (1_540_000..1_600_000).contains(&event.at_us)
+            {
+                *event = sample(event.at_us, true);
+            }
+        }
+        summaries(&run(vec![(case, events)]))
+            .remove(0)
+            .headline()
+            .unwrap()
+    };
+    let told = "there since an earlier loss: fill conntrack of node/n2";
+    assert!(said(false).contains(told), "{}", said(false));
+    assert!(!said(true).contains("fill conntrack"), "{}", said(true));
 }
 
 #[test]

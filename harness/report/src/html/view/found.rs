@@ -62,6 +62,7 @@ fn cause(finding: &Finding) -> Option<&Cause> {
         Finding::Unknown { .. }
         | Finding::Kept(_)
         | Finding::Translated { .. }
+        | Finding::Uneven { .. }
         | Finding::Broken(_) => None,
     }
 }
