@@ -33,7 +33,7 @@ pub struct Spared {
     /// Where they led.
     pub led: BTreeSet<String>,
     /// Where they did not, though its EndpointSlices had it ready.
-    pub spared: BTreeSet<String>,
+    pub left_out: BTreeSet<String>,
     /// Since when these were ready.
     pub since_us: u64,
 }
@@ -45,13 +45,13 @@ impl fmt::Display for Spared {
             node,
             service,
             led,
-            spared,
+            left_out,
             since_us,
         } = self;
-        let (led, spared, since) = (said(led), said(spared), clock(*since_us));
+        let (led, left_out, since) = (said(led), said(left_out), clock(*since_us));
         write!(
             f,
-            "{who}'s rules on {node} led {service} to {led}, and not to {spared}, ready in its EndpointSlices since {since}"
+            "{who}'s rules on {node} led {service} to {led}, and not to {left_out}, ready in its EndpointSlices since {since}"
         )
     }
 }
@@ -84,9 +84,9 @@ pub(crate) fn of_spread(
         let at: Option<IpAddr> = at.parse().ok();
         at.is_some_and(|at| at.is_ipv6() == first.is_ipv6() && !led.contains_key(&at))
     };
-    let spared: BTreeSet<String> = now.ready?.iter().filter(is_of_family).cloned().collect();
-    let since_us = since(&told, within.to_us, &spared)?;
-    if spared.is_empty() || since_us > within.from_us {
+    let left_out: BTreeSet<String> = now.ready?.iter().filter(is_of_family).cloned().collect();
+    let since_us = since(&told, within.to_us, &left_out)?;
+    if left_out.is_empty() || since_us > within.from_us {
         return None;
     }
     let who = index.author((&node, within.to_us), site, &first.to_string())?;
@@ -95,7 +95,7 @@ pub(crate) fn of_spread(
         led: led.keys().map(ToString::to_string).collect(),
         node: node.clone(),
         service,
-        spared,
+        left_out,
         since_us,
     })
 }
