@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::{
     attribution,
     edits::EditIndex,
-    endpoints::{Told, told},
+    endpoints::{self, told},
     programs::said,
     rebuilt::Rebuilt,
     text::clock,
@@ -80,18 +80,12 @@ pub(crate) fn of_losses(
         before.extend(told.ready.into_iter().flatten());
         loses
     })?;
-    let node = attribution::node_of(case, traffic).or_else(|| attribution::only_node(case))?;
+    let node = attribution::walked_node(case, traffic)?;
     let mut rebuilt = Rebuilt::of(case, events, index, (name, traffic), &node)?;
     let lost = lost(events, name, within);
     let (mut first, mut astray) = (None, 0);
     for &at_us in &lost {
-        let Some(ways) = rebuilt.walks(at_us) else {
-            continue;
-        };
-        let mut ways = ways.iter().map(|walk| rebuilt.flight().led_to(walk));
-        let led = ways.next().filter(|led| ways.all(|other| other == *led));
-        let now = told.iter().rev().find(|told| told.at_us <= at_us);
-        let Some((led, now)) = led.zip(now) else {
+        let Some((led, now)) = rebuilt.led(at_us).zip(endpoints::latest(&told, at_us)) else {
             continue;
         };
         let gone = led.keys().filter(|it| !now.has(&it.to_string()));
@@ -108,7 +102,10 @@ pub(crate) fn of_losses(
                 who: who.to_owned(),
                 node: node.clone(),
                 service: service.clone(),
-                since_us: since(&told, at_us, &gone),
+                since_us: endpoints::since(&told, at_us, |told| {
+                    !gone.iter().any(|address| told.has(address))
+                })
+                .unwrap_or(at_us),
                 gone,
                 of: led.len(),
             })
@@ -116,13 +113,6 @@ pub(crate) fn of_losses(
         first = first.or_else(found);
     }
     first.filter(|_| 2 * astray >= lost.len())
-}
-
-/// Since when the API has none of these, at that moment.
-fn since(told: &[Told<'_>], at_us: u64, gone: &BTreeSet<String>) -> u64 {
-    let before = told.iter().rev().filter(|told| told.at_us <= at_us);
-    let lacks = before.take_while(|told| !gone.iter().any(|address| told.has(address)));
-    lacks.last().map_or(at_us, |told| told.at_us)
 }
 
 /// When some of the requests were due that were lost, from the first to the last of them.

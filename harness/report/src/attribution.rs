@@ -145,6 +145,11 @@ pub fn only_node(case: &Case) -> Option<NodeName> {
     nodes.next().filter(|_| nodes.next().is_none())
 }
 
+/// The node through whose rules the traffic's requests are walked: [`node_of`], or the case's only one.
+pub fn walked_node(case: &Case, traffic: &Traffic) -> Option<NodeName> {
+    node_of(case, traffic).or_else(|| only_node(case))
+}
+
 /// Who caused a gap in the traffic: of everything its packets need that was missing when the gap began,
 /// what was removed last.
 pub fn of_gap(case: &Case, index: &EditIndex<'_>, traffic: &Traffic, gap: Span) -> Option<Cause> {

@@ -46,8 +46,12 @@ pub(crate) fn done(
     gap: Span,
     before_us: u64,
 ) -> Option<Done> {
-    let deeds = behind(case, events, name, gap, before_us);
-    of(case, &deeds, |_| true)
+    let deeds = deeds(&case.timeline, events);
+    of(
+        case,
+        &before(&deeds, events, name, (gap, before_us)),
+        |_| true,
+    )
 }
 
 /// What lasts and was not undone when this gap began, of what was done before an earlier loss: requests passed in between, as when entries of
@@ -59,22 +63,24 @@ pub(crate) fn staying(
     all: &[Gap],
     gap: Span,
 ) -> Option<Done> {
-    let is_undone = |step: usize| {
-        let before = events.iter().take_while(|event| event.at_us < gap.from_us);
-        let mut ends = before.filter(|event| event.what == EventKind::StepEnded { step });
-        ends.next().is_some()
-    };
+    let earlier_on = events.iter().take_while(|event| event.at_us < gap.from_us);
+    let undone = earlier_on.filter_map(|event| match event.what {
+        EventKind::StepEnded { step } => Some(step),
+        _ => None,
+    });
+    let undone: BTreeSet<usize> = undone.collect();
     let stays = |step: usize| match case.timeline.get(step) {
-        Some(Step::Fault { fault, .. }) => fault.lasts() && !is_undone(step),
+        Some(Step::Fault { fault, .. }) => fault.lasts() && !undone.contains(&step),
         _ => false,
     };
+    let mut deeds = deeds(&case.timeline, events);
+    deeds.retain(|deed| deed.by.iter().any(|step| stays(*step)));
+    if deeds.is_empty() {
+        return None;
+    }
     let earlier = all.iter().rev().map(|it| it.span);
     let mut earlier = earlier.filter(|it| it.to_us <= gap.from_us);
-    let done = earlier.find_map(|it| {
-        let mut deeds = behind(case, events, name, it, 0);
-        deeds.retain(|deed| deed.by.iter().any(|step| stays(*step)));
-        of(case, &deeds, stays)
-    })?;
+    let done = earlier.find_map(|it| of(case, &before(&deeds, events, name, (it, 0)), stays))?;
     Some(Done {
         stays: true,
         ..done
@@ -82,7 +88,7 @@ pub(crate) fn staying(
 }
 
 /// Those deeds, by such of their steps; none where there are none.
-fn of(case: &Case, deeds: &[Deed<'_>], is_meant: impl Fn(usize) -> bool) -> Option<Done> {
+fn of(case: &Case, deeds: &[&Deed<'_>], is_meant: impl Fn(usize) -> bool) -> Option<Done> {
     let text: Vec<String> = deeds.iter().map(|deed| one_line(deed.text)).collect();
     let steps = deeds.iter().flat_map(|deed| &deed.by);
     let steps = steps.filter(|step| is_meant(**step));
@@ -94,22 +100,20 @@ fn of(case: &Case, deeds: &[Deed<'_>], is_meant: impl Fn(usize) -> bool) -> Opti
     })
 }
 
-/// What was done then.
-fn behind<'a>(
-    case: &Case,
-    events: &'a [Event],
+/// What of it was done then, or so long before.
+fn before<'d, 'e>(
+    deeds: &'d [Deed<'e>],
+    events: &[Event],
     name: &TrafficName,
-    gap: Span,
-    before_us: u64,
-) -> Vec<Deed<'a>> {
+    (gap, before_us): (Span, u64),
+) -> Vec<&'d Deed<'e>> {
     let Some(begun) = Beginning::of(events, name, gap) else {
         return Vec::new();
     };
     let lost_us = begun.lost_us + SENT_LATE_US;
     let since_us = begun.answered_us.saturating_sub(before_us);
-    let mut deeds = deeds(&case.timeline, events);
-    deeds.retain(|deed| deed.from_us <= lost_us && deed.to_us >= since_us);
-    deeds
+    let is_near = |deed: &&Deed<'_>| deed.from_us <= lost_us && deed.to_us >= since_us;
+    deeds.iter().filter(is_near).collect()
 }
 
 /// Something that was done, as the history says.

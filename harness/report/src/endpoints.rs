@@ -20,6 +20,22 @@ impl Told<'_> {
     }
 }
 
+/// What it had said last by then.
+pub(crate) fn latest<'t, 'a>(told: &'t [Told<'a>], at_us: u64) -> Option<&'t Told<'a>> {
+    told.iter().rev().find(|told| told.at_us <= at_us)
+}
+
+/// Since when all that it said has been so, at that moment; none where the last of it is not.
+pub(crate) fn since(
+    told: &[Told<'_>],
+    at_us: u64,
+    is_so: impl Fn(&Told<'_>) -> bool,
+) -> Option<u64> {
+    let before = told.iter().rev().filter(|told| told.at_us <= at_us);
+    let so = before.take_while(|told| is_so(told));
+    so.last().map(|told| told.at_us)
+}
+
 /// All that it said, in order of time; nothing in older histories.
 pub(crate) fn told<'a>(events: &'a [Event], service: &str) -> Vec<Told<'a>> {
     let told = events.iter().filter_map(|event| match &event.what {

@@ -1,13 +1,18 @@
 //! The rules of a node at one moment after another, as its commands left them, and the way of a request's first packet through them.
 
-use std::{iter::Peekable, net::SocketAddr, vec};
+use std::{
+    collections::BTreeMap,
+    iter::Peekable,
+    net::{IpAddr, SocketAddr},
+    vec,
+};
 
 use chainbreak_model::{
     case::{Case, Traffic},
     event::{Event, EventKind},
     names::{AgentName, NodeName, TrafficName},
 };
-use chainbreak_netfilter::{replay::Replay, walk::Walk};
+use chainbreak_netfilter::{Site, replay::Replay, walk::Walk};
 use chainbreak_probe::wire::Outcome;
 
 use crate::{
@@ -50,11 +55,6 @@ impl<'a> Rebuilt<'a> {
         })
     }
 
-    /// The request whose way it is.
-    pub(crate) fn flight(&self) -> &Flight {
-        &self.flight
-    }
-
     /// Its way at a moment no earlier than the one before, where that is known; by what the node routed by before and after, where that is
     /// not the same.
     pub(crate) fn walks(&mut self, at_us: u64) -> Option<Vec<Walk>> {
@@ -73,6 +73,14 @@ impl<'a> Rebuilt<'a> {
         texts
             .map(|text| self.flight.walk(&self.replay, text))
             .collect()
+    }
+
+    /// Where rules lead it at such a moment, and which, where by either of what the node routed by it is the same.
+    pub(crate) fn led(&mut self, at_us: u64) -> Option<BTreeMap<IpAddr, Site>> {
+        let walks = self.walks(at_us)?;
+        let mut ways = walks.iter().map(|walk| self.flight.led_to(walk));
+        let led = ways.next()?;
+        ways.all(|other| other == led).then_some(led)
     }
 }
 

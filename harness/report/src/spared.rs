@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::{
     attribution,
     edits::EditIndex,
-    endpoints::{Told, told},
+    endpoints::{self, told},
     programs::said,
     rebuilt::Rebuilt,
     text::clock,
@@ -69,23 +69,19 @@ pub(crate) fn of_spread(
     }
     let (namespace, service) = traffic.to.service()?;
     let service = format!("{namespace}/{service}");
-    let node = attribution::node_of(case, traffic).or_else(|| attribution::only_node(case))?;
-    let mut rebuilt = Rebuilt::of(case, events, index, (name, traffic), &node)?;
-    let walks = rebuilt.walks(within.to_us)?;
-    let mut ways = walks.iter().map(|walk| rebuilt.flight().led_to(walk));
-    let led = ways.next()?;
-    if ways.any(|other| other != led) {
-        return None;
-    }
+    let node = attribution::walked_node(case, traffic)?;
+    let led = Rebuilt::of(case, events, index, (name, traffic), &node)?.led(within.to_us)?;
     let (first, site) = led.first_key_value()?;
     let told = told(events, &service);
-    let now = told.iter().rev().find(|told| told.at_us <= within.to_us)?;
+    let now = endpoints::latest(&told, within.to_us)?;
     let is_of_family = |at: &&String| {
         let at: Option<IpAddr> = at.parse().ok();
         at.is_some_and(|at| at.is_ipv6() == first.is_ipv6() && !led.contains_key(&at))
     };
     let left_out: BTreeSet<String> = now.ready?.iter().filter(is_of_family).cloned().collect();
-    let since_us = since(&told, within.to_us, &left_out)?;
+    let since_us = endpoints::since(&told, within.to_us, |told| {
+        told.ready.is_some_and(|ready| ready.is_superset(&left_out))
+    })?;
     if left_out.is_empty() || since_us > within.from_us {
         return None;
     }
@@ -98,11 +94,4 @@ pub(crate) fn of_spread(
         left_out,
         since_us,
     })
-}
-
-/// Since when the API has had all of these ready, at that moment.
-fn since(told: &[Told<'_>], at_us: u64, all: &BTreeSet<String>) -> Option<u64> {
-    let before = told.iter().rev().filter(|told| told.at_us <= at_us);
-    let has = |told: &&Told<'_>| told.ready.is_some_and(|ready| ready.is_superset(all));
-    before.take_while(has).last().map(|told| told.at_us)
 }

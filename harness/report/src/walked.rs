@@ -66,7 +66,7 @@ pub(crate) fn of_gap(
     if traffic.connections == Connections::Kept {
         return None;
     }
-    let node = attribution::node_of(case, traffic).or_else(|| attribution::only_node(case))?;
+    let node = attribution::walked_node(case, traffic)?;
     // Where kube-proxy's commands are not recorded there are rules that nobody knows.
     index.on(&node).find(|it| it.is_by(AgentName::KubeProxy))?;
     let begun = Beginning::of(events, name, gap)?;
