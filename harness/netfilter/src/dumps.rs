@@ -1,9 +1,11 @@
 //! What people attach of a node, recognised by what is in it: `iptables-save`, `nft list ruleset`, `conntrack -L`,
-//! `ip route`, `ip rule`, `ip addr`, `sysctl`, `ipset save`, one after the other or all in one file, with whatever stands
+//! `ip route`, `ip rule`, `ip addr`, `sysctl`, `ipset save` or `ipset list`, one after the other or all in one file, with whatever stands
 //! between them.
 
 mod head;
+mod line;
 mod rebuilt;
+mod sets;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +13,7 @@ use std::{
     net::IpAddr,
 };
 
-use self::head::Head;
+use self::{head::Head, line::kind};
 use crate::{
     Family,
     conntrack::{self, Flow},
@@ -20,7 +22,6 @@ use crate::{
     replay::Backend,
     save::Ruleset,
     walk::{Routing, State},
-    words::is_number,
 };
 
 /// What is known of a node by its dumps.
@@ -69,7 +70,7 @@ pub enum Kind {
     Addresses,
     /// `sysctl -a`.
     Sysctls,
-    /// `ipset save`.
+    /// `ipset save` or `ipset list`.
     Sets,
 }
 
@@ -95,6 +96,11 @@ impl Dumps {
     pub fn add(&mut self, text: &str) -> Result<BTreeSet<Kind>, NetfilterError> {
         let mut found = BTreeSet::new();
         let rest = self.add_rules(text, &mut found)?;
+        let (sets, rest) = sets::of_listing(&rest);
+        if !sets.is_empty() {
+            found.insert(Kind::Sets);
+            self.ipsets.push_str(&sets);
+        }
         for line in rest.lines() {
             let Some(kind) = kind(line) else {
                 continue;
@@ -346,47 +352,6 @@ fn family_of_save(save: &str) -> Family {
 /// The address that stands alone or before the length of a network.
 fn address(word: &str) -> Option<IpAddr> {
     word.split('/').next()?.parse().ok()
-}
-
-/// What a line is of that stands by itself.
-fn kind(line: &str) -> Option<Kind> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let is_net = |text: &str| address(text).is_some();
-    match *words.as_slice() {
-        ["create" | "add", _, _, ..] if line.starts_with("create ") || line.starts_with("add ") => {
-            Some(Kind::Sets)
-        }
-        [cpu, _, ..] if line.starts_with("cpu=") && is_number(cpu.trim_start_matches("cpu=")) => {
-            Some(Kind::Statistics)
-        }
-        ["nexthop", "via" | "dev", ..] => Some(Kind::Routes),
-        ["inet" | "inet6", address, ..] if is_net(address) => Some(Kind::Addresses),
-        [number, "from", ..] | [number, "not", "from", ..] if number.ends_with(':') => {
-            Some(Kind::Rules)
-        }
-        [number, name, ..]
-            if number.strip_suffix(':').is_some_and(is_number)
-                && (name.ends_with(':') || words.contains(&"inet") || words.contains(&"inet6")) =>
-        {
-            Some(Kind::Addresses)
-        }
-        [name, "=", ..] if name.starts_with("net.") || name.starts_with("net/") => {
-            Some(Kind::Sysctls)
-        }
-        [
-            "local" | "broadcast" | "anycast" | "multicast" | "blackhole" | "unreachable"
-            | "prohibit" | "throw" | "unicast",
-            net,
-            ..,
-        ] if is_net(net) || net == "default" => Some(Kind::Routes),
-        [
-            "default",
-            "via" | "dev" | "nhid" | "proto" | "metric" | "scope" | "table",
-            ..,
-        ] => Some(Kind::Routes),
-        [net, "dev" | "via" | "proto" | "metric" | "nhid", ..] if is_net(net) => Some(Kind::Routes),
-        _ => Flow::parse(line.trim()).map(|_| Kind::Flows),
-    }
 }
 
 #[cfg(test)]

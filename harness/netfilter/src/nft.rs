@@ -5,6 +5,7 @@ mod content;
 mod list;
 mod listed;
 pub(crate) mod normal;
+mod numeric;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -93,7 +94,10 @@ impl NftTable {
         while let Some((line, number)) = lines.next() {
             let line = unhandled(line.trim());
             match line {
-                "}" => return Ok(()),
+                "}" => {
+                    self.name_numbers();
+                    return Ok(());
+                }
                 _ if !line.ends_with('{') => {}
                 _ => {
                     let block = block(lines, number)?;

@@ -5,7 +5,7 @@ mod namespace;
 
 use std::process::Output;
 
-use chainbreak_netfilter::{Family, Order, Ruleset, apply, committed, diff};
+use chainbreak_netfilter::{Family, Order, Ruleset, apply, committed, diff, nft};
 
 const FULL: &str = include_str!("data/full-sync.restore");
 const PARTIAL: &str = include_str!("data/partial-sync.restore");
@@ -102,5 +102,57 @@ fn a_partial_sync_after_sabotage_fails_in_the_model_as_in_the_kernel() {
                 .map(|chain| chain.rules.len()),
             Some(3)
         );
+    }
+}
+
+/// What numbers stand for that agents do not write.
+const NUMBERED: &str = "table inet numbered {
+    set protocols { type inet_proto; elements = { tcp, 47, icmp, ipv6-icmp } }
+    map states { type ipv4_addr . ct_state . inet_proto : verdict; elements = { 10.0.0.6 . new . tcp : drop } }
+    set types { type fib_addrtype; elements = { local, broadcast } }
+    set bits { type tcp_flag; elements = { syn, ack } }
+    set typed { typeof ip daddr . meta l4proto . th dport; elements = { 10.0.0.17 . udp . 6 } }
+    chain input {
+        type filter hook input priority 0;
+        tcp flags & (fin | syn | rst | ack) == syn drop
+        tcp flags != syn accept
+        ct direction reply ct state { established, new } accept
+        ct state vmap { invalid : drop, established : accept }
+        ct status & (snat | dnat) == 0 ct state established,related,untracked accept
+        fib daddr . iif type != { local, multicast } drop
+        fib saddr . mark . iif oif exists ip6 nexthdr udp meta mark 6 accept
+        iifname \"lo\" meta l4proto { tcp, 253 } log prefix \"ct state 0x8\" comment \"meta l4proto 6\"
+        ip saddr . meta l4proto . th dport vmap { 10.0.0.6 . tcp . 6 : drop, 10.0.0.7 . udp . 17 : accept }
+    }
+}
+";
+
+#[test]
+fn what_nft_prints_in_numbers_is_read_as_what_it_prints_by_name() {
+    for rules in [
+        NUMBERED,
+        include_str!("data/kube-proxy-1.35.4.nft"),
+        include_str!("data/kube-proxy-1.36.1.nft"),
+    ] {
+        let script = format!(
+            "set -e\nnft -f - <<'END'\n{rules}\nEND\nnft list ruleset\necho =====\nnft -n -a list ruleset\n"
+        );
+        let output = in_namespace("nft", &script);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let listed = text(&output.stdout);
+        let (by_name, in_numbers) = listed.split_once("=====").unwrap();
+        assert_ne!(by_name.trim(), in_numbers.trim());
+        let [by_name, in_numbers] = [by_name, in_numbers].map(|it| {
+            let mut tables = nft::listing(it).unwrap();
+            // Of a route that is missing or exists a number says enough, and of a priority.
+            for table in &mut tables {
+                let lines = table.about.values_mut().flatten();
+                lines.for_each(|line| *line = nft::normal(line));
+                let rules = table.table.chains.values_mut().flat_map(|it| &mut it.rules);
+                rules.for_each(|rule| rule.text = rule.text.replace("oif exists", "oif 1"));
+            }
+            tables
+        });
+        assert_eq!(by_name, in_numbers);
     }
 }

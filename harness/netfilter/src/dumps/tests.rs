@@ -50,6 +50,25 @@ fn everything_in_one_file_is_found() {
 }
 
 #[test]
+fn a_neighbour_is_no_route_though_it_begins_as_one_does() {
+    let mut dumps = Dumps::default();
+    let neighbours = "10.0.0.2 dev eth0 lladdr 02:42:ac:12:00:02 REACHABLE\n\
+        10.0.0.9 dev eth0 FAILED\nfe80::1 dev eth0 lladdr 02:42:ac:12:00:03 router STALE proto zebra\n";
+    assert!(dumps.add(neighbours).unwrap().is_empty());
+    let route = "10.0.0.2 dev eth0 scope link\n";
+    assert_eq!(dumps.add(route).unwrap(), BTreeSet::from([Kind::Routes]));
+}
+
+#[test]
+fn sets_that_were_listed_are_known_as_those_that_were_saved() {
+    let listed = "Name: x\nType: hash:ip\nRevision: 6\nMembers:\n10.0.0.1\n\ndefault via 10.0.0.254 dev eth0\n";
+    let mut dumps = Dumps::default();
+    let found = dumps.add(listed).unwrap();
+    assert_eq!(found, BTreeSet::from([Kind::Sets, Kind::Routes]));
+    assert_eq!(dumps.ipsets, "create x hash:ip\nadd x 10.0.0.1\n");
+}
+
+#[test]
 fn rules_that_break_off_are_an_error() {
     for half in [
         ALL.split_once("COMMIT").unwrap().0,

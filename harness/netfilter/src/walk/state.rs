@@ -83,9 +83,10 @@ impl State {
 
     /// Whether an added save has all of the table's chains that a front end would show.
     fn has_as_save(&self, table: &NftTable) -> bool {
-        let known = self.programs.iter().find(|it| it.table == table.name);
+        // There may be a table of that name in either front end.
+        let mut known = self.programs.iter().filter(|it| it.table == table.name);
         let shown = |name: &String, known: &Program| known.chains.iter().any(|it| it.name == *name);
-        known.is_some_and(|known| table.table.chains.keys().all(|name| shown(name, known)))
+        known.any(|known| table.table.chains.keys().all(|name| shown(name, known)))
     }
 
     /// Adds an entry of `conntrack -L`.

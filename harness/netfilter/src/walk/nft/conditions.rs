@@ -131,7 +131,8 @@ impl Reader<'_> {
         }
         let missing = match value {
             "0" | "missing" => true,
-            "exists" => false,
+            // As `nft -n` prints it.
+            "exists" | "1" => false,
             _ => return None,
         };
         let test = Test::ReverseRoute {
