@@ -43,10 +43,11 @@ fn diagnosed(parts: &[&str]) -> Vec<String> {
 }
 
 /// What a scenario does, and the words between.
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 18] = [
     "variants:",
     "as-found:",
     "kube-proxy-restarted:",
+    "felix-asks-the-api-directly:",
     "timeline:",
     "expect: healthy",
     "- settle: ",
@@ -58,6 +59,9 @@ const WORDS: [&str; 14] = [
     "- fill-conntrack: { node: n1, ",
     "- felix: { bpfEnabled: true }",
     "- restart: { agent: kube-proxy, ",
+    "- api: move",
+    "- apply: [",
+    "- recreate: { agent: felix, api: direct }",
 ];
 
 fn has_our_steps(scenario: &str) {

@@ -2,15 +2,17 @@
 //! what comes out.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Read, Write},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context;
 use chainbreak_model::input;
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
-use tar::{Archive, Builder, EntryType, Header};
+use tar::{Archive, Builder, EntryType, Header, PaxExtensions};
 
 use crate::cases::invalid;
 
@@ -21,8 +23,12 @@ const FOLDER: &str = "bundle";
 /// So much is unpacked at most, and so many files: a run of ten thousand cases has less.
 const UNPACKED: u64 = 4 << 30;
 const FILES: usize = 100_000;
+/// A name in an entry of its own is no longer, in bytes.
+const LONGEST: u64 = 64 << 10;
 /// A header has 512 bytes, most of them 0.
 const HEADER: u64 = 256;
+/// A tar's block.
+const BLOCK: u64 = 512;
 /// What a tar has at that place.
 const TAR: (usize, &[u8]) = (257, b"ustar");
 /// What a compressed file begins with.
@@ -121,32 +127,74 @@ pub(crate) fn unpack(file: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files in somebody else's compressed archive with their names; of a file that was compressed by itself there is that one, with a name
-/// that ends as the file's does but for `.gz`. All of them together have at most so many bytes. Links and whatever else is no file are left out.
-pub(crate) fn files(file: &Path, most: u64) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
-    let mut bytes = Vec::new();
-    let source = input::open(file, most)?;
-    let read = MultiGzDecoder::new(source)
-        .take(most + 1)
-        .read_to_end(&mut bytes)?;
-    if read as u64 > most {
-        return Err(io::Error::other(format!(
-            "it unpacks to more than {most} bytes"
-        )));
-    }
-    if bytes.get(TAR.0..TAR.0 + TAR.1.len()) != Some(TAR.1) {
-        return Ok(vec![(file.with_extension(""), bytes)]);
-    }
+/// The files in somebody else's compressed archive with their names there, those of them that are wanted; of a file that was compressed by itself
+/// there is that one, and its name is empty. All of them have together at most so many bytes. Links and whatever else is no file are left out.
+pub(crate) fn files(
+    file: &Path,
+    most: u64,
+    is_wanted: &mut dyn FnMut(&Path) -> bool,
+) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut source = MultiGzDecoder::new(input::open(file, UNPACKED)?).take(UNPACKED);
+    let mut begin = Vec::new();
+    source.by_ref().take(BLOCK).read_to_end(&mut begin)?;
+    let is_tar = begin.get(TAR.0..TAR.0 + TAR.1.len()) == Some(TAR.1);
+    let mut source = begin.as_slice().chain(source);
+    let mut left = most;
     let mut files = Vec::new();
-    for entry in Archive::new(&*bytes).entries()? {
+    if !is_tar {
+        if is_wanted(Path::new("")) {
+            files.push((PathBuf::new(), bounded(&mut source, &mut left, most)?));
+        }
+        return Ok(files);
+    }
+    // As they are written: a name that stands in an entry of its own is read by us, no more of it than names have.
+    let mut name = None;
+    for (entry, number) in Archive::new(source).entries()?.raw(true).zip(1..) {
         let mut entry = entry?;
-        if entry.header().entry_type() == EntryType::Regular {
-            let mut contents = Vec::new();
-            entry.read_to_end(&mut contents)?;
-            files.push((file.join(entry.path()?), contents));
+        let mut room = LONGEST;
+        if number > FILES {
+            return Err(io::Error::other(format!("it has more than {FILES} files")));
+        }
+        match entry.header().entry_type() {
+            EntryType::GNULongName => {
+                let text = bounded(&mut entry, &mut room, LONGEST)?;
+                name = Some(path_of(
+                    text.split(|byte| *byte == 0).next().unwrap_or_default(),
+                ));
+            }
+            EntryType::XHeader => {
+                let text = bounded(&mut entry, &mut room, LONGEST)?;
+                let mut said = PaxExtensions::new(&text).filter_map(Result::ok);
+                let said = said.find(|it| it.key_bytes() == b"path");
+                name = said.map(|it| path_of(it.value_bytes()));
+            }
+            EntryType::Regular => {
+                let path = match name.take() {
+                    Some(name) => name,
+                    None => entry.path()?.into_owned(),
+                };
+                if is_wanted(&path) {
+                    files.push((path, bounded(&mut entry, &mut left, most)?));
+                }
+            }
+            _ => name = None,
         }
     }
     Ok(files)
+}
+
+/// All of it, where that is no more than is left.
+fn bounded(source: &mut dyn Read, left: &mut u64, most: u64) -> io::Result<Vec<u8>> {
+    let mut contents = Vec::new();
+    let length = source.take(*left + 1).read_to_end(&mut contents)? as u64;
+    let rest = left.checked_sub(length);
+    *left =
+        rest.ok_or_else(|| io::Error::other(format!("it unpacks to more than {most} bytes")))?;
+    Ok(contents)
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 /// Where an entry goes, below the folder.
@@ -258,31 +306,54 @@ mod tests {
         let file = folder.path().join("node.tgz");
         let read = |bytes: Vec<u8>, most| {
             fs::write(&file, bytes).unwrap();
-            files(&file, most).map_err(|why| why.to_string())
+            let mut is_wanted = |path: &Path| !path.ends_with("unread");
+            files(&file, most, &mut is_wanted).map_err(|why| why.to_string())
         };
-        let packed = packed(&[("rules", b"*nat\nCOMMIT\n"), ("deep/er", b"x")]);
-        let names = ["bundle/rules", "bundle/deep/er"].map(|name| file.join(name));
+        let unread: &[u8] = &[b'x'; 5000];
+        let packed = packed(&[
+            ("rules", b"*nat\nCOMMIT\n"),
+            ("unread", unread),
+            ("deep/er", b"x"),
+        ]);
+        let names = ["bundle/rules", "bundle/deep/er"].map(PathBuf::from);
         let found = read(packed.clone(), 1 << 20).unwrap();
         assert_eq!(found[0], (names[0].clone(), b"*nat\nCOMMIT\n".to_vec()));
         assert_eq!(found[1], (names[1].clone(), b"x".to_vec()));
-        assert!(
-            read(packed, 600)
-                .unwrap_err()
-                .contains("more than 600 bytes")
-        );
+        assert_eq!(found.len(), 2);
+        assert_eq!(read(packed.clone(), 600).unwrap(), found);
+        assert!(read(packed, 10).unwrap_err().contains("more than 10 bytes"));
+        let large = self::packed(&[("rules", unread)]);
+        let why = read(large, 600).unwrap_err();
+        assert!(why.contains("more than 600 bytes"), "{why}");
         let mut one = GzEncoder::new(Vec::new(), Compression::fast());
         one.write_all(b"*nat\nCOMMIT\n").unwrap();
         let found = read(one.finish().unwrap(), 1 << 20).unwrap();
-        assert_eq!(
-            found,
-            [(folder.path().join("node"), b"*nat\nCOMMIT\n".to_vec())]
-        );
+        assert_eq!(found, [(PathBuf::new(), b"*nat\nCOMMIT\n".to_vec())]);
         assert!(
             read(hostile("bundle/link", EntryType::Symlink), 1 << 20)
                 .unwrap()
                 .is_empty()
         );
         assert!(read(b"\x1f\x8bnothing".to_vec(), 1 << 20).is_err());
+    }
+
+    #[test]
+    fn a_long_name_is_read_from_its_own_entry_and_one_that_no_file_has_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.tgz");
+        let read = |name: &str| {
+            let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+            let mut header = Header::new_gnu();
+            header.set_size(1);
+            tar.append_data(&mut header, name, &b"x"[..]).unwrap();
+            fs::write(&file, tar.into_inner().unwrap().finish().unwrap()).unwrap();
+            files(&file, 1 << 20, &mut |_| true).map_err(|why| why.to_string())
+        };
+        let long = ["nodes", &"n".repeat(150), "ip-route.txt"].join("/");
+        let found = read(&long).unwrap();
+        assert_eq!(found, [(PathBuf::from(&long), b"x".to_vec())]);
+        let longer = "n/".repeat(40_000);
+        assert!(read(&longer).unwrap_err().contains("more than 65536 bytes"));
     }
 
     #[test]

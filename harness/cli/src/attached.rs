@@ -1,9 +1,12 @@
-//! What people attach of a node: files and folders, those in compressed archives among them.
+//! What people attach: files and folders, those in compressed archives among them, of one node or, in folders `nodes/NAME`, of several
+//! (`calicoctl cluster diags`, `oc adm must-gather`).
+
+mod found;
 
 use std::{
-    fs,
-    io::ErrorKind,
-    path::{Path, PathBuf},
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    path::{Component, Path, PathBuf},
 };
 
 use anyhow::Result;
@@ -11,60 +14,276 @@ use chainbreak_model::input;
 use chainbreak_netfilter::dumps::Dumps;
 use chainbreak_report::text::count;
 
+use self::found::Found;
 use crate::{archive, cases::invalid};
 
 /// The most that is read of all files, in bytes: 100,000 rules are some 20 MB.
 const MOST: u64 = 256 << 20;
-/// The most files of a folder, its folders' included.
-const MOST_FILES: usize = 50_000;
 /// So many that are left out are named: a support bundle has thousands of them.
 const NAMED: usize = 20;
-/// How deep folders are looked into.
-const DEPTH: usize = 12;
+/// So many nodes are named.
+pub(crate) const NODES: usize = 5;
+/// In which folder each node has one.
+const OF_NODES: &str = "nodes";
+/// The folder of `bpftool map dump`, and what other files of eBPF maps are called but for the NAT map's: by far the largest of a bundle, and
+/// nothing here reads them.
+const MAPS: &str = "bpf-maps";
+const OF_MAPS: &str = "bpf-";
+const NAT_MAP: &str = "bpf-nat.";
 
 /// What is made of a file's text: whether anything in it is known.
 pub(crate) type Take<'a> = dyn FnMut(&Path, &str) -> Result<bool> + 'a;
 
-/// Hands over the text of every file that is named or lies in a folder; how many had something that is known. Of the others it is said that
-/// they are left out: the first by their names, what support bundles have beside them by its number.
-pub(crate) fn texts(paths: &[PathBuf], take: &mut Take<'_>) -> Result<usize> {
-    let mut files = Vec::new();
-    for path in paths {
-        collect(path, 0, &mut files)?;
-    }
-    files.sort();
-    let mut reading = Reading {
-        take,
-        left: MOST,
-        known: 0,
-        left_out: 0,
-    };
-    for file in &files {
-        match reading.read(file) {
-            Ok(read) => reading.texts(read)?,
-            Err(why) if paths.contains(file) => return Err(why),
-            Err(why) => crate::note(&format!("{why:#}, left out")),
-        }
-        if reading.left == 0 {
-            crate::note(&format!(
-                "{} and what comes after it: more than {} MB, left out",
-                file.display(),
-                MOST >> 20
-            ));
-            break;
-        }
-    }
-    if reading.left_out > NAMED {
-        let more = count(reading.left_out - NAMED, "other file");
-        crate::note(&format!("{more}: left out likewise"));
-    }
-    Ok(reading.known)
+/// The texts of all files.
+#[derive(Debug, Default)]
+pub(crate) struct Attached {
+    texts: Vec<Attachment>,
+    /// The files directly in what may be a node's folder, by its name.
+    folders: BTreeMap<String, BTreeSet<String>>,
+    /// So many files are left out.
+    left_out: Cell<usize>,
+    /// So many of these are eBPF maps.
+    maps: usize,
 }
 
-/// The dumps in these files and folders.
-pub(crate) fn dumps(paths: &[PathBuf]) -> Result<Dumps> {
+/// A file that is text.
+#[derive(Debug)]
+struct Attachment {
+    name: PathBuf,
+    /// In whose folder it lies.
+    node: Option<String>,
+    /// Whether it was named itself, and not a folder or an archive.
+    is_named: bool,
+    text: String,
+}
+
+/// Of which node a file is, by its folders.
+#[derive(Debug, PartialEq, Eq)]
+enum Lies {
+    /// Of none in particular.
+    Anywhere,
+    /// In the folder of that name.
+    In(String),
+    /// In one that has no node's name.
+    Nowhere,
+}
+
+impl Attached {
+    /// Reads every file that is named or lies in a folder; of nodes only the one that is asked for.
+    pub(crate) fn read(paths: &[PathBuf], asked: Option<&str>) -> Result<Self> {
+        let mut attached = Self::default();
+        let mut left = MOST;
+        for file in found::files(paths)? {
+            match attached.read_file(&file, left, asked) {
+                Ok(length) => left = left.saturating_sub(length),
+                Err(why) if file.is_named => return Err(why),
+                Err(why) => crate::note(&format!("{why:#}, left out")),
+            }
+            if left == 0 {
+                crate::note(&format!(
+                    "{} and what comes after it: more than {} MB, left out",
+                    file.path.display(),
+                    MOST >> 20
+                ));
+                break;
+            }
+        }
+        attached.settle();
+        Ok(attached)
+    }
+
+    /// Takes in a file, or those in a compressed archive; how many bytes they have.
+    fn read_file(&mut self, file: &Found, most: u64, asked: Option<&str>) -> Result<u64> {
+        let unreadable =
+            |why: std::io::Error| invalid(format!("{} cannot be read: {why}", file.path.display()));
+        if !archive::is_one(&file.path) {
+            if !self.is_wanted(&file.inside, asked) {
+                return Ok(0);
+            }
+            let bytes = input::read(&file.path, most).map_err(unreadable)?;
+            let length = bytes.len();
+            self.add(&file.path, &file.inside, file.is_named, bytes);
+            return Ok(length as u64);
+        }
+        let mut is_wanted = |entry: &Path| self.is_wanted(&file.inside.join(entry), asked);
+        let files = archive::files(&file.path, most, &mut is_wanted).map_err(unreadable)?;
+        let mut length = 0;
+        for (entry, bytes) in files {
+            length += bytes.len();
+            let is_alone = entry.as_os_str().is_empty();
+            let [name, inside] = [&file.path, &file.inside].map(|it| {
+                if is_alone {
+                    it.with_extension("")
+                } else {
+                    it.join(&entry)
+                }
+            });
+            self.add(&name, &inside, file.is_named && is_alone, bytes);
+        }
+        Ok(length as u64)
+    }
+
+    /// Whether a file is read, by where it lies. Notes the node in whose folder that is.
+    fn is_wanted(&mut self, inside: &Path, asked: Option<&str>) -> bool {
+        let name = inside.file_name().map(|it| it.to_string_lossy());
+        let name = name.unwrap_or_default();
+        let lies = lies(inside);
+        if let Lies::In(node) = &lies {
+            let is_direct = inside.parent().is_some_and(|it| it.ends_with(node));
+            let files = self.folders.entry(node.clone()).or_default();
+            files.extend(is_direct.then(|| name.clone().into_owned()));
+        }
+        let is_map = name.starts_with(OF_MAPS) && !name.starts_with(NAT_MAP)
+            || inside.parent().is_some_and(|it| it.ends_with(MAPS));
+        if is_map && lies != Lies::Anywhere {
+            self.maps += 1;
+            return false;
+        }
+        match lies {
+            Lies::In(node) => asked.is_none_or(|asked| asked == node),
+            Lies::Anywhere | Lies::Nowhere => true,
+        }
+    }
+
+    fn add(&mut self, name: &Path, inside: &Path, is_named: bool, bytes: Vec<u8>) {
+        let Ok(text) = String::from_utf8(bytes) else {
+            self.leave_out(name, "no text, left out");
+            return;
+        };
+        let node = match lies(inside) {
+            Lies::Anywhere => None,
+            Lies::In(node) => Some(node),
+            Lies::Nowhere => {
+                self.leave_out(name, "its folder has no node's name, left out");
+                return;
+            }
+        };
+        if name.file_name().is_some_and(|it| it == "left-out") {
+            let name = name.display();
+            text.lines()
+                .for_each(|line| crate::note(&format!("{name}: {line}")));
+            return;
+        }
+        self.texts.push(Attachment {
+            name: name.to_owned(),
+            node,
+            is_named,
+            text,
+        });
+    }
+
+    /// Has no node where a folder has only what pods say: those that are on no node lie there by their namespace (Calico v3.31 and later).
+    fn settle(&mut self) {
+        let says_more = |files: &BTreeSet<String>| {
+            let is_logs = |file: &String| {
+                let log = Path::new(file).with_extension("log");
+                log.to_str().is_some_and(|log| files.contains(log))
+            };
+            files.iter().any(|file| !is_logs(file))
+        };
+        self.folders.retain(|_, files| says_more(files));
+        for it in &mut self.texts {
+            it.node.take_if(|node| !self.folders.contains_key(node));
+        }
+    }
+
+    /// The nodes that folders are of.
+    fn nodes(&self) -> BTreeSet<&str> {
+        self.folders.keys().map(String::as_str).collect()
+    }
+
+    /// The node that is asked for, or all; none where folders are of no node in particular.
+    pub(crate) fn chosen(&self, asked: Option<&str>) -> Result<Vec<&str>> {
+        let nodes = self.nodes();
+        let Some(asked) = asked else {
+            return Ok(nodes.into_iter().collect());
+        };
+        match nodes.get(asked) {
+            Some(node) => Ok(vec![*node]),
+            None if nodes.is_empty() => Err(invalid(format!(
+                "--node {asked}: what is attached does not say of which node it is; of several each has a folder {OF_NODES}/NAME"
+            ))),
+            None => Err(invalid(format!(
+                "--node {asked}: nothing of it is attached, but of {}",
+                first_of(&nodes, NODES)
+            ))),
+        }
+    }
+
+    /// The one that is asked for, or the only one.
+    pub(crate) fn only(&self, asked: Option<&str>) -> Result<Option<&str>> {
+        match *self.chosen(asked)?.as_slice() {
+            [] => Ok(None),
+            [only] => Ok(Some(only)),
+            _ => Err(invalid(format!(
+                "of which node? Attached are {}: --node NODE",
+                first_of(&self.nodes(), NODES)
+            ))),
+        }
+    }
+
+    /// Hands over the texts of a node: what lies in its folder and what was named beside it, or everything where no folder is a node's.
+    /// How many had something that is known; of the others it is said that they are left out, of the first by their names.
+    pub(crate) fn take(&self, node: Option<&str>, take: &mut Take<'_>) -> Result<usize> {
+        let is_its = |it: &&Attachment| match node {
+            None => true,
+            Some(_) if it.node.is_none() => it.is_named,
+            of => it.node.as_deref() == of,
+        };
+        let why = "nothing that is known, left out";
+        self.hand_over(is_its, why, take)
+    }
+
+    /// Hands over the texts that lie in no node's folder, where there are some, those that were named themselves among them or not.
+    pub(crate) fn take_of_all(&self, and_named: bool, take: &mut Take<'_>) -> Result<usize> {
+        let is_its = |it: &&Attachment| it.node.is_none() && (and_named || !it.is_named);
+        let why = "in no node's folder, and nothing that the API holds: left out";
+        self.hand_over(is_its, why, take)
+    }
+
+    fn hand_over(
+        &self,
+        is_its: impl FnMut(&&Attachment) -> bool,
+        why: &str,
+        take: &mut Take<'_>,
+    ) -> Result<usize> {
+        let mut known = 0;
+        for it in self.texts.iter().filter(is_its) {
+            if take(&it.name, &it.text)? {
+                known += 1;
+            } else {
+                self.leave_out(&it.name, why);
+            }
+        }
+        Ok(known)
+    }
+
+    fn leave_out(&self, file: &Path, why: &str) {
+        self.left_out.set(self.left_out.get() + 1);
+        if self.left_out.get() <= NAMED {
+            crate::note(&format!("{}: {why}", file.display()));
+        }
+    }
+
+    /// Says how many were left out that were not named.
+    pub(crate) fn end(&self) {
+        if self.left_out.get() > NAMED {
+            let more = count(self.left_out.get() - NAMED, "other file");
+            crate::note(&format!("{more}: left out likewise"));
+        }
+        if self.maps > 0 {
+            let maps = count(self.maps, "file");
+            crate::note(&format!("{maps} of eBPF maps: only the NAT map's are read"));
+        }
+    }
+}
+
+/// The dumps in these files and folders, of that node where they are of several.
+pub(crate) fn dumps(paths: &[PathBuf], node: Option<&str>) -> Result<Dumps> {
+    let attached = Attached::read(paths, node)?;
+    let node = attached.only(node)?;
     let mut dumps = Dumps::default();
-    let known = texts(paths, &mut |name, text| {
+    let known = attached.take(node, &mut |name, text| {
         let found = dumps.add(text).map_err(|error| {
             invalid(format!(
                 "{}, {error}: a dump that is whole ends each table with COMMIT (iptables) or }} (nft)",
@@ -73,6 +292,7 @@ pub(crate) fn dumps(paths: &[PathBuf]) -> Result<Dumps> {
         })?;
         Ok(!found.is_empty())
     })?;
+    attached.end();
     if known == 0 {
         return Err(nothing_in(paths, "no dump"));
     }
@@ -91,91 +311,34 @@ pub(crate) fn nothing_in(paths: &[PathBuf], what: &str) -> anyhow::Error {
     ))
 }
 
-fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
-    let unreadable = |error: std::io::Error| {
-        let hint = match error.kind() {
-            ErrorKind::NotFound => ": there is no such folder or file",
-            _ => "",
-        };
-        invalid(format!("{}{hint} ({error})", path.display()))
+/// The first names of many.
+pub(crate) fn first_of(names: &BTreeSet<&str>, most: usize) -> String {
+    let first: Vec<&str> = names.iter().take(most).copied().collect();
+    let more = names.len().saturating_sub(most);
+    let more = if more > 0 {
+        format!(" and {}", count(more, "other"))
+    } else {
+        String::new()
     };
-    let about = fs::metadata(path).map_err(unreadable)?;
-    if about.is_file() {
-        files.push(path.to_owned());
-    } else if about.is_dir() && depth == DEPTH {
-        crate::note(&format!("{}: too deep, left out", path.display()));
-    } else if about.is_dir() {
-        for entry in fs::read_dir(path).map_err(unreadable)? {
-            let entry = entry.map_err(unreadable)?.path();
-            // `collect` leaves a folder and its archive beside each other.
-            let is_twice = entry.extension().is_some_and(|it| it == "tgz")
-                && entry.with_extension("").is_dir();
-            if !is_twice {
-                collect(&entry, depth + 1, files)?;
-            }
-        }
-    }
-    if files.len() > MOST_FILES {
-        return Err(invalid(format!(
-            "more than {MOST_FILES} files are in {}: name the files and folders that matter",
-            path.display()
-        )));
-    }
-    Ok(())
+    format!("{}{more}", first.join(", "))
 }
 
-/// Files that are read one after the other.
-struct Reading<'a, 'b> {
-    take: &'a mut Take<'b>,
-    /// So many bytes more.
-    left: u64,
-    /// How many had something that is known.
-    known: usize,
-    /// How many had not.
-    left_out: usize,
+/// Where a file lies, by the folders that were named and those in them: `…/nodes/n1/ip-route.txt` is of n1. The last such folder counts, as
+/// what was named may lie in one.
+fn lies(inside: &Path) -> Lies {
+    let folders = inside.parent().into_iter().flat_map(Path::components);
+    let folders: Vec<Component<'_>> = folders.collect();
+    let mut pairs = folders.iter().zip(folders.iter().skip(1)).rev();
+    let Some((_, name)) = pairs.find(|(of, _)| of.as_os_str() == OF_NODES) else {
+        return Lies::Anywhere;
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let name = match name {
+        Component::Normal(name) => name.to_str().filter(|it| it.bytes().all(is_plain)),
+        _ => None,
+    };
+    name.map_or(Lies::Nowhere, |name| Lies::In(name.to_owned()))
 }
 
-impl Reading<'_, '_> {
-    /// What is in a file, or in those of a compressed archive.
-    fn read(&self, file: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
-        let unreadable =
-            |why: std::io::Error| invalid(format!("{} cannot be read: {why}", file.display()));
-        if archive::is_one(file) {
-            return archive::files(file, self.left).map_err(unreadable);
-        }
-        let bytes = input::read(file, self.left).map_err(unreadable)?;
-        Ok(vec![(file.to_owned(), bytes)])
-    }
-
-    fn texts(&mut self, files: Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
-        for (name, bytes) in files {
-            self.left = self.left.saturating_sub(bytes.len() as u64);
-            self.text(&name, bytes)?;
-        }
-        Ok(())
-    }
-
-    fn text(&mut self, file: &Path, bytes: Vec<u8>) -> Result<()> {
-        let Ok(text) = String::from_utf8(bytes) else {
-            self.leave_out(file, "no text, left out");
-            return Ok(());
-        };
-        if file.file_name().is_some_and(|it| it == "left-out") {
-            let name = file.display();
-            text.lines()
-                .for_each(|line| crate::note(&format!("{name}: {line}")));
-        } else if (self.take)(file, &text)? {
-            self.known += 1;
-        } else {
-            self.leave_out(file, "nothing that is known, left out");
-        }
-        Ok(())
-    }
-
-    fn leave_out(&mut self, file: &Path, why: &str) {
-        self.left_out += 1;
-        if self.left_out <= NAMED {
-            crate::note(&format!("{}: {why}", file.display()));
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,72 +1,91 @@
-//! `chainbreak diagnose`: what is wrong with a node, by what people attach of it.
+//! `chainbreak diagnose`: what is wrong with a node, or with each of several, by what people attach of them.
 
+mod nodes;
 mod recorded;
 mod told;
 mod written;
 
 use std::{path::Path, process::ExitCode};
 
-use chainbreak_diagnose::{Evidence, findings, writers};
-use chainbreak_report::text::document;
+use chainbreak_diagnose::{Evidence, Finding, Writer, findings, writers};
+use chainbreak_model::scenario::Scenario;
 
 use self::told::{Found, Told};
-use crate::{
-    args::{self, Answer},
-    attached, cases,
-};
+use crate::{args, attached::Attached, cases};
+
+/// What is known and found of a node.
+struct Diagnosis {
+    writers: Vec<Writer>,
+    findings: Vec<Finding>,
+    missing: Vec<String>,
+}
+
+impl Diagnosis {
+    fn of(evidence: &Evidence) -> Self {
+        Self {
+            writers: writers(evidence),
+            findings: findings(evidence),
+            missing: told::missing(evidence),
+        }
+    }
+
+    fn told<'a>(&'a self, scenarios: &[Scenario]) -> Told<'a> {
+        let findings = self.findings.iter();
+        Told {
+            node: None,
+            writers: &self.writers,
+            findings: findings
+                .map(|finding| Found::of(finding, scenarios))
+                .collect(),
+            missing: &self.missing,
+        }
+    }
+}
 
 /// `chainbreak diagnose`.
 pub(crate) fn diagnose(args: &args::Diagnose) -> anyhow::Result<ExitCode> {
-    let evidence = evidence(args)?;
-    let scenarios = match args.catalogue() {
-        Some(path) => cases::all_under(&path)?,
-        None => Vec::new(),
-    };
-    let found = findings(&evidence);
-    let told = Told {
-        writers: writers(&evidence),
-        findings: found
-            .iter()
-            .map(|finding| Found::of(finding, &scenarios))
-            .collect(),
-        missing: told::missing(&evidence),
-    };
-    match args.format {
-        Answer::Human => crate::say(&told.human())?,
-        Answer::Json => crate::say_as_it_is(&document(&told)?)?,
+    if let [only] = args.what.as_slice()
+        && is_run(only)
+    {
+        return one(args, &recorded::evidence(args, only)?, None);
     }
+    if args.case.is_some() || args.at.is_some() {
+        return Err(cases::invalid(
+            "--case and --at are of a recorded run, which is named alone",
+        ));
+    }
+    let attached = Attached::read(&args.what, args.node.as_deref())?;
+    match *attached.chosen(args.node.as_deref())?.as_slice() {
+        [] => one(args, &nodes::evidence(args, &attached, None)?, None),
+        [only] => one(
+            args,
+            &nodes::evidence(args, &attached, Some(only))?,
+            Some(only),
+        ),
+        ref several => nodes::all(args, &attached, several),
+    }
+}
+
+/// Of one node, by its name where that is known.
+fn one(args: &args::Diagnose, evidence: &Evidence, node: Option<&str>) -> anyhow::Result<ExitCode> {
+    let diagnosis = Diagnosis::of(evidence);
+    let told = Told {
+        node,
+        ..diagnosis.told(&scenarios(args)?)
+    };
+    let name = node.map(|node| format!("Node {node}\n\n"));
+    told::say(args.format, &told, || {
+        name.unwrap_or_default() + &told.human()
+    })?;
     if let Some(file) = &args.write {
-        written::write(file, &evidence, &found)?;
+        written::write(file, evidence, &diagnosis.findings)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn evidence(args: &args::Diagnose) -> anyhow::Result<Evidence> {
-    if let [only] = args.what.as_slice()
-        && is_run(only)
-    {
-        return recorded::evidence(args, only);
-    }
-    if args.case.is_some() || args.at.is_some() || args.node.is_some() {
-        return Err(cases::invalid(
-            "--case, --at and --node are of a recorded run, which is named alone",
-        ));
-    }
-    let mut evidence = Evidence::default();
-    let known = attached::texts(&args.what, &mut |name, text| match evidence.add(text) {
-        Ok(known) => Ok(known),
-        Err(error) => {
-            crate::note(&format!(
-                "{}, {error}: its rules are not whole, and left out",
-                name.display()
-            ));
-            Ok(false)
-        }
-    })?;
-    if known == 0 {
-        return Err(attached::nothing_in(&args.what, "nothing that is known"));
-    }
-    Ok(evidence)
+fn scenarios(args: &args::Diagnose) -> anyhow::Result<Vec<Scenario>> {
+    let path = args.catalogue();
+    path.map_or_else(|| Ok(Vec::new()), |path| cases::all_under(&path))
 }
 
 fn is_run(path: &Path) -> bool {

@@ -100,7 +100,7 @@ fn ways(args: &args::Explain, ends: &Ends, states: &States) -> anyhow::Result<Ve
 
 /// By the dumps of a folder, or several.
 fn dumped(args: &args::Explain) -> anyhow::Result<Known> {
-    let dumps = attached::dumps(&args.dump)?;
+    let dumps = attached::dumps(&args.dump, args.node.as_deref())?;
     let ends = Ends {
         src: end(&args.from, "FROM")?,
         dst: end(&args.to, "TO:PORT")?,

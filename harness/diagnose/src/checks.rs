@@ -7,13 +7,17 @@ mod jumps;
 mod kernel;
 mod known;
 mod logged;
+mod nat_map;
 mod nftables;
 mod stale;
+
+use std::collections::BTreeMap;
 
 use chainbreak_netfilter::nft::NftTable;
 
 use crate::{
     Evidence, Finding,
+    nat_map::{At, Backends},
     services::{self, Led},
     tables::Tables,
 };
@@ -25,7 +29,9 @@ pub(crate) struct Context<'a> {
     pub(crate) tables: Vec<Tables>,
     /// Where kube-proxy's rules lead requests, in whichever mode.
     pub(crate) led: Vec<Led>,
-    /// Whether Felix is in eBPF mode: by its rules, or by what the API holds.
+    /// Where Felix's programs lead them.
+    pub(crate) nat_map: BTreeMap<At, Backends>,
+    /// Whether Felix is in eBPF mode: by its rules, its map, or by what the API holds.
     pub(crate) ebpf: bool,
 }
 
@@ -33,12 +39,15 @@ impl<'a> Context<'a> {
     fn of(evidence: &'a Evidence) -> Self {
         let tables = Tables::of(&evidence.dumps);
         let configuration = evidence.objects.felix_configuration();
+        let nat_map = evidence.nat_map.led(evidence.dumps.nft_tables());
         Self {
             evidence,
             led: services::all(&tables, evidence),
-            ebpf: tables.iter().any(Tables::are_beside_ebpf)
+            ebpf: !nat_map.is_empty()
+                || tables.iter().any(Tables::are_beside_ebpf)
                 || configuration.is_some_and(|spec| spec["bpfEnabled"] == true),
             tables,
+            nat_map,
         }
     }
 
@@ -51,7 +60,8 @@ impl<'a> Context<'a> {
 /// All that is found, what breaks something first.
 pub fn findings(evidence: &Evidence) -> Vec<Finding> {
     let context = Context::of(evidence);
-    let checks: [fn(&Context<'_>) -> Vec<Finding>; 9] = [
+    let checks: [fn(&Context<'_>) -> Vec<Finding>; 10] = [
+        nat_map::check,
         jumps::check,
         nftables::check,
         backends::check,

@@ -11,6 +11,7 @@ mod evidence;
 mod finding;
 mod hints;
 mod logs;
+mod nat_map;
 mod objects;
 mod reproduction;
 mod services;

@@ -4,14 +4,16 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
 
+use chainbreak_model::is_hidden;
 use chainbreak_netfilter::names::{Namespaced, PortName, Protocol};
 use serde_json::Value;
 
 /// What the API holds, as far as it was attached.
 #[derive(Debug, Clone, Default)]
-pub struct Objects(Vec<Value>);
+pub struct Objects(Arc<Vec<Value>>);
 
 /// A Service's address and port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +61,7 @@ impl Objects {
                 };
                 match object.get_mut("items").map(Value::take) {
                     Some(items) if kind.ends_with("List") => self.take(items),
-                    _ => self.0.push(Value::Object(object)),
+                    _ => Arc::make_mut(&mut self.0).push(Value::Object(object)),
                 }
             }
             _ => {}
@@ -88,7 +90,7 @@ impl Objects {
     pub(crate) fn versions(&self) -> BTreeSet<(&'static str, String)> {
         let images = [("kube-proxy", "/kube-proxy:"), ("calico", "calico/node:")];
         let mut versions = BTreeSet::new();
-        for object in &self.0 {
+        for object in self.0.iter() {
             let spec = object
                 .pointer("/spec/template/spec")
                 .unwrap_or(&object["spec"]);
@@ -127,7 +129,7 @@ impl Objects {
                 Some(ServicePort {
                     name: PortName {
                         service: name.clone(),
-                        port: port["name"].as_str().unwrap_or_default().to_owned(),
+                        port: shown(port["name"].as_str().unwrap_or_default()),
                         protocol: Protocol::from_api(port["protocol"].as_str())?,
                     },
                     addresses: addresses.clone(),
@@ -153,7 +155,7 @@ impl Objects {
             else {
                 continue;
             };
-            let service = Namespaced::new(namespaced(slice).namespace, service);
+            let service = Namespaced::new(namespaced(slice).namespace, shown(service));
             for port in slice["ports"].as_array().into_iter().flatten() {
                 let number = port["port"].as_u64().and_then(|it| u16::try_from(it).ok());
                 let protocol = Protocol::from_api(port["protocol"].as_str());
@@ -162,7 +164,7 @@ impl Objects {
                 };
                 let name = PortName {
                     service: service.clone(),
-                    port: port["name"].as_str().unwrap_or_default().to_owned(),
+                    port: shown(port["name"].as_str().unwrap_or_default()),
                     protocol,
                 };
                 all.entry(name).or_default().take(slice, number);
@@ -173,6 +175,21 @@ impl Objects {
 }
 
 impl Endpoints {
+    /// Those of one family of addresses.
+    pub(crate) fn of_family(&self, is_v6: bool) -> Self {
+        let of = |all: &BTreeSet<SocketAddr>| {
+            all.iter()
+                .filter(|at| at.is_ipv6() == is_v6)
+                .copied()
+                .collect()
+        };
+        Self {
+            all: of(&self.all),
+            ready: of(&self.ready),
+            are_hinted: self.are_hinted,
+        }
+    }
+
     /// Those of a slice at a port; where nothing is said of their condition they are ready.
     fn take(&mut self, slice: &Value, port: u16) {
         for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
@@ -208,11 +225,16 @@ fn is_plain(service: &Value) -> bool {
 }
 
 fn namespaced(object: &Value) -> Namespaced {
-    let text = |name: &str| object["metadata"][name].as_str().map(str::to_owned);
+    let text = |name: &str| object["metadata"][name].as_str().map(shown);
     Namespaced::new(
         text("namespace").unwrap_or_else(|| "default".to_owned()),
         text("name").unwrap_or_default(),
     )
+}
+
+/// A stranger's name, of which nothing makes a line of its own.
+fn shown(name: &str) -> String {
+    name.replace(is_hidden, "\u{fffd}")
 }
 
 /// YAML of more bytes is not read, nor what is nested deeper: nobody's objects are.

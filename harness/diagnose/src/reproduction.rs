@@ -2,31 +2,29 @@
 //!
 //! What was attached is a stranger's: of its names only such are written as Kubernetes has, and of its settings plain values.
 
+mod blind;
 mod cluster;
+mod played;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-};
+use std::collections::BTreeSet;
 
-use chainbreak_model::{is_hidden, is_name};
-use chainbreak_netfilter::names::{Namespaced, Protocol};
+use chainbreak_model::is_hidden;
+use chainbreak_netfilter::names::Namespaced;
 use serde_json::{Map, Value, json};
 
-use self::cluster::{calico, kube_proxy, plain};
-use crate::{
-    Evidence, Finding,
-    services::{self, Led},
-    tables::Tables,
+use self::{
+    cluster::{calico, kube_proxy, plain},
+    played::{Played, played},
 };
+use crate::{Evidence, Finding, tables::Tables};
 
-/// So many Services are played: those that findings name first.
-const PLAYED: usize = 5;
 /// Which promise is of a client.
 const ANSWERED: &str = "-is-answered";
 const NODE: &str = "node";
+/// A restart of kube-proxy, and its time.
+const RESTARTED: [&str; 2] = ["restart: { agent: kube-proxy, node: n1 }", "settle: 1s"];
 /// Who asks, and from where.
 const CLIENTS: [(&str, &str); 2] = [("pod", "pod/client"), (NODE, "node/n1")];
 
@@ -39,10 +37,19 @@ pub(crate) struct Made {
     pub(crate) pods: bool,
     /// Whether programs of the node do.
     pub(crate) node: bool,
-    /// Whether a restart of kube-proxy mends it.
-    pub(crate) restart: bool,
+    /// What mends it, where a scenario tries that.
+    pub(crate) mends: Option<Mends>,
     /// Of which ports alone (`test/web:http`); of all where it is empty.
     pub(crate) only: BTreeSet<String>,
+}
+
+/// What a variant tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mends {
+    /// A restart of kube-proxy.
+    Restart,
+    /// The API at its own address for Felix's new pods, of what comes about by [`blind::steps`].
+    Directly,
 }
 
 /// What is known of a cluster that a scenario says.
@@ -51,23 +58,12 @@ pub struct Reproduction {
     kube_proxy: String,
     calico: Option<String>,
     felix: Map<String, Value>,
+    is_blind: bool,
     services: Vec<Played>,
     made: Made,
     findings: Vec<String>,
     /// Of which kinds of findings no step brings anything about.
     pub left: Vec<String>,
-}
-
-/// A Service over TCP, and its port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Played {
-    service: Namespaced,
-    /// The port's name; empty where it has none.
-    name: String,
-    port: u16,
-    /// What its pods listen at.
-    at: u16,
-    replicas: usize,
 }
 
 impl Reproduction {
@@ -77,15 +73,26 @@ impl Reproduction {
     /// In words, where nothing is known of kube-proxy.
     pub fn of(evidence: &Evidence, findings: &[Finding]) -> Result<Self, String> {
         let tables = Tables::of(&evidence.dumps);
-        let made = Made::of(findings);
-        let (with, without): (Vec<&Finding>, _) = findings.iter().partition(|it| it.made.is_some());
+        let calico = calico(evidence, &tables);
+        let configuration = evidence.objects.felix_configuration();
+        let felix = configuration.map(plain).unwrap_or_default();
+        let can_be_blind = blind::comes_about(calico.as_deref(), &felix);
+        let is_made = |made: &Made| can_be_blind || !made.is_blind();
+        let (with, without): (Vec<&Finding>, Vec<_>) = findings
+            .iter()
+            .partition(|it| it.made.as_ref().is_some_and(is_made));
+        let made = Made::of(&with);
+        let is_blind = with
+            .iter()
+            .filter_map(|it| it.made.as_ref())
+            .any(Made::is_blind);
         let with: BTreeSet<String> = with.iter().map(|it| it.kind.to_string()).collect();
         let without: BTreeSet<String> = without.iter().map(|it| it.kind.to_string()).collect();
-        let configuration = evidence.objects.felix_configuration();
         Ok(Self {
             kube_proxy: kube_proxy(evidence, &tables)?,
-            calico: calico(evidence, &tables),
-            felix: configuration.map(plain).unwrap_or_default(),
+            is_blind,
+            calico,
+            felix,
             services: played(evidence, &tables, findings, &made.only),
             made,
             findings: findings.iter().map(|it| it.what.clone()).collect(),
@@ -136,9 +143,24 @@ impl Reproduction {
     fn cluster(&self) -> String {
         let mut text = format!("cluster:\n  nodes: 1\n  kube-proxy: {}\n", self.kube_proxy);
         if let Some(version) = &self.calico {
-            text.extend(["  calico: { version: ", version, ", programs: work }\n"]);
-            if !self.felix.is_empty() {
-                text.extend([format!("  felix: {}\n", json!(self.felix))]);
+            let api = if self.is_blind {
+                blind::BY_THE_SERVICE
+            } else {
+                ""
+            };
+            text.extend([
+                "  calico: { version: ",
+                version,
+                ", ",
+                api,
+                "programs: work }\n",
+            ]);
+            let mut felix = self.felix.clone();
+            if self.is_blind {
+                felix.insert("bpfEnabled".to_owned(), json!(true));
+            }
+            if !felix.is_empty() {
+                text.extend([format!("  felix: {}\n", json!(felix))]);
             }
         }
         text
@@ -192,15 +214,19 @@ impl Reproduction {
             [] => "healthy".to_owned(),
             broken => format!("{{ broken: [{}] }}", broken.join(", ")),
         };
-        let mut text = format!(
-            "timeline:\n{}variants:\n  as-found: {{ expect: {expected} }}\n",
-            made.timeline("  ", &[])
-        );
-        if made.restart && !broken.is_empty() {
-            let mending = ["restart: { agent: kube-proxy, node: n1 }", "settle: 1s"];
-            let timeline = made.timeline("      ", &mending);
+        let timeline = self.timeline("  ", &[]);
+        let mut text =
+            format!("timeline:\n{timeline}variants:\n  as-found: {{ expect: {expected} }}\n");
+        if let Some(mends) = made.mends.filter(|_| !broken.is_empty()) {
+            let (name, mending) = match mends {
+                Mends::Restart => ("kube-proxy-restarted", RESTARTED),
+                Mends::Directly => ("felix-asks-the-api-directly", blind::DIRECTLY),
+            };
+            let timeline = self.timeline("      ", &mending);
             let parts = [
-                "  kube-proxy-restarted:\n    timeline:\n",
+                "  ",
+                name,
+                ":\n    timeline:\n",
                 &timeline,
                 "    expect: healthy\n",
             ];
@@ -208,30 +234,17 @@ impl Reproduction {
         }
         text
     }
-}
-
-impl Made {
-    /// What brings about all of them.
-    fn of(findings: &[Finding]) -> Self {
-        let all = || findings.iter().filter_map(|it| it.made.as_ref());
-        let mut steps: Vec<String> = Vec::new();
-        for step in all().flat_map(|it| &it.steps) {
-            if !steps.contains(step) {
-                steps.push(step.clone());
-            }
-        }
-        let mut breaking = all().filter(|it| it.pods || it.node);
-        Self {
-            steps,
-            pods: all().any(|it| it.pods),
-            node: all().any(|it| it.node),
-            restart: breaking.all(|it| it.restart),
-            only: all().flat_map(|it| it.only.clone()).collect(),
-        }
-    }
 
     fn timeline(&self, indent: &str, mending: &[&str]) -> String {
-        let steps = self.steps.iter().map(String::as_str);
+        let blind = if self.is_blind {
+            blind::steps(&self.services)
+        } else {
+            Vec::new()
+        };
+        // A Felix that cleans up deletes jumps itself.
+        let is_done = |step: &&String| self.is_blind && step.starts_with("delete-rule:");
+        let steps = self.made.steps.iter().filter(|step| !is_done(step));
+        let steps = steps.chain(&blind).map(String::as_str);
         let all = ["settle: 1s"].into_iter().chain(steps);
         let all = all.chain(mending.iter().copied());
         let all = all.chain(["mark: found", "settle: 2s"]);
@@ -240,96 +253,29 @@ impl Made {
     }
 }
 
-impl Played {
-    fn objects(&self) -> [Value; 2] {
-        let Namespaced { namespace, name } = &self.service;
-        let mut port = json!({ "port": self.port, "targetPort": self.at });
-        if !self.name.is_empty() {
-            port["name"] = json!(self.name);
+impl Made {
+    /// Whether it comes about by [`blind::steps`].
+    fn is_blind(&self) -> bool {
+        self.mends == Some(Mends::Directly)
+    }
+
+    /// What brings about all of them.
+    fn of(findings: &[&Finding]) -> Self {
+        let all = || findings.iter().filter_map(|it| it.made.as_ref());
+        let mut steps: Vec<String> = Vec::new();
+        for step in all().flat_map(|it| &it.steps) {
+            if !steps.contains(step) {
+                steps.push(step.clone());
+            }
         }
-        let containers = json!([{ "name": "nginx", "image": "nginx:1.27", "ports": [{ "containerPort": self.at }] }]);
-        [
-            json!({
-                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "namespace": namespace, "name": name },
-                "spec": {
-                    "replicas": self.replicas.clamp(1, 3), "selector": { "matchLabels": { "app": name } },
-                    "template": { "metadata": { "labels": { "app": name } }, "spec": { "containers": containers } },
-                },
-            }),
-            json!({
-                "apiVersion": "v1", "kind": "Service", "metadata": { "namespace": namespace, "name": name },
-                "spec": { "selector": { "app": name }, "ports": [port] },
-            }),
-        ]
-    }
-
-    /// Of what rules lead, by the name that kube-proxy writes.
-    fn of_rules(led: &Led) -> Option<Self> {
-        let (namespace, rest) = led.name.split_once('/')?;
-        let (name, port) = rest.split_once(':').unwrap_or((rest, ""));
-        Some(Self {
-            service: Namespaced::new(namespace, name),
-            name: port.to_owned(),
-            port: led.port,
-            at: led.endpoints.first().map_or(led.port, SocketAddr::port),
-            replicas: led.endpoints.len(),
-        })
-    }
-
-    /// Whether Kubernetes would have such a Service, and it is another than the API's own.
-    fn is_plain(&self) -> bool {
-        let Namespaced { namespace, name } = &self.service;
-        let is_own = namespace == "default" && name == "kubernetes";
-        let has_name = self.name.is_empty() || is_name(&self.name);
-        is_name(namespace) && is_name(name) && has_name && !is_own && self.port > 0 && self.at > 0
-    }
-}
-
-/// The Services that are played, one port of each: those of these names alone, where there are some.
-fn played(
-    evidence: &Evidence,
-    tables: &[Tables],
-    findings: &[Finding],
-    only: &BTreeSet<String>,
-) -> Vec<Played> {
-    let mut known: BTreeMap<Namespaced, Played> = BTreeMap::new();
-    let mut add = |played: Played| {
-        if played.is_plain() {
-            known.entry(played.service.clone()).or_insert(played);
+        let mut breaking = all().filter(|it| it.pods || it.node);
+        let first = breaking.next().and_then(|it| it.mends);
+        Self {
+            steps,
+            pods: all().any(|it| it.pods),
+            node: all().any(|it| it.node),
+            mends: first.filter(|first| breaking.all(|it| it.mends == Some(*first))),
+            only: all().flat_map(|it| it.only.clone()).collect(),
         }
-    };
-    let slices = evidence.objects.endpoints().unwrap_or_default();
-    let of_api = evidence.objects.services().into_iter();
-    let of_api = of_api.filter(|it| it.name.protocol == Protocol::Tcp && only.is_empty());
-    for port in of_api {
-        let endpoints = slices.get(&port.name);
-        let at = endpoints.and_then(|it| it.all.first());
-        add(Played {
-            at: at.map_or(port.port, SocketAddr::port),
-            replicas: endpoints.map_or(0, |it| it.ready.len()),
-            service: port.name.service,
-            name: port.name.port,
-            port: port.port,
-        });
     }
-    let led = services::all(tables, evidence).into_iter();
-    let led = led.filter(|it| it.protocol == "tcp" && (only.is_empty() || only.contains(&it.name)));
-    led.filter_map(|it| Played::of_rules(&it)).for_each(add);
-    let mut all: Vec<Played> = known.into_values().collect();
-    if all.is_empty() {
-        all.push(Played {
-            service: Namespaced::new("test", "web"),
-            name: String::new(),
-            port: 80,
-            at: 80,
-            replicas: 2,
-        });
-    }
-    let lines: Vec<&String> = findings.iter().flat_map(|it| &it.evidence).collect();
-    all.sort_by_cached_key(|it| {
-        let name = it.service.to_string();
-        !lines.iter().any(|line| line.contains(&name))
-    });
-    all.truncate(PLAYED);
-    all
 }

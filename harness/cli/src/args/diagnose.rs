@@ -19,8 +19,8 @@ pub(super) const HELP: &str = "Examples:\n  \
 
 #[derive(Debug, Args)]
 pub(crate) struct Diagnose {
-    /// Files and folders with what one node prints, its agents' logs, and Kubernetes objects, recognised by what is in them; archives that
-    /// `collect`'s script makes; or a recorded run
+    /// Files and folders with what a node prints, its agents' logs, and Kubernetes objects, recognised by what is in them; archives that
+    /// `collect`'s script or `calicoctl cluster diags` makes; or a recorded run
     #[arg(value_name = "DIR|FILE", required = true)]
     pub(crate) what: Vec<PathBuf>,
     /// The case of a run, by its id; not needed of a run with one case
@@ -29,7 +29,7 @@ pub(crate) struct Diagnose {
     /// The moment in the case, in its seconds as report.txt has them [default: the end of the judged time]
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) at: Option<Duration>,
-    /// The node of the case [default: its first]
+    /// The node of the case [default: its first], or of several that are attached in folders nodes/NODE [default: all of them]
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
     /// Scenarios that are named where they show what is found: a file or a folder [default: scenarios, where that is here]

@@ -36,8 +36,8 @@ pub(crate) struct Explain {
     /// The moment in the case, in its seconds as report.txt has them [default: the end of the judged time]
     #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with_all = ["dump", "world"])]
     pub(crate) at: Option<Duration>,
-    /// The node whose rules it meets [default: the sender's, or the only one]
-    #[arg(long, value_name = "NODE", conflicts_with = "dump")]
+    /// The node whose rules it meets [default: the sender's, or the only one]; of dumps the one in whose folder nodes/NODE they lie
+    #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
     /// A world kept by `run --keep`, by the process that `chainbreak clean` names; without one, the world that `shell` looks into
     #[arg(long, value_name = "PID", num_args = 0..=1, default_missing_value = "0", conflicts_with = "dump")]

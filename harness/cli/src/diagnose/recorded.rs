@@ -42,6 +42,7 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
         let added = evidence.dumps.add(network.text);
         added.map_err(|why| invalid(format!("what {node} routes by cannot be read: {why}")))?;
     }
+    evidence.is_of_one_moment = true;
     count(&mut evidence.dumps, &events, &node, at_us);
     if let Some(statistics) = statistics(&events, &node, at_us) {
         evidence.add(&statistics)?;

@@ -3,20 +3,38 @@
 use chainbreak_diagnose::{Evidence, Finding, Weight, Writer};
 use chainbreak_model::{names::AgentName, scenario::Scenario};
 use chainbreak_netfilter::dumps::Kind;
-use chainbreak_report::text::wrap;
+use chainbreak_report::text::{self, wrap};
 use serde::Serialize;
 
-/// Longer lines are continued in the next one.
-const WIDE: usize = 140;
+use crate::args::Answer;
 
-/// What is said.
+/// Longer lines are continued in the next one.
+pub(super) const WIDE: usize = 140;
+
+/// What is said of a node.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Told<'a> {
-    pub(super) writers: Vec<Writer>,
+    /// Of which node, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<&'a str>,
+    pub(super) writers: &'a [Writer],
     pub(super) findings: Vec<Found<'a>>,
     /// What would tell more.
-    pub(super) missing: Vec<String>,
+    pub(super) missing: &'a [String],
+}
+
+/// Says it, as a document where that is asked for.
+pub(super) fn say(
+    format: Answer,
+    document: &impl Serialize,
+    human: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    match format {
+        Answer::Human => crate::say(&human())?,
+        Answer::Json => crate::say_as_it_is(&text::document(document)?)?,
+    }
+    Ok(())
 }
 
 /// A finding, and the scenarios that show one of its kind.
@@ -70,6 +88,13 @@ pub(super) fn missing(evidence: &Evidence) -> Vec<String> {
 }
 
 impl Told<'_> {
+    /// How many findings are so bad.
+    pub(super) fn count(&self, weight: Weight) -> usize {
+        let weights = self.findings.iter().map(|it| it.finding.weight);
+        weights.filter(|it| *it == weight).count()
+    }
+
+    /// In words, but for the node's name.
     pub(super) fn human(&self) -> String {
         let mut parts = vec![self.who(), self.what()];
         if !self.missing.is_empty() {

@@ -12,6 +12,7 @@ mod codes;
 mod collect;
 mod course;
 mod diagnose;
+mod diags;
 mod disk;
 mod drops;
 mod explain;

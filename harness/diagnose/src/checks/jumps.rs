@@ -6,7 +6,7 @@ use chainbreak_netfilter::Family;
 use super::{Context, first_of};
 use crate::{
     Finding, Weight,
-    reproduction::Made,
+    reproduction::{Made, Mends},
     services::{self, Led},
     tables::{CANARY, KubeProxy, Tables},
 };
@@ -242,7 +242,7 @@ fn for_all(steps: impl IntoIterator<Item = String>) -> Made {
         steps: steps.into_iter().collect(),
         pods: true,
         node: true,
-        restart: true,
+        mends: Some(Mends::Restart),
         ..Made::default()
     }
 }

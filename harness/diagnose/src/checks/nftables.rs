@@ -6,7 +6,11 @@ use chainbreak_model::case::Symptom;
 use chainbreak_netfilter::{names::PortName, nft::NftTable};
 
 use super::{Context, first_of};
-use crate::{Finding, reproduction::Made, services};
+use crate::{
+    Finding,
+    reproduction::{Made, Mends},
+    services,
+};
 
 /// Its chains that hooks lead to (1.31 to 1.36).
 const HOOKED: [&str; 2] = ["nat-prerouting", "nat-output"];
@@ -90,7 +94,7 @@ fn emptied(family: &str) -> Option<Made> {
         )],
         pods: true,
         node: true,
-        restart: true,
+        mends: Some(Mends::Restart),
         ..Made::default()
     })
 }

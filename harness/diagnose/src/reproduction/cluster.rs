@@ -39,7 +39,9 @@ pub(super) fn kube_proxy(evidence: &Evidence, tables: &[Tables]) -> Result<Strin
 /// Calico's release, where it is on the node.
 pub(super) fn calico(evidence: &Evidence, tables: &[Tables]) -> Option<String> {
     let has_rules = tables.iter().any(Tables::has_felix);
-    let is_there = has_rules || evidence.objects.felix_configuration().is_some();
+    let is_there = has_rules
+        || evidence.objects.felix_configuration().is_some()
+        || !evidence.nat_map.led(evidence.dumps.nft_tables()).is_empty();
     version(evidence, AgentName::Felix).or_else(|| is_there.then(|| "v3.28.1".to_owned()))
 }
 

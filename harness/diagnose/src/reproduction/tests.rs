@@ -97,3 +97,50 @@ fn where_one_of_several_faults_is_not_mended_by_a_restart_none_is_tried() {
     assert!(written.contains("net.ipv4.ip_forward: 0"), "{written}");
     assert!(!written.contains("kube-proxy-restarted"), "{written}");
 }
+
+const BLIND: &str = "{\"kind\": \"List\", \"items\": [\
+    {\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"image\": \"calico/node:v3.32.1\"}]}}, \
+    {\"kind\": \"FelixConfiguration\", \"metadata\": {\"name\": \"default\"}, \"spec\": {\"bpfEnabled\": true}}, \
+    {\"kind\": \"Service\", \"metadata\": {\"namespace\": \"default\", \"name\": \"kubernetes\"}, \"spec\": {\"clusterIP\": \"10.96.0.1\", \"ports\": [{\"name\": \"https\", \"port\": 443}]}}, \
+    {\"kind\": \"EndpointSlice\", \"metadata\": {\"namespace\": \"default\", \"labels\": {\"kubernetes.io/service-name\": \"kubernetes\"}}, \
+     \"ports\": [{\"name\": \"https\", \"port\": 6443}], \"endpoints\": [{\"addresses\": [\"10.0.0.9\"]}]}]}";
+
+#[test]
+fn a_map_that_leads_to_an_api_that_moved_is_brought_about_and_the_apis_own_address_is_tried() {
+    let map = crate::nat_map::tests::DUMP;
+    let written = scenario(&[HEALTHY[0], map, BLIND]).unwrap();
+    for part in [
+        "calico: { version: v3.32.1, api: service, programs: work }",
+        "- api: move",
+        "\"release\":\"second\"",
+        "felix-asks-the-api-directly:",
+        "- recreate: { agent: felix, api: direct }",
+        "broken: [pod-0-is-answered, node-0-is-answered",
+    ] {
+        assert!(written.contains(part), "{part}: {written}");
+    }
+    // There it finds the API again.
+    let older = BLIND.replace("v3.32.1", "v3.28.1");
+    let written = scenario(&[HEALTHY[0], map, &older]).unwrap();
+    assert!(!written.contains("api: move"), "{written}");
+    assert!(
+        written.contains("No step brings about: nat-map-differs"),
+        "{written}"
+    );
+    // Of the Services that differ alone, and where Felix has deleted jumps it is no step to do that.
+    let web = BLIND.replace("]}]}]}", "]}]}, \
+        {\"kind\": \"Service\", \"metadata\": {\"namespace\": \"shop\", \"name\": \"cart\"}, \"spec\": {\"clusterIP\": \"10.96.1.0\", \"ports\": [{\"port\": 80}]}}, \
+        {\"kind\": \"EndpointSlice\", \"metadata\": {\"namespace\": \"shop\", \"labels\": {\"kubernetes.io/service-name\": \"cart\"}}, \
+         \"ports\": [{\"port\": 80}], \"endpoints\": [{\"addresses\": [\"10.20.1.9\"]}]}]}");
+    assert_ne!(web, BLIND);
+    let cut = without(HEALTHY[0], &["-A PREROUTING", "-j KUBE-SERVICES"]);
+    let written = scenario(&[&cut, map, &web]).unwrap();
+    assert!(
+        written.contains("to: service/shop/cart") && !written.contains("service/test/"),
+        "{written}"
+    );
+    assert!(
+        written.contains("felix-asks-the-api-directly") && !written.contains("delete-rule"),
+        "{written}"
+    );
+}

@@ -24,6 +24,8 @@ pub enum Symptom {
     BothModes,
     /// Rules lead to other endpoints than the API holds.
     EndpointsDiffer,
+    /// Felix's NAT map leads to other endpoints than the API holds.
+    NatMapDiffers,
     /// No rule leads a service that has endpoints.
     ServiceWithoutRules,
     /// conntrack leads connections to endpoints that are gone.
@@ -62,7 +64,7 @@ pub enum Symptom {
 
 impl Symptom {
     /// Each with its word.
-    pub const ALL: [(&'static str, Self); 25] = [
+    pub const ALL: [(&'static str, Self); 26] = [
         ("jump-missing", Self::JumpMissing),
         ("services-empty", Self::ServicesEmpty),
         ("service-leads-nowhere", Self::ServiceLeadsNowhere),
@@ -71,6 +73,7 @@ impl Symptom {
         ("both-backends", Self::BothBackends),
         ("both-modes", Self::BothModes),
         ("endpoints-differ", Self::EndpointsDiffer),
+        ("nat-map-differs", Self::NatMapDiffers),
         ("service-without-rules", Self::ServiceWithoutRules),
         ("stale-connections", Self::StaleConnections),
         ("felix-cleans-up", Self::FelixCleansUp),

@@ -1,0 +1,58 @@
+use super::*;
+
+#[test]
+fn a_file_in_a_nodes_folder_is_that_nodes() {
+    let of = |node: &str| Lies::In(node.to_owned());
+    for (file, lies) in [
+        (
+            "diags/nodes/ip-10-0-0-1.ec2.internal/ip-route.txt",
+            of("ip-10-0-0-1.ec2.internal"),
+        ),
+        ("diags/nodes/n1/calico-system/calico-node-x.log", of("n1")),
+        (
+            "nodes/case-7/diags.tar.gz/diags/nodes/n1/ip-route.txt",
+            of("n1"),
+        ),
+        ("diags/cluster/kubernetes/nodes.yaml", Lies::Anywhere),
+        ("diags/nodes/list.txt", Lies::Anywhere),
+        ("diags/nodes/\u{1b}[31m/ip-route.txt", Lies::Nowhere),
+        ("diags/nodes/../cluster/x.yaml", Lies::Nowhere),
+    ] {
+        assert_eq!(self::lies(Path::new(file)), lies, "{file}");
+    }
+}
+
+#[test]
+fn a_folder_of_what_pods_say_is_no_nodes() {
+    let mut attached = Attached::default();
+    for file in [
+        "nodes/n1/ip-route.txt",
+        "nodes/n1/calico-system/a.log",
+        "nodes/calico-system/calico-typha-x.log",
+        "nodes/calico-system/calico-typha-x.txt",
+    ] {
+        let inside = Path::new(file);
+        assert!(attached.is_wanted(inside, None));
+        attached.add(inside, inside, false, b"x".to_vec());
+    }
+    attached.settle();
+    assert_eq!(attached.nodes(), BTreeSet::from(["n1"]));
+    let nodes: Vec<Option<&str>> = attached.texts.iter().map(|it| it.node.as_deref()).collect();
+    assert_eq!(nodes, [Some("n1"), Some("n1"), None, None]);
+}
+
+#[test]
+fn of_maps_only_the_nat_map_is_read_and_of_nodes_the_one_that_is_asked_for() {
+    let mut attached = Attached::default();
+    let mut is_wanted = |file: &str| attached.is_wanted(Path::new(file), Some("n1"));
+    assert!(is_wanted("nodes/n1/bpf-nat.txt") && is_wanted("nodes/n1/ip-route.txt"));
+    assert!(is_wanted("cluster/services.yaml") && is_wanted("bpf-conntrack.txt"));
+    for file in [
+        "nodes/n1/bpf-conntrack.json",
+        "nodes/n1/bpf-maps/cali_v4_ct-id_7.txt",
+        "nodes/n2/ip-route.txt",
+    ] {
+        assert!(!is_wanted(file), "{file}");
+    }
+    assert_eq!((attached.maps, attached.nodes().len()), (2, 2));
+}
