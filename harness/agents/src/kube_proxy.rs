@@ -14,7 +14,7 @@
 //! sockets that 1.20 opens for node ports (which ones is kept, and said, but none is opened) and for external
 //! IPs that the node has, the lock file that
 //! kube-proxy itself takes for iptables older than 1.6.2, the removal of the other mode's rules at the start, the sysctls written at the start
-//! (`route_localnet` among them), the end of the process when a node's addresses change (1.34), the
+//! (`route_localnet` among them; those of conntrack the lab sets where a model starts), the end of the process when a node's addresses change (1.34), the
 //! Kubernetes event about a health check that cannot be started, and the server for metrics.
 
 mod config;

@@ -13,11 +13,13 @@ mod stale;
 
 use std::collections::BTreeMap;
 
-use chainbreak_netfilter::nft::NftTable;
+use chainbreak_netfilter::{
+    dumps::{At, Backends},
+    nft::NftTable,
+};
 
 use crate::{
     Evidence, Finding,
-    nat_map::{At, Backends},
     services::{self, Led},
     tables::Tables,
 };
@@ -39,7 +41,7 @@ impl<'a> Context<'a> {
     fn of(evidence: &'a Evidence) -> Self {
         let tables = Tables::of(&evidence.dumps);
         let configuration = evidence.objects.felix_configuration();
-        let nat_map = evidence.nat_map.led(evidence.dumps.nft_tables());
+        let nat_map = crate::nat_map::of(&evidence.dumps);
         Self {
             evidence,
             led: services::all(&tables, evidence),

@@ -6,7 +6,6 @@ use chainbreak_netfilter::{NetfilterError, dumps::Dumps};
 use crate::{
     hints::Hints,
     logs::{self, Log},
-    nat_map::NatMap,
     objects::Objects,
 };
 
@@ -19,8 +18,6 @@ pub struct Evidence {
     pub logs: Vec<Log>,
     /// What the API holds.
     pub objects: Objects,
-    /// Where Felix's eBPF programs lead requests.
-    pub(crate) nat_map: NatMap,
     /// Whether all of it is of one moment, as what is rebuilt of a recorded run.
     pub is_of_one_moment: bool,
     /// What else the texts say.
@@ -49,9 +46,8 @@ impl Evidence {
             }
         }
         let has_hints = self.hints.add(&rest);
-        let has_map = self.nat_map.add(&rest);
         let has_dumps = !self.dumps.add(&rest)?.is_empty();
-        Ok(has_objects || has_logs || has_hints || has_map || has_dumps)
+        Ok(has_objects || has_logs || has_hints || has_dumps)
     }
 
     /// Takes in Kubernetes objects of a text, and nothing else of it: whether it has any.

@@ -22,6 +22,7 @@ pub use checks::findings;
 pub use evidence::Evidence;
 pub use finding::{Finding, Weight};
 pub use logs::Log;
+pub use nat_map::has_model_of_programs;
 pub use objects::Objects;
 pub use reproduction::Reproduction;
 pub use writers::{Writer, writers};

@@ -124,16 +124,8 @@ impl Tables {
         }
     }
 
-    /// Whether Felix wrote here what it writes in eBPF mode only: rules about the marks of its programs (measured with v3.28.1 and v3.32.1; in
-    /// iptables mode there is none).
+    /// Whether Felix wrote here what it writes in eBPF mode only.
     pub(crate) fn are_beside_ebpf(&self) -> bool {
-        let of_felix = self
-            .chains()
-            .filter(|(_, name, _)| Owner::of_chain(name) == Owner::Felix);
-        let mut rules = of_felix.flat_map(|(_, _, chain)| &chain.rules);
-        rules.any(|rule| {
-            rule.text.contains("--mark 0x1000000/0x1000000")
-                || rule.text.contains("--mark 0x3000000")
-        })
+        self.ruleset.is_beside_ebpf()
     }
 }

@@ -1,9 +1,11 @@
 //! What people attach of a node, recognised by what is in it: `iptables-save`, `nft list ruleset`, `conntrack -L`,
-//! `ip route`, `ip rule`, `ip addr`, `sysctl`, `ipset save` or `ipset list`, one after the other or all in one file, with whatever stands
+//! `ip route`, `ip rule`, `ip addr`, `sysctl`, `ipset save` or `ipset list`, Felix's NAT map, one after the other or all in one file, with whatever stands
 //! between them.
 
 mod head;
 mod line;
+mod nat_map;
+mod programs;
 mod rebuilt;
 mod sets;
 
@@ -13,6 +15,7 @@ use std::{
     net::IpAddr,
 };
 
+pub use self::nat_map::{At, Backends};
 use self::{head::Head, line::kind};
 use crate::{
     Family,
@@ -37,6 +40,11 @@ pub struct Dumps {
     statistics: BTreeMap<String, u64>,
     ipsets: String,
     own: Option<BTreeSet<IpAddr>>,
+    nat_map: BTreeMap<At, Backends>,
+    /// Whether its tables come as the kernel asks them.
+    is_ordered: bool,
+    /// Whether Felix's eBPF programs are on a packet's way.
+    has_programs: bool,
     found: BTreeSet<Kind>,
 }
 
@@ -72,6 +80,8 @@ pub enum Kind {
     Sysctls,
     /// `ipset save` or `ipset list`.
     Sets,
+    /// `calico-node -bpf nat dump`.
+    NatMap,
 }
 
 impl fmt::Display for Kind {
@@ -86,6 +96,7 @@ impl fmt::Display for Kind {
             Self::Addresses => "ip addr",
             Self::Sysctls => "sysctl -a",
             Self::Sets => "ipset save",
+            Self::NatMap => "calico-node -bpf nat dump",
         })
     }
 }
@@ -96,6 +107,11 @@ impl Dumps {
     pub fn add(&mut self, text: &str) -> Result<BTreeSet<Kind>, NetfilterError> {
         let mut found = BTreeSet::new();
         let rest = self.add_rules(text, &mut found)?;
+        for (at, backends) in nat_map::read(&rest) {
+            // What was dumped later counts.
+            found.insert(Kind::NatMap);
+            self.nat_map.insert(at, backends);
+        }
         let (sets, rest) = sets::of_listing(&rest);
         if !sets.is_empty() {
             found.insert(Kind::Sets);
@@ -197,6 +213,11 @@ impl Dumps {
         &self.statistics
     }
 
+    /// Where Felix's eBPF programs lead requests; nothing where that was not dumped.
+    pub fn nat_map(&self) -> &BTreeMap<At, Backends> {
+        &self.nat_map
+    }
+
     /// A kernel setting, as `net.ipv4.ip_forward`.
     pub fn sysctl(&self, name: &str) -> Option<&str> {
         let mut of_it = self.sysctls.iter().rev().filter(|(known, _)| known == name);
@@ -216,7 +237,9 @@ impl Dumps {
         let rules = (!has(Kind::Save) && !has(Kind::Nft)).then_some(Kind::Save);
         let sets = (self.asks_sets() && !has(Kind::Sets)).then_some(Kind::Sets);
         let rest = asked.into_iter().filter(|kind| !has(*kind));
-        rules.into_iter().chain(rest).chain(sets).collect()
+        let map = (self.has_programs && !has(Kind::NatMap)).then_some(Kind::NatMap);
+        let all = rules.into_iter().chain(rest);
+        all.chain(sets).chain(map).collect()
     }
 
     fn asks_sets(&self) -> bool {
@@ -234,6 +257,9 @@ impl Dumps {
     /// What is known of one family, to walk through.
     pub fn state(&self, family: Family) -> State {
         let mut state = State::new(family);
+        if !self.is_ordered {
+            state.set_unordered();
+        }
         for save in self.saves.iter().filter(|it| it.family == family) {
             state.add_save(&save.ruleset);
         }
@@ -248,6 +274,9 @@ impl Dumps {
             state.set_sysctl(name, value);
         }
         state.add_ipsets(&self.ipsets);
+        if self.has_programs {
+            state.set_programs(&self.nat_map, self.outgoing(family));
+        }
         if let Some(own) = &self.own {
             state.set_own(own.iter().copied());
         }
@@ -265,7 +294,7 @@ struct Parts {
     seen: BTreeSet<String>,
     /// The last head of a save.
     head: Option<Head>,
-    at: At,
+    at: Reads,
 }
 
 /// The lines of a save.
@@ -279,7 +308,7 @@ struct Printed {
 
 /// What is being read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum At {
+enum Reads {
     #[default]
     Rest,
     Save,
@@ -288,13 +317,13 @@ enum At {
 
 impl Parts {
     fn take(&mut self, line: &str, number: usize) {
-        if self.at == At::Rest {
+        if self.at == Reads::Rest {
             self.begin(line, number);
         }
         let (save, nft, rest) = match self.at {
-            At::Save => (line, "", ""),
-            At::Nft => ("", line, ""),
-            At::Rest => ("", "", line),
+            Reads::Save => (line, "", ""),
+            Reads::Nft => ("", line, ""),
+            Reads::Rest => ("", "", line),
         };
         // What is another's is a blank line, so that lines keep their numbers.
         if let Some(last) = self.saves.last_mut() {
@@ -302,15 +331,15 @@ impl Parts {
         }
         self.listing.extend([nft, "\n"]);
         self.rest.extend([rest, "\n"]);
-        if self.at == At::Save && line == "COMMIT" || self.at == At::Nft && line == "}" {
-            self.at = At::Rest;
+        if self.at == Reads::Save && line == "COMMIT" || self.at == Reads::Nft && line == "}" {
+            self.at = Reads::Rest;
         }
     }
 
     /// Whether rules begin here. A table that comes again is another program's or another family's.
     fn begin(&mut self, line: &str, number: usize) {
         if is_nft_table(line) {
-            self.at = At::Nft;
+            self.at = Reads::Nft;
         } else if is_table(line) {
             let again = !self.seen.insert(line.to_owned());
             let other = self.saves.last().is_none_or(|save| save.head != self.head);
@@ -322,7 +351,7 @@ impl Parts {
                 });
                 self.seen = BTreeSet::from([line.to_owned()]);
             }
-            self.at = At::Save;
+            self.at = Reads::Save;
         } else if let Some(head) = Head::read(line) {
             self.head = Some(head);
         }

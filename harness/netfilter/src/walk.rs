@@ -6,7 +6,8 @@
 //! understood, routes or sets that no dump tells. Nothing unknown is passed over in silence ([`Step::Assumed`]).
 //!
 //! Not modelled: fragments, the windows of TCP connections (a packet of an entry is taken to be within), helpers and
-//! expectations, neighbours, tunnels and other transformations behind an interface, eBPF, bridges, multicast.
+//! expectations, neighbours, tunnels and other transformations behind an interface, eBPF but for where Felix's programs lead requests, bridges,
+//! multicast.
 
 mod chain;
 mod checks;
@@ -20,6 +21,7 @@ mod packet;
 mod parse;
 mod path;
 mod program;
+mod programs;
 mod route;
 mod rules;
 mod seen;
@@ -41,10 +43,51 @@ pub use self::{
 
 /// Takes a packet every way that is open to it. It is of the state's family.
 pub fn walk(state: &State, packet: &Packet) -> Walk {
+    let first = ways(state, packet, Order::AsAdded);
+    let Some(question) = state.tie() else {
+        return first;
+    };
+    let other = ways(state, packet, Order::Reversed);
+    let [mut told, mut otherwise] = [&first, &other].map(Walk::ends);
+    told.sort();
+    otherwise.sort();
+    if told == otherwise {
+        return first;
+    }
+    let mut walk = Walk {
+        packet: packet.clone(),
+        paths: Vec::new(),
+        more: first.more || other.more,
+    };
+    for (ways, answer) in [
+        (first, "the one that was listed first"),
+        (other, "the other one"),
+    ] {
+        let (question, answer) = (question.clone(), answer.to_owned());
+        let assumed = Step::Assumed { question, answer };
+        walk.paths.extend(ways.paths.into_iter().map(|mut path| {
+            path.steps.insert(0, assumed.clone());
+            path
+        }));
+    }
+    walk.more |= walk.paths.len() > MOST_PATHS;
+    walk.paths.truncate(MOST_PATHS);
+    walk
+}
+
+/// In which order nat chains are asked that have one hook and priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    AsAdded,
+    Reversed,
+}
+
+/// Every way in one order.
+fn ways(state: &State, packet: &Packet, order: Order) -> Walk {
     let mut script = Script::default();
     let mut paths = Vec::new();
     loop {
-        paths.push(Walker::new(state, &mut script, packet.clone()).walk());
+        paths.push(Walker::new(state, &mut script, packet.clone(), order).walk());
         let another = script.advance();
         if !another || paths.len() == MOST_PATHS {
             return Walk {

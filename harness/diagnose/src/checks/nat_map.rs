@@ -6,12 +6,11 @@ use std::{
 };
 
 use chainbreak_model::case::Symptom;
-use chainbreak_netfilter::names::PortName;
+use chainbreak_netfilter::{dumps::Backends, names::PortName};
 
 use super::{Context, first_of};
 use crate::{
-    Finding, Weight,
-    nat_map::{self, Backends},
+    Finding, Weight, nat_map,
     objects::{Endpoints, ServicePort},
     reproduction::{Made, Mends},
 };
@@ -103,7 +102,7 @@ fn is_api(name: &PortName) -> bool {
 
 /// Whether it leads to nobody who is an endpoint, though there are some.
 fn is_elsewhere(entry: Option<&Backends>, known: &Endpoints) -> bool {
-    let Some(Backends::To(backends)) = entry else {
+    let Some(Backends::To(backends) | Backends::Local(backends)) = entry else {
         return false;
     };
     !backends.is_empty() && !known.ready.is_empty() && backends.is_disjoint(&known.all)
@@ -144,7 +143,7 @@ fn difference(port: &ServicePort, entry: Option<&Backends>, known: &Endpoints) -
         let is_missed = port.is_plain && !known.ready.is_empty();
         return is_missed.then(|| format!("not in the map, {}", has()));
     };
-    let Backends::To(backends) = entry else {
+    let (Backends::To(backends) | Backends::Local(backends)) = entry else {
         return None;
     };
     if backends.is_empty() {
@@ -180,8 +179,9 @@ mod tests {
         Evidence,
         checks::tests::{found, kinds},
         findings,
-        nat_map::tests::DUMP,
     };
+
+    const DUMP: &str = include_str!("../../../netfilter/tests/data/felix.nat");
 
     fn objects(api: &str, web: &[&str]) -> String {
         let of = |namespace: &str,

@@ -5,7 +5,7 @@ use chainbreak_netfilter::replay::Backend;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Evidence, services,
+    Evidence, nat_map, services,
     tables::{KubeProxy, Tables},
     writers,
 };
@@ -41,7 +41,7 @@ pub(super) fn calico(evidence: &Evidence, tables: &[Tables]) -> Option<String> {
     let has_rules = tables.iter().any(Tables::has_felix);
     let is_there = has_rules
         || evidence.objects.felix_configuration().is_some()
-        || !evidence.nat_map.led(evidence.dumps.nft_tables()).is_empty();
+        || !nat_map::of(&evidence.dumps).is_empty();
     version(evidence, AgentName::Felix).or_else(|| is_there.then(|| "v3.28.1".to_owned()))
 }
 

@@ -107,7 +107,7 @@ const BLIND: &str = "{\"kind\": \"List\", \"items\": [\
 
 #[test]
 fn a_map_that_leads_to_an_api_that_moved_is_brought_about_and_the_apis_own_address_is_tried() {
-    let map = crate::nat_map::tests::DUMP;
+    let map = include_str!("../../../netfilter/tests/data/felix.nat");
     let written = scenario(&[HEALTHY[0], map, BLIND]).unwrap();
     for part in [
         "calico: { version: v3.32.1, api: service, programs: work }",

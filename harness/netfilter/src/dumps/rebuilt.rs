@@ -13,6 +13,7 @@ impl Dumps {
     /// Rules that were rebuilt, and the sets that they ask.
     pub(crate) fn rebuilt(saves: Vec<Save>, nft: Vec<NftTable>, ipsets: String) -> Self {
         Self {
+            is_ordered: true,
             saves,
             nft,
             ipsets,

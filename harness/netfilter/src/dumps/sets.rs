@@ -51,7 +51,10 @@ pub(super) fn of_listing(text: &str) -> (String, String) {
 /// Whether it is an address, a network or a range, with or without a port and whatever else the set's type has.
 fn is_member(line: &str) -> bool {
     let element = line.split([' ', ',', '-']).next().unwrap_or_default();
-    address(element).is_some() && !line.contains(" dev ") && !line.contains(" via ")
+    address(element).is_some()
+        && ![" dev ", " via ", " port "]
+            .iter()
+            .any(|it| line.contains(it))
 }
 
 #[cfg(test)]

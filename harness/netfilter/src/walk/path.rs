@@ -122,6 +122,11 @@ pub enum Step {
         /// After.
         to: Packet,
     },
+    /// Felix's eBPF programs led it to a Service's endpoint, or to nobody.
+    Programs {
+        /// Where, in words.
+        what: String,
+    },
     /// A route was chosen.
     Routed {
         /// What was found, in words.

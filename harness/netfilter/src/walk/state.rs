@@ -8,6 +8,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
+    Order,
     conntrack::{Connections, Settings},
     flight::Flight,
     matches::{Answer, Kind, Side},
@@ -15,10 +16,17 @@ use super::{
     packet::Protocol,
     parse::net,
     path::Hook,
-    program::{Base, Program},
+    program::{self, Base, Program},
+    programs::Programs,
     route::{Found, Query, Routing},
 };
-use crate::{Family, conntrack::Flow, nft::NftTable, save::Ruleset};
+use crate::{
+    Family,
+    conntrack::Flow,
+    dumps::{At, Backends},
+    nft::NftTable,
+    save::Ruleset,
+};
 
 /// What is known of a node in one family of addresses.
 #[derive(Debug, Clone)]
@@ -27,6 +35,10 @@ pub struct State {
     pub(super) programs: Vec<Program>,
     pub(super) connections: Connections,
     pub(super) routing: Option<Routing>,
+    /// Felix's, where they are on the way.
+    pub(super) felix: Option<Programs>,
+    /// Whether tables were added as the kernel asks them.
+    is_ordered: bool,
     /// Its addresses, where these are known without its routing.
     own: Option<BTreeSet<IpAddr>>,
     sysctls: BTreeMap<String, String>,
@@ -51,6 +63,8 @@ impl State {
             programs: Vec::new(),
             connections: Connections::default(),
             routing: None,
+            felix: None,
+            is_ordered: true,
             own: None,
             sysctls: BTreeMap::new(),
             sets: BTreeMap::new(),
@@ -58,8 +72,7 @@ impl State {
     }
 
     /// Adds the tables of an `iptables-save` (or `ip6tables-save`) of either front end. Where two bases of one hook have
-    /// one priority, the one that was added first is asked first; the kernel asks the younger one first, which no dump
-    /// tells.
+    /// one priority, the one that was added first is asked first, unless [`State::set_unordered`] says otherwise.
     pub fn add_save(&mut self, save: &Ruleset) {
         let tables = save.tables.iter();
         let programs = tables.map(|(name, table)| Program::of_table(name, table));
@@ -102,6 +115,18 @@ impl State {
     /// Says which addresses it has: these and no others. It matters where no routing is known.
     pub fn set_own(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
         self.own = Some(addresses.into_iter().collect());
+    }
+
+    /// Has Felix's eBPF programs on each packet's way: where they lead, of which nothing is known of a family without an entry, and the mark with
+    /// its mask of what Felix's rules masquerade.
+    pub fn set_programs(&mut self, map: &BTreeMap<At, Backends>, outgoing: Option<(u32, u32)>) {
+        let is_v6 = self.family == Family::V6;
+        let own = map.iter().filter(|((ip, ..), _)| ip.is_ipv6() == is_v6);
+        let own = own.map(|(at, backends)| (*at, backends.clone()));
+        self.felix = Some(Programs {
+            map: own.collect(),
+            outgoing,
+        });
     }
 
     /// Whether an address is the node's own, where its addresses are known without its routing.
@@ -149,12 +174,47 @@ impl State {
     }
 
     /// The base chains of a hook in the order in which they are asked.
-    pub(super) fn bases(&self, hook: Hook) -> Vec<(&Program, &Base)> {
+    pub(super) fn bases(&self, hook: Hook, order: Order) -> Vec<(&Program, &Base)> {
         let all = self.programs.iter();
         let all = all.flat_map(|program| program.bases.iter().map(move |base| (program, base)));
         let mut bases: Vec<_> = all.filter(|(_, base)| base.hook == hook).collect();
+        if order == Order::Reversed {
+            bases.reverse();
+        }
         bases.sort_by_key(|(_, base)| base.priority);
         bases
+    }
+
+    /// What is not known where nat chains of several tables have one hook and priority. The kernel asks the younger one first (Linux 6.18,
+    /// `nf_hook_entries_grow`), and the others only where that does not translate.
+    pub(super) fn tie(&self) -> Option<String> {
+        if self.is_ordered {
+            return None;
+        }
+        let mut tied: Vec<&str> = Vec::new();
+        for hook in Hook::ALL {
+            let mut bases = self.bases(hook, Order::AsAdded);
+            bases.retain(|(_, base)| base.kind == program::Kind::Nat);
+            for ((one, a), (other, b)) in bases.iter().zip(bases.iter().skip(1)) {
+                if a.priority == b.priority && !std::ptr::eq(*one, *other) {
+                    tied.extend([one.table.as_str(), other.table.as_str()]);
+                }
+            }
+        }
+        tied.dedup();
+        let [first, second, ..] = tied.as_slice() else {
+            return (!tied.is_empty()).then(|| {
+                "which of the two tables nat is asked first: the younger one, and no listing tells which that is".to_owned()
+            });
+        };
+        Some(format!(
+            "which of the tables {first} and {second} is asked first: the younger one, and no listing tells which that is"
+        ))
+    }
+
+    /// Says that which of its tables are the younger ones is not known: nothing that lists them tells.
+    pub fn set_unordered(&mut self) {
+        self.is_ordered = false;
     }
 
     /// `-m addrtype`.

@@ -160,6 +160,7 @@ impl fmt::Display for Step {
             }
             Self::Tracked { tracking, why } => write!(f, "conntrack: {tracking} – {why}"),
             Self::Translated { to, .. } => write!(f, "conntrack: now {to}, as its entry says"),
+            Self::Programs { what } => write!(f, "eBPF: {what}"),
             Self::Routed { what } => write!(f, "route: {what}"),
             Self::Chance { share, .. } => write!(f, "by chance ({})", percent(*share)),
             Self::Assumed { question, answer } => {

@@ -2,6 +2,7 @@
 //! taken; all ways are taken by walking again and again.
 
 use super::{
+    Order,
     conntrack::{self, Verdict},
     flight::{Flight, Output},
     packet::{Packet, Tracking},
@@ -57,13 +58,19 @@ pub(super) struct Walker<'a> {
     pub(super) entered: usize,
     /// Where it goes.
     pub(super) way: Way,
+    order: Order,
 }
 
 /// The packet's way ends here.
 pub(super) type Ends<T> = Result<T, End>;
 
 impl<'a> Walker<'a> {
-    pub(super) fn new(state: &'a State, script: &'a mut Script, packet: Packet) -> Self {
+    pub(super) fn new(
+        state: &'a State,
+        script: &'a mut Script,
+        packet: Packet,
+        order: Order,
+    ) -> Self {
         Self {
             state,
             script,
@@ -72,6 +79,7 @@ impl<'a> Walker<'a> {
             share: 1.0,
             entered: 0,
             way: Way::Unknown,
+            order,
         }
     }
 
@@ -108,6 +116,7 @@ impl<'a> Walker<'a> {
     }
 
     fn received(&mut self) -> Ends<End> {
+        self.programs_receive()?;
         self.hook(Hook::Prerouting)?;
         self.way = self.route_received()?;
         if matches!(self.way, Way::Here) {
@@ -134,6 +143,7 @@ impl<'a> Walker<'a> {
     }
 
     fn made_here(&mut self) -> Ends<End> {
+        self.programs_connect()?;
         self.route_made()?;
         // What is routed again by a rule of this hook has the same output interface up to the end of the hook.
         self.flight.output = self.output();
@@ -156,7 +166,7 @@ impl<'a> Walker<'a> {
             hook,
             packet: self.flight.packet.clone(),
         });
-        let bases = self.state.bases(hook);
+        let bases = self.state.bases(hook, self.order);
         let first = matches!(hook, Hook::Prerouting | Hook::Output);
         let nat = match hook {
             Hook::Forward => None,

@@ -5,7 +5,9 @@ use chainbreak_netfilter::{
     walk::{End, Protocol, Tracking, walk},
 };
 
-use crate::{POD, Packet, State, chains, conntrack::tracked, node, only, routed, tcp, udp};
+use crate::{
+    POD, Packet, Ruleset, State, Walk, chains, conntrack::tracked, node, only, routed, tcp, udp,
+};
 
 /// An echo (8) or the answer to one (0).
 fn icmp(from: &str, to: &str, kind: u8, id: u16) -> Packet {
@@ -138,4 +140,38 @@ fn what_a_rule_of_output_routes_again_keeps_its_output_interface_up_to_the_end_o
         chains(path),
         ["OUTPUT", "OUTPUT", "OUT", "POSTROUTING", "FOR-PODS"]
     );
+}
+
+/// Two tables at one hook and priority lead to one of these each.
+fn twice(one: &str, other: &str) -> Walk {
+    let save = |to: &str| {
+        format!(
+            "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 10.96.1.0/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination {to}\nCOMMIT\n"
+        )
+    };
+    let mut state = node(&save(one));
+    state.add_save(&Ruleset::parse(&save(other)).unwrap());
+    let packet = tcp("10.20.1.2:40000", "10.96.1.0:80").by(POD);
+    assert!(walk(&state, &packet).decided(), "as they were added");
+    state.set_unordered();
+    walk(&state, &packet)
+}
+
+#[test]
+fn of_two_nat_tables_at_one_priority_no_listing_tells_which_leads() {
+    let walk = twice("10.20.1.3:80", "10.20.1.5:80");
+    assert!(!walk.decided());
+    let to: Vec<String> = walk
+        .paths
+        .iter()
+        .map(|it| it.packet.dst.to_string())
+        .collect();
+    assert_eq!(to, ["10.20.1.3", "10.20.1.5"]);
+    let (question, _) = walk.paths[0].assumes().next().unwrap();
+    assert!(question.contains("the two tables nat"), "{question}");
+}
+
+#[test]
+fn where_both_lead_to_the_same_it_does_not_matter_which_is_asked_first() {
+    assert!(twice("10.20.1.3:80", "10.20.1.3:80").decided());
 }

@@ -1,0 +1,201 @@
+//! Felix's eBPF programs on a packet's way (Calico v3.28 to v3.32, `felix/bpf-gpl/tc.c` and `connect_balancer.c`): at the interfaces of pods and of the
+//! node, and where the node's own programs connect. They come before every rule, lead requests by their NAT map, and apply policies. What only
+//! their maps tell that are not read here leaves several ways open.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+};
+
+use super::{
+    packet::{Packet, Protocol, TcpFlags},
+    path::{End, Step},
+    walker::{Ends, Walker},
+};
+use crate::{
+    dumps::{At, Backends},
+    names,
+};
+
+/// What they mark that they have seen (felix/bpf/tc/defs/defs.go).
+const SEEN: u32 = 0x0100_0000;
+/// What they leave to the rules, as it is of no connection that they know.
+const FALL_THROUGH: u32 = 0x0500_0000;
+/// What is to be masqueraded, as its sender is its receiver.
+const MASQUERADE: u32 = 0x0360_0000;
+/// At which address every node's ports of Services are, to a client in the cluster.
+const EVERY_NODE: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
+
+/// Felix's programs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Programs {
+    /// Where they lead requests; nothing of it is known where there is no entry.
+    pub(super) map: BTreeMap<At, Backends>,
+    /// The mark, and its mask, by which Felix's rules masquerade what leaves a pool's pods, where there are such pools.
+    pub(super) outgoing: Option<(u32, u32)>,
+}
+
+impl Walker<'_> {
+    /// What they do with what comes in by an interface.
+    pub(super) fn programs_receive(&mut self) -> Ends<()> {
+        let state = self.state;
+        let Some(programs) = &state.felix else {
+            return Ok(());
+        };
+        if self.flight.packet.input.as_deref() == Some("lo") {
+            return Ok(());
+        }
+        if goes_on(&self.flight.packet) {
+            return self.known();
+        }
+        if self.flight.packet.protocol != Protocol::TCP {
+            let question = "whether it is of a flow that Felix's programs know: no dump tells";
+            if self.assume(question.to_owned(), &["it is of none", "it is of one"]) == 1 {
+                return lost("where Felix's programs lead a flow that they know is not known");
+            }
+        }
+        self.led(programs)?;
+        let question = "whether the policies in Felix's programs let it pass: no dump tells";
+        if self.assume(question.to_owned(), &["they do", "they do not"]) == 1 {
+            let why = "by a policy in Felix's programs".to_owned();
+            return Err(End::Refused { why });
+        }
+        self.marked(programs);
+        Ok(())
+    }
+
+    /// Marks what they let pass.
+    fn marked(&mut self, programs: &Programs) {
+        self.flight.packet.mark |= SEEN;
+        if self.flight.packet.src == self.flight.packet.dst {
+            self.flight.packet.mark |= MASQUERADE;
+        } else if let Some((mark, mask)) = programs.outgoing {
+            let question = "whether it goes from a pool's pod to outside of the pools, and Felix's programs mark it to be masqueraded: no dump tells";
+            if self.assume(question.to_owned(), &["it does not", "it does"]) == 1 {
+                self.flight.packet.mark = self.flight.packet.mark & !mask | mark;
+            }
+        }
+    }
+
+    /// Of a TCP connection that has begun before.
+    fn known(&mut self) -> Ends<()> {
+        let question = "what Felix's own connection tracking makes of it: no dump tells";
+        let answers = [
+            "it knows it, and it goes on as it is",
+            "it knows it, and it is translated back",
+            "it does not know it",
+        ];
+        match self.assume(question.to_owned(), &answers) {
+            0 => self.flight.packet.mark |= SEEN,
+            1 => return lost("by which addresses Felix's programs answer is not known"),
+            _ => self.flight.packet.mark |= FALL_THROUGH,
+        }
+        Ok(())
+    }
+
+    /// Where they have what the node makes connect to. What is connected already keeps its addresses.
+    pub(super) fn programs_connect(&mut self) -> Ends<()> {
+        let state = self.state;
+        let Some(programs) = &state.felix else {
+            return Ok(());
+        };
+        let packet = &self.flight.packet;
+        if goes_on(packet) {
+            return Ok(());
+        }
+        let is_service = protocol(packet.protocol)
+            .is_some_and(|it| programs.map.contains_key(&(packet.dst, it, packet.dport)));
+        if packet.protocol != Protocol::TCP && is_service {
+            // `bpfConnectTimeLoadBalancing: TCP` is the default.
+            let question = "whether Felix's programs lead it where it connects (bpfConnectTimeLoadBalancing: Enabled) or only behind the rules";
+            let answers = ["where it connects", "behind the rules"];
+            if self.assume(question.to_owned(), &answers) == 1 {
+                return lost(
+                    "what becomes of it behind the rules, where Felix's programs lead it, is not known",
+                );
+            }
+        }
+        self.led(programs)
+    }
+
+    fn led(&mut self, programs: &Programs) -> Ends<()> {
+        let packet = &self.flight.packet;
+        let Some(protocol) = protocol(packet.protocol) else {
+            return Ok(());
+        };
+        let (dst, port) = (packet.dst, packet.dport);
+        let at = format!("{dst} port {port}");
+        if programs.map.is_empty() {
+            let question = format!(
+                "whether {at} is a Service's to Felix's programs: their NAT map is not among the dumps"
+            );
+            if self.assume(question, &["it is none", "it is one"]) == 1 {
+                return lost(&format!("where Felix's programs lead {at} is not known"));
+            }
+            return Ok(());
+        }
+        let backends = match programs.map.get(&(dst, protocol, port)) {
+            None if programs.map.contains_key(&(EVERY_NODE, protocol, port)) => {
+                let question = format!(
+                    "whether {dst} is another node, whose ports Felix's programs lead themselves"
+                );
+                if self.assume(question, &["it is none", "it is one"]) == 1 {
+                    return lost(&format!("where Felix's programs lead {at} is not known"));
+                }
+                return Ok(());
+            }
+            None => return Ok(()),
+            Some(Backends::To(backends)) => backends,
+            Some(Backends::Local(_)) => {
+                return lost(&format!(
+                    "{at} has a local policy: whether Felix's programs take it for a client to which that applies is not known"
+                ));
+            }
+            Some(Backends::Unknown) => {
+                return lost(&format!("Felix's NAT map does not tell the whole of {at}"));
+            }
+        };
+        let taken = match backends.len() {
+            0 | 1 => 0,
+            ways => self.chance(ways, &format!("Felix's NAT map at {at}")),
+        };
+        let Some(to) = backends.iter().nth(taken) else {
+            let what = format!("Felix's NAT map leads {at} to nobody");
+            self.steps.push(Step::Programs { what });
+            // A connect fails; of what is received the sender is told.
+            let with = if dst.is_ipv4() {
+                "icmp-port-unreachable"
+            } else {
+                "icmp6-port-unreachable"
+            };
+            let with = with.to_owned();
+            return Err(End::Rejected { with });
+        };
+        let packet = &mut self.flight.packet;
+        (packet.dst, packet.dport) = (to.ip(), to.port());
+        let what = format!("now {packet}, as Felix's NAT map says");
+        self.steps.push(Step::Programs { what });
+        Ok(())
+    }
+}
+
+/// Whether it belongs to what has begun before; of others than TCP that is not seen.
+fn goes_on(packet: &Packet) -> bool {
+    let begins = packet.flags.has(TcpFlags::SYN) && !packet.flags.has(TcpFlags::ACK);
+    packet.protocol == Protocol::TCP && !begins
+}
+
+fn protocol(of: Protocol) -> Option<names::Protocol> {
+    match of {
+        Protocol::TCP => Some(names::Protocol::Tcp),
+        Protocol::UDP => Some(names::Protocol::Udp),
+        Protocol::SCTP => Some(names::Protocol::Sctp),
+        _ => None,
+    }
+}
+
+fn lost(why: &str) -> Ends<()> {
+    Err(End::Undecided {
+        why: why.to_owned(),
+    })
+}
