@@ -11,7 +11,7 @@ use chainbreak_diagnose::{Evidence, Finding, Writer, findings, writers};
 use chainbreak_model::scenario::Scenario;
 
 use self::told::{Found, Told};
-use crate::{args, attached::Attached, cases};
+use crate::{args, attached::Attached, cases, live_node::LiveNode};
 
 /// What is known and found of a node.
 struct Diagnosis {
@@ -44,6 +44,10 @@ impl Diagnosis {
 
 /// `chainbreak diagnose`.
 pub(crate) fn diagnose(args: &args::Diagnose) -> anyhow::Result<ExitCode> {
+    if let Some(kubeconfig) = &args.kubeconfig {
+        let live = LiveNode::of(kubeconfig, args.node.as_deref())?;
+        return one(args, &nodes::live(live)?, Some(live.node));
+    }
     if let [only] = args.what.as_slice()
         && is_run(only)
     {

@@ -1,4 +1,5 @@
-//! `chainbreak explain`: the way of a packet through a node, from the node's dumps, at a moment of a recorded run, or in a kept world.
+//! `chainbreak explain`: the way of a packet through a node, from the node's dumps, at a moment of a recorded run, in a kept world, or in a running
+//! cluster.
 
 mod asked;
 mod kept;
@@ -11,6 +12,7 @@ mod world;
 
 use std::process::ExitCode;
 
+use chainbreak_diagnose::has_model_of_programs;
 use chainbreak_netfilter::{dumps::Dumps, walk::walk};
 use chainbreak_report::text::document;
 
@@ -22,6 +24,8 @@ use self::{
 use crate::{
     args::{self, Answer},
     attached,
+    cases::invalid,
+    live_node::LiveNode,
 };
 
 /// A node as it may be, each with what is taken for granted.
@@ -47,7 +51,9 @@ struct Known {
 /// `chainbreak explain`.
 pub(crate) fn explain(args: &args::Explain) -> anyhow::Result<ExitCode> {
     let world = args.world.map(|worker| World::of(args, worker));
-    let mut known = if !args.dump.is_empty() {
+    let mut known = if let Some(kubeconfig) = &args.kubeconfig {
+        live(args, LiveNode::of(kubeconfig, args.node.as_deref())?)?
+    } else if !args.dump.is_empty() {
         dumped(args)?
     } else if let Some(world) = &world {
         world.known(args)?
@@ -98,15 +104,44 @@ fn ways(args: &args::Explain, ends: &Ends, states: &States) -> anyhow::Result<Ve
     ways.collect()
 }
 
+/// By what a node of a running cluster lists now.
+fn live(args: &args::Explain, node: LiveNode<'_>) -> anyhow::Result<Known> {
+    let ends = ends(args)?;
+    let mut dumps = Dumps::default();
+    dumps
+        .add(&node.listed()?)
+        .map_err(|why| invalid(format!("what {} lists cannot be read: {why}", node.node)))?;
+    Ok(Known {
+        at: Some(format!("now on {}", node.node)),
+        among: "listed there",
+        ..of_dumps(ends, dumps)
+    })
+}
+
 /// By the dumps of a folder, or several.
 fn dumped(args: &args::Explain) -> anyhow::Result<Known> {
+    let ends = ends(args)?;
     let dumps = attached::dumps(&args.dump, args.node.as_deref())?;
-    let ends = Ends {
+    Ok(of_dumps(ends, dumps))
+}
+
+/// By their addresses.
+fn ends(args: &args::Explain) -> anyhow::Result<Ends> {
+    Ok(Ends {
         src: end(&args.from, "FROM")?,
         dst: end(&args.to, "TO:PORT")?,
         input: Input::AsRoutesLead,
+    })
+}
+
+fn of_dumps(ends: Ends, dumps: Dumps) -> Known {
+    // A model's table is walked through like any other.
+    let dumps = if has_model_of_programs(&dumps) {
+        dumps
+    } else {
+        dumps.with_programs()
     };
-    Ok(Known {
+    Known {
         ends,
         states: vec![(None, dumps)],
         later: None,
@@ -114,5 +149,5 @@ fn dumped(args: &args::Explain) -> anyhow::Result<Known> {
         about: Vec::new(),
         sure: true,
         among: "among the dumps",
-    })
+    }
 }

@@ -25,6 +25,7 @@ mod github;
 mod images;
 mod interrupted;
 mod live;
+mod live_node;
 mod matrix;
 mod merge;
 mod mutate;

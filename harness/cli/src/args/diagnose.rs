@@ -12,6 +12,7 @@ pub(super) const HELP: &str = "Examples:\n  \
     kubectl get svc,endpointslices,daemonsets -A -o yaml > objects.yaml; kubectl get felixconfigurations -o yaml > felix.yaml\n  \
     kubectl logs -n kube-system kube-proxy-abcde > kube-proxy.log\n  \
     chainbreak diagnose node-1.txt objects.yaml kube-proxy.log\n  \
+    chainbreak diagnose --kubeconfig ~/.kube/config --node ip-10-0-0-1\n  \
     chainbreak diagnose support-bundle/ --format json | jq -r '.findings[] | select(.weight == \"breaks\") | .what'\n  \
     chainbreak diagnose reports/out/latest --case 'calico-bpf-cleanup-fights-kube-proxy/api-moves[iptables=legacy]'\n\n\
     It says what does not fit together in what was attached, and nothing of what was not.\n\n\
@@ -21,7 +22,7 @@ pub(super) const HELP: &str = "Examples:\n  \
 pub(crate) struct Diagnose {
     /// Files and folders with what a node prints, its agents' logs, and Kubernetes objects, recognised by what is in them; archives that
     /// `collect`'s script or `calicoctl cluster diags` makes; or a recorded run
-    #[arg(value_name = "DIR|FILE", required = true)]
+    #[arg(value_name = "DIR|FILE", required_unless_present = "kubeconfig")]
     pub(crate) what: Vec<PathBuf>,
     /// The case of a run, by its id; not needed of a run with one case
     #[arg(long, value_name = "CASE")]
@@ -32,6 +33,10 @@ pub(crate) struct Diagnose {
     /// The node of the case [default: its first], or of several that are attached in folders nodes/NODE [default: all of them]
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
+    /// A running cluster, whose node NODE is asked by kubectl in a pod of an agent, or another that is privileged and on the node's network, beside
+    /// the API and the agents' logs; nothing is changed there
+    #[arg(long, value_name = "FILE", requires = "node", conflicts_with_all = ["what", "case", "at"])]
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// Scenarios that are named where they show what is found: a file or a folder [default: scenarios, where that is here]
     #[arg(long, value_name = "PATH")]
     pub(crate) scenarios: Option<PathBuf>,

@@ -14,6 +14,7 @@ pub(super) const HELP: &str = "Examples:\n  \
     chainbreak explain pod/client test/web:80 --node n1 --world --trace\n  \
     chainbreak explain 10.20.1.2 10.96.0.10:53 --protocol udp --dump node-1/\n  \
     chainbreak explain 203.0.113.9 10.0.1.1:30080 --in eth0 --dump iptables-save.txt --dump routes.txt\n  \
+    chainbreak explain 10.20.1.2 10.96.0.10:53 --protocol udp --kubeconfig ~/.kube/config --node ip-10-0-0-1\n  \
     chainbreak explain 10.20.2.5:80 10.20.1.2:40000 --flags SYN,ACK --dump node-1/\n\n\
     `chainbreak collect` prints the script that makes the dumps on a node.\n\n\
     Exit codes: 0 explained · 2 no such run, case, world or name, no dump, or one that is not whole";
@@ -48,6 +49,10 @@ pub(crate) struct Explain {
     /// A folder of dumps of a node, or one of them; files are recognised by what is in them
     #[arg(long, value_name = "DIR")]
     pub(crate) dump: Vec<PathBuf>,
+    /// A running cluster, whose node NODE is asked by kubectl in a pod of an agent, or another that is privileged and on the node's network; nothing
+    /// is changed there
+    #[arg(long, value_name = "FILE", requires = "node", conflicts_with_all = ["run", "dump", "world", "case", "at"])]
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// The interface that it comes in by, or `node` for what a program on the node sends [default: as the routes lead
     /// to FROM]
     #[arg(long = "in", value_name = "INTERFACE")]

@@ -15,6 +15,7 @@ use crate::{
     args,
     attached::{self, Attached},
     cases::invalid,
+    live_node::LiveNode,
 };
 
 /// More nodes are not diagnosed at once: with each its cluster's objects are looked through.
@@ -43,6 +44,20 @@ pub(super) fn evidence(
     known += add(&mut evidence, attached, node)?;
     attached.end();
     is_known(args, known)?;
+    Ok(evidence)
+}
+
+/// What is known of a node of a running cluster.
+pub(super) fn live(node: LiveNode<'_>) -> Result<Evidence> {
+    let mut evidence = Evidence::default();
+    for text in node.texts()? {
+        if let Err(why) = evidence.add(&text) {
+            let node = node.node;
+            crate::note(&format!(
+                "what {node} lists, {why}: its rules are not whole, and left out"
+            ));
+        }
+    }
     Ok(evidence)
 }
 

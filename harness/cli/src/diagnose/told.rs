@@ -1,6 +1,6 @@
 //! A diagnosis in words and as a document.
 
-use chainbreak_diagnose::{Evidence, Finding, Weight, Writer};
+use chainbreak_diagnose::{Evidence, Finding, Weight, Writer, has_model_of_programs};
 use chainbreak_model::{names::AgentName, scenario::Scenario};
 use chainbreak_netfilter::dumps::Kind;
 use chainbreak_report::text::{self, wrap};
@@ -72,6 +72,10 @@ pub(super) fn missing(evidence: &Evidence) -> Vec<String> {
     let dumps = [Kind::Flows, Kind::Statistics, Kind::Sysctls];
     let dumps = dumps.into_iter().filter(|kind| !found.contains(kind));
     let dumps = dumps.map(|kind| format!("`{kind}`"));
+    let is_attached = !evidence.is_of_one_moment && !has_model_of_programs(&evidence.dumps);
+    let has_programs = is_attached && evidence.dumps.is_beside_ebpf();
+    let map = has_programs && !found.contains(&Kind::NatMap);
+    let map = map.then(|| format!("`{}`", Kind::NatMap));
     let logs = AgentName::ALL
         .into_iter()
         .filter(|agent| evidence.log(*agent).is_none());
@@ -82,6 +86,7 @@ pub(super) fn missing(evidence: &Evidence) -> Vec<String> {
     rules
         .into_iter()
         .chain(dumps)
+        .chain(map)
         .chain(logs)
         .chain(objects)
         .collect()

@@ -131,11 +131,46 @@ impl Drop for Theirs<'_> {
 fn in_somebodys_cluster_a_case_keeps_to_itself_and_leaves_nothing_however_it_ends() {
     let ground = crate::ground();
     let theirs = Theirs::make(&ground);
+    a_node_is_asked_for_its_rules_and_nothing_is_made(&theirs);
     a_case_runs_in_namespaces_of_its_own(&theirs);
     what_concerns_everybody_is_done_only_with_leave_and_set_back(&theirs);
     an_interrupted_run_removes_what_it_made(&theirs);
     what_a_killed_run_left_is_found_and_removed(&theirs);
     felixs_configuration_is_set_back_whatever_becomes_of_the_case(&theirs);
+}
+
+/// By kubectl, in kube-proxy's own pod.
+fn a_node_is_asked_for_its_rules_and_nothing_is_made(theirs: &Theirs<'_>) {
+    let node = format!("{NAME}-worker");
+    let live = ["--kubeconfig", "kubeconfig", "--node", &node];
+    let api = "jsonpath={.spec.clusterIP}";
+    let api = theirs.kubectl(&["get", "service", "kubernetes", "-o", api]);
+    let api = format!("{api}:443");
+    let explain = ["explain", "10.20.9.9", &api, "--in", "eth0"];
+    let walked = theirs.ground.chainbreak(&[&explain[..], &live].concat());
+    exits(&walked, 0);
+    let said = text(&walked.stdout);
+    assert!(said.contains(&format!("now on {node}")), "{said}");
+    assert!(
+        said.contains("KUBE-SVC-") && said.contains("port 6443"),
+        "{said}"
+    );
+    let diagnosed = theirs
+        .ground
+        .chainbreak(&[&["diagnose"][..], &live].concat());
+    exits(&diagnosed, 0);
+    let said = text(&diagnosed.stdout);
+    assert!(
+        said.contains("iptables mode (IPv4)") && said.contains("v1.20.2, as objects say"),
+        "{said}"
+    );
+    assert!(!said.contains("jump"), "{said}");
+    let noted = text(&diagnosed.stderr);
+    assert!(
+        noted.contains(&format!("asks {node} in kube-system/kube-proxy-")),
+        "{noted}"
+    );
+    assert_eq!(theirs.ours(), "");
 }
 
 fn a_case_runs_in_namespaces_of_its_own(theirs: &Theirs<'_>) {
