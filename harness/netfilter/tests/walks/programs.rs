@@ -214,6 +214,14 @@ fn of_a_connection_that_goes_on_the_programs_know_more_than_the_dumps() {
         walk.paths.iter().any(undecided) && !arriving(&walk).is_empty(),
         "{walk:?}"
     );
+    // What they do not know they leave to the rules, by another mark.
+    let unknown = |path: &&Path| path.assumes().any(|(_, it)| it == "it does not know it");
+    let unknown: Vec<&Path> = walk.paths.iter().filter(unknown).collect();
+    let is_marked = |path: &&Path| path.packet.mark & 0x0500_0000 == 0x0500_0000;
+    assert!(
+        !unknown.is_empty() && unknown.iter().all(is_marked),
+        "{walk:?}"
+    );
 }
 
 #[test]
