@@ -179,7 +179,9 @@ impl Dumps {
                 ruleset,
             });
         }
-        let tables = nft::listing(&listing)?;
+        let mut tables = nft::listing(&listing)?;
+        // What this program lists itself has names: looks at rules need no second reading.
+        tables.iter_mut().for_each(NftTable::name_numbers);
         // Of a text that breaks off nothing is taken in.
         found.extend((!read.is_empty()).then_some(Kind::Save));
         found.extend((!tables.is_empty()).then_some(Kind::Nft));

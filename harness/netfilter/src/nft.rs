@@ -94,10 +94,7 @@ impl NftTable {
         while let Some((line, number)) = lines.next() {
             let line = unhandled(line.trim());
             match line {
-                "}" => {
-                    self.name_numbers();
-                    return Ok(());
-                }
+                "}" => return Ok(()),
                 _ if !line.ends_with('{') => {}
                 _ => {
                     let block = block(lines, number)?;

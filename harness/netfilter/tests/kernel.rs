@@ -5,7 +5,7 @@ mod namespace;
 
 use std::process::Output;
 
-use chainbreak_netfilter::{Family, Order, Ruleset, apply, committed, diff, nft};
+use chainbreak_netfilter::{Family, Order, Ruleset, apply, committed, diff, dumps::Dumps, nft};
 
 const FULL: &str = include_str!("data/full-sync.restore");
 const PARTIAL: &str = include_str!("data/partial-sync.restore");
@@ -143,7 +143,9 @@ fn what_nft_prints_in_numbers_is_read_as_what_it_prints_by_name() {
         let (by_name, in_numbers) = listed.split_once("=====").unwrap();
         assert_ne!(by_name.trim(), in_numbers.trim());
         let [by_name, in_numbers] = [by_name, in_numbers].map(|it| {
-            let mut tables = nft::listing(it).unwrap();
+            let mut dumps = Dumps::default();
+            dumps.add(it).unwrap();
+            let mut tables = dumps.nft_tables().to_vec();
             // Of a route that is missing or exists a number says enough, and of a priority.
             for table in &mut tables {
                 let lines = table.about.values_mut().flatten();

@@ -92,7 +92,7 @@ const OPERATORS: [&str; 7] = ["!=", "==", "!", "&", "|", "/", "vmap"];
 
 impl NftTable {
     /// Has names in its rules and elements, wherever nft printed numbers.
-    pub(super) fn name_numbers(&mut self) {
+    pub(crate) fn name_numbers(&mut self) {
         let chains = self.table.chains.values_mut();
         for rule in chains.flat_map(|chain| &mut chain.rules) {
             if let Some(named) = rule_of(&rule.text) {
