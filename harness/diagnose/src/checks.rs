@@ -11,7 +11,7 @@ mod nat_map;
 mod nftables;
 mod stale;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use chainbreak_netfilter::{
     dumps::{At, Backends},
@@ -32,7 +32,7 @@ pub(crate) struct Context<'a> {
     /// Where kube-proxy's rules lead requests, in whichever mode.
     pub(crate) led: Vec<Led>,
     /// Where Felix's programs lead them.
-    pub(crate) nat_map: BTreeMap<At, Backends>,
+    pub(crate) nat_map: Cow<'a, BTreeMap<At, Backends>>,
     /// Whether Felix is in eBPF mode: by its rules, its map, or by what the API holds.
     pub(crate) ebpf: bool,
 }
@@ -46,7 +46,7 @@ impl<'a> Context<'a> {
             evidence,
             led: services::all(&tables, evidence),
             ebpf: !nat_map.is_empty()
-                || tables.iter().any(Tables::are_beside_ebpf)
+                || tables.iter().any(|it| it.ruleset.is_beside_ebpf())
                 || configuration.is_some_and(|spec| spec["bpfEnabled"] == true),
             tables,
             nat_map,
@@ -93,6 +93,8 @@ pub(crate) fn first_of(all: impl IntoIterator<Item = String>) -> Vec<String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     /// What is found in these texts: kinds, and the lines.
@@ -112,6 +114,28 @@ pub(crate) mod tests {
     /// Their kinds.
     pub(crate) fn kinds(texts: &[&str]) -> Vec<String> {
         found(texts).into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    /// A Service with an address and a port (its name, its number, and that of its pods), and the slice of its endpoints.
+    pub(crate) fn service(
+        (namespace, name): (&str, &str),
+        address: &str,
+        (named, number, target): (&str, u16, u16),
+        endpoints: &[&str],
+    ) -> [Value; 2] {
+        let endpoints = endpoints.iter().map(|ip| json!({ "addresses": [ip] }));
+        let endpoints: Vec<Value> = endpoints.collect();
+        let labels = json!({ "kubernetes.io/service-name": name });
+        [
+            json!({
+                "kind": "Service", "metadata": { "namespace": namespace, "name": name },
+                "spec": { "clusterIP": address, "ports": [{ "name": named, "port": number }] }
+            }),
+            json!({
+                "kind": "EndpointSlice", "metadata": { "namespace": namespace, "labels": labels },
+                "ports": [{ "name": named, "port": target, "protocol": "TCP" }], "endpoints": endpoints
+            }),
+        ]
     }
 
     /// Rules without the lines in which all of these stand.

@@ -1,25 +1,21 @@
 //! What stands in for Felix's NAT maps in a world without its programs: a table of nftables.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
 use chainbreak_netfilter::{
     Rule,
     dumps::{At, Backends, Dumps},
+    felix_programs::{FRONTENDS, TABLE, backends, port_name},
     names::Protocol,
     nft::NftTable,
 };
 
-/// The table that stands in for the programs (harness/agents/src/felix/programs.rs).
-const TABLE: &str = "felix-programs";
-/// Its chain that is the map.
-const FRONTENDS: &str = "frontends";
-
 /// Where requests are led by Felix's programs, by address, protocol and port: as its maps were dumped, else as the table of a model says.
-pub(crate) fn of(dumps: &Dumps) -> BTreeMap<At, Backends> {
+pub(crate) fn of(dumps: &Dumps) -> Cow<'_, BTreeMap<At, Backends>> {
     if dumps.nat_map().is_empty() {
-        return dumps.nft_tables().iter().flat_map(of_table).collect();
+        return Cow::Owned(dumps.nft_tables().iter().flat_map(of_table).collect());
     }
-    dumps.nat_map().clone()
+    Cow::Borrowed(dumps.nat_map())
 }
 
 /// Whether a table among these stands in for the programs.
@@ -31,9 +27,8 @@ pub fn has_model_of_programs(dumps: &Dumps) -> bool {
 pub(crate) fn names(tables: &[NftTable]) -> Vec<(String, IpAddr, u16)> {
     let rules = tables.iter().flat_map(rules);
     let named = rules.filter_map(|rule| {
-        let (_, comment) = rule.text.split_once(" comment ")?;
         let (ip, _, port) = of_rule(rule)?.0;
-        Some((comment.trim_matches('"').to_owned(), ip, port))
+        Some((port_name(&rule.text)?.to_owned(), ip, port))
     });
     named.collect()
 }
@@ -56,15 +51,9 @@ fn of_rule(rule: &Rule) -> Option<(At, Backends)> {
         return None;
     };
     let protocol = Protocol::from_api(Some(&protocol.to_uppercase()))?;
-    let to = rule.text.split_once("dnat to ").map_or("", |(_, to)| to);
-    let to = to.split_once(" comment ").map_or(to, |(to, _)| to);
-    let parts = to.split([',', '{', '}']);
-    let backends = parts.filter_map(|part| {
-        let part = part.split_once(" : ").map_or(part, |(_, part)| part);
-        part.trim().replace(" . ", ":").parse().ok()
-    });
     let at = (ip.parse().ok()?, protocol, port.parse().ok()?);
-    Some((at, Backends::To(backends.collect())))
+    let to = backends(&rule.text).into_iter().collect();
+    Some((at, Backends::To(to)))
 }
 
 #[cfg(test)]

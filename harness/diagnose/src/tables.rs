@@ -123,9 +123,4 @@ impl Tables {
             KubeProxy::None
         }
     }
-
-    /// Whether Felix wrote here what it writes in eBPF mode only.
-    pub(crate) fn are_beside_ebpf(&self) -> bool {
-        self.ruleset.is_beside_ebpf()
-    }
 }

@@ -74,7 +74,7 @@ fn of_iptables(tables: &Tables) -> Vec<Writer> {
         KubeProxy::None => {}
     }
     if tables.has_felix() {
-        let mode = if tables.are_beside_ebpf() {
+        let mode = if tables.ruleset.is_beside_ebpf() {
             "eBPF mode's own rules"
         } else {
             "rules"

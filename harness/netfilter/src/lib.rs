@@ -21,6 +21,7 @@ mod diff;
 mod drops;
 pub mod dumps;
 mod error;
+pub mod felix_programs;
 pub mod names;
 pub mod netlink;
 pub mod nft;

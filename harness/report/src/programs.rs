@@ -1,19 +1,16 @@
 //! What Felix's programs do to requests, as its model's table has it ([`TABLE`]), whatever rules others have: by a map of services that does
 //! not know what the API says, or because they drop each packet.
 
-use std::{collections::BTreeSet, fmt, net::IpAddr};
+use std::{collections::BTreeSet, fmt};
 
 use chainbreak_model::{case::Traffic, event::Event, names::NodeName, verdict::Span};
-use chainbreak_netfilter::{Change, ChangeKind};
+use chainbreak_netfilter::{
+    Change, ChangeKind,
+    felix_programs::{self, FRONTENDS, TABLE, port_name},
+};
 use serde::Serialize;
 
 use crate::{attribution::SEEN_LATE_US, edits::EditIndex, endpoints, text::clock};
-
-/// The table that stands in for eBPF programs (harness/agents/src/felix/programs.rs).
-const TABLE: &str = "felix-programs";
-
-/// Its chain that is the NAT map.
-const FRONTENDS: &str = "frontends";
 
 /// Its chain that each packet passes first.
 const MARKS: &str = "marks";
@@ -212,21 +209,14 @@ fn maps<'a>(index: &'a EditIndex<'_>, node: &NodeName, service: &str) -> Vec<(u6
 
 /// Whether the rule's comment is a port's name of the Service: `namespace/name` or `namespace/name:port`.
 fn is_of(rule: &str, service: &str) -> bool {
-    let comment = rule.rsplit_once("comment \"").map(|(_, comment)| comment);
-    let rest = comment.and_then(|comment| comment.strip_prefix(service));
-    rest.is_some_and(|rest| rest.starts_with([':', '"']))
+    let rest = port_name(rule).and_then(|name| name.strip_prefix(service));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
-/// The addresses behind `dnat`: `to ADDRESS:PORT`, or a map whose values are `ADDRESS . PORT`.
+/// The addresses of a rule's backends.
 fn backends(rule: &str) -> Vec<String> {
-    let Some((_, to)) = rule.split_once("dnat ") else {
-        return Vec::new();
-    };
-    let words = to.split(|c: char| !(c.is_ascii_digit() || c == '.'));
-    words
-        .filter(|word| word.parse::<IpAddr>().is_ok())
-        .map(str::to_owned)
-        .collect()
+    let backends = felix_programs::backends(rule).into_iter();
+    backends.map(|at| at.ip().to_string()).collect()
 }
 
 #[cfg(test)]

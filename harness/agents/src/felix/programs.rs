@@ -13,6 +13,8 @@
 
 use std::{fmt::Write, time::Duration};
 
+use chainbreak_netfilter::felix_programs::TABLE;
+
 use super::{
     Config, Event,
     apply::Panicked,
@@ -21,8 +23,6 @@ use super::{
 };
 use crate::step::{Command, Io, Output};
 
-/// The table's name, in family `ip`.
-const TABLE: &str = "felix-programs";
 /// "Seen", and that raw rules leave the packet to conntrack (`MarkSeenSkipFIB`, felix/bpf/tc/defs/defs.go).
 const SEEN: &str = "0x01100000";
 /// What Felix's own nat rule masquerades (`MarkSeenMASQ`), and the bits that are cleared for it.

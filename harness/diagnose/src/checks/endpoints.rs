@@ -90,22 +90,11 @@ fn other_endpoints(context: &Context<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use crate::checks::tests::{HEALTHY, found, kinds};
+    use crate::checks::tests::{HEALTHY, found, kinds, service};
 
     fn objects(endpoints: &[&str], address: &str) -> String {
-        let endpoints: Vec<_> = endpoints
-            .iter()
-            .map(|ip| serde_json::json!({ "addresses": [ip], "conditions": { "ready": true } }))
-            .collect();
-        let slice = serde_json::json!({
-            "kind": "EndpointSlice", "metadata": { "name": "nginx-1", "namespace": "test", "labels": { "kubernetes.io/service-name": "nginx" } },
-            "ports": [{ "name": "http", "port": 80, "protocol": "TCP" }], "endpoints": endpoints
-        });
-        let service = serde_json::json!({
-            "kind": "Service", "metadata": { "name": "nginx", "namespace": "test" },
-            "spec": { "clusterIP": address, "ports": [{ "name": "http", "port": 80 }] }
-        });
-        serde_json::json!({ "kind": "List", "items": [slice, service] }).to_string()
+        let items = service(("test", "nginx"), address, ("http", 80, 80), endpoints);
+        serde_json::json!({ "kind": "List", "items": items }).to_string()
     }
 
     #[test]

@@ -31,26 +31,19 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     // Of a family of which nothing was dumped nothing is known.
-    let [v4, v6] = [false, true].map(|is_v6| map.keys().any(|(ip, ..)| ip.is_ipv6() == is_v6));
+    let dumped: BTreeSet<bool> = map.keys().map(|(ip, ..)| ip.is_ipv6()).collect();
+    let is_dumped = |address: &&IpAddr| dumped.contains(&address.is_ipv6());
     let mut differs = BTreeSet::new();
     let mut is_cut_off = false;
     for port in ports(context, &endpoints) {
         let Some(known) = endpoints.get(&port.name) else {
             continue;
         };
-        let [known_v4, known_v6] = [false, true].map(|is_v6| known.of_family(is_v6));
-        for address in &port.addresses {
-            let (is_dumped, known) = if address.is_ipv6() {
-                (v6, &known_v6)
-            } else {
-                (v4, &known_v4)
-            };
-            if !is_dumped {
-                continue;
-            }
+        for address in port.addresses.iter().filter(is_dumped) {
+            let known = known.of_family(address.is_ipv6());
             let entry = map.get(&(*address, port.name.protocol, port.port));
-            is_cut_off |= is_api(&port.name) && is_elsewhere(entry, known);
-            let line = difference(&port, entry, known);
+            is_cut_off |= is_api(&port.name) && is_elsewhere(entry, &known);
+            let line = difference(&port, entry, &known);
             let line =
                 line.map(|line| format!("{} at {address}, port {}: {line}", port.name, port.port));
             // First the API's own.
@@ -177,43 +170,17 @@ mod tests {
     use super::*;
     use crate::{
         Evidence,
-        checks::tests::{found, kinds},
+        checks::tests::{found, kinds, service},
         findings,
     };
 
     const DUMP: &str = include_str!("../../../netfilter/tests/data/felix.nat");
 
     fn objects(api: &str, web: &[&str]) -> String {
-        let of = |namespace: &str,
-                  name: &str,
-                  ip: &str,
-                  port: (&str, u16, u16),
-                  endpoints: &[&str]| {
-            let (named, number, target) = port;
-            let endpoints: Vec<_> = endpoints
-                .iter()
-                .map(|ip| serde_json::json!({ "addresses": [ip] }))
-                .collect();
-            [
-                serde_json::json!({
-                    "kind": "Service", "metadata": { "namespace": namespace, "name": name },
-                    "spec": { "clusterIP": ip, "ports": [{ "name": named, "port": number }] }
-                }),
-                serde_json::json!({
-                    "kind": "EndpointSlice", "metadata": { "namespace": namespace, "labels": { "kubernetes.io/service-name": name } },
-                    "ports": [{ "name": named, "port": target, "protocol": "TCP" }], "endpoints": endpoints
-                }),
-            ]
-        };
+        let kubernetes = ("https", 443, 6443);
         let items = [
-            of(
-                "default",
-                "kubernetes",
-                "10.96.0.1",
-                ("https", 443, 6443),
-                &[api],
-            ),
-            of("test", "web", "10.96.1.0", ("http", 80, 80), web),
+            service(API, "10.96.0.1", kubernetes, &[api]),
+            service(("test", "web"), "10.96.1.0", ("http", 80, 80), web),
         ];
         serde_json::json!({ "kind": "List", "items": items.concat() }).to_string()
     }

@@ -191,24 +191,23 @@ impl State {
         if self.is_ordered {
             return None;
         }
-        let mut tied: Vec<&str> = Vec::new();
-        for hook in Hook::ALL {
+        let (one, other) = Hook::ALL.into_iter().find_map(|hook| {
             let mut bases = self.bases(hook, Order::AsAdded);
             bases.retain(|(_, base)| base.kind == program::Kind::Nat);
-            for ((one, a), (other, b)) in bases.iter().zip(bases.iter().skip(1)) {
-                if a.priority == b.priority && !std::ptr::eq(*one, *other) {
-                    tied.extend([one.table.as_str(), other.table.as_str()]);
-                }
-            }
-        }
-        tied.dedup();
-        let [first, second, ..] = tied.as_slice() else {
-            return (!tied.is_empty()).then(|| {
-                "which of the two tables nat is asked first: the younger one, and no listing tells which that is".to_owned()
-            });
+            let mut pairs = bases.iter().zip(bases.iter().skip(1));
+            let is_tied = |((one, a), (other, b)): &(&(&Program, &Base), &(&Program, &Base))| {
+                a.priority == b.priority && !std::ptr::eq(*one, *other)
+            };
+            let ((one, _), (other, _)) = pairs.find(is_tied)?;
+            Some((&one.table, &other.table))
+        })?;
+        let tables = if one == other {
+            format!("two tables {one}")
+        } else {
+            format!("tables {one} and {other}")
         };
         Some(format!(
-            "which of the tables {first} and {second} is asked first: the younger one, and no listing tells which that is"
+            "which of the {tables} is asked first: the younger one, and no listing tells which that is"
         ))
     }
 
