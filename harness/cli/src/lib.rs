@@ -21,6 +21,7 @@ mod diagnose;
 mod doctor;
 mod drops;
 mod explain;
+mod fed;
 mod github;
 mod images;
 mod interrupted;

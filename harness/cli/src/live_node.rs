@@ -2,16 +2,15 @@
 //! what the API holds. Nothing is made in the cluster, and nothing changed.
 
 use std::{
-    io::{ErrorKind, Write},
+    io::ErrorKind,
     path::Path,
-    process::{Command, Output, Stdio},
-    thread,
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{cases::invalid, collect::SCRIPT};
+use crate::{cases::invalid, collect::SCRIPT, fed::fed};
 
 /// The containers of agents. They have what lists a node's rules, and their logs are read.
 const AGENTS: [&str; 2] = ["calico-node", "kube-proxy"];
@@ -130,17 +129,11 @@ impl<'a> LiveNode<'a> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|why| match why.kind() {
+        let child = command.spawn().map_err(|why| match why.kind() {
             ErrorKind::NotFound => invalid("--kubeconfig needs kubectl, which is not here"),
             _ => invalid(format!("kubectl could not be started: {why}")),
         })?;
-        let stdin = child.stdin.take();
-        let output: Output = thread::scope(|scope| {
-            // What ends before it has read everything says why itself.
-            scope.spawn(|| stdin.map(|mut it| it.write_all(input.as_bytes())));
-            child.wait_with_output()
-        })
-        .context("could not wait for kubectl")?;
+        let output = fed(child, input).context("could not wait for kubectl")?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }

@@ -1,6 +1,6 @@
 //! What is wrong with each of several nodes.
 
-use std::{cmp::Reverse, collections::BTreeMap, path::Path, process::ExitCode};
+use std::{cmp::Reverse, collections::BTreeMap, fmt::Display, path::Path, process::ExitCode};
 
 use anyhow::Result;
 use chainbreak_diagnose::{Evidence, Weight};
@@ -50,13 +50,9 @@ pub(super) fn evidence(
 /// What is known of a node of a running cluster.
 pub(super) fn live(node: LiveNode<'_>) -> Result<Evidence> {
     let mut evidence = Evidence::default();
+    let whose = format!("what {} lists", node.node);
     for text in node.texts()? {
-        if let Err(why) = evidence.add(&text) {
-            let node = node.node;
-            crate::note(&format!(
-                "what {node} lists, {why}: its rules are not whole, and left out"
-            ));
-        }
+        add_text(&mut evidence, &whose, &text);
     }
     Ok(evidence)
 }
@@ -99,15 +95,18 @@ pub(super) fn all(args: &args::Diagnose, attached: &Attached, nodes: &[&str]) ->
 
 /// Takes in what is attached of a node, or all there is; how many files had something that is known.
 fn add(evidence: &mut Evidence, attached: &Attached, node: Option<&str>) -> Result<usize> {
-    attached.take(node, &mut |name: &Path, text| match evidence.add(text) {
-        Ok(known) => Ok(known),
-        Err(error) => {
-            crate::note(&format!(
-                "{}, {error}: its rules are not whole, and left out",
-                name.display()
-            ));
-            Ok(false)
-        }
+    attached.take(node, &mut |name: &Path, text| {
+        Ok(add_text(evidence, &name.display(), text))
+    })
+}
+
+/// Takes in a text: whether it has something that is known.
+fn add_text(evidence: &mut Evidence, name: &dyn Display, text: &str) -> bool {
+    evidence.add(text).unwrap_or_else(|error| {
+        crate::note(&format!(
+            "{name}, {error}: its rules are not whole, and left out"
+        ));
+        false
     })
 }
 

@@ -1,10 +1,8 @@
 //! A kept world: the dumps of a node in it, collected now.
 
 use std::{
-    io::Write,
     net::IpAddr,
-    process::{Child, Output, Stdio},
-    thread,
+    process::{Child, Stdio},
 };
 
 use anyhow::{Context, Result};
@@ -16,7 +14,7 @@ use super::{
     asked::{self, End, Ends, Input, address},
     service::Asked,
 };
-use crate::{args::Explain, cases::invalid, collect::SCRIPT};
+use crate::{args::Explain, cases::invalid, collect::SCRIPT, fed::fed};
 
 /// The node that is looked at unless another is named.
 const NODE: &str = "n1";
@@ -111,14 +109,8 @@ impl World {
 
     /// What a command in a place prints.
     fn run(&self, place: &str, command: &[&str], input: &str) -> Result<String> {
-        let mut child = self.start(place, command, Stdio::piped())?;
-        let stdin = child.stdin.take();
-        let output: Output = thread::scope(|scope| {
-            // What ends before it has read everything says why itself.
-            scope.spawn(|| stdin.map(|mut it| it.write_all(input.as_bytes())));
-            child.wait_with_output()
-        })
-        .with_context(|| format!("could not look into {place}"))?;
+        let child = self.start(place, command, Stdio::piped())?;
+        let output = fed(child, input).with_context(|| format!("could not look into {place}"))?;
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
             let why = why.lines().last().unwrap_or_default();
