@@ -9,6 +9,13 @@ real=$here/../../clusters/lab/real
 # shellcheck source-path=SCRIPTDIR source=../../clusters/lab/real/debian.sh
 . "$real/debian.sh"
 
+# Which Kubernetes the nodes are made of: a minor version. Its patch is the newest that clusters/versions.yaml
+# pins, of which Go's proxy has every module; 1.20 is made of Debian's source.
+export KUBERNETES=${KUBERNETES:-1.34}
+version=$(sed -n "s/^  - \(v${KUBERNETES//./\\.}\.[0-9]*\)\( .*\)\?$/\1/p" "$here/../../clusters/versions.yaml" | head -n 1)
+[ "$KUBERNETES" != 1.20 ] || version=v1.20.2
+[ -n "$version" ] || die "KUBERNETES=$KUBERNETES: clusters/versions.yaml pins no kube-proxy of it; the newest is 1.34"
+
 state=${XDG_CACHE_HOME:-$HOME/.cache}/chainbreak/offline-kind
 # A socket's path is 107 bytes at most; inside $state the longest is this one.
 export DOCKER_HOST=unix://$state/docker.sock

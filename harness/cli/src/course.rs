@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, mem, ops::RangeInclusive, sync::Arc};
 
-use chainbreak_engine::{run::stopped, timeline};
+use chainbreak_engine::{backend::Ground, run::stopped, timeline};
 use chainbreak_model::{case::Case, plan::Planned};
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::watch;
@@ -63,6 +63,9 @@ impl Course<'_> {
     async fn round(&self, cases: Vec<Numbered>, is_last: bool) -> anyhow::Result<()> {
         let numbers = cases.iter().map(|(number, _)| *number);
         let last = numbers.max().filter(|_| is_last);
+        if self.backend.factory().ground() == Ground::Real {
+            return self.play(kin(cases), last).await;
+        }
         let cases = spread(cases, |(_, case)| case.scenario.clone());
         // One that changes what all worlds share is alone on the machine.
         let (alone, beside): (Vec<_>, Vec<_>) =
@@ -166,6 +169,17 @@ fn repeated(planned: &[Planned], round: &RangeInclusive<u32>) -> Vec<Planned> {
         Planned::Skip(_) => vec![plan.clone()],
     });
     each.collect()
+}
+
+/// Those that can have the same cluster after one another: a real one takes half a minute to be made.
+fn kin(mut cases: Vec<Numbered>) -> Vec<Numbered> {
+    cases.sort_by_cached_key(|(_, case)| {
+        let it = &case.cluster;
+        let made_of = (it.nodes, &it.ip_families, it.iptables, &it.pools);
+        let agents = (&it.kubernetes, &it.kube_proxy, &it.calico);
+        serde_json::to_string(&(made_of, agents)).expect("a cluster has string keys only")
+    });
+    cases
 }
 
 /// What is alike as far from each other as can be. Cases of one scenario wait and work at the same times and for the same

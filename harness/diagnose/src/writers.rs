@@ -98,12 +98,17 @@ fn in_iptables_mode(tables: &Tables) -> String {
     if tables.ruleset.tables.contains_key("nat") {
         let led = services::of_iptables(tables).len();
         let rejected = services::rejected(tables).len();
-        parts.push(format!("{led} ports of services led, {rejected} rejected"));
+        parts.push(format!("{}, {rejected} rejected", ports_led(led)));
     } else {
         parts.push("nat was not attached".to_owned());
     }
     parts.extend(layout(tables).map(|it| format!("laid out as {it}")));
     parts.join(", ")
+}
+
+fn ports_led(count: usize) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} port{plural} of services led")
 }
 
 /// A release of kube-proxy that lays out its rules like these.
@@ -153,10 +158,8 @@ fn of_nftables(evidence: &Evidence) -> Vec<Writer> {
     let told = tables.filter_map(|table| match table.name.as_str() {
         "kube-proxy" => {
             let led = services::of_nftables(table).len();
-            let text = format!(
-                "nftables mode (table {} kube-proxy): {led} ports of services led",
-                table.family
-            );
+            let (family, led) = (&table.family, ports_led(led));
+            let text = format!("nftables mode (table {family} kube-proxy): {led}");
             Some(writer("kube-proxy", text))
         }
         "calico" => Some(writer(

@@ -57,6 +57,11 @@ pub trait Cluster: Send + Sync {
         None
     }
 
+    /// Objects of the case as they are to be here, in order.
+    fn dressed(&self, objects: &[serde_json::Value]) -> Vec<serde_json::Value> {
+        objects.to_vec()
+    }
+
     /// `None` where what an agent writes is known from looks alone.
     fn recording(&self) -> Option<&dyn Recording> {
         None

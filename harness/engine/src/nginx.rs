@@ -35,3 +35,13 @@ pub fn config(server: &str, ports: &[u16], has_v6: bool, folder: &str) -> String
          }}\n"
     )
 }
+
+/// What an nginx with a configuration of its own has in its `http`, to tell the same: the server is named for its machine, which in
+/// a pod is the pod.
+pub fn telling() -> String {
+    format!(
+        "map $remote_addr $chainbreak_client {{ ~: \"[$remote_addr]\"; default $remote_addr; }}\n\
+         add_header {BACKEND_HEADER} $hostname always;\n\
+         add_header {CLIENT_HEADER} \"$chainbreak_client:$remote_port\" always;\n"
+    )
+}

@@ -182,7 +182,8 @@ async fn exercise(
     let mut background = follow(cluster, &looks, case, log);
     let foreground = async {
         let api = cluster.api();
-        let apply = manifests::apply(&api, &case.manifests);
+        let manifests = cluster.dressed(&case.manifests);
+        let apply = manifests::apply(&api, &manifests);
         let ready = Box::pin(ready::wait(cluster.as_ref(), case, log, deadline, apply));
         tokio::select! {
             ready = ready => ready?,

@@ -59,7 +59,9 @@ pub(crate) async fn play(
                 due = end;
             }
             Step::Felix(spec) => felix_config::merge(client, spec, log).await?,
-            Step::Apply(objects) => apply(client, objects, log).await?,
+            Step::Apply(objects) => {
+                apply(client, &faults.cluster().dressed(objects), log).await?;
+            }
             Step::Delete(object) => delete(client, object, log).await?,
             Step::MoveApi => move_api(faults.cluster(), log).await?,
             Step::Fault { fault, duration } => {

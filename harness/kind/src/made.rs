@@ -4,12 +4,16 @@
 //! known by its name, its [`journal`] entry and a label; no other is ever touched. [`clean`] finds what a killed run left.
 
 mod backend;
+mod balancers;
 mod clean;
 mod end;
 mod factory;
+mod fitting;
 mod iptables_backend;
 mod journal;
 mod owned_cluster;
+mod standing;
+mod state;
 mod survey;
 
 pub(crate) mod calico;

@@ -13,3 +13,4 @@ pub(crate) mod program;
 pub(crate) mod restart;
 pub(crate) mod signal;
 pub(crate) mod survey;
+pub(crate) mod telling;

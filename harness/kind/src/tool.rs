@@ -109,10 +109,18 @@ fn mend(program: &str) -> &'static str {
     }
 }
 
+/// Whether a line is a frame of a Go program's stack, as kubeadm shows it below its error.
+fn is_of_a_stack(line: &str) -> bool {
+    let is_name = !line.contains(' ') && line.contains('.');
+    let is_function =
+        line.contains(['/', '(']) || line.starts_with("main.") || line.starts_with("runtime.");
+    (line.starts_with('\t') && line.contains(".go:")) || (is_name && is_function)
+}
+
 fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()
-        .filter(|line| !line.trim().is_empty())
+        .filter(|line| !line.trim().is_empty() && !is_of_a_stack(line))
         .collect();
     let from = lines.len().saturating_sub(LAST_LINES);
     lines[from..].join("\n")
@@ -139,6 +147,24 @@ mod tests {
         let failed = shell(LONG, "echo out; echo why >&2; exit 3").output().await;
         let failed = failed.unwrap_err().to_string();
         assert!(failed.contains("exit status: 3\nout\nwhy"), "{failed}");
+    }
+
+    #[test]
+    fn of_a_go_programs_stack_nothing_is_shown() {
+        let said = "error: the kubelet is not healthy\n\
+            k8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/workflow.(*Runner).Run\n\
+            \tk8s.io/kubernetes@v1.34.10/cmd/kubeadm/app/cmd/phases/workflow/runner.go:234\n\
+            main.main\n\tk8s.io/kubernetes@v1.34.10/cmd/kubeadm/kubeadm.go:25\nruntime.goexit\n\
+            \truntime/asm_amd64.s:1771\nsee journalctl -xeu kubelet.";
+        let shown = last_lines(said);
+        assert!(
+            !shown.contains("Runner") && !shown.contains(".go:"),
+            "{shown}"
+        );
+        assert!(
+            shown.starts_with("error: ") && shown.ends_with("kubelet."),
+            "{shown}"
+        );
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ const CONFIG: &str = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n\
 
 impl<'a> Theirs<'a> {
     fn make(ground: &'a Ground) -> Self {
-        let image = std::env::var("CHAINBREAK_KIND_IMAGE").expect("`make test-kind` names it");
+        let image = crate::image();
         ground.write("kind.yaml", CONFIG);
         let made = Self { ground };
         made.tool("kind", &["delete", "cluster", "--name", NAME]);
@@ -36,12 +36,11 @@ impl<'a> Theirs<'a> {
         ];
         made.kubectl(&ready);
         let control_plane = format!("{NAME}-control-plane");
-        made.kubectl(&[
-            "taint",
-            "nodes",
-            &control_plane,
-            "node-role.kubernetes.io/master-",
-        ]);
+        // kubeadm's taint was called otherwise before 1.24.
+        let old = crate::kubernetes().starts_with("1.20.");
+        let role = if old { "master" } else { "control-plane" };
+        let taint = format!("node-role.kubernetes.io/{role}-");
+        made.kubectl(&["taint", "nodes", &control_plane, &taint]);
         made.kubectl(&[
             "-n",
             "kube-system",
@@ -100,7 +99,8 @@ impl<'a> Theirs<'a> {
             "--node-image",
         ];
         // The pinned one has to be pulled.
-        let image = ["busybox:1.36"];
+        let version = format!("kube-proxy={}", crate::kubernetes());
+        let image = ["busybox:1.36", "--matrix", &version];
         crate::command(self.ground, &[&args, &cluster[..], &image, more].concat())
     }
 
@@ -160,8 +160,9 @@ fn a_node_is_asked_for_its_rules_and_nothing_is_made(theirs: &Theirs<'_>) {
         .chainbreak(&[&["diagnose"][..], &live].concat());
     exits(&diagnosed, 0);
     let said = text(&diagnosed.stdout);
+    let version = format!("v{}, as objects say", crate::kubernetes());
     assert!(
-        said.contains("iptables mode (IPv4)") && said.contains("v1.20.2, as objects say"),
+        said.contains("iptables mode (") && said.contains("IPv4)") && said.contains(&version),
         "{said}"
     );
     assert!(!said.contains("jump"), "{said}");

@@ -1,5 +1,5 @@
 //! Real clusters as a person has them. They need Docker, kind and a node image: `make test-kind` makes all of that from Debian's packages
-//! and runs these, one after the other. `CHAINBREAK_KIND_IMAGE` names the image, of Kubernetes 1.20.
+//! and Go's modules, and runs these, one after the other. `CHAINBREAK_KIND_IMAGE` names the image; its tag is its Kubernetes.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail like its tests")]
 
@@ -35,8 +35,21 @@ fn command(ground: &Ground, args: &[&str]) -> Command {
     command
 }
 
+/// The node image.
+fn image() -> String {
+    std::env::var("CHAINBREAK_KIND_IMAGE").expect("`make test-kind` names the image")
+}
+
+/// Its Kubernetes: `1.34.10`.
+fn kubernetes() -> String {
+    let image = image();
+    let (_, version) = image.rsplit_once(":v").expect("its tag is a version");
+    version.to_owned()
+}
+
 fn run(ground: &Ground, scenario: &str, more: &[&str]) -> Command {
-    let image = std::env::var("CHAINBREAK_KIND_IMAGE").expect("`make test-kind` names the image");
+    let image = image();
+    let version = format!("kube-proxy={}", kubernetes());
     let args = [
         "run",
         scenario,
@@ -47,6 +60,8 @@ fn run(ground: &Ground, scenario: &str, more: &[&str]) -> Command {
         "kind",
         "--kind-image",
         &image,
+        "--matrix",
+        &version,
     ];
     command(ground, &[&args, more].concat())
 }
@@ -94,8 +109,9 @@ fn pods_on_two_nodes_are_answered_and_the_next_case_has_the_same_cluster() {
     ];
     let output = run(&ground, "two-nodes.yaml", &more).output().unwrap();
     let history = history(&ground, &output);
+    let real = format!("\"value\":\"real v{}, the cluster's own\"", kubernetes());
     for words in [
-        "\"value\":\"real v1.20.2, the cluster's own\"",
+        real.as_str(),
         "creating the cluster chainbreak-",
         "using the cluster chainbreak-",
         "restart kube-proxy on n2",
@@ -205,7 +221,6 @@ fn felix_s_model_deletes_the_jumps_of_the_real_kube_proxy_in_ebpf_mode_and_not_w
         "--variant",
         "bpf-off",
         "--matrix",
-        "kube-proxy=1.20.2",
         "iptables=legacy",
         "--reuse",
     ];

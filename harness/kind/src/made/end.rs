@@ -6,13 +6,19 @@ use async_trait::async_trait;
 use kube::Client;
 use serde_json::Value;
 
-use super::{hosts::Hosts, leftovers, owned_cluster::OwnedCluster};
-use crate::{error::KindError, shared::cluster::End};
+use super::{fitting::Fitting, hosts::Hosts, leftovers, owned_cluster::OwnedCluster};
+use crate::{
+    error::KindError,
+    shared::{cluster::End, nodes::Nodes},
+};
 
 /// See the module.
 pub(super) struct EndOfCase {
     pub(super) owned: Arc<OwnedCluster>,
     pub(super) hosts: Hosts,
+    pub(super) nodes: Nodes,
+    /// What was done to them.
+    pub(super) fitting: Fitting,
     /// The case's objects, which go from a cluster that is kept.
     pub(super) manifests: Vec<Value>,
 }
@@ -29,7 +35,9 @@ impl End for EndOfCase {
         let mut errors = self.hosts.end().await;
         let gone = if self.owned.is_kept() {
             errors.extend(self.hosts.forget_routes().await.err());
-            leftovers::remove(client, &self.manifests).await
+            errors.extend(self.fitting.undo().await);
+            errors.extend(leftovers::remove(client, &self.manifests).await.err());
+            leftovers::scrub(&self.nodes).await
         } else {
             self.owned.delete().await
         };

@@ -5,7 +5,7 @@
 use chainbreak_model::{case::IptablesVariant, names::AgentName};
 use kube::Client;
 
-use super::{raise::Origin, spec::Spec};
+use super::{spec::Spec, standing::Origin};
 use crate::{
     error::KindError,
     shared::{

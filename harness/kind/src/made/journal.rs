@@ -119,6 +119,23 @@ impl Journal {
         Ok(names)
     }
 
+    /// Of the clusters that no process uses, all but the `kept` that were used last; the one longest ago first.
+    pub(crate) fn beyond(&self, kept: usize) -> Result<Vec<ClusterName>, KindError> {
+        let mut unused = Vec::new();
+        for name in self.unused()? {
+            let file = self.file(&name);
+            let used = file.metadata().and_then(|it| it.modified());
+            unused.push((used.map_err(KindError::file("look at", &file))?, name));
+        }
+        unused.sort();
+        let beyond = unused.len().saturating_sub(kept);
+        Ok(unused
+            .into_iter()
+            .take(beyond)
+            .map(|(_, name)| name)
+            .collect())
+    }
+
     /// Whether a process uses the cluster.
     pub(crate) fn is_used(&self, name: &ClusterName) -> Result<bool, KindError> {
         let path = self.file(name);
@@ -154,6 +171,22 @@ mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     use super::*;
+
+    #[test]
+    fn of_unused_clusters_those_used_last_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::at(folder.path().to_owned());
+        let names = ["0c", "0a", "0b"].map(ClusterName::of_hash);
+        for (name, seconds) in names.iter().zip(1..) {
+            let used = journal.begin(name).unwrap();
+            let when = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+            used._locked.set_modified(when).unwrap();
+        }
+        assert_eq!(journal.beyond(3).unwrap(), []);
+        assert_eq!(journal.beyond(1).unwrap(), names[..2]);
+        let _used = journal.begin(&names[0]).unwrap();
+        assert_eq!(journal.beyond(0).unwrap(), names[1..], "that one is in use");
+    }
 
     #[test]
     fn a_cluster_has_one_user_and_is_unused_when_that_is_gone() {

@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{error::KindError, wait};
+use crate::{error::KindError, shared::nodes::Nodes, wait};
 
 /// What all objects together may take to be gone.
 const GONE: Duration = Duration::from_secs(120);
@@ -41,6 +41,22 @@ pub(crate) async fn remove(client: &Client, manifests: &[Value]) -> Result<(), K
     };
     let what = "the case's objects are gone";
     wait::until(what, GONE, look, || async { String::new() }).await
+}
+
+/// Takes from every node what no object stands for: rules and sets of Felix's model, which has ended, and connections that are
+/// tracked. kube-proxy, whose rules are read and written meanwhile, begins anew with the next case.
+pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
+    const SCRUB: &str = "\
+        for f in iptables ip6tables; do for b in legacy nft; do for t in raw mangle nat filter; do \
+          rules=$($f-$b-save -t $t 2>/dev/null | grep -e cali) || continue; \
+          $f-$b-save -t $t | grep -v -e cali | $f-$b-restore || exit 1; \
+        done; done; done; \
+        for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; \
+        conntrack -F 2>/dev/null";
+    for node in &nodes.0 {
+        node.run(&["sh", "-c", SCRUB]).await?;
+    }
+    Ok(())
 }
 
 /// Takes the cluster's name service away. Scenarios speak in addresses, and the lab has none: a Service more, whose pods come and

@@ -12,52 +12,33 @@ use chainbreak_model::{
     names::AgentName,
 };
 use jiff::Timestamp;
-use kube::{
-    Client,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::Client;
 
 use crate::{
     agent::Order,
     error::KindError,
     made::{
+        balancers,
         calico::{self, Way},
-        config, crds, docker,
+        crds, docker,
         end::EndOfCase,
-        images, iptables_backend,
+        fitting::Fitting,
+        images,
         journal::Journal,
-        leftovers,
-        owned_cluster::{self, OwnedCluster},
+        owned_cluster::OwnedCluster,
         spec::{Felix, Options, Spec},
+        standing::{Plan, Reach, Standing, kubeconfig},
         survey,
     },
-    name::ClusterName,
     shared::{
-        cluster::Raised, connect::connect, felix::Models, felix_config, nodes::Nodes, pods::Pods,
-        program, signal,
+        cluster::Raised, felix::Models, felix_config, nodes::Nodes, pods::Pods, program, signal,
+        telling,
     },
-    tool::Tool,
     versions::{CalicoRelease, Versions},
-    wait,
 };
 
-/// What `kind create cluster` may take, images apart.
-const CREATE: Duration = Duration::from_secs(600);
-/// What the API of a cluster that is there may take to answer.
-const ANSWER: Duration = Duration::from_secs(60);
-/// What kind may take to answer.
-const SHORT: Duration = Duration::from_secs(30);
 /// Distance of two nodes' seeds, as in the lab.
 const STRIDE: u64 = 7919;
-
-/// Where a cluster is from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// It was made for the case.
-    Made,
-    /// An earlier case has used it.
-    Found,
-}
 
 /// A cluster that is being raised.
 pub(crate) struct Raising<'a> {
@@ -93,19 +74,20 @@ impl Raising<'_> {
             Some(Felix::Calico(version)) => calico::manifest(version, self.options, &pins).await?,
             Some(Felix::Model) | None => Vec::new(),
         };
-        let since = Timestamp::now();
-        let (owned, origin) = self.find_or_make(&spec).await?;
-        let client = client(&kubeconfig(&owned.name, Reach::Host).await?).await?;
-        answers(&client).await?;
-        let containers = (1..=spec.nodes).map(|number| owned.name.container(number));
-        let entries: Vec<_> = containers.map(|it| docker::entry(&it)).collect();
-        let nodes = Nodes::registered(&client, &entries).await?;
-        leftovers::without_names(&client).await?;
-        if self.options.preload {
-            self.preload(&nodes, &spec, &manifest, &pins).await?;
-        }
-        self.configure(&client, &spec, &manifest).await?;
-        self.make_fit(&client, &nodes, &spec, origin).await?;
+        let plan = Plan {
+            spec: &spec,
+            manifest: &manifest,
+            pins: &pins,
+        };
+        let Standing {
+            owned,
+            client,
+            nodes,
+            since,
+        } = self.stand(plan).await?;
+        signal::prepare(&client, self.case).await?;
+        program::place(&nodes).await?;
+        let fitting = Fitting::of(self.case, &nodes).await?;
         let hosts = self.hosts(&client, &nodes, &spec, &pins).await?;
         self.facts(&spec);
         let logbook = Logbook::default();
@@ -119,7 +101,9 @@ impl Raising<'_> {
             end: Arc::new(EndOfCase {
                 owned,
                 hosts,
-                manifests: objects(self.case),
+                fitting,
+                nodes: nodes.clone(),
+                manifests: telling::dress(&objects(self.case)),
             }),
             tasks: Mutex::default(),
             client,
@@ -128,69 +112,7 @@ impl Raising<'_> {
         self.begin(raised, &spec, since).await
     }
 
-    /// Nodes as the case wants them, ready and with this program on them.
-    async fn make_fit(
-        &self,
-        client: &Client,
-        nodes: &Nodes,
-        spec: &Spec,
-        origin: Origin,
-    ) -> Result<(), KindError> {
-        self.say("waiting until every node is ready");
-        nodes.ready(client).await?;
-        nodes.untaint(client).await?;
-        iptables_backend::choose(client, nodes, spec, origin).await?;
-        signal::prepare(client, self.case).await?;
-        program::place(nodes).await
-    }
-
-    /// The standing cluster of that name, if it may be used, or a new one.
-    async fn find_or_make(&self, spec: &Spec) -> Result<(Arc<OwnedCluster>, Origin), KindError> {
-        let name = spec.name();
-        let used = self.journal.begin(&name)?;
-        let was_ours = used.was_ours;
-        let owned = Arc::new(OwnedCluster::new(name.clone(), used, self.options.reuse));
-        let beside = docker::beside(&name).await?;
-        if !beside.is_empty() {
-            let names = beside.join(", ");
-            self.say(format!(
-                "removing what an earlier run left beside {name}: {names}"
-            ));
-            docker::remove(&beside).await?;
-        }
-        let standing = docker::containers(&name).await?;
-        if let Some(first) = standing.first() {
-            if !was_ours && !docker::is_ours(&first.name, &name).await? {
-                owned.release()?;
-                return Err(KindError::Foreign { name });
-            }
-            self.hold(&owned);
-            let complete = standing.len() == usize::from(spec.nodes);
-            if self.options.reuse && complete && standing.iter().all(|it| it.running) {
-                self.say(format!("using the cluster {name} again"));
-                return Ok((owned, Origin::Found));
-            }
-            self.say(format!("deleting what an earlier run left of {name}"));
-            owned_cluster::delete(&name).await?;
-        }
-        self.hold(&owned);
-        self.say(format!(
-            "creating the cluster {name} of {}",
-            spec.image.name
-        ));
-        create(&name, spec).await?;
-        Ok((owned, Origin::Made))
-    }
-
-    fn hold(&self, owned: &Arc<OwnedCluster>) {
-        let mut held = self
-            .held
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        *held = Some(Arc::clone(owned));
-    }
-
-    async fn preload(
+    pub(super) async fn preload(
         &self,
         nodes: &Nodes,
         spec: &Spec,
@@ -215,7 +137,7 @@ impl Raising<'_> {
     }
 
     /// FelixConfiguration, before Felix starts, and Calico.
-    async fn configure(
+    pub(super) async fn configure(
         &self,
         client: &Client,
         spec: &Spec,
@@ -274,6 +196,7 @@ impl Raising<'_> {
         since: Timestamp,
     ) -> Result<Raised, KindError> {
         let mut tasks = raised.following(self.case, since);
+        tasks.spawn(balancers::run(raised.client.clone(), self.log.clone()));
         if spec.felix == Some(Felix::Model) {
             let kubeconfig = kubeconfig(&spec.name(), Reach::Nodes).await?;
             for (node, number) in raised.nodes.0.iter().zip(0..) {
@@ -308,64 +231,4 @@ pub(crate) fn objects(case: &Case) -> Vec<serde_json::Value> {
     });
     let later = later.flatten();
     case.manifests.iter().chain(later).cloned().collect()
-}
-
-/// Waits until the API answers at all.
-async fn answers(client: &Client) -> Result<(), KindError> {
-    let look = || async {
-        let version = client.apiserver_version().await;
-        version.map(drop).map_err(|error| error.to_string())
-    };
-    let what = "the cluster's API answers";
-    wait::until(what, ANSWER, look, || async { String::new() }).await
-}
-
-async fn create(name: &ClusterName, spec: &Spec) -> Result<(), KindError> {
-    // Not the person's own kubeconfig: what we need of it we ask for.
-    let nowhere =
-        tempfile::NamedTempFile::new().map_err(KindError::file("make", "a kubeconfig"))?;
-    let kubeconfig = nowhere.path().display().to_string();
-    let argv = [
-        "kind",
-        "create",
-        "cluster",
-        "--name",
-        name.as_str(),
-        "--config",
-        "-",
-        "--kubeconfig",
-        &kubeconfig,
-        "--wait",
-        "0s",
-    ];
-    let create = Tool::new(CREATE, argv).reading(config::render(spec));
-    create.output().await.map(drop)
-}
-
-/// From where the API is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    /// This process.
-    Host,
-    /// The nodes' containers.
-    Nodes,
-}
-
-async fn kubeconfig(name: &ClusterName, reach: Reach) -> Result<String, KindError> {
-    let mut argv = vec!["kind", "get", "kubeconfig", "--name", name.as_str()];
-    if reach == Reach::Nodes {
-        argv.push("--internal");
-    }
-    Tool::new(SHORT, argv).output().await
-}
-
-async fn client(kubeconfig: &str) -> Result<Client, KindError> {
-    let unusable = |why: String| KindError::Kubeconfig {
-        path: "of kind".into(),
-        why,
-    };
-    let parsed = Kubeconfig::from_yaml(kubeconfig).map_err(|error| unusable(error.to_string()))?;
-    connect(parsed, &KubeConfigOptions::default())
-        .await
-        .map_err(unusable)
 }

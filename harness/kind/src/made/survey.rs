@@ -10,12 +10,17 @@ use crate::{
     versions::{Version, Versions},
 };
 
+/// What we do for a cluster of ours, and not for somebody's: hosts beside it, which are containers as its nodes are, and what makes
+/// nodes fit for a case.
+const OURS: [&str; 4] = [HOSTS, "load-balancers", "node-sysctls", "vpc-cni"];
+
 /// Every capability that cases may need.
 pub(crate) async fn survey(options: &Options) -> Capabilities {
     let mut found = of("kind", here(options).await);
-    // They are containers as its nodes are.
-    let kind = found.0.get("kind").cloned();
-    found.0.extend(kind.map(|kind| (HOSTS.to_owned(), kind)));
+    if let Some(kind) = found.0.get("kind").cloned() {
+        let ours = OURS.map(|name| (name.to_owned(), kind.clone()));
+        found.0.extend(ours);
+    }
     found
 }
 

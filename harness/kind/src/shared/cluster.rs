@@ -22,6 +22,7 @@ use futures::future::BoxFuture;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use kube::Client;
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::{
@@ -34,6 +35,7 @@ use crate::{
         program::PROGRAM,
         restart, signal,
         survey::CALICO_STAYS,
+        telling,
     },
 };
 
@@ -189,6 +191,10 @@ impl Cluster for Raised {
 
     fn sees_within(&self) -> Duration {
         SEES_WITHIN
+    }
+
+    fn dressed(&self, objects: &[Value]) -> Vec<Value> {
+        telling::dress(objects)
     }
 
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {

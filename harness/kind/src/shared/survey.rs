@@ -13,7 +13,7 @@ use crate::{
 /// What a program may take to say its version.
 pub(crate) const SHORT: Duration = Duration::from_secs(20);
 /// What every node image and every scenario's pods bring along.
-const BROUGHT: [&str; 9] = [
+const BROUGHT: [&str; 10] = [
     "conntrack",
     "ip",
     "ip6tables-legacy",
@@ -23,6 +23,7 @@ const BROUGHT: [&str; 9] = [
     "iptables-nft",
     "nft",
     "nginx",
+    "telling-servers",
 ];
 /// What Calico's real eBPF dataplane does and no model can, and that it can be loaded there.
 const REAL: [&str; 3] = ["bpf-service-nat", "ebpf", "ebpf-lists"];
@@ -44,7 +45,7 @@ const LACKING: [(&str, &str); 6] = [
     ),
     (
         "load-balancers",
-        "nobody gives Services of type LoadBalancer an address on a real cluster",
+        "whether the cluster gives Services of type LoadBalancer an address is not known: the backend kind does",
     ),
     (
         "own-bpffs",

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use chainbreak_engine::fnv::fnv64;
 use serde_json::{Value, json};
 
 use super::seen::Key;
@@ -92,12 +93,6 @@ fn prune(value: &mut Value) {
         }
         _ => {}
     }
-}
-
-pub(super) fn fnv64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl<K> Default for Cache<K> {
 
 impl<K: Resource> Cache<K> {
     /// All objects, by namespace and name.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &K> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &K> + Clone {
         self.objects.values()
     }
 

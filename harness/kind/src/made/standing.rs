@@ -1,0 +1,247 @@
+//! The cluster of a case: the standing one, if it is as it was before its first case, or a new one.
+
+use std::sync::{Arc, PoisonError};
+
+use jiff::Timestamp;
+use kube::{
+    Client,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::Value;
+use tokio::time::Duration;
+
+use crate::{
+    error::KindError,
+    made::{
+        clean, config, docker, iptables_backend, leftovers,
+        owned_cluster::{self, OwnedCluster},
+        raise::Raising,
+        spec::{Felix, Spec},
+        state::{self, State},
+    },
+    name::ClusterName,
+    shared::{connect::connect, nodes::Nodes},
+    tool::Tool,
+    versions::Versions,
+    wait,
+};
+
+/// What `kind create cluster` may take, images apart.
+const CREATE: Duration = Duration::from_secs(600);
+/// What the API of a cluster that is there may take to answer.
+const ANSWER: Duration = Duration::from_secs(60);
+/// What kind may take to answer.
+const SHORT: Duration = Duration::from_secs(30);
+
+/// Where a cluster is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was made for the case.
+    Made,
+    /// An earlier case has used it.
+    Found,
+}
+
+/// So many clusters are there at a time, this one included: each takes a gigabyte and a half of memory, and its kubelets and container
+/// runtimes a part of what the kernel gives a user to watch files with.
+const KEPT: usize = 2;
+
+/// What a cluster is to be.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'a> {
+    pub(super) spec: &'a Spec,
+    /// Calico's, or nothing.
+    pub(super) manifest: &'a [Value],
+    pub(super) pins: &'a Versions,
+}
+
+/// A cluster that a case may have.
+pub(super) struct Standing {
+    pub(super) owned: Arc<OwnedCluster>,
+    pub(super) client: Client,
+    pub(super) nodes: Nodes,
+    /// Since when its agents' logs are the case's.
+    pub(super) since: Timestamp,
+}
+
+impl Raising<'_> {
+    /// The case's cluster, fit for it.
+    pub(super) async fn stand(&self, plan: Plan<'_>) -> Result<Standing, KindError> {
+        let (standing, origin) = self.found(plan).await?;
+        // What Felix writes is not ours to foresee.
+        if !standing.owned.is_kept() || matches!(plan.spec.felix, Some(Felix::Calico(_))) {
+            return Ok(standing);
+        }
+        let Standing {
+            owned,
+            client,
+            nodes,
+            ..
+        } = &standing;
+        if origin == Origin::Made {
+            State::keep(client, nodes).await?;
+            return Ok(standing);
+        }
+        let Some(differences) = State::otherwise(client, nodes).await? else {
+            self.say(format!("{} is as it was before its first case", owned.name));
+            return Ok(standing);
+        };
+        self.say(format!(
+            "{} is not as it was before its first case, and is made anew: {}",
+            owned.name,
+            state::named(&differences)
+        ));
+        owned.delete().await?;
+        let (standing, _) = self.found(plan).await?;
+        State::keep(&standing.client, &standing.nodes).await?;
+        Ok(standing)
+    }
+
+    async fn found(&self, plan: Plan<'_>) -> Result<(Standing, Origin), KindError> {
+        let spec = plan.spec;
+        let since = Timestamp::now();
+        let (owned, origin) = self.find_or_make(spec).await?;
+        let client = client(&kubeconfig(&owned.name, Reach::Host).await?).await?;
+        answers(&client).await?;
+        let containers = (1..=spec.nodes).map(|number| owned.name.container(number));
+        let entries: Vec<_> = containers.map(|it| docker::entry(&it)).collect();
+        let nodes = Nodes::registered(&client, &entries).await?;
+        leftovers::without_names(&client).await?;
+        if self.options.preload {
+            let Plan { manifest, pins, .. } = plan;
+            self.preload(&nodes, spec, manifest, pins).await?;
+        }
+        self.configure(&client, spec, plan.manifest).await?;
+        self.make_fit(&client, &nodes, spec, origin).await?;
+        let standing = Standing {
+            owned,
+            client,
+            nodes,
+            since,
+        };
+        Ok((standing, origin))
+    }
+
+    /// Nodes as every case wants them that has this cluster, and ready.
+    async fn make_fit(
+        &self,
+        client: &Client,
+        nodes: &Nodes,
+        spec: &Spec,
+        origin: Origin,
+    ) -> Result<(), KindError> {
+        self.say("waiting until every node is ready");
+        nodes.ready(client).await?;
+        nodes.untaint(client).await?;
+        iptables_backend::choose(client, nodes, spec, origin).await
+    }
+
+    /// The standing cluster of that name, if it may be used, or a new one.
+    async fn find_or_make(&self, spec: &Spec) -> Result<(Arc<OwnedCluster>, Origin), KindError> {
+        let name = spec.name();
+        let used = self.journal.begin(&name)?;
+        let was_ours = used.was_ours;
+        let owned = Arc::new(OwnedCluster::new(name.clone(), used, self.options.reuse));
+        let beside = docker::beside(&name).await?;
+        if !beside.is_empty() {
+            let names = beside.join(", ");
+            self.say(format!(
+                "removing what an earlier run left beside {name}: {names}"
+            ));
+            docker::remove(&beside).await?;
+        }
+        let standing = docker::containers(&name).await?;
+        if let Some(first) = standing.first() {
+            if !was_ours && !docker::is_ours(&first.name, &name).await? {
+                owned.release()?;
+                return Err(KindError::Foreign { name });
+            }
+            self.hold(&owned);
+            let complete = standing.len() == usize::from(spec.nodes);
+            if self.options.reuse && complete && standing.iter().all(|it| it.running) {
+                self.say(format!("using the cluster {name} again"));
+                return Ok((owned, Origin::Found));
+            }
+            self.say(format!("deleting what an earlier run left of {name}"));
+            owned_cluster::delete(&name).await?;
+        }
+        self.hold(&owned);
+        for other in self.journal.beyond(KEPT - 1)? {
+            self.say(format!(
+                "deleting the cluster {other}, which no run uses: {KEPT} are kept"
+            ));
+            clean::remove(self.journal, &other).await?;
+        }
+        self.say(format!(
+            "creating the cluster {name} of {}",
+            spec.image.name
+        ));
+        create(&name, spec).await?;
+        Ok((owned, Origin::Made))
+    }
+
+    fn hold(&self, owned: &Arc<OwnedCluster>) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = Some(Arc::clone(owned));
+    }
+}
+
+/// Waits until the API answers at all.
+async fn answers(client: &Client) -> Result<(), KindError> {
+    let look = || async {
+        let version = client.apiserver_version().await;
+        version.map(drop).map_err(|error| error.to_string())
+    };
+    let what = "the cluster's API answers";
+    wait::until(what, ANSWER, look, || async { String::new() }).await
+}
+
+async fn create(name: &ClusterName, spec: &Spec) -> Result<(), KindError> {
+    // Not the person's own kubeconfig: what we need of it we ask for.
+    let nowhere =
+        tempfile::NamedTempFile::new().map_err(KindError::file("make", "a kubeconfig"))?;
+    let kubeconfig = nowhere.path().display().to_string();
+    let argv = [
+        "kind",
+        "create",
+        "cluster",
+        "--name",
+        name.as_str(),
+        "--config",
+        "-",
+        "--kubeconfig",
+        &kubeconfig,
+        "--wait",
+        "0s",
+    ];
+    let create = Tool::new(CREATE, argv).reading(config::render(spec));
+    create.output().await.map(drop)
+}
+
+/// From where the API is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// This process.
+    Host,
+    /// The nodes' containers.
+    Nodes,
+}
+
+pub(super) async fn kubeconfig(name: &ClusterName, reach: Reach) -> Result<String, KindError> {
+    let mut argv = vec!["kind", "get", "kubeconfig", "--name", name.as_str()];
+    if reach == Reach::Nodes {
+        argv.push("--internal");
+    }
+    Tool::new(SHORT, argv).output().await
+}
+
+async fn client(kubeconfig: &str) -> Result<Client, KindError> {
+    let unusable = |why: String| KindError::Kubeconfig {
+        path: "of kind".into(),
+        why,
+    };
+    let parsed = Kubeconfig::from_yaml(kubeconfig).map_err(|error| unusable(error.to_string()))?;
+    connect(parsed, &KubeConfigOptions::default())
+        .await
+        .map_err(unusable)
+}

@@ -1,0 +1,229 @@
+//! What a kept cluster is like before its first case, and whether it is so again before the next one: rules, sets, routes, kernel
+//! settings and tracked connections of every node, and the names of the API's objects. What differs is named, and the cluster is made
+//! anew.
+//!
+//! Lines are compared as a set, without counters. What comes and goes by itself is left out: [`VOLATILE`], [`STATE`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+    discovery::{Discovery, Scope, verbs},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::KindError,
+    made::config::PODS,
+    shared::nodes::{Node, Nodes},
+    tool::Tool,
+    wait,
+};
+
+/// Where it is kept: with the cluster, on n1.
+const FILE: &str = "/kind/chainbreak-state.json";
+/// kube-proxy was started again, and removes what is left of services that are gone.
+const WITHIN: Duration = Duration::from_secs(30);
+/// What reading a node's state may take.
+const READ: Duration = Duration::from_secs(60);
+/// How many differences are named.
+const NAMED: usize = 5;
+
+/// Prints a node's state. `$1` is the network of pods: their connections are those that a case leaves. Those to the API are the
+/// cluster's own. Settings of interfaces that come and go with pods are left out, and those that count or are drawn by chance.
+const STATE: &str = r"
+    for f in iptables ip6tables; do for b in legacy nft; do
+        $f-$b-save 2>/dev/null | sed -e '/^#/d' -e 's/\[[0-9:]*\]//g' -e '/^COMMIT/d' -e '/^:[A-Z]* [A-Z]* *$/d' -e '/^\*/d' \
+            -e '/^:KUBE-[A-Z]*-CANARY/d' -e '/^:KUBE-IPTABLES-HINT/d' -e s/^/$f-$b:\ / -e 's/ *$//'
+    done; done
+    nft -s list ruleset 2>/dev/null | grep -e '^table' | sed 's/^/nft: /'
+    ipset list -name 2>/dev/null | sed 's/^/ipset: /'
+    for v in 4 6; do
+        ip -$v rule show | sed s/^/ip\ -$v\ rule:\ /
+        ip -$v route show table all | grep -v -e ' dev veth' -e ' proto ra ' -e ^fe80:: -e ^multicast -e ^ff00:: |
+            sed -e 's/ expires [0-9]*sec//' -e s/^/ip\ -$v\ route:\ / -e 's/ *$//'
+    done
+    ip -o link show eth0 | sed -e 's/^[0-9]*: //' -e 's/^/link: /'
+    tc qdisc show dev eth0 2>/dev/null | sed 's/^/qdisc: /'
+    sysctl -a -r '^net\.' 2>/dev/null | grep -v -e '\.\(conf\|neigh\)\.\(veth\|cali\|vxlan\|tunl\)' -e _count -e fastopen_key -e stable_secret \
+        -e nf_conntrack_max -e nf_conntrack_buckets -e nf_conntrack_expect_max | sed 's/^/sysctl: /'
+    conntrack -L -s $1 2>/dev/null | grep -v dst=10.96.0.1 | sed -e 's/^\([a-z0-9]*\) .*\(src=[^ ]* dst=[^ ]*\) .*src=.*/conntrack: \1 \2/' | head -n 50
+    exit 0";
+
+/// Kinds whose objects come and go while nobody does anything.
+const VOLATILE: [&str; 9] = [
+    "CertificateSigningRequest",
+    "ComponentStatus",
+    "ControllerRevision",
+    "Endpoints",
+    "EndpointSlice",
+    "Event",
+    "IPAddress",
+    "Lease",
+    "Secret",
+];
+/// Whose objects are the cluster's own pods.
+const PODS_KINDS: [&str; 2] = ["Pod", "ReplicaSet"];
+/// Where those are.
+const OWN: [&str; 2] = ["kube-system", "local-path-storage"];
+
+/// All of it: lines, by whose they are.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct State(BTreeMap<String, BTreeSet<String>>);
+
+impl State {
+    /// As it is now.
+    async fn now(client: &Client, nodes: &Nodes) -> Result<Self, KindError> {
+        let mut all = BTreeMap::new();
+        for node in &nodes.0 {
+            let argv = node.argv(["sh", "-c", STATE, "sh", PODS.0]);
+            let said = Tool::new(READ, argv).output().await?;
+            let lines = said.lines().map(str::to_owned);
+            all.insert(node.name.to_string(), lines.collect());
+        }
+        all.insert("the API".to_owned(), objects(client).await?);
+        Ok(Self(all))
+    }
+
+    /// Keeps it with the cluster.
+    pub(super) async fn keep(client: &Client, nodes: &Nodes) -> Result<(), KindError> {
+        let state = Self::now(client, nodes).await?;
+        let text = serde_json::to_string(&state).expect("a state has string keys");
+        let write = first(nodes)?.argv(["sh", "-c", "cat > \"$1\"", "sh", FILE]);
+        Tool::new(READ, write)
+            .reading(text)
+            .output()
+            .await
+            .map(drop)
+    }
+
+    /// What is otherwise than it was when it was kept, a line each; `None` where all is as it was, as soon as that is so.
+    pub(super) async fn otherwise(
+        client: &Client,
+        nodes: &Nodes,
+    ) -> Result<Option<Vec<String>>, KindError> {
+        let kept = first(nodes)?.run(&["cat", FILE]).await?;
+        let kept: Self = serde_json::from_str(&kept)
+            .map_err(|error| KindError::Unable(format!("{FILE} of n1 cannot be read: {error}")))?;
+        let look = || async {
+            let now = Self::now(client, nodes).await;
+            let now = now.map_err(|error| error.to_string())?;
+            match kept.differences(&now) {
+                same if same.is_empty() => Ok(()),
+                other => Err(other.join("\n")),
+            }
+        };
+        let what = "the cluster is as before its first case";
+        match wait::until(what, WITHIN, look, || async { String::new() }).await {
+            Ok(()) => Ok(None),
+            Err(KindError::Wait { missing, .. }) => {
+                Ok(Some(missing.lines().map(str::to_owned).collect()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn differences(&self, now: &Self) -> Vec<String> {
+        let mut differences = Vec::new();
+        let empty = BTreeSet::new();
+        for (whose, before) in &self.0 {
+            let now = now.0.get(whose).unwrap_or(&empty);
+            let gone = before.difference(now);
+            differences.extend(gone.map(|line| format!("{whose} no longer has {line}")));
+            let new = now.difference(before);
+            differences.extend(new.map(|line| format!("{whose} still has {line}")));
+        }
+        differences
+    }
+}
+
+/// The first of them, for people.
+pub(super) fn named(differences: &[String]) -> String {
+    let mut named: Vec<&str> = differences.iter().take(NAMED).map(String::as_str).collect();
+    let more = format!("and {} more", differences.len().saturating_sub(NAMED));
+    if differences.len() > NAMED {
+        named.push(&more);
+    }
+    named.join("; ")
+}
+
+fn first(nodes: &Nodes) -> Result<&Node, KindError> {
+    let lost = || KindError::Unable("the cluster has no node".to_owned());
+    nodes.0.first().ok_or_else(lost)
+}
+
+/// Every object that can be listed, as `Kind namespace/name`.
+async fn objects(client: &Client) -> Result<BTreeSet<String>, KindError> {
+    let asked = Discovery::new(client.clone()).run().await;
+    let discovery = asked.map_err(KindError::api("ask for the kinds of objects"))?;
+    let mut names = BTreeSet::new();
+    for group in discovery.groups() {
+        for (resource, capabilities) in group.recommended_resources() {
+            let kind = resource.kind.as_str();
+            if !capabilities.supports_operation(verbs::LIST) || VOLATILE.contains(&kind) {
+                continue;
+            }
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+            let listed = api.list_metadata(&ListParams::default()).await;
+            let listed = listed.map_err(KindError::api(format!("list {kind}")))?;
+            let is_namespaced = capabilities.scope == Scope::Namespaced;
+            names.extend(listed.items.iter().filter_map(|object| {
+                let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+                let own = OWN.contains(&namespace.as_str());
+                let comes_and_goes = own && PODS_KINDS.contains(&kind);
+                let whole = if is_namespaced {
+                    format!("{kind} {namespace}/{name}")
+                } else {
+                    format!("{kind} {name}")
+                };
+                (!comes_and_goes).then_some(whole)
+            }));
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(lines: &[(&str, &[&str])]) -> State {
+        let whose = lines.iter().map(|(whose, lines)| {
+            let lines = lines.iter().map(|&line| line.to_owned());
+            ((*whose).to_owned(), lines.collect())
+        });
+        State(whose.collect())
+    }
+
+    #[test]
+    fn what_is_left_and_what_is_gone_is_named_with_its_place() {
+        let before = state(&[
+            ("n1", &["sysctl: a = 1", "ip -4 route: default"]),
+            ("the API", &["Namespace default"]),
+        ]);
+        let now = state(&[
+            ("n1", &["sysctl: a = 2", "ip -4 route: default"]),
+            ("the API", &["Namespace default", "Namespace test"]),
+        ]);
+        assert_eq!(before.differences(&before), [""; 0]);
+        assert_eq!(
+            before.differences(&now),
+            [
+                "n1 no longer has sysctl: a = 1",
+                "n1 still has sysctl: a = 2",
+                "the API still has Namespace test",
+            ]
+        );
+    }
+
+    #[test]
+    fn of_many_differences_five_are_named_and_the_others_counted() {
+        let all: Vec<String> = (1..=7).map(|number| number.to_string()).collect();
+        assert_eq!(named(&all), "1; 2; 3; 4; 5; and 2 more");
+        assert_eq!(named(&all[..5]), "1; 2; 3; 4; 5");
+    }
+}
