@@ -8,6 +8,7 @@
 mod ground;
 
 mod existing;
+mod kept;
 mod off_cluster;
 
 use std::{
@@ -112,6 +113,7 @@ fn pods_on_two_nodes_are_answered_and_the_next_case_has_the_same_cluster() {
     let real = format!("\"value\":\"real v{}, the cluster's own\"", kubernetes());
     for words in [
         real.as_str(),
+        "is as it was before its first case",
         "creating the cluster chainbreak-",
         "using the cluster chainbreak-",
         "restart kube-proxy on n2",
@@ -126,6 +128,30 @@ fn pods_on_two_nodes_are_answered_and_the_next_case_has_the_same_cluster() {
         cleaned.contains("deleted the cluster chainbreak-"),
         "{cleaned}"
     );
+    assert_eq!(standing(), [""; 0]);
+}
+
+/// The Service of two nodes in iptables mode by either front end, in nftables mode, over IPv4 alone and over both families; and without a kube-proxy.
+#[test]
+#[ignore = "needs Docker, kind and a node image: make test-kind"]
+fn a_service_is_answered_in_every_mode_of_kube_proxy_and_by_nobody_without_one() {
+    // 1.20 has no nftables mode, and its images here no second family.
+    let most = if kubernetes().starts_with("1.20.") {
+        "mode=iptables,iptables"
+    } else {
+        ""
+    };
+    let ground = ground();
+    ground.write("modes.yaml", include_str!("modes.yaml"));
+    let output = run(&ground, "modes.yaml", &["--reuse", "-k", most])
+        .output()
+        .unwrap();
+    let history = history(&ground, &output);
+    for words in ["Using iptables Proxier", "Using nftables Proxier"] {
+        assert!(most != "" || history.contains(words), "{words}");
+    }
+    assert!(standing().len() <= 2, "{:?}", standing());
+    clean(&ground);
     assert_eq!(standing(), [""; 0]);
 }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::KindError,
-    made::config::PODS,
+    made::{config::PODS, leftovers},
     shared::nodes::{Node, Nodes},
     tool::Tool,
     wait,
@@ -31,7 +31,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// What reading a node's state may take.
 const READ: Duration = Duration::from_secs(60);
 /// How many differences are named.
-const NAMED: usize = 5;
+const NAMED: usize = 10;
 
 /// Prints a node's state. `$1` is the network of pods: their connections are those that a case leaves. Those to the API are the
 /// cluster's own. Settings of interfaces that come and go with pods are left out, and those that count or are drawn by chance.
@@ -89,8 +89,9 @@ impl State {
         Ok(Self(all))
     }
 
-    /// Keeps it with the cluster.
+    /// Keeps it with the cluster, whose own pods may just have ended.
     pub(super) async fn keep(client: &Client, nodes: &Nodes) -> Result<(), KindError> {
+        leftovers::scrub(nodes).await?;
         let state = Self::now(client, nodes).await?;
         let text = serde_json::to_string(&state).expect("a state has string keys");
         let write = first(nodes)?.argv(["sh", "-c", "cat > \"$1\"", "sh", FILE]);
@@ -221,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn of_many_differences_five_are_named_and_the_others_counted() {
-        let all: Vec<String> = (1..=7).map(|number| number.to_string()).collect();
-        assert_eq!(named(&all), "1; 2; 3; 4; 5; and 2 more");
-        assert_eq!(named(&all[..5]), "1; 2; 3; 4; 5");
+    fn of_many_differences_ten_are_named_and_the_others_counted() {
+        let all: Vec<String> = (1..=12).map(|number| number.to_string()).collect();
+        assert_eq!(named(&all), "1; 2; 3; 4; 5; 6; 7; 8; 9; 10; and 2 more");
+        assert_eq!(named(&all[..2]), "1; 2");
     }
 }
