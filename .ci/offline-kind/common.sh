@@ -14,7 +14,7 @@ real=$here/../../clusters/lab/real
 export KUBERNETES=${KUBERNETES:-1.34}
 version=$(sed -n "s/^  - \(v${KUBERNETES//./\\.}\.[0-9]*\)\( .*\)\?$/\1/p" "$here/../../clusters/versions.yaml" | head -n 1)
 [ "$KUBERNETES" != 1.20 ] || version=v1.20.2
-[ -n "$version" ] || die "KUBERNETES=$KUBERNETES: clusters/versions.yaml pins no kube-proxy of it; the newest is 1.34"
+[ -n "$version" ] || die "KUBERNETES=$KUBERNETES: a minor version of which clusters/versions.yaml pins a kube-proxy, such as 1.34, or 1.20"
 
 state=${XDG_CACHE_HOME:-$HOME/.cache}/chainbreak/offline-kind
 # A socket's path is 107 bytes at most; inside $state the longest is this one.

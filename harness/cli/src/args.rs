@@ -3,18 +3,21 @@
 mod agents;
 mod answers;
 mod bundle;
+#[cfg(feature = "clusters")]
+pub(crate) mod cluster;
 mod collect;
 pub(crate) mod course;
 mod diagnose;
 mod explain;
 mod given;
+pub(crate) mod matrix;
 pub(crate) mod named;
 mod new;
 pub(crate) mod selection;
 pub(crate) mod settings;
 mod shell;
 
-use std::{num::NonZeroU16, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -98,9 +101,10 @@ pub(crate) enum Verb {
     /// Say how jobs of a CI share the cells of a matrix: by each combination of what `--matrix` gives, in parts
     #[command(after_help = "Examples:\n  \
                             chainbreak matrix scenarios --matrix kube-proxy=1.28..1.33 calico=v3.28,v3.32\n  \
-                            chainbreak matrix scenarios --matrix kube-proxy=1.28..1.33 --shards 2 --github >> $GITHUB_OUTPUT\n\n\
+                            chainbreak matrix scenarios --matrix kube-proxy=1.28..1.33 --shards 2 --github >> $GITHUB_OUTPUT\n  \
+                            chainbreak matrix scenarios --shards 8 --format jobs --image registry.example/chainbreak:0.1.0 > jobs.yaml\n\n\
                             Each job runs `chainbreak run` with its `args`; `chainbreak merge` makes one report of all.")]
-    Matrix(Matrix),
+    Matrix(matrix::Matrix),
     /// Make one run of several, as of the jobs of a CI, with its reports
     #[command(after_help = "Example:\n  chainbreak merge shard-1 shard-2 --out reports/out")]
     Merge(Merge),
@@ -179,6 +183,16 @@ pub(crate) enum Verb {
     Man {
         /// Such as `run`
         command: Option<String>,
+    },
+    /// What somebody's own cluster has to grant
+    #[cfg(feature = "clusters")]
+    Cluster(cluster::Cluster),
+    /// What somebody's own cluster has to grant: not in this program
+    #[cfg(not(feature = "clusters"))]
+    #[command(hide = true)]
+    Cluster {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        _words: Vec<String>,
     },
     /// Print the versions and images that real clusters are made of
     #[cfg(feature = "clusters")]
@@ -287,18 +301,6 @@ pub(crate) struct Parity {
     /// How long a world may take until it is ready, from nothing [default: 60s, real clusters 15m]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ready_within: Option<Duration>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Matrix {
-    #[command(flatten)]
-    pub(crate) selection: Selection,
-    /// Parts of each combination, a job each
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) shards: NonZeroU16,
-    /// Print `matrix={…}` for `strategy: { matrix: ${{ fromJSON(…) }} }` of GitHub Actions
-    #[arg(long)]
-    pub(crate) github: bool,
 }
 
 #[derive(Debug, Args)]

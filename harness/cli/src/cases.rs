@@ -248,7 +248,7 @@ fn unheard_of(
 }
 
 /// The scenarios where a person says, those that have the wanted labels.
-fn scenarios(named: &Named) -> anyhow::Result<Vec<Scenario>> {
+pub(crate) fn scenarios(named: &Named) -> anyhow::Result<Vec<Scenario>> {
     if let Some(why) = named.lost() {
         return Err(invalid(why));
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, mem, ops::RangeInclusive, sync::Arc};
 
-use chainbreak_engine::{backend::Ground, run::stopped, timeline};
+use chainbreak_engine::{run::stopped, timeline};
 use chainbreak_model::{case::Case, plan::Planned};
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::watch;
@@ -63,9 +63,11 @@ impl Course<'_> {
     async fn round(&self, cases: Vec<Numbered>, is_last: bool) -> anyhow::Result<()> {
         let numbers = cases.iter().map(|(number, _)| *number);
         let last = numbers.max().filter(|_| is_last);
-        if self.backend.factory().ground() == Ground::Real {
-            return self.play(kin(cases), last).await;
-        }
+        let factory = self.backend.factory();
+        let cases = match by_kin(cases, |(_, case)| factory.kin(case)) {
+            Ok(cases) => return self.play(cases, last).await,
+            Err(cases) => cases,
+        };
         let cases = spread(cases, |(_, case)| case.scenario.clone());
         // One that changes what all worlds share is alone on the machine.
         let (alone, beside): (Vec<_>, Vec<_>) =
@@ -171,15 +173,17 @@ fn repeated(planned: &[Planned], round: &RangeInclusive<u32>) -> Vec<Planned> {
     each.collect()
 }
 
-/// Those that can have the same cluster after one another: a real one takes half a minute to be made.
-fn kin(mut cases: Vec<Numbered>) -> Vec<Numbered> {
-    cases.sort_by_cached_key(|(_, case)| {
-        let it = &case.cluster;
-        let made_of = (it.nodes, &it.ip_families, it.iptables, &it.pools);
-        let agents = (&it.kubernetes, &it.kube_proxy, &it.calico);
-        serde_json::to_string(&(made_of, agents)).expect("a cluster has string keys only")
-    });
-    cases
+/// Those of the same kin after one another, in the order in which each kin was first; as they were where some are nobody's.
+fn by_kin<T>(items: Vec<T>, kin: impl Fn(&T) -> Option<String>) -> Result<Vec<T>, Vec<T>> {
+    let kins: Option<Vec<String>> = items.iter().map(kin).collect();
+    let Some(kins) = kins else { return Err(items) };
+    let mut first: BTreeMap<&String, usize> = BTreeMap::new();
+    for (at, kin) in kins.iter().enumerate() {
+        first.entry(kin).or_insert(at);
+    }
+    let mut ranked: Vec<(usize, T)> = kins.iter().map(|kin| first[kin]).zip(items).collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    Ok(ranked.into_iter().map(|(_, item)| item).collect())
 }
 
 /// What is alike as far from each other as can be. Cases of one scenario wait and work at the same times and for the same
@@ -206,6 +210,14 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+
+    #[test]
+    fn cases_that_can_have_the_same_cluster_follow_each_other_in_their_order() {
+        let kin = |name: &&str| name.chars().next().map(String::from);
+        let cases = vec!["b1", "a1", "b2", "c1", "a2"];
+        assert_eq!(by_kin(cases, kin), Ok(vec!["b1", "b2", "a1", "a2", "c1"]));
+        assert_eq!(by_kin(vec!["b", ""], kin), Err(vec!["b", ""]));
+    }
 
     #[test]
     fn cases_of_one_scenario_are_spread_over_the_run() {

@@ -6,6 +6,8 @@ use std::{
 };
 
 use chainbreak_engine::backend::Finding;
+#[cfg(feature = "clusters")]
+use chainbreak_kind::existing::ClusterFactory;
 use chainbreak_report::text::document;
 use serde::Serialize;
 
@@ -41,6 +43,11 @@ pub(crate) async fn doctor(args: &args::Doctor) -> anyhow::Result<ExitCode> {
     }
     #[cfg(not(feature = "clusters"))]
     findings.extend(crate::without_features::doctor());
+    #[cfg(feature = "clusters")]
+    if let Some(kubeconfig) = &args.kubeconfig {
+        let context = args.context.as_deref();
+        findings.push(ClusterFactory::finding(kubeconfig, context, args.disruption).await);
+    }
     let lab = findings
         .iter()
         .any(|it| it.name == "lab" && it.found.is_ok());
@@ -51,7 +58,10 @@ pub(crate) async fn doctor(args: &args::Doctor) -> anyhow::Result<ExitCode> {
             crate::say_as_it_is(&document(&Found { lab, capabilities })?)?;
         }
     }
-    Ok(if lab {
+    let refused = findings
+        .iter()
+        .any(|it| it.name == "cluster" && it.found.is_err());
+    Ok(if lab && !refused {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(12)

@@ -13,6 +13,8 @@ mod bundle;
 mod cases;
 mod choice;
 mod clean;
+#[cfg(feature = "clusters")]
+mod cluster;
 mod collect;
 #[cfg(feature = "completions")]
 mod completions;
@@ -162,6 +164,10 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Completions { shell } => completions::completions(shell),
             #[cfg(feature = "completions")]
             Verb::Man { command } => completions::man(command.as_deref()),
+            #[cfg(feature = "clusters")]
+            Verb::Cluster(args) => cluster::cluster(&args),
+            #[cfg(not(feature = "clusters"))]
+            Verb::Cluster { .. } => Err(cases::invalid(without_features::CLUSTERS)),
             #[cfg(feature = "clusters")]
             Verb::Versions(args) => versions::versions(&args).await,
             #[cfg(not(feature = "clusters"))]

@@ -1,6 +1,7 @@
 //! `chainbreak matrix`: the jobs of a CI that share the cells of a matrix.
 
 mod backends;
+mod jobs;
 
 use std::{collections::BTreeSet, process::ExitCode};
 
@@ -12,7 +13,7 @@ use chainbreak_model::{
 use serde::Serialize;
 
 use crate::{
-    args::{self, Players, selection::Selection},
+    args::{self, Players, matrix::Format, selection::Selection},
     backend_choice::BackendChoice,
     cases,
     images::Absent,
@@ -35,7 +36,7 @@ struct Job {
 }
 
 /// Prints the jobs.
-pub(crate) async fn matrix(args: &args::Matrix) -> anyhow::Result<ExitCode> {
+pub(crate) async fn matrix(args: &args::matrix::Matrix) -> anyhow::Result<ExitCode> {
     if args.selection.shard.is_some() {
         return Err(cases::invalid(
             "--shard is for one job: --shards says how many parts there are",
@@ -48,12 +49,19 @@ pub(crate) async fn matrix(args: &args::Matrix) -> anyhow::Result<ExitCode> {
     if jobs.is_empty() {
         return Err(cases::invalid("nothing of this matrix runs here"));
     }
-    if !args.github {
-        for job in &jobs {
-            crate::say(&format!("{:4} cases  {}\n", job.cases, job.args))?;
+    match args.format() {
+        Format::Lines => {
+            for job in &jobs {
+                crate::say(&format!("{:4} cases  {}\n", job.cases, job.args))?;
+            }
         }
-        return Ok(ExitCode::SUCCESS);
+        Format::Github => tell_github(&jobs)?,
+        Format::Jobs => crate::say_as_it_is(&jobs::document(args, &jobs)?)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_github(jobs: &[Job]) -> anyhow::Result<()> {
     if jobs.len() > GITHUB {
         let jobs = jobs.len();
         return Err(cases::invalid(format!(
@@ -62,7 +70,7 @@ pub(crate) async fn matrix(args: &args::Matrix) -> anyhow::Result<ExitCode> {
     }
     let include = serde_json::json!({ "include": jobs });
     crate::say(&format!("matrix={include}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// One value for each key.
@@ -100,7 +108,7 @@ fn combinations(texts: &[String]) -> anyhow::Result<Vec<Combination>> {
 /// The jobs of one combination; one that runs no case is said and left out. What is to be known of several is said once. Which of its cells
 /// are one case is each job's to say.
 async fn of(
-    args: &args::Matrix,
+    args: &args::matrix::Matrix,
     combination: Combination,
     said: &mut BTreeSet<String>,
 ) -> anyhow::Result<Vec<Job>> {

@@ -53,6 +53,12 @@ pub trait BackendFactory: Send + Sync {
     /// With what a person chose, and the run settled.
     fn open(&self, given: &Given) -> Box<dyn Backend>;
 
+    /// Cases of which this is the same had better follow each other, since they can have the same cluster. `None` where that
+    /// does not matter.
+    fn kin(&self, _case: &Case) -> Option<String> {
+        None
+    }
+
     /// What this machine has of what it needs.
     async fn doctor(&self) -> Vec<Finding>;
 

@@ -8,6 +8,7 @@ mod factory;
 mod pods;
 mod preflight;
 mod rewrite;
+pub mod rights;
 mod run_namespace;
 
 use std::{
@@ -122,6 +123,25 @@ impl Existing {
             "--stdin",
         ];
         words.map(str::to_owned).to_vec()
+    }
+
+    /// Whether the kubeconfig's user may do what a run does.
+    async fn may_be_used(
+        &self,
+        client: &Client,
+        target: &Target,
+        disturbing: bool,
+    ) -> Result<(), KindError> {
+        let missing = rights::missing(client, disturbing).await?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let flag = if disturbing { " --disruption" } else { "" };
+        Err(KindError::Unable(format!(
+            "in {} the kubeconfig's user may not: {}\n`chainbreak cluster rbac{flag}` prints what a run takes",
+            target.name,
+            missing.join(", ")
+        )))
     }
 
     fn image(&self, pins: &Versions) -> String {
@@ -291,7 +311,12 @@ impl Backend for InExisting {
             survey::kubectl().await?;
             let target = self.options.target()?;
             let client = target.client().await?;
-            target.version(&client).await
+            let version = target.version(&client).await?;
+            let disturbing = self.options.allow_disruption.is_some();
+            self.options
+                .may_be_used(&client, &target, disturbing)
+                .await?;
+            Ok(version)
         };
         survey::of("cluster", here.await.map(|version| vec![version]))
     }

@@ -109,19 +109,16 @@ fn mend(program: &str) -> &'static str {
     }
 }
 
-/// Whether a line is a frame of a Go program's stack, as kubeadm shows it below its error.
-fn is_of_a_stack(line: &str) -> bool {
-    let is_name = !line.contains(' ') && line.contains('.');
-    let is_function =
-        line.contains(['/', '(']) || line.starts_with("main.") || line.starts_with("runtime.");
-    (line.starts_with('\t') && line.contains(".go:")) || (is_name && is_function)
-}
-
+/// The end of it, without blank lines and the stacks that Go programs show below their errors: a function, and below it, behind a tab, its
+/// place.
 fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty() && !is_of_a_stack(line))
-        .collect();
+    let is_place = |line: &str| line.starts_with('\t') && line.contains(".go:");
+    let is_place = |line: &str| is_place(line) || line.contains("/asm_");
+    let all: Vec<&str> = text.lines().filter(|it| !it.trim().is_empty()).collect();
+    let is_function = |at: usize| all.get(at + 1).is_some_and(|next| is_place(next));
+    let lines = all.iter().enumerate();
+    let lines = lines.filter(|(at, line)| !is_place(line) && !is_function(*at));
+    let lines: Vec<&str> = lines.map(|(_, line)| *line).collect();
     let from = lines.len().saturating_sub(LAST_LINES);
     lines[from..].join("\n")
 }

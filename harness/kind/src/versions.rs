@@ -133,6 +133,10 @@ impl CalicoRelease {
 pub struct Version(pub [u16; 3]);
 
 impl Version {
+    pub(crate) const fn of(major: u16, minor: u16, patch: u16) -> Self {
+        Self([major, minor, patch])
+    }
+
     /// Reads `v1.32.8`, with or without its `v`, whatever follows the numbers (`-alpha`, `+k3s1`).
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);

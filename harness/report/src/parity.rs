@@ -1,7 +1,10 @@
 //! Two runs of the same cases beside each other: where their verdicts differ, case by case and promise by promise. A verdict is
 //! compared, not what was expected of it: two backends that break the same promises are alike.
 //!
-//! A case that one of the runs could not decide differs from nothing, and is like nothing.
+//! A case that one of the runs could not decide differs from nothing, and is like nothing. Of one with the same verdicts it is said, too, if it
+//! was worse on one side ([`figures`]); that is no difference, and for people to look at.
+
+mod figures;
 
 use crate::{
     summary::{Outcome, PromiseSummary, State, Summary},
@@ -171,7 +174,12 @@ fn got(case: &Summary) -> &str {
 fn detail(names: [&str; 2], compared: &Compared<'_>, terminal: Terminal) -> Option<String> {
     let (id, likeness) = (compared.id, compared.likeness);
     let lines = match (likeness, compared.cases) {
-        (Likeness::Same, _) => return None,
+        (Likeness::Same, [Some(one), Some(other)]) => {
+            let apart = figures::apart(one, other)?;
+            let lines = names.into_iter().zip(apart);
+            let line = |(name, it)| format!("    {name}: {}", figures::words(it));
+            lines.map(line).collect()
+        }
         (Likeness::Differs, [Some(one), Some(other)]) => {
             let pairs = pairs(one, other);
             let different = pairs.iter().filter(|pair| is_different(pair));
@@ -246,5 +254,15 @@ fn closing(compared: &[Compared<'_>]) -> String {
         let cases = compared.iter().filter(|it| it.likeness == likeness);
         (cases.count(), likeness.words())
     };
-    tally(&all.map(of)).unwrap_or_else(|| "nothing to compare".to_owned()) + "\n"
+    let tally = tally(&all.map(of)).unwrap_or_else(|| "nothing to compare".to_owned());
+    let apart = compared.iter().filter(|it| match it.cases {
+        [Some(one), Some(other)] if it.likeness == Likeness::Same => {
+            figures::apart(one, other).is_some()
+        }
+        _ => false,
+    });
+    match apart.count() {
+        0 => tally + "\n",
+        apart => format!("{tally}; of those that are the same, {apart} with other figures\n"),
+    }
 }

@@ -37,6 +37,18 @@ pub(crate) struct Listing {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
+    /// Ask this cluster, too, whether the file's user may do there what `--backend cluster` does
+    #[cfg(feature = "clusters")]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Which context of the kubeconfig [default: its current one]
+    #[cfg(feature = "clusters")]
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub(crate) context: Option<String>,
+    /// With what --allow-disruption takes there
+    #[cfg(feature = "clusters")]
+    #[arg(long, requires = "kubeconfig")]
+    pub(crate) disruption: bool,
     /// What goes to standard output
     #[arg(long, value_enum, default_value_t = Answer::Human)]
     pub(crate) format: Answer,

@@ -82,6 +82,10 @@ impl<'a> Theirs<'a> {
     }
 
     fn run(&self, variant: &str, more: &[&str]) -> Command {
+        self.run_as("kubeconfig", variant, more)
+    }
+
+    fn run_as(&self, kubeconfig: &str, variant: &str, more: &[&str]) -> Command {
         let args = [
             "run",
             "two-nodes.yaml",
@@ -95,7 +99,7 @@ impl<'a> Theirs<'a> {
             "--backend",
             "cluster",
             "--kubeconfig",
-            "kubeconfig",
+            kubeconfig,
             "--node-image",
         ];
         // The pinned one has to be pulled.
@@ -133,6 +137,7 @@ fn in_somebodys_cluster_a_case_keeps_to_itself_and_leaves_nothing_however_it_end
     let theirs = Theirs::make(&ground);
     a_node_is_asked_for_its_rules_and_nothing_is_made(&theirs);
     a_case_runs_in_namespaces_of_its_own(&theirs);
+    the_rights_that_are_printed_are_enough_and_one_that_lacks_is_named(&theirs);
     what_concerns_everybody_is_done_only_with_leave_and_set_back(&theirs);
     an_interrupted_run_removes_what_it_made(&theirs);
     what_a_killed_run_left_is_found_and_removed(&theirs);
@@ -180,6 +185,71 @@ fn a_case_runs_in_namespaces_of_its_own(theirs: &Theirs<'_>) {
     let history = theirs.ground.history();
     assert!(history.contains("kind-theirs at https://"));
     assert!(history.contains("the cluster's own, as it is set"));
+    assert_eq!(theirs.ours(), "");
+}
+
+fn the_rights_that_are_printed_are_enough_and_one_that_lacks_is_named(theirs: &Theirs<'_>) {
+    // Tokens that anybody can ask for came with 1.24.
+    if crate::kubernetes().starts_with("1.20.") {
+        return;
+    }
+    let granted = |more: &[&str]| {
+        let printed = theirs
+            .ground
+            .chainbreak(&[&["cluster", "rbac"], more].concat());
+        exits(&printed, 0);
+        theirs.ground.write("rights.yaml", text(&printed.stdout));
+        theirs.kubectl(&["apply", "-f", "rights.yaml"]);
+    };
+    granted(&[]);
+    let token = theirs.kubectl(&["create", "token", "chainbreak"]);
+    let whole = std::fs::read(theirs.ground.path().join("kubeconfig")).unwrap();
+    std::fs::write(theirs.ground.path().join("limited"), whole).unwrap();
+    for args in [
+        &["set-credentials", "limited", "--token", token.trim()][..],
+        &["set-context", "--current", "--user", "limited"],
+    ] {
+        let args = [&["config", "--kubeconfig", "limited"], args].concat();
+        let set = Command::new("kubectl")
+            .args(args)
+            .current_dir(theirs.ground.path())
+            .output();
+        exits(&set.unwrap(), 0);
+    }
+    exits(&theirs.run_as("limited", "calm", &[]).output().unwrap(), 0);
+    granted(&["--disruption"]);
+    let leave = ["--allow-disruption", "kind-theirs"];
+    exits(
+        &theirs
+            .run_as("limited", "flushed-while-kube-proxy-is-stopped", &leave)
+            .output()
+            .unwrap(),
+        0,
+    );
+    granted(&[]);
+    let less = std::fs::read_to_string(theirs.ground.path().join("rights.yaml")).unwrap();
+    assert!(less.contains("- pods/exec\n"), "{less}");
+    theirs.ground.write(
+        "less.yaml",
+        less.replace("- pods/exec\n", "- pods/attach\n"),
+    );
+    theirs.kubectl(&["apply", "-f", "less.yaml"]);
+    let asked = theirs
+        .ground
+        .chainbreak(&["doctor", "--kubeconfig", "limited"]);
+    let said = text(&asked.stdout);
+    assert!(
+        said.contains("may not: create pods/exec, get pods/exec"),
+        "{said}"
+    );
+    let refused = theirs.run_as("limited", "calm", &[]).output().unwrap();
+    let said = text(&refused.stdout) + &text(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("may not: create pods/exec"),
+        "{said}"
+    );
+    // What comes after may do this much.
+    granted(&["--disruption"]);
     assert_eq!(theirs.ours(), "");
 }
 
@@ -258,7 +328,9 @@ fn felixs_configuration_is_set_back_whatever_becomes_of_the_case(theirs: &Theirs
     theirs.kubectl(&["apply", "-f", "felix.yaml"]);
     exits(&theirs.ran("with-calico", &[]), 12);
     let leave = ["--allow-disruption", "kind-theirs", "--ready-within", "90s"];
-    let output = theirs.ran("with-calico", &leave);
+    let old = crate::kubernetes().starts_with("1.20.");
+    let who = if old { "kubeconfig" } else { "limited" };
+    let output = theirs.run_as(who, "with-calico", &leave).output().unwrap();
     exits(&output, 11);
     let said = text(&output.stdout) + &text(&output.stderr);
     assert!(said.contains("no rule with"), "{said}");

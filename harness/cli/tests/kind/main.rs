@@ -8,6 +8,7 @@
 mod ground;
 
 mod existing;
+mod jobs;
 mod kept;
 mod off_cluster;
 
@@ -148,7 +149,7 @@ fn a_service_is_answered_in_every_mode_of_kube_proxy_and_by_nobody_without_one()
         .unwrap();
     let history = history(&ground, &output);
     for words in ["Using iptables Proxier", "Using nftables Proxier"] {
-        assert!(most != "" || history.contains(words), "{words}");
+        assert!(!most.is_empty() || history.contains(words), "{words}");
     }
     assert!(standing().len() <= 2, "{:?}", standing());
     clean(&ground);

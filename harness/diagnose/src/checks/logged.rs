@@ -7,8 +7,8 @@ use chainbreak_model::case::Symptom;
 use super::{Context, first_of, known::is_known};
 use crate::{Finding, logs::Log};
 
-/// What a healthy agent says of its settings at that level: kube-proxy 1.31 and later of kubeadm's own configuration (seen of 1.34.10).
-const ADVICE: &str = "nodePortAddresses is unset";
+/// What kube-proxy 1.31 and later says at that level of kubeadm's own configuration, when it has nothing else to say of it (seen of 1.34.10).
+const ADVICE: &str = "err=\"nodePortAddresses is unset";
 /// So much of an entry shows what it is.
 const SHOWN: usize = 200;
 

@@ -1,6 +1,6 @@
 //! Somebody's cluster, as a program offers it.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use async_trait::async_trait;
 use chainbreak_engine::backend::{
@@ -10,7 +10,7 @@ use chainbreak_engine::backend::{
 use jiff::Timestamp;
 
 use super::{Existing, InExisting, run_namespace};
-use crate::{hash::short, name::PREFIX};
+use crate::{error::KindError, hash::short, name::PREFIX};
 
 const KUBECONFIG: &str = "kubeconfig";
 const CONTEXT: &str = "context";
@@ -78,6 +78,29 @@ impl Existing {
 /// The backend `cluster`.
 #[derive(Debug)]
 pub struct ClusterFactory;
+
+impl ClusterFactory {
+    /// Whether the kubeconfig's user may use its cluster, `disturbing` it or not; the reason says which rights are missing.
+    pub async fn finding(kubeconfig: &Path, context: Option<&str>, disturbing: bool) -> Finding {
+        let existing = Existing {
+            kubeconfig: kubeconfig.to_owned(),
+            context: context.map(str::to_owned),
+            node_image: None,
+            allow_disruption: None,
+            run: String::new(),
+        };
+        let asked = async {
+            let target = existing.target()?;
+            let client = target.client().await?;
+            target.version(&client).await?;
+            existing.may_be_used(&client, &target, disturbing).await
+        };
+        Finding {
+            name: "cluster".to_owned(),
+            found: asked.await.map_err(|error: KindError| error.to_string()),
+        }
+    }
+}
 
 #[async_trait]
 impl BackendFactory for ClusterFactory {

@@ -6,11 +6,17 @@ use std::time::Duration;
 use chainbreak_model::case::IpFamily;
 use serde_json::{Value, json};
 
-use crate::made::spec::{Network, Proxy, Spec};
+use crate::{
+    made::spec::{Network, Proxy, Spec},
+    versions::Version,
+};
 
 /// A label of every node of ours: by it a cluster is known to be ours, in the API and, from the moment that the node's
 /// container is there, in its `/kind/kubeadm.conf`. The value is the cluster's name.
 pub(crate) const OURS: &str = "chainbreak.dev/cluster";
+
+/// From here on kube-proxy's configuration says how much it logs (Kubernetes, pkg/proxy/apis/config/types.go).
+const LOGS: Version = Version::of(1, 28, 0);
 
 /// Pods of each family. Not the networks of kind's or Calico's own defaults: what is written there is meant so.
 pub(crate) const PODS: (&str, &str) = ("10.20.0.0/16", "fd00:10:20::/56");
@@ -22,7 +28,7 @@ pub(crate) fn render(spec: &Spec) -> String {
     let nodes: Vec<Value> = (1..=spec.nodes).map(|number| node(spec, number)).collect();
     let mut patches = Vec::new();
     if let Some(proxy) = &spec.proxy {
-        patches.push(kube_proxy(proxy));
+        patches.push(kube_proxy(proxy, spec.image.version));
     }
     let config = json!({
         "kind": "Cluster",
@@ -58,8 +64,9 @@ fn node(spec: &Spec, number: u16) -> Value {
     })
 }
 
-/// `maxPerCore: 0` leaves the machine's conntrack table as it is: its size is no container's to write.
-fn kube_proxy(proxy: &Proxy) -> String {
+/// `maxPerCore: 0` leaves the machine's conntrack table as it is: its size is no container's to write. It logs as much as real ones do in the
+/// lab, and in many clusters: what scenarios look for in a log is there at the second level.
+fn kube_proxy(proxy: &Proxy, version: Version) -> String {
     let periods = json!({
         "minSyncPeriod": go_duration(proxy.min_sync_period),
         "syncPeriod": go_duration(proxy.sync_period),
@@ -70,6 +77,9 @@ fn kube_proxy(proxy: &Proxy) -> String {
         "conntrack": { "maxPerCore": 0 },
         proxy.mode: periods,
     });
+    if version >= LOGS {
+        put(&mut config, &json!({ "logging": { "verbosity": 2 } }));
+    }
     put(&mut config, &Value::Object(proxy.config.clone()));
     patch(&config)
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{fitting::Fitting, hosts::Hosts, leftovers, owned_cluster::OwnedCluster};
 use crate::{
     error::KindError,
-    shared::{cluster::End, nodes::Nodes},
+    shared::{cluster::End, nodes::Nodes, signal},
 };
 
 /// See the module.
@@ -19,6 +19,10 @@ pub(super) struct EndOfCase {
     pub(super) nodes: Nodes,
     /// What was done to them.
     pub(super) fitting: Fitting,
+    /// Whether the cluster is to be as it was: not where a real Calico writes what nobody foresees.
+    pub(super) is_foreseen: bool,
+    /// Whether agents were made to run where our label is.
+    pub(super) labels_agents: bool,
     /// The case's objects, which go from a cluster that is kept.
     pub(super) manifests: Vec<Value>,
 }
@@ -37,7 +41,14 @@ impl End for EndOfCase {
             errors.extend(self.hosts.forget_routes().await.err());
             errors.extend(self.fitting.undo().await);
             errors.extend(leftovers::remove(client, &self.manifests).await.err());
-            leftovers::scrub(&self.nodes).await
+            if self.labels_agents {
+                errors.extend(signal::release(client).await.err());
+            }
+            if self.is_foreseen {
+                leftovers::scrub(&self.nodes).await
+            } else {
+                Ok(())
+            }
         } else {
             self.owned.delete().await
         };

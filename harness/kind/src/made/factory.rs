@@ -7,6 +7,7 @@ use chainbreak_engine::backend::{
     Backend, BackendError, BackendFactory, BackendOption, Cleaning, Finding, Given, Ground, Takes,
     Wanted, kind_findings,
 };
+use chainbreak_model::case::Case;
 
 use crate::made::{backend::KindBackend, calico::Way, clean, journal::Journal, spec::Options};
 
@@ -92,6 +93,21 @@ impl BackendFactory for KindFactory {
     /// A cluster takes all of a machine.
     fn jobs(&self) -> usize {
         1
+    }
+
+    /// What makes a cluster, as far as the case says it ([`super::spec::Spec`]).
+    fn kin(&self, case: &Case) -> Option<String> {
+        let it = &case.cluster;
+        let proxy = it.kube_proxy.as_ref().map(|it| {
+            let periods = (it.min_sync_period, it.sync_period);
+            (&it.version, it.mode, periods, &it.config)
+        });
+        let calico = it
+            .calico
+            .as_ref()
+            .map(|it| (&it.version, it.pods, &it.source));
+        let made_of = (it.nodes, &it.ip_families, it.iptables, &it.kubernetes);
+        Some(serde_json::to_string(&(made_of, proxy, calico)).expect("it has string keys only"))
     }
 
     /// Images may have to be pulled.

@@ -1,5 +1,5 @@
-//! What a case has of its nodes beside the cluster: kernel settings, and a third-party CNI's rules. Set back after it, where the cluster is
-//! kept.
+//! What a case has of its nodes beside the cluster: kernel settings, and a third-party CNI's rules. Where the cluster is kept, settings are set
+//! back after the case; rules are with all others ([`super::leftovers::scrub`]).
 
 use chainbreak_engine::vpc_cni;
 use chainbreak_model::case::{Case, CniSpec};
@@ -16,7 +16,7 @@ const NETWORK: [&str; 8] = [
     "ip", "-4", "route", "show", "proto", "kernel", "dev", "eth0",
 ];
 
-/// How all of it is set back: commands on nodes, the last one first.
+/// How settings are set back: commands on nodes, the last one first.
 #[derive(Debug, Default)]
 pub(super) struct Fitting(Vec<(Node, Vec<String>)>);
 
@@ -29,7 +29,7 @@ impl Fitting {
                 fitting.set(node, name, value).await?;
             }
             if let Some(cni) = &case.cluster.cni {
-                fitting.translate(node, cni).await?;
+                Self::translate(node, cni).await?;
             }
         }
         Ok(fitting)
@@ -49,24 +49,28 @@ impl Fitting {
     }
 
     /// As a start of the CNI's daemon does.
-    async fn translate(&mut self, node: &Node, cni: &CniSpec) -> Result<(), KindError> {
+    async fn translate(node: &Node, cni: &CniSpec) -> Result<(), KindError> {
         let network = node.run(&NETWORK).await?;
-        let network = network.split_whitespace().next();
-        let network = network.and_then(|it| it.parse::<IpNet>().ok());
-        let pods = PODS.0.parse().ok();
-        let inside: Vec<IpNet> = network.into_iter().chain(pods).collect();
+        let network = network.split_whitespace().next().unwrap_or_default();
+        let inside = [network, PODS.0].map(str::parse::<IpNet>);
+        let inside: Vec<IpNet> = inside
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|error| {
+                KindError::Unable(format!(
+                    "the network of {} cannot be read: {error}",
+                    node.name
+                ))
+            })?;
         for rule in vpc_cni::rules(cni, &inside, node.address) {
-            let command = |rule: Vec<String>| {
-                let program = std::iter::once("iptables".to_owned());
-                program.chain(rule).collect::<Vec<_>>()
-            };
-            self.0.push((node.clone(), command(inverse(&rule))));
-            run(node, &command(rule)).await?;
+            let program = std::iter::once("iptables".to_owned());
+            let command: Vec<String> = program.chain(rule).collect();
+            run(node, &command).await?;
         }
         Ok(())
     }
 
-    /// Sets everything back. Every error.
+    /// Sets them back. Every error.
     pub(super) async fn undo(&self) -> Vec<KindError> {
         let mut errors = Vec::new();
         for (node, argv) in self.0.iter().rev() {
@@ -79,42 +83,4 @@ impl Fitting {
 async fn run(node: &Node, argv: &[String]) -> Result<(), KindError> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     node.run(&argv).await.map(drop)
-}
-
-/// What takes a rule, or a chain, away again.
-fn inverse(rule: &[String]) -> Vec<String> {
-    let mut inverse = rule.to_vec();
-    for at in 0..inverse.len() {
-        match inverse[at].as_str() {
-            "-N" => "-X".clone_into(&mut inverse[at]),
-            "-A" => "-D".clone_into(&mut inverse[at]),
-            // `-I CHAIN NUMBER RULE`.
-            "-I" => {
-                "-D".clone_into(&mut inverse[at]);
-                inverse.remove(at + 2);
-            }
-            _ => continue,
-        }
-        break;
-    }
-    inverse
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_takes_a_rule_away_says_the_rule_without_its_place() {
-        let inverse = |rule: &str| {
-            let words: Vec<String> = rule.split(' ').map(str::to_owned).collect();
-            inverse(&words).join(" ")
-        };
-        assert_eq!(inverse("-t nat -N C"), "-t nat -X C");
-        assert_eq!(inverse("-t nat -A C -j SNAT"), "-t nat -D C -j SNAT");
-        assert_eq!(
-            inverse("-t nat -I C 1 -d 10.0.0.0/8 -j RETURN"),
-            "-t nat -D C -d 10.0.0.0/8 -j RETURN"
-        );
-    }
 }

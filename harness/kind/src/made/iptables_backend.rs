@@ -18,9 +18,13 @@ use crate::{
 const OWN: &str = "\
     for f in iptables ip6tables; do update-alternatives --set $f /usr/sbin/$f-$1 >/dev/null || exit 1; done";
 
-/// The kubelet's and kube-proxy's rules go from the iptables backend that is not wanted, and the kubelet starts with the other one.
+/// The kubelet starts with the iptables backend that is wanted, and has left its mark there when the next kube-proxy looks for it; its own and
+/// kube-proxy's rules go from the other one.
 const CHOOSE: &str = "\
-    systemctl restart kubelet || exit 1; \
+    systemctl restart kubelet || exit 1; left=100; \
+    until iptables-$1-save -t mangle 2>/dev/null | grep -q -e ^:KUBE-IPTABLES-HINT -e ^:KUBE-KUBELET-CANARY; do \
+      left=$((left - 1)); [ $left -gt 0 ] || exit 1; sleep 0.2; \
+    done; \
     for f in iptables ip6tables; do for t in raw mangle nat filter; do \
       $f-$2-save -t $t 2>/dev/null | grep -v -e KUBE- -e '^#' > /run/chainbreak.rules; \
       if $f-$2-save -t $t 2>/dev/null | grep -q KUBE-; then $f-$2-restore < /run/chainbreak.rules || exit 1; fi; \

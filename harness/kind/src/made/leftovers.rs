@@ -43,18 +43,39 @@ pub(crate) async fn remove(client: &Client, manifests: &[Value]) -> Result<(), K
     wait::until(what, GONE, look, || async { String::new() }).await
 }
 
-/// Takes from every node what no object stands for: rules and sets of Felix's model, which has ended, and connections that are
-/// tracked. kube-proxy, whose rules are read and written meanwhile, begins anew with the next case.
+/// Keeps rules and mounts of every node, for [`scrub`] to set them back.
+pub(crate) async fn keep(nodes: &Nodes) -> Result<(), KindError> {
+    const KEEP: &str = "\
+        awk '{ print $5 }' /proc/self/mountinfo > /kind/chainbreak.mounts; \
+        for f in iptables ip6tables; do for b in legacy nft; do \
+          $f-$b-save > /kind/chainbreak-$f-$b.rules 2>/dev/null; \
+        done; done";
+    on_every(nodes, KEEP).await
+}
+
+/// Sets back on every node what no object stands for: files that something was mounted over, rules, whoever wrote them, sets of Felix's
+/// model, which has ended, and connections that are tracked. kube-proxy, which may write meanwhile, begins anew with the next case.
 pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
     const SCRUB: &str = "\
-        for f in iptables ip6tables; do for b in legacy nft; do for t in raw mangle nat filter; do \
-          rules=$($f-$b-save -t $t 2>/dev/null | grep -e cali) || continue; \
-          $f-$b-save -t $t | grep -v -e cali | $f-$b-restore || exit 1; \
-        done; done; done; \
+        [ ! -e /kind/chainbreak.mounts ] || for m in $(awk '{ print $5 }' /proc/self/mountinfo | grep -e ^/usr/ -e ^/etc/ | \
+            grep -vxFf /kind/chainbreak.mounts); do umount $m || exit 1; done; \
+        for f in iptables ip6tables; do for b in legacy nft; do \
+          kept=/kind/chainbreak-$f-$b.rules; [ -e $kept ] || continue; \
+          for t in raw mangle nat filter; do \
+            grep -q \"^\\*$t\" $kept && continue; \
+            $f-$b-save -t $t 2>/dev/null | grep -q -e ^-A -e '^:[^ ]* -' || continue; \
+            $f-$b -t $t -F && $f-$b -t $t -X || exit 1; \
+          done; \
+          $f-$b-restore < $kept || exit 1; \
+        done; done; \
         for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; \
-        conntrack -F 2>/dev/null";
+        conntrack -F 2>/dev/null || exit 1";
+    on_every(nodes, SCRUB).await
+}
+
+async fn on_every(nodes: &Nodes, script: &str) -> Result<(), KindError> {
     for node in &nodes.0 {
-        node.run(&["sh", "-c", SCRUB]).await?;
+        node.run(&["sh", "-c", script]).await?;
     }
     Ok(())
 }

@@ -88,6 +88,11 @@ impl Raising<'_> {
         signal::prepare(&client, self.case).await?;
         program::place(&nodes).await?;
         let fitting = Fitting::of(self.case, &nodes).await?;
+        let is_foreseen = spec.is_foreseen();
+        if !is_foreseen && self.case.cluster.cni.is_some() {
+            // Nothing would take its rules away.
+            owned.keep_no_longer();
+        }
         let hosts = self.hosts(&client, &nodes, &spec, &pins).await?;
         self.facts(&spec);
         let logbook = Logbook::default();
@@ -103,6 +108,8 @@ impl Raising<'_> {
                 hosts,
                 fitting,
                 nodes: nodes.clone(),
+                is_foreseen,
+                labels_agents: signal::touches_any(self.case),
                 manifests: telling::dress(&objects(self.case)),
             }),
             tasks: Mutex::default(),

@@ -118,6 +118,11 @@ impl Spec {
         })
     }
 
+    /// Whether all that is written on nodes is known: a real Felix' rules are not.
+    pub(crate) fn is_foreseen(&self) -> bool {
+        !matches!(self.felix, Some(Felix::Calico(_)))
+    }
+
     /// The name of every cluster that is made of this.
     pub(crate) fn name(&self) -> ClusterName {
         let text = serde_json::to_string(self).expect("a spec has string keys only");

@@ -16,7 +16,7 @@ use crate::{
         clean, config, docker, iptables_backend, leftovers,
         owned_cluster::{self, OwnedCluster},
         raise::Raising,
-        spec::{Felix, Spec},
+        spec::Spec,
         state::{self, State},
     },
     name::ClusterName,
@@ -68,8 +68,7 @@ impl Raising<'_> {
     /// The case's cluster, fit for it.
     pub(super) async fn stand(&self, plan: Plan<'_>) -> Result<Standing, KindError> {
         let (standing, origin) = self.found(plan).await?;
-        // What Felix writes is not ours to foresee.
-        if !standing.owned.is_kept() || matches!(plan.spec.felix, Some(Felix::Calico(_))) {
+        if !standing.owned.is_kept() || !plan.spec.is_foreseen() {
             return Ok(standing);
         }
         let Standing {
@@ -79,7 +78,7 @@ impl Raising<'_> {
             ..
         } = &standing;
         if origin == Origin::Made {
-            State::keep(client, nodes).await?;
+            State::keep(client, nodes, plan.spec.proxy.as_ref()).await?;
             return Ok(standing);
         }
         let Some(differences) = State::otherwise(client, nodes).await? else {
@@ -93,7 +92,8 @@ impl Raising<'_> {
         ));
         owned.delete().await?;
         let (standing, _) = self.found(plan).await?;
-        State::keep(&standing.client, &standing.nodes).await?;
+        let Standing { client, nodes, .. } = &standing;
+        State::keep(client, nodes, plan.spec.proxy.as_ref()).await?;
         Ok(standing)
     }
 
@@ -170,7 +170,11 @@ impl Raising<'_> {
             self.say(format!(
                 "deleting the cluster {other}, which no run uses: {KEPT} are kept"
             ));
-            clean::remove(self.journal, &other).await?;
+            match clean::remove(self.journal, &other).await {
+                // Another run has taken it meanwhile.
+                Ok(_) | Err(KindError::InUse { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.say(format!(
             "creating the cluster {name} of {}",

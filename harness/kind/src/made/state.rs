@@ -6,7 +6,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use kube::{
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::KindError,
-    made::{config::PODS, leftovers},
+    made::{config::PODS, leftovers, spec::Proxy},
     shared::nodes::{Node, Nodes},
     tool::Tool,
     wait,
@@ -27,32 +28,46 @@ use crate::{
 /// Where it is kept: with the cluster, on n1.
 const FILE: &str = "/kind/chainbreak-state.json";
 /// kube-proxy was started again, and removes what is left of services that are gone.
-const WITHIN: Duration = Duration::from_secs(30);
+const WITHIN: Duration = Duration::from_secs(10);
+/// What a new cluster may take to do nothing any more.
+const SETTLED: Duration = Duration::from_secs(60);
+/// So long it has done nothing then.
+const STILL: Duration = Duration::from_secs(3);
 /// What reading a node's state may take.
 const READ: Duration = Duration::from_secs(60);
 /// How many differences are named.
 const NAMED: usize = 10;
 
-/// Prints a node's state. `$1` is the network of pods: their connections are those that a case leaves. Those to the API are the
-/// cluster's own. Settings of interfaces that come and go with pods are left out, and those that count or are drawn by chance.
-const STATE: &str = r"
+/// Prints a node's state. `$1` and `$2` are the networks of pods: their connections are those that a case leaves. Those to the API are the
+/// cluster's own. Settings of interfaces that come and go with pods are left out, and those that count or are drawn by chance; and of
+/// equal rules it is said how many there are.
+const STATE: &str = r##"
     for f in iptables ip6tables; do for b in legacy nft; do
-        $f-$b-save 2>/dev/null | sed -e '/^#/d' -e 's/\[[0-9:]*\]//g' -e '/^COMMIT/d' -e '/^:[A-Z]* [A-Z]* *$/d' -e '/^\*/d' \
-            -e '/^:KUBE-[A-Z]*-CANARY/d' -e '/^:KUBE-IPTABLES-HINT/d' -e s/^/$f-$b:\ / -e 's/ *$//'
+        $f-$b-save 2>/dev/null | awk -v of=$f-$b '
+            /^#/ || /^COMMIT/ { next }
+            /^\*/ { table = substr($0, 2); next }
+            { sub(/ \[[0-9]+:[0-9]+\]$/, "") }
+            /^:[A-Z]+ ACCEPT$/ || /^:KUBE-[A-Z]+-CANARY/ || /^:KUBE-IPTABLES-HINT/ { next }
+            { n = ++seen[table $0]; print of " " table ": " $0 (n > 1 ? " (" n ")" : "") }'
     done; done
-    nft -s list ruleset 2>/dev/null | grep -e '^table' | sed 's/^/nft: /'
+    nft -s list ruleset 2>/dev/null | sed -n 's/^\(table .*\) {/nft: \1/p'
     ipset list -name 2>/dev/null | sed 's/^/ipset: /'
     for v in 4 6; do
-        ip -$v rule show | sed s/^/ip\ -$v\ rule:\ /
+        ip -$v rule show | sed "s/^/ip -$v rule: /"
         ip -$v route show table all | grep -v -e ' dev veth' -e ' proto ra ' -e ^fe80:: -e ^multicast -e ^ff00:: |
-            sed -e 's/ expires [0-9]*sec//' -e s/^/ip\ -$v\ route:\ / -e 's/ *$//'
+            sed -e 's/ expires [0-9]*sec//' -e "s/^/ip -$v route: /" -e 's/ *$//'
     done
+    awk '{ print $5 }' /proc/self/mountinfo | grep -v -e ^/var/lib/ -e ^/run/ | sed 's/^/mount: /'
     ip -o link show eth0 | sed -e 's/^[0-9]*: //' -e 's/^/link: /'
     tc qdisc show dev eth0 2>/dev/null | sed 's/^/qdisc: /'
     sysctl -a -r '^net\.' 2>/dev/null | grep -v -e '\.\(conf\|neigh\)\.\(veth\|cali\|vxlan\|tunl\)' -e _count -e fastopen_key -e stable_secret \
         -e nf_conntrack_max -e nf_conntrack_buckets -e nf_conntrack_expect_max | sed 's/^/sysctl: /'
-    conntrack -L -s $1 2>/dev/null | grep -v dst=10.96.0.1 | sed -e 's/^\([a-z0-9]*\) .*\(src=[^ ]* dst=[^ ]*\) .*src=.*/conntrack: \1 \2/' | head -n 50
-    exit 0";
+    for pods in $1 $2; do
+        case $pods in *:*) v6='-f ipv6' ;; *) v6= ;; esac
+        conntrack -L $v6 -s $pods 2>/dev/null | grep -v 'dst=10\.96\.0\.1 ' |
+            sed -e 's/^\([a-z0-9]*\) .*\(src=[^ ]* dst=[^ ]*\) .*src=.*/conntrack: \1 \2/' | sort -u
+    done
+    exit 0"##;
 
 /// Kinds whose objects come and go while nobody does anything.
 const VOLATILE: [&str; 9] = [
@@ -66,6 +81,8 @@ const VOLATILE: [&str; 9] = [
     "Lease",
     "Secret",
 ];
+/// Labels by which agents are made to run on some nodes only.
+const OURS_OF_AGENTS: &str = "chainbreak.dev/runs-";
 /// Whose objects are the cluster's own pods.
 const PODS_KINDS: [&str; 2] = ["Pod", "ReplicaSet"];
 /// Where those are.
@@ -80,7 +97,7 @@ impl State {
     async fn now(client: &Client, nodes: &Nodes) -> Result<Self, KindError> {
         let mut all = BTreeMap::new();
         for node in &nodes.0 {
-            let argv = node.argv(["sh", "-c", STATE, "sh", PODS.0]);
+            let argv = node.argv(["sh", "-c", STATE, "sh", PODS.0, PODS.1]);
             let said = Tool::new(READ, argv).output().await?;
             let lines = said.lines().map(str::to_owned);
             all.insert(node.name.to_string(), lines.collect());
@@ -89,10 +106,38 @@ impl State {
         Ok(Self(all))
     }
 
-    /// Keeps it with the cluster, whose own pods may just have ended.
-    pub(super) async fn keep(client: &Client, nodes: &Nodes) -> Result<(), KindError> {
+    /// Keeps it with the cluster, as soon as that has settled: kube-proxy, where it has one, may just begin, and pods of its own may just
+    /// have ended.
+    pub(super) async fn keep(
+        client: &Client,
+        nodes: &Nodes,
+        proxy: Option<&Proxy>,
+    ) -> Result<(), KindError> {
         leftovers::scrub(nodes).await?;
-        let state = Self::now(client, nodes).await?;
+        // It removes what is gone not sooner than that.
+        let pause = proxy.map_or(STILL, |it| STILL.max(it.min_sync_period * 2));
+        let last = Mutex::new((Self::default(), Instant::now()));
+        let look = || async {
+            let now = Self::now(client, nodes).await;
+            let now = now.map_err(|error| error.to_string())?;
+            if proxy.is_some() && !now.has_rules(nodes) {
+                return Err("kube-proxy has not written its rules on every node".to_owned());
+            }
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let changes = last.0.differences(&now);
+            if !changes.is_empty() {
+                *last = (now, Instant::now());
+                return Err(named(&changes));
+            }
+            if last.1.elapsed() >= pause {
+                Ok(now)
+            } else {
+                Err("it has not done nothing for long enough".to_owned())
+            }
+        };
+        let what = "the cluster has settled";
+        let state = wait::until(what, SETTLED, look, || async { String::new() }).await?;
+        leftovers::keep(nodes).await?;
         let text = serde_json::to_string(&state).expect("a state has string keys");
         let write = first(nodes)?.argv(["sh", "-c", "cat > \"$1\"", "sh", FILE]);
         Tool::new(READ, write)
@@ -107,32 +152,49 @@ impl State {
         client: &Client,
         nodes: &Nodes,
     ) -> Result<Option<Vec<String>>, KindError> {
-        let kept = first(nodes)?.run(&["cat", FILE]).await?;
-        let kept: Self = serde_json::from_str(&kept)
-            .map_err(|error| KindError::Unable(format!("{FILE} of n1 cannot be read: {error}")))?;
+        // One that an earlier chainbreak has made, or whose run was killed before it was fit for a case.
+        let kept = first(nodes)?.run(&["cat", FILE]).await;
+        let kept = kept
+            .ok()
+            .and_then(|text| serde_json::from_str::<Self>(&text).ok());
+        let Some(kept) = kept else {
+            return Ok(Some(vec!["nobody noted how it was".to_owned()]));
+        };
+        let compare = async || {
+            let now = Self::now(client, nodes).await?;
+            Ok::<_, KindError>(kept.differences(&now))
+        };
         let look = || async {
-            let now = Self::now(client, nodes).await;
-            let now = now.map_err(|error| error.to_string())?;
-            match kept.differences(&now) {
-                same if same.is_empty() => Ok(()),
-                other => Err(other.join("\n")),
+            match compare().await {
+                Ok(others) if !others.is_empty() => Err(named(&others)),
+                looked => Ok(looked.map(drop)),
             }
         };
         let what = "the cluster is as before its first case";
         match wait::until(what, WITHIN, look, || async { String::new() }).await {
-            Ok(()) => Ok(None),
-            Err(KindError::Wait { missing, .. }) => {
-                Ok(Some(missing.lines().map(str::to_owned).collect()))
-            }
-            Err(error) => Err(error),
+            Ok(looked) => looked.map(|()| None),
+            // The last look may have been cut short: this one is not.
+            Err(_late) => Ok(Some(compare().await?).filter(|it| !it.is_empty())),
         }
+    }
+
+    /// Whether kube-proxy's are on every node, in whichever mode.
+    fn has_rules(&self, nodes: &Nodes) -> bool {
+        let is_rule = |line: &String| {
+            line.contains(":KUBE-SERVICES")
+                || (line.starts_with("nft: ") && line.contains("kube-proxy"))
+        };
+        let of = |node: &Node| self.0.get(node.name.as_str());
+        let mut all = nodes.0.iter().map(of);
+        all.all(|lines| lines.is_some_and(|lines| lines.iter().any(is_rule)))
     }
 
     fn differences(&self, now: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         let empty = BTreeSet::new();
-        for (whose, before) in &self.0 {
-            let now = now.0.get(whose).unwrap_or(&empty);
+        let all: BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
+        for whose in all {
+            let [before, now] = [self, now].map(|it| it.0.get(whose).unwrap_or(&empty));
             let gone = before.difference(now);
             differences.extend(gone.map(|line| format!("{whose} no longer has {line}")));
             let new = now.difference(before);
@@ -172,20 +234,34 @@ async fn objects(client: &Client) -> Result<BTreeSet<String>, KindError> {
             let listed = api.list_metadata(&ListParams::default()).await;
             let listed = listed.map_err(KindError::api(format!("list {kind}")))?;
             let is_namespaced = capabilities.scope == Scope::Namespaced;
-            names.extend(listed.items.iter().filter_map(|object| {
-                let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-                let own = OWN.contains(&namespace.as_str());
-                let comes_and_goes = own && PODS_KINDS.contains(&kind);
-                let whole = if is_namespaced {
-                    format!("{kind} {namespace}/{name}")
-                } else {
-                    format!("{kind} {name}")
-                };
-                (!comes_and_goes).then_some(whole)
-            }));
+            let lines = listed
+                .items
+                .iter()
+                .flat_map(|it| told(kind, it, is_namespaced));
+            names.extend(lines);
         }
     }
     Ok(names)
+}
+
+/// What is said of an object: its name, and of a node our labels.
+fn told(kind: &str, object: &impl ResourceExt, is_namespaced: bool) -> Vec<String> {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    if OWN.contains(&namespace.as_str()) && PODS_KINDS.contains(&kind) {
+        return Vec::new();
+    }
+    let whole = if is_namespaced {
+        format!("{kind} {namespace}/{name}")
+    } else {
+        format!("{kind} {name}")
+    };
+    let labels = object
+        .labels()
+        .keys()
+        .filter(|it| it.starts_with(OURS_OF_AGENTS));
+    let labels = labels.map(|label| format!("{whole} label {label}"));
+    let labels: Vec<String> = labels.collect();
+    std::iter::once(whole).chain(labels).collect()
 }
 
 #[cfg(test)]

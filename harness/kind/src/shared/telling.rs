@@ -71,7 +71,7 @@ fn tells(object: &mut Value) -> bool {
 
 fn is_plain_nginx(container: &Value) -> bool {
     let image = container["image"].as_str().unwrap_or_default();
-    let image = image.split(['@']).next().unwrap_or_default();
+    let image = image.split('@').next().unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default();
     let mounts = container["volumeMounts"].as_array().into_iter().flatten();
     let mut paths = mounts.filter_map(|it| it["mountPath"].as_str());

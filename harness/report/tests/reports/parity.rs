@@ -76,3 +76,23 @@ fn a_case_that_one_run_did_not_decide_is_not_the_same_and_one_that_did_not_run_p
     assert_eq!(code, 12, "{said}");
     assert!(said.contains("kind: skipped, no Docker"), "{said}");
 }
+
+#[test]
+fn of_a_case_with_the_same_verdicts_it_is_said_on_which_side_it_was_worse() {
+    let one = of(all_broken(), history(ROUNDS));
+    let other = of(all_broken(), history(&ROUNDS[..2]));
+    let (said, code) = compared(&one, &other);
+    assert_eq!(code, 0, "{said}");
+    for words in ["    lab: ", "    kind: ", " % answered, longest gap 3.2 s"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(
+        said.contains("of those that are the same, 1 with other figures"),
+        "{said}"
+    );
+    let (said, _) = compared(&one, &of(all_broken(), history(ROUNDS)));
+    assert!(
+        !said.contains("other figures") && !said.contains("longest gap"),
+        "{said}"
+    );
+}

@@ -1,0 +1,223 @@
+//! `chainbreak matrix --format jobs` on a cluster of three nodes: parts of a run as pods, one of which is killed, and one report of them.
+
+use std::path::Path;
+
+use super::*;
+
+const NAME: &str = "jobs";
+const IMAGE: &str = "chainbreak:of-a-test";
+/// Small enough for eight labs at a time, and of both outcomes.
+const SCENARIO: &str = "scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml";
+/// What the kubelets see of it is one folder of this machine.
+const VOLUME: &str = r#"{ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "shared" }, "spec": {
+    "accessModes": ["ReadWriteMany"], "capacity": { "storage": "1Gi" }, "storageClassName": "shared", "hostPath": { "path": "/results" } } }"#;
+
+/// The cluster, deleted with this.
+struct Three<'a>(&'a Ground);
+
+impl Three<'_> {
+    fn tool(&self, program: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env("KUBECONFIG", "kubeconfig")
+            .env("DOCKER_BUILDKIT", "0");
+        command.current_dir(self.0.path()).output().unwrap()
+    }
+
+    fn does(&self, program: &str, args: &[&str]) -> String {
+        let output = self.tool(program, args);
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    fn kubectl(&self, args: &[&str]) -> String {
+        self.does("kubectl", &[&["--namespace", "chainbreak"], args].concat())
+    }
+}
+
+impl Drop for Three<'_> {
+    fn drop(&mut self) {
+        let deleted = self.tool("kind", &["delete", "cluster", "--name", NAME]);
+        assert!(deleted.status.success() || std::thread::panicking());
+    }
+}
+
+/// With the scenarios, and a folder for the results, which all nodes have.
+fn made(ground: &Ground) -> Three<'_> {
+    let results = ground.path().join("results");
+    fs::create_dir_all(&results).unwrap();
+    let mount = format!(
+        "extraMounts: [{{ hostPath: {}, containerPath: /results }}]",
+        results.display()
+    );
+    let nodes = ["control-plane", "worker", "worker"]
+        .map(|role| format!("  - {{ role: {role}, {mount} }}\n"));
+    let config = format!(
+        "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnetworking: {{ disableDefaultCNI: true }}\nnodes:\n{}",
+        nodes.concat()
+    );
+    ground.write("kind.yaml", config);
+    let three = Three(ground);
+    three.does("cp", &["-r", scenarios().to_str().unwrap(), "scenarios"]);
+    three.tool("kind", &["delete", "cluster", "--name", NAME]);
+    let create = [
+        "create",
+        "cluster",
+        "--name",
+        NAME,
+        "--config",
+        "kind.yaml",
+        "--wait",
+        "0s",
+        "--kubeconfig",
+        "kubeconfig",
+    ];
+    three.does("kind", &[&create[..], &["--image", &image()]].concat());
+    three.does(
+        "kubectl",
+        &[
+            "wait",
+            "--for=condition=Ready",
+            "nodes",
+            "--all",
+            "--timeout=180s",
+        ],
+    );
+    three
+}
+
+/// This program on what a node's image has, which is what a lab takes, in every node.
+fn has_image(three: &Three<'_>) {
+    let ground = three.0;
+    fs::create_dir_all(ground.path().join("image")).unwrap();
+    fs::copy(
+        env!("CARGO_BIN_EXE_chainbreak"),
+        ground.path().join("image/chainbreak"),
+    )
+    .unwrap();
+    ground.write(
+        "image/Dockerfile",
+        format!(
+            "FROM {}\nENTRYPOINT []\nCOPY chainbreak /usr/local/bin/chainbreak\n",
+            image()
+        ),
+    );
+    three.does("docker", &["build", "--quiet", "--tag", IMAGE, "image"]);
+    for node in three
+        .does("kind", &["get", "nodes", "--name", NAME])
+        .lines()
+    {
+        let load = format!(
+            "docker save {IMAGE} | docker exec --interactive {node} ctr --namespace k8s.io images import -"
+        );
+        three.does("sh", &["-c", &load]);
+    }
+}
+
+/// Deletes a pod of a part that runs: Kubernetes makes another one. Which part it was.
+fn kill_one(three: &Three<'_>) -> String {
+    let all = "--for=jsonpath={.status.active}=8";
+    three.kubectl(&["wait", all, "--timeout=60s", "job/chainbreak"]);
+    let of = [
+        "get",
+        "pods",
+        "--selector",
+        "job-name=chainbreak",
+        "--output",
+        "name",
+    ];
+    let pods = three.kubectl(&of);
+    let pod = pods.lines().next().unwrap();
+    three.kubectl(&["wait", "--for=condition=Ready", "--timeout=60s", pod]);
+    let index = "jsonpath={.metadata.labels.batch\\.kubernetes\\.io/job-completion-index}";
+    let index = three.kubectl(&["get", pod, "--output", index]);
+    three.kubectl(&["delete", pod]);
+    index
+}
+
+#[test]
+#[ignore = "needs Docker, kind and a node image: make test-kind"]
+fn a_run_in_eight_parts_one_of_them_killed_gives_the_report_of_one_machine() {
+    let ground = ground();
+    let three = made(&ground);
+    has_image(&three);
+    let wanted = [
+        "matrix",
+        SCENARIO,
+        "--format",
+        "jobs",
+        "--shards",
+        "8",
+        "--image",
+        IMAGE,
+        "--storage-class",
+        "shared",
+        "--cpu",
+        "100m",
+    ];
+    let objects = ground.chainbreak(&wanted);
+    exits(&objects, 0);
+    ground.write("jobs.yaml", text(&objects.stdout));
+    ground.write("volume.yaml", VOLUME);
+    three.does(
+        "kubectl",
+        &[
+            "apply",
+            "--filename",
+            "volume.yaml",
+            "--filename",
+            "jobs.yaml",
+        ],
+    );
+    let killed = kill_one(&three);
+    let ended = [
+        "wait",
+        "--for=condition=Complete",
+        "--timeout=400s",
+        "job/chainbreak",
+    ];
+    three.kubectl(&ended);
+    let parts = "jsonpath={.status.succeeded} {.status.completedIndexes}";
+    let parts = three.kubectl(&["get", "job", "chainbreak", "--output", parts]);
+    assert_eq!(parts, "8 0-7");
+    let runs = fs::read_dir(ground.path().join("results").join(&killed)).unwrap();
+    let runs = runs.filter(|it| it.as_ref().unwrap().file_name() != "latest");
+    assert_eq!(
+        runs.count(),
+        2,
+        "part {killed} was killed, and run once more"
+    );
+    three.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "pod/results",
+        "--timeout=60s",
+    ]);
+    // As the head of what was applied says it.
+    let head = text(&objects.stdout);
+    let merge = head
+        .lines()
+        .find_map(|line| line.split_once("sh -c '")?.1.strip_suffix('\''));
+    three.kubectl(&["exec", "results", "--", "sh", "-c", merge.unwrap()]);
+    // The same here, in one go.
+    let here = ground.chainbreak(&["run", SCENARIO, "--out", "here"]);
+    exits(&here, 0);
+    let [whole, here] =
+        ["results/whole/latest", "here/latest"].map(|path| ground.path().join(path));
+    let said = ground.chainbreak(&["parity", path(&whole), path(&here)]);
+    exits(&said, 0);
+    let planned = text(&ground.chainbreak(&["list", SCENARIO]).stdout)
+        .lines()
+        .count();
+    let summary = fs::read_to_string(whole.join("summary.json")).unwrap();
+    assert_eq!(summary.matches("\"case\":").count(), planned, "{summary}");
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
