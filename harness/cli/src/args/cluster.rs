@@ -10,7 +10,7 @@ pub(crate) struct Cluster {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterVerb {
-    /// Print the rights that a run takes, as a ServiceAccount with a ClusterRole, for `kubectl apply -f -`
+    /// Print the rights that a run takes, as a service account with a cluster role, for `kubectl apply -f -`
     #[command(
         after_help = "Examples:\n  chainbreak cluster rbac | kubectl apply -f -\n  \
                             chainbreak cluster rbac --disruption --namespace ci\n\n\
@@ -21,10 +21,10 @@ pub(crate) enum ClusterVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rbac {
-    /// What ServiceAccount, ClusterRole and binding are called
+    /// What service account, cluster role and binding are called
     #[arg(long, default_value = "chainbreak", value_name = "NAME")]
     pub(crate) name: String,
-    /// Where the ServiceAccount is
+    /// Where the service account is
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub(crate) namespace: String,
     /// With what --allow-disruption takes

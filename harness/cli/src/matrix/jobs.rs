@@ -1,4 +1,4 @@
-//! `--format jobs`: the jobs as one Indexed Job of Kubernetes, with the scenarios in a ConfigMap and a claim for the results. Kubernetes
+//! `--format jobs`: the jobs as one Indexed Job of Kubernetes, with the scenarios in a `ConfigMap` and a claim for the results. Kubernetes
 //! places, repeats and counts them; nothing here schedules.
 
 use std::{
@@ -21,7 +21,7 @@ use crate::{
     cases::{self, invalid},
 };
 
-/// What a ConfigMap may have, less what it says beside it (Kubernetes, pkg/apis/core/validation: 1 MiB).
+/// What a `ConfigMap` may have, less what it says beside it (Kubernetes, pkg/apis/core/validation: 1 MiB).
 const LARGEST: usize = 1_000_000;
 /// What ends a run that was not killed: it said something, and would say the same again.
 const ENDS: [u8; 5] = [1, crate::USAGE, 10, 11, 12];
@@ -60,8 +60,8 @@ pub(super) fn document(args: &Matrix, jobs: &[Job]) -> anyhow::Result<String> {
                 "labels": { "pod-security.kubernetes.io/enforce": "privileged" },
             },
         }),
-        config_map(namespace, "scenarios", keyed(&files).collect()),
-        config_map(namespace, "jobs", [("arguments".to_owned(), lines)].into()),
+        config_map(namespace, "scenarios", &keyed(&files).collect()),
+        config_map(namespace, "jobs", &[("arguments".to_owned(), lines)].into()),
         claim(&args.kubernetes),
         job(&args.kubernetes, image, &files, jobs.len()),
         reader(namespace, image),
@@ -186,7 +186,7 @@ fn below(path: &Path) -> anyhow::Result<String> {
     Ok(parts.join("/"))
 }
 
-/// A key of a ConfigMap has no slash, and not every character of a path: files are numbered.
+/// A key of a `ConfigMap` has no slash, and not every character of a path: files are numbered.
 fn key(number: usize) -> String {
     format!("{number:04}.yaml")
 }
@@ -198,7 +198,7 @@ fn keyed(files: &BTreeMap<String, String>) -> impl Iterator<Item = (String, Stri
         .map(|(number, text)| (key(number), text.clone()))
 }
 
-fn config_map(namespace: &str, name: &str, data: BTreeMap<String, String>) -> Value {
+fn config_map(namespace: &str, name: &str, data: &BTreeMap<String, String>) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -140,48 +140,46 @@ fn kill_one(three: &Three<'_>) -> String {
     index
 }
 
+/// Applies what is printed, beside a volume, and returns it.
+fn applied(three: &Three<'_>) -> String {
+    let words = "--format jobs --shards 8 --storage-class shared --cpu 500m --image";
+    let words = words.split(' ').chain([IMAGE]);
+    let wanted: Vec<&str> = ["matrix", SCENARIO].into_iter().chain(words).collect();
+    let objects = three.0.chainbreak(&wanted);
+    exits(&objects, 0);
+    let objects = text(&objects.stdout);
+    three.0.write("jobs.yaml", &objects);
+    three.0.write("volume.yaml", VOLUME);
+    for file in ["volume.yaml", "jobs.yaml"] {
+        three.does("kubectl", &["apply", "--server-side", "--filename", file]);
+    }
+    objects
+}
+
+/// Merges the parts as the head of what was applied says it.
+fn merge(three: &Three<'_>, head: &str) {
+    let ready = "--for=condition=Ready";
+    three.kubectl(&["wait", ready, "pod/results", "--timeout=60s"]);
+    let script = |line: &'_ str| {
+        line.split_once("sh -c '")?
+            .1
+            .strip_suffix('\'')
+            .map(str::to_owned)
+    };
+    let merge = head.lines().find_map(script).unwrap();
+    three.kubectl(&["exec", "results", "--", "sh", "-c", &merge]);
+}
+
 #[test]
 #[ignore = "needs Docker, kind and a node image: make test-kind"]
 fn a_run_in_eight_parts_one_of_them_killed_gives_the_report_of_one_machine() {
     let ground = ground();
     let three = made(&ground);
     has_image(&three);
-    let wanted = [
-        "matrix",
-        SCENARIO,
-        "--format",
-        "jobs",
-        "--shards",
-        "8",
-        "--image",
-        IMAGE,
-        "--storage-class",
-        "shared",
-        "--cpu",
-        "100m",
-    ];
-    let objects = ground.chainbreak(&wanted);
-    exits(&objects, 0);
-    ground.write("jobs.yaml", text(&objects.stdout));
-    ground.write("volume.yaml", VOLUME);
-    three.does(
-        "kubectl",
-        &[
-            "apply",
-            "--filename",
-            "volume.yaml",
-            "--filename",
-            "jobs.yaml",
-        ],
-    );
+    let head = applied(&three);
     let killed = kill_one(&three);
-    let ended = [
-        "wait",
-        "--for=condition=Complete",
-        "--timeout=400s",
-        "job/chainbreak",
-    ];
-    three.kubectl(&ended);
+    let complete = "--for=condition=Complete";
+    three.kubectl(&["wait", complete, "--timeout=400s", "job/chainbreak"]);
     let parts = "jsonpath={.status.succeeded} {.status.completedIndexes}";
     let parts = three.kubectl(&["get", "job", "chainbreak", "--output", parts]);
     assert_eq!(parts, "8 0-7");
@@ -192,30 +190,18 @@ fn a_run_in_eight_parts_one_of_them_killed_gives_the_report_of_one_machine() {
         2,
         "part {killed} was killed, and run once more"
     );
-    three.kubectl(&[
-        "wait",
-        "--for=condition=Ready",
-        "pod/results",
-        "--timeout=60s",
-    ]);
-    // As the head of what was applied says it.
-    let head = text(&objects.stdout);
-    let merge = head
-        .lines()
-        .find_map(|line| line.split_once("sh -c '")?.1.strip_suffix('\''));
-    three.kubectl(&["exec", "results", "--", "sh", "-c", merge.unwrap()]);
+    merge(&three, &head);
     // The same here, in one go.
-    let here = ground.chainbreak(&["run", SCENARIO, "--out", "here"]);
-    exits(&here, 0);
-    let [whole, here] =
-        ["results/whole/latest", "here/latest"].map(|path| ground.path().join(path));
-    let said = ground.chainbreak(&["parity", path(&whole), path(&here)]);
-    exits(&said, 0);
-    let planned = text(&ground.chainbreak(&["list", SCENARIO]).stdout)
-        .lines()
-        .count();
+    exits(&ground.chainbreak(&["run", SCENARIO, "--out", "here"]), 0);
+    let [whole, here] = ["results/whole/latest", "here/latest"].map(|it| ground.path().join(it));
+    exits(
+        &ground.chainbreak(&["parity", path(&whole), path(&here)]),
+        0,
+    );
+    let planned = text(&ground.chainbreak(&["list", SCENARIO]).stdout);
     let summary = fs::read_to_string(whole.join("summary.json")).unwrap();
-    assert_eq!(summary.matches("\"case\":").count(), planned, "{summary}");
+    let has = summary.matches("\"case\":").count();
+    assert_eq!(has, planned.lines().count(), "{summary}");
 }
 
 fn path(path: &Path) -> &str {

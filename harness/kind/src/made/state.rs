@@ -41,7 +41,7 @@ const NAMED: usize = 10;
 /// Prints a node's state. `$1` and `$2` are the networks of pods: their connections are those that a case leaves. Those to the API are the
 /// cluster's own. Settings of interfaces that come and go with pods are left out, and those that count or are drawn by chance; and of
 /// equal rules it is said how many there are.
-const STATE: &str = r##"
+const STATE: &str = r#"
     for f in iptables ip6tables; do for b in legacy nft; do
         $f-$b-save 2>/dev/null | awk -v of=$f-$b '
             /^#/ || /^COMMIT/ { next }
@@ -67,7 +67,7 @@ const STATE: &str = r##"
         conntrack -L $v6 -s $pods 2>/dev/null | grep -v 'dst=10\.96\.0\.1 ' |
             sed -e 's/^\([a-z0-9]*\) .*\(src=[^ ]* dst=[^ ]*\) .*src=.*/conntrack: \1 \2/' | sort -u
     done
-    exit 0"##;
+    exit 0"#;
 
 /// Kinds whose objects come and go while nobody does anything.
 const VOLATILE: [&str; 9] = [

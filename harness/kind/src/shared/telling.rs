@@ -1,5 +1,5 @@
 //! Pods' servers tell who they are and which client they saw, as the lab's do: the nginx of a scenario's pods gets a file beside its
-//! configuration, by a ConfigMap of its namespace. Pure.
+//! configuration, by a `ConfigMap` of its namespace. Pure.
 //!
 //! It is upstream's image that is known: what lies in `/etc/nginx/conf.d` belongs to its `http`. A container that has a command, or
 //! mounts something into nginx' folder itself, is left as it is.
@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use chainbreak_engine::nginx;
 use serde_json::{Value, json};
 
-/// What the ConfigMap is called, and the volume.
+/// What the `ConfigMap` is called, and the volume.
 const NAME: &str = "chainbreak-tells";
 const FOLDER: &str = "/etc/nginx";
 const FILE: &str = "chainbreak.conf";
 
-/// The objects, with their servers telling; a ConfigMap stands before the first of each namespace that needs it.
+/// The objects, with their servers telling; a `ConfigMap` stands before the first of each namespace that needs it.
 pub(crate) fn dress(objects: &[Value]) -> Vec<Value> {
     let mut dressed = Vec::with_capacity(objects.len());
     let mut served = BTreeSet::new();
