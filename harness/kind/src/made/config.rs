@@ -18,6 +18,9 @@ pub(crate) const OURS: &str = "chainbreak.dev/cluster";
 /// From here on kube-proxy's configuration says how much it logs (Kubernetes, pkg/proxy/apis/config/types.go).
 const LOGS: Version = Version::of(1, 28, 0);
 
+/// From here on it can say that conntrack is to be liberal.
+const LIBERAL: Version = Version::of(1, 29, 0);
+
 /// Pods of each family. Not the networks of kind's or Calico's own defaults: what is written there is meant so.
 pub(crate) const PODS: (&str, &str) = ("10.20.0.0/16", "fd00:10:20::/56");
 /// Services of each family: kubeadm's and kind's defaults.
@@ -77,6 +80,13 @@ fn kube_proxy(proxy: &Proxy, version: Version) -> String {
         "conntrack": { "maxPerCore": 0 },
         proxy.mode: periods,
     });
+    // kind would have it for nftables mode, which hides what conntrack calls INVALID; a scenario says so itself.
+    if version >= LIBERAL {
+        put(
+            &mut config,
+            &json!({ "conntrack": { "tcpBeLiberal": false } }),
+        );
+    }
     if version >= LOGS {
         put(&mut config, &json!({ "logging": { "verbosity": 2 } }));
     }

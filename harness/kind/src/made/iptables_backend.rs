@@ -18,13 +18,15 @@ use crate::{
 const OWN: &str = "\
     for f in iptables ip6tables; do update-alternatives --set $f /usr/sbin/$f-$1 >/dev/null || exit 1; done";
 
-/// The kubelet starts with the iptables backend that is wanted, and has left its mark there when the next kube-proxy looks for it; its own and
-/// kube-proxy's rules go from the other one.
+/// The kubelet starts with the iptables backend that is wanted, and has left its mark there when the next kube-proxy looks for it.
 const CHOOSE: &str = "\
     systemctl restart kubelet || exit 1; left=100; \
     until iptables-$1-save -t mangle 2>/dev/null | grep -q -e ^:KUBE-IPTABLES-HINT -e ^:KUBE-KUBELET-CANARY; do \
       left=$((left - 1)); [ $left -gt 0 ] || exit 1; sleep 0.2; \
-    done; \
+    done";
+
+/// The kubelet's and kube-proxy's rules go from the iptables backend that is not wanted.
+const PURGE: &str = "\
     for f in iptables ip6tables; do for t in raw mangle nat filter; do \
       $f-$2-save -t $t 2>/dev/null | grep -v -e KUBE- -e '^#' > /run/chainbreak.rules; \
       if $f-$2-save -t $t 2>/dev/null | grep -q KUBE-; then $f-$2-restore < /run/chainbreak.rules || exit 1; fi; \
@@ -64,6 +66,10 @@ pub(super) async fn choose(
     }
     restart(client, nodes, AgentName::KubeProxy).await?;
     for node in &nodes.0 {
+        // The old one may have missed its rules, and written them once more.
+        let other = other(spec.iptables);
+        let argv = ["sh", "-c", PURGE, "sh", word(spec.iptables), word(other)];
+        node.run(&argv).await?;
         let is = found(node).await?;
         if is != spec.iptables {
             return Err(KindError::Unable(format!(
@@ -78,10 +84,16 @@ pub(super) async fn choose(
 }
 
 async fn set(node: &Node, wanted: IptablesVariant) -> Result<(), KindError> {
-    let other = match wanted {
+    for script in [CHOOSE, PURGE] {
+        let argv = ["sh", "-c", script, "sh", word(wanted), word(other(wanted))];
+        node.run(&argv).await?;
+    }
+    Ok(())
+}
+
+fn other(wanted: IptablesVariant) -> IptablesVariant {
+    match wanted {
         IptablesVariant::Legacy => IptablesVariant::Nft,
         IptablesVariant::Nft => IptablesVariant::Legacy,
-    };
-    let argv = ["sh", "-c", CHOOSE, "sh", word(wanted), word(other)];
-    node.run(&argv).await.map(drop)
+    }
 }

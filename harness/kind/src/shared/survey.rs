@@ -33,7 +33,7 @@ pub(crate) const CALICO_STAYS: &str =
     "Calico is not upgraded on kind yet: it takes its whole manifest, not an image alone";
 
 /// What no real cluster has for now, and why.
-const LACKING: [(&str, &str); 6] = [
+const LACKING: [(&str, &str); 7] = [
     (
         "api-endpoints",
         "where a real cluster's API is, and how its pods reach it, is not the harness's to change",
@@ -46,6 +46,10 @@ const LACKING: [(&str, &str); 6] = [
     (
         "load-balancers",
         "whether the cluster gives Services of type LoadBalancer an address is not known: the backend kind does",
+    ),
+    (
+        "modelled-pods",
+        "Felix's model on a real cluster knows no pods' interfaces: calico: { pods: third-party }, or the cluster's own Felix",
     ),
     (
         "own-bpffs",

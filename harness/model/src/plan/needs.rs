@@ -6,7 +6,7 @@ use super::{Choice, upgrades};
 use crate::{
     case::{
         AgentFault, AgentSource, Case, Claim, ClusterSpec, Dataplane, Destination, Fault, HostSpec,
-        IpFamily, IptablesVariant, Programs, Promise, ProxyMode, Step, Traffic, Via,
+        IpFamily, IptablesVariant, PodOwner, Programs, Promise, ProxyMode, Step, Traffic, Via,
     },
     names::AgentName,
     pod_network::NETWORKS,
@@ -110,6 +110,7 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
         ),
         ("api-endpoints", case.timeline.iter().any(is_about_the_api)),
         ("own-bpffs", cluster.has_own_bpffs()),
+        ("modelled-pods", models_pods(case)),
         (
             "held-commands",
             faults
@@ -125,6 +126,12 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
     let parts = parts.into_iter().filter(|(_, needed)| *needed);
     let parts = parts.map(|(name, _)| name.to_owned());
     kubernetes.chain(parts).collect()
+}
+
+/// Whether Felix's model is to know the pods' interfaces.
+fn models_pods(case: &Case) -> bool {
+    let calico = case.cluster.calico.as_ref();
+    calico.is_some_and(|it| it.pods == PodOwner::Calico && it.source == AgentSource::Model)
 }
 
 /// Whether the API's endpoint is another one after it, or the way of an agent to it.
