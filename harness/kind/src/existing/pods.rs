@@ -21,6 +21,9 @@ const VOLUME: &str = "/chainbreak";
 /// The pod's first process notes its id, which is that of the node, and stays. Kubernetes makes one dollar of two.
 const STAY: &str = "echo $$$$ > /chainbreak/pid && exec sleep 2147483647";
 
+/// Its id, as soon as it is noted: a pod runs some moments before.
+const NOTED: &str = "until [ -s /chainbreak/pid ]; do sleep 0.1; done; cat /chainbreak/pid";
+
 /// The nodes that pods may run on without being told, by name; not yet with a way in.
 pub(super) async fn fit(client: &Client) -> Result<Vec<Node>, KindError> {
     let listed = nodes::list(client).await.map_err(KindError::Unable)?;
@@ -86,7 +89,7 @@ pub(super) async fn on(
             entry: into_pod.clone(),
             ..node
         };
-        let pid = in_pod.run(&["cat", &format!("{VOLUME}/pid")]).await?;
+        let pid = in_pod.run(&["sh", "-c", NOTED]).await?;
         let pid = pid.trim();
         // It has the node's network and process ids as it is.
         let into_node = words(&["nsenter", "-t", "1", "-m", "-u", "-i", "-n", "--"]);
