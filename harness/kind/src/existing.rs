@@ -241,6 +241,8 @@ impl InExisting {
         let target = options.target()?;
         let client = target.client().await?;
         let version = target.version(&client).await?;
+        let disturbing = options.allow_disruption.is_some();
+        options.may_be_used(&client, &target, disturbing).await?;
         fact("cluster", format!("{} at {}", target.name, target.server));
         let fit = pods::fit(&client).await?;
         let chosen = pods::choose(fit, case.cluster.nodes)?;
