@@ -196,20 +196,8 @@ fn a_case_runs_in_namespaces_of_its_own(theirs: &Theirs<'_>) {
     assert_eq!(theirs.ours(), "");
 }
 
-fn the_rights_that_are_printed_are_enough_and_one_that_lacks_is_named(theirs: &Theirs<'_>) {
-    // Tokens that anybody can ask for came with 1.24.
-    if crate::kubernetes().starts_with("1.20.") {
-        return;
-    }
-    let granted = |more: &[&str]| {
-        let printed = theirs
-            .ground
-            .chainbreak(&[&["cluster", "rbac"], more].concat());
-        exits(&printed, 0);
-        theirs.ground.write("rights.yaml", text(&printed.stdout));
-        theirs.kubectl(&["apply", "-f", "rights.yaml"]);
-    };
-    granted(&[]);
+/// Makes the kubeconfig `limited`, of the service account that the rights were given.
+fn limited(theirs: &Theirs<'_>) {
     let token = theirs.kubectl(&["create", "token", "chainbreak"]);
     let whole = std::fs::read(theirs.ground.path().join("kubeconfig")).unwrap();
     std::fs::write(theirs.ground.path().join("limited"), whole).unwrap();
@@ -224,6 +212,23 @@ fn the_rights_that_are_printed_are_enough_and_one_that_lacks_is_named(theirs: &T
             .output();
         exits(&set.unwrap(), 0);
     }
+}
+
+fn the_rights_that_are_printed_are_enough_and_one_that_lacks_is_named(theirs: &Theirs<'_>) {
+    // Tokens that anybody can ask for came with 1.24.
+    if crate::kubernetes().starts_with("1.20.") {
+        return;
+    }
+    let granted = |more: &[&str]| {
+        let printed = theirs
+            .ground
+            .chainbreak(&[&["cluster", "rbac"], more].concat());
+        exits(&printed, 0);
+        theirs.ground.write("rights.yaml", text(&printed.stdout));
+        theirs.kubectl(&["apply", "-f", "rights.yaml"]);
+    };
+    granted(&[]);
+    limited(theirs);
     exits(&theirs.run_as("limited", "calm", &[]).output().unwrap(), 0);
     granted(&["--disruption"]);
     let leave = ["--allow-disruption", "kind-theirs"];
