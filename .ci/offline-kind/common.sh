@@ -26,6 +26,22 @@ cgroup=chainbreak-offline-kind-$(sha256sum <<<"$state" | cut -c1-8)
 # What the kernel's settings were before the first daemon since it booted.
 sysctls=$state/sysctl-$(cut -c1-8 /proc/sys/kernel/random/boot_id).conf
 
+# call_themselves VERSION PROGRAM…: fails unless the programs in `$part/bin` say that they are of it.
+call_themselves() {
+    local version=$1 program how said
+    shift
+    for program in "$@"; do
+        case $program in
+        kubectl) how='version --client' ;;
+        kubeadm) how=version ;;
+        *) how=--version ;;
+        esac
+        # shellcheck disable=SC2086 # a list of words
+        said=$("$part/bin/$program" $how 2>&1) || true
+        case $said in *"$version"*) ;; *) die "what was built as $program calls itself '$said'" ;; esac
+    done
+}
+
 # tools_path TOOLS: what PATH begins with.
 tools_path() { echo "$1/usr/bin:$1/usr/sbin"; }
 

@@ -16,14 +16,9 @@ with_modules() (
     "$@"
 )
 
-# module_file MODULE VERSION: prints the path of its go.mod, and has all of the module.
-module_file() {
-    with_modules "$part" go mod download -json "$1@$2" | sed -n 's/.*"GoMod": "\(.*\)",*$/\1/p'
-}
-
-# module_folder MODULE VERSION: prints the folder of its source.
-module_folder() {
-    with_modules "$part" go mod download -json "$1@$2" | sed -n 's/.*"Dir": "\(.*\)",*$/\1/p'
+# module_part MODULE VERSION PART: has all of the module, and prints where its `GoMod` or its `Dir` is.
+module_part() {
+    with_modules "$part" go mod download -json "$1@$2" | sed -n "s/.*\"$3\": \"\(.*\)\",*\$/\1/p"
 }
 
 # module_program MODULE VERSION NAME [FLAG…]: the module's own command, to `$part/bin/NAME`.

@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use chainbreak_kind::existing::rights;
 
-use crate::args::cluster::{Cluster, ClusterVerb, Rbac};
+use crate::{
+    args::cluster::{Cluster, ClusterVerb, Rbac},
+    manifests,
+};
 
 /// Prints it.
 pub(crate) fn cluster(args: &Cluster) -> anyhow::Result<ExitCode> {
@@ -14,14 +16,9 @@ pub(crate) fn cluster(args: &Cluster) -> anyhow::Result<ExitCode> {
         namespace,
         disruption,
     }) = &args.verb;
-    let mut text = "# What `chainbreak run --backend cluster` does in a cluster. Its pods on nodes are privileged: whoever may make such pods\n\
-        # can do anything there.\n"
-        .to_owned();
-    for object in rights::manifests(name, namespace, *disruption) {
-        let object = serde_yaml::to_string(&object).context("could not write YAML")?;
-        text.push_str("---\n");
-        text.push_str(&object);
-    }
-    crate::say_as_it_is(&text)?;
+    let head = "# What `chainbreak run --backend cluster` does in a cluster. Its pods on nodes are privileged: whoever may make such pods\n\
+        # can do anything there.\n";
+    let objects = rights::manifests(name, namespace, *disruption);
+    crate::say_as_it_is(&manifests::document(head, &objects)?)?;
     Ok(ExitCode::SUCCESS)
 }

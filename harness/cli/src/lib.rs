@@ -29,6 +29,7 @@ mod images;
 mod interrupted;
 mod live;
 mod live_node;
+mod manifests;
 mod matrix;
 mod merge;
 mod mutate;

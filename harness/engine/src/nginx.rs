@@ -19,6 +19,7 @@ pub fn config(server: &str, ports: &[u16], has_v6: bool, folder: &str) -> String
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         write!(folders, " {kind}_temp_path {folder}/{kind};").expect("a String takes everything");
     }
+    let tells = telling(&format!("\"{server}\""));
     format!(
         "daemon off; master_process off; user root; pid {folder}/pid;\n\
          error_log stderr crit;\n\
@@ -26,22 +27,19 @@ pub fn config(server: &str, ports: &[u16], has_v6: bool, folder: &str) -> String
          http {{\n\
          access_log off; server_tokens off; keepalive_timeout 1h; keepalive_requests 100000000;\n\
          {folders}\n\
-         map $remote_addr $client {{ ~: \"[$remote_addr]\"; default $remote_addr; }}\n\
+         {tells}\n\
          server {{{listens}\n\
-         add_header {BACKEND_HEADER} \"{server}\" always;\n\
-         add_header {CLIENT_HEADER} \"$client:$remote_port\" always;\n\
          return 200 \"{server}\\n\";\n\
          }}\n\
          }}\n"
     )
 }
 
-/// What an nginx with a configuration of its own has in its `http`, to tell the same: the server is named for its machine, which in
-/// a pod is the pod.
-pub fn telling() -> String {
+/// What stands in the `http` of an nginx that tells: the server's name, in the words of its configuration, and the client that it saw.
+pub fn telling(server: &str) -> String {
     format!(
         "map $remote_addr $chainbreak_client {{ ~: \"[$remote_addr]\"; default $remote_addr; }}\n\
-         add_header {BACKEND_HEADER} $hostname always;\n\
+         add_header {BACKEND_HEADER} {server} always;\n\
          add_header {CLIENT_HEADER} \"$chainbreak_client:$remote_port\" always;\n"
     )
 }

@@ -10,7 +10,8 @@ use ipnet::IpNet;
 /// The daemon's name in a cluster, and in the history.
 pub const WHO: &str = "aws-node";
 
-/// The arguments of each `iptables` of a node, in order; `inside` is the VPC, where the scenario does not say it. Networks go in at the top of their chain, the last one ends first.
+/// The arguments of each `iptables` of a node, in order; `inside` is the VPC, where the scenario does not say it. Networks go in
+/// at the top of their chain, the last one ends first.
 pub fn rules(cni: &CniSpec, inside: &[IpNet], node: IpAddr) -> Vec<Vec<String>> {
     let inside = match cni.vpc_cidrs.as_slice() {
         [] => inside,

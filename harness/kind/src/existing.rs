@@ -125,16 +125,15 @@ impl Existing {
         words.map(str::to_owned).to_vec()
     }
 
-    /// Whether the kubeconfig's user may do what a run does.
-    async fn may_be_used(
-        &self,
-        client: &Client,
-        target: &Target,
-        disturbing: bool,
-    ) -> Result<(), KindError> {
-        let missing = rights::missing(client, disturbing).await?;
+    /// The cluster, if the kubeconfig's user may do there what a run does.
+    async fn usable(&self) -> Result<(Target, Client, Version), KindError> {
+        let target = self.target()?;
+        let client = target.client().await?;
+        let version = target.version(&client).await?;
+        let disturbing = self.allow_disruption.is_some();
+        let missing = rights::missing(&client, disturbing).await?;
         if missing.is_empty() {
-            return Ok(());
+            return Ok((target, client, version));
         }
         let flag = if disturbing { " --disruption" } else { "" };
         Err(KindError::Unable(format!(
@@ -238,11 +237,7 @@ impl InExisting {
             log.append(EventKind::Fact { name, value });
         };
         let (options, since) = (&self.options, Timestamp::now());
-        let target = options.target()?;
-        let client = target.client().await?;
-        let version = target.version(&client).await?;
-        let disturbing = options.allow_disruption.is_some();
-        options.may_be_used(&client, &target, disturbing).await?;
+        let (target, client, version) = options.usable().await?;
         fact("cluster", format!("{} at {}", target.name, target.server));
         let fit = pods::fit(&client).await?;
         let chosen = pods::choose(fit, case.cluster.nodes)?;
@@ -311,16 +306,9 @@ impl Backend for InExisting {
     async fn survey(&self) -> Capabilities {
         let here = async {
             survey::kubectl().await?;
-            let target = self.options.target()?;
-            let client = target.client().await?;
-            let version = target.version(&client).await?;
-            let disturbing = self.options.allow_disruption.is_some();
-            self.options
-                .may_be_used(&client, &target, disturbing)
-                .await?;
-            Ok(version)
+            self.options.usable().await
         };
-        survey::of("cluster", here.await.map(|version| vec![version]))
+        survey::of("cluster", here.await.map(|(_, _, version)| vec![version]))
     }
 
     async fn raise(

@@ -112,8 +112,8 @@ fn mend(program: &str) -> &'static str {
 /// The end of it, without blank lines and the stacks that Go programs show below their errors: a function, and below it, behind a tab, its
 /// place.
 fn last_lines(text: &str) -> String {
-    let is_place = |line: &str| line.starts_with('\t') && line.contains(".go:");
-    let is_place = |line: &str| is_place(line) || line.contains("/asm_");
+    let is_code = |line: &str| line.contains(".go:") || line.contains(".s:");
+    let is_place = |line: &str| line.starts_with('\t') && is_code(line);
     let all: Vec<&str> = text.lines().filter(|it| !it.trim().is_empty()).collect();
     let is_function = |at: usize| all.get(at + 1).is_some_and(|next| is_place(next));
     let lines = all.iter().enumerate();

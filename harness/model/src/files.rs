@@ -32,14 +32,18 @@ pub fn scenario_files(folder: &Path) -> Result<Vec<PathBuf>, FolderError> {
     paths.sort();
     let mut files = Vec::new();
     for path in paths {
-        let yaml = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
         if path.is_dir() && !path.is_symlink() {
             files.extend(scenario_files(&path)?);
-        } else if yaml && !is_manifest(&path) {
+        } else if is_yaml(&path) && !is_manifest(&path) {
             files.push(path);
         }
     }
     Ok(files)
+}
+
+/// Whether a file is YAML by its name.
+pub fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "yaml" || e == "yml")
 }
 
 /// The name of a file beside one that is not there, if somebody may have meant it.

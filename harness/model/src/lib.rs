@@ -31,7 +31,7 @@ mod read;
 mod yaml;
 
 pub use diagnostic::{Diagnostic, Diagnostics};
-pub use files::{FolderError, nearest_file, scenario_files};
+pub use files::{FolderError, is_yaml, nearest_file, scenario_files};
 pub use hidden::is_hidden;
 pub use judge::{Asked, Judge, judge};
 pub use language::{reference, schema};

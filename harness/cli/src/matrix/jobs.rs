@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context;
 use chainbreak_engine::{backend::Ground, shell::quoted};
+use chainbreak_model::is_yaml;
 use serde_json::{Value, json};
 
 use super::Job;
@@ -19,6 +20,7 @@ use crate::{
         selection::Selection,
     },
     cases::{self, invalid},
+    manifests,
 };
 
 /// What a `ConfigMap` may have, less what it says beside it (Kubernetes, pkg/apis/core/validation: 1 MiB).
@@ -66,13 +68,7 @@ pub(super) fn document(args: &Matrix, jobs: &[Job]) -> anyhow::Result<String> {
         job(&args.kubernetes, image, &files, jobs.len()),
         reader(namespace, image),
     ];
-    let mut text = head(namespace, jobs.len());
-    for object in &objects {
-        let object = serde_yaml::to_string(object).context("could not write YAML")?;
-        text.push_str("---\n");
-        text.push_str(&object);
-    }
-    Ok(text)
+    manifests::document(&head(namespace, jobs.len()), &objects)
 }
 
 fn head(namespace: &str, jobs: usize) -> String {
@@ -145,7 +141,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
 fn may_be_files(text: &str) -> BTreeSet<String> {
     fn look(value: &serde_yaml::Value, found: &mut BTreeSet<String>) {
         match value {
-            serde_yaml::Value::String(text) if is_yaml(text) => {
+            serde_yaml::Value::String(text) if is_yaml(Path::new(text)) => {
                 found.insert(text.clone());
             }
             serde_yaml::Value::Sequence(items) => items.iter().for_each(|it| look(it, found)),
@@ -159,11 +155,6 @@ fn may_be_files(text: &str) -> BTreeSet<String> {
         look(&value, &mut found);
     }
     found
-}
-
-fn is_yaml(text: &str) -> bool {
-    let extension = Path::new(text).extension();
-    extension.is_some_and(|it| it == "yaml" || it == "yml")
 }
 
 /// The path without `.` and `..`; it may not lead out of the current folder.

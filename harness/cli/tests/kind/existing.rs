@@ -4,11 +4,15 @@ use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
 
-use crate::ground::{Ground, Running, exits, text, validates};
+use crate::{
+    cluster::Made,
+    ground::{Ground, Running, exits, text, validates},
+};
 
 /// Somebody's cluster of two nodes, deleted with this.
 struct Theirs<'a> {
     ground: &'a Ground,
+    cluster: Made<'a>,
 }
 
 const NAME: &str = "theirs";
@@ -18,27 +22,15 @@ const CONFIG: &str = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n\
 
 impl<'a> Theirs<'a> {
     fn make(ground: &'a Ground) -> Self {
-        let image = crate::image();
-        ground.write("kind.yaml", CONFIG);
-        let made = Self { ground };
-        made.tool("kind", &["delete", "cluster", "--name", NAME]);
-        let create = ["create", "cluster", "--name", NAME, "--config", "kind.yaml"];
-        made.tool(
-            "kind",
-            &[&create[..], &["--image", &image, "--wait", "0s"]].concat(),
-        );
-        let ready = [
-            "wait",
-            "--for=condition=Ready",
-            "nodes",
-            "--all",
-            "--timeout=180s",
-        ];
-        made.kubectl(&ready);
+        let cluster = Made::make(ground, NAME, CONFIG);
+        let made = Self { ground, cluster };
         let control_plane = format!("{NAME}-control-plane");
         // kubeadm's taint was called otherwise before 1.24.
-        let old = crate::kubernetes().starts_with("1.20.");
-        let role = if old { "master" } else { "control-plane" };
+        let role = if crate::is_1_20() {
+            "master"
+        } else {
+            "control-plane"
+        };
         let taint = format!("node-role.kubernetes.io/{role}-");
         made.kubectl(&["taint", "nodes", &control_plane, &taint]);
         made.kubectl(&[
@@ -60,20 +52,8 @@ impl<'a> Theirs<'a> {
         made
     }
 
-    fn tool(&self, program: &str, args: &[&str]) -> String {
-        let mut command = Command::new(program);
-        command.args(args).args(["--kubeconfig", "kubeconfig"]);
-        let output = command.current_dir(self.ground.path()).output().unwrap();
-        assert!(
-            output.status.success(),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
-        text(&output.stdout)
-    }
-
     fn kubectl(&self, args: &[&str]) -> String {
-        self.tool("kubectl", args)
+        self.cluster.does("kubectl", args)
     }
 
     /// What is ours in it: namespaces, labels of nodes, where kube-proxy is told to run.
@@ -125,15 +105,6 @@ impl<'a> Theirs<'a> {
         let output = { output }.output().unwrap();
         exits(&output, 0);
         text(&output.stdout)
-    }
-}
-
-impl Drop for Theirs<'_> {
-    fn drop(&mut self) {
-        let deleted = Command::new("kind")
-            .args(["delete", "cluster", "--name", NAME])
-            .output();
-        assert!(deleted.is_ok_and(|it| it.status.success()) || std::thread::panicking());
     }
 }
 
@@ -216,7 +187,7 @@ fn limited(theirs: &Theirs<'_>) {
 
 fn the_rights_that_are_printed_are_enough_and_one_that_lacks_is_named(theirs: &Theirs<'_>) {
     // Tokens that anybody can ask for came with 1.24.
-    if crate::kubernetes().starts_with("1.20.") {
+    if crate::is_1_20() {
         return;
     }
     let granted = |more: &[&str]| {
@@ -343,8 +314,11 @@ fn felixs_configuration_is_set_back_whatever_becomes_of_the_case(theirs: &Theirs
     theirs.kubectl(&["apply", "-f", "felix.yaml"]);
     exits(&theirs.ran("with-calico", &[]), 12);
     let leave = ["--allow-disruption", "kind-theirs", "--ready-within", "90s"];
-    let old = crate::kubernetes().starts_with("1.20.");
-    let who = if old { "kubeconfig" } else { "limited" };
+    let who = if crate::is_1_20() {
+        "kubeconfig"
+    } else {
+        "limited"
+    };
     let output = theirs.run_as(who, "with-calico", &leave).output().unwrap();
     exits(&output, 11);
     let said = text(&output.stdout) + &text(&output.stderr);

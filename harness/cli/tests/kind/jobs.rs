@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::*;
+use super::{cluster::Made, *};
 
 const NAME: &str = "jobs";
 const IMAGE: &str = "chainbreak:of-a-test";
@@ -12,43 +12,8 @@ const SCENARIO: &str = "scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-prox
 const VOLUME: &str = r#"{ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "shared" }, "spec": {
     "accessModes": ["ReadWriteMany"], "capacity": { "storage": "1Gi" }, "storageClassName": "shared", "hostPath": { "path": "/results" } } }"#;
 
-/// The cluster, deleted with this.
-struct Three<'a>(&'a Ground);
-
-impl Three<'_> {
-    fn tool(&self, program: &str, args: &[&str]) -> Output {
-        let mut command = Command::new(program);
-        command
-            .args(args)
-            .env("KUBECONFIG", "kubeconfig")
-            .env("DOCKER_BUILDKIT", "0");
-        command.current_dir(self.0.path()).output().unwrap()
-    }
-
-    fn does(&self, program: &str, args: &[&str]) -> String {
-        let output = self.tool(program, args);
-        assert!(
-            output.status.success(),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
-        text(&output.stdout)
-    }
-
-    fn kubectl(&self, args: &[&str]) -> String {
-        self.does("kubectl", &[&["--namespace", "chainbreak"], args].concat())
-    }
-}
-
-impl Drop for Three<'_> {
-    fn drop(&mut self) {
-        let deleted = self.tool("kind", &["delete", "cluster", "--name", NAME]);
-        assert!(deleted.status.success() || std::thread::panicking());
-    }
-}
-
 /// With the scenarios, and a folder for the results, which all nodes have.
-fn made(ground: &Ground) -> Three<'_> {
+fn made(ground: &Ground) -> Made<'_> {
     let results = ground.path().join("results");
     fs::create_dir_all(&results).unwrap();
     let mount = format!(
@@ -61,39 +26,19 @@ fn made(ground: &Ground) -> Three<'_> {
         "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnetworking: {{ disableDefaultCNI: true }}\nnodes:\n{}",
         nodes.concat()
     );
-    ground.write("kind.yaml", config);
-    let three = Three(ground);
+    let three = Made::make(ground, NAME, &config);
     three.does("cp", &["-r", scenarios().to_str().unwrap(), "scenarios"]);
-    three.tool("kind", &["delete", "cluster", "--name", NAME]);
-    let create = [
-        "create",
-        "cluster",
-        "--name",
-        NAME,
-        "--config",
-        "kind.yaml",
-        "--wait",
-        "0s",
-        "--kubeconfig",
-        "kubeconfig",
-    ];
-    three.does("kind", &[&create[..], &["--image", &image()]].concat());
-    three.does(
-        "kubectl",
-        &[
-            "wait",
-            "--for=condition=Ready",
-            "nodes",
-            "--all",
-            "--timeout=180s",
-        ],
-    );
     three
 }
 
+/// In the namespace of the Job.
+fn kubectl(three: &Made<'_>, args: &[&str]) -> String {
+    three.does("kubectl", &[&["--namespace", "chainbreak"], args].concat())
+}
+
 /// This program on what a node's image has, which is what a lab takes, in every node.
-fn has_image(three: &Three<'_>) {
-    let ground = three.0;
+fn has_image(three: &Made<'_>) {
+    let ground = three.ground;
     fs::create_dir_all(ground.path().join("image")).unwrap();
     fs::copy(
         env!("CARGO_BIN_EXE_chainbreak"),
@@ -120,9 +65,9 @@ fn has_image(three: &Three<'_>) {
 }
 
 /// Deletes a pod of a part that runs: Kubernetes makes another one. Which part it was.
-fn kill_one(three: &Three<'_>) -> String {
+fn kill_one(three: &Made<'_>) -> String {
     let all = "--for=jsonpath={.status.active}=2";
-    three.kubectl(&["wait", all, "--timeout=60s", "job/chainbreak"]);
+    kubectl(three, &["wait", all, "--timeout=60s", "job/chainbreak"]);
     let of = [
         "get",
         "pods",
@@ -131,25 +76,28 @@ fn kill_one(three: &Three<'_>) -> String {
         "--output",
         "name",
     ];
-    let pods = three.kubectl(&of);
+    let pods = kubectl(three, &of);
     let pod = pods.lines().next().unwrap();
-    three.kubectl(&["wait", "--for=condition=Ready", "--timeout=60s", pod]);
+    kubectl(
+        three,
+        &["wait", "--for=condition=Ready", "--timeout=60s", pod],
+    );
     let index = "jsonpath={.metadata.labels.batch\\.kubernetes\\.io/job-completion-index}";
-    let index = three.kubectl(&["get", pod, "--output", index]);
-    three.kubectl(&["delete", pod]);
+    let index = kubectl(three, &["get", pod, "--output", index]);
+    kubectl(three, &["delete", pod]);
     index
 }
 
 /// Applies what is printed, beside a volume, and returns it.
-fn applied(three: &Three<'_>) -> String {
+fn applied(three: &Made<'_>) -> String {
     let words = "--format jobs --shards 8 --parallelism 2 --storage-class shared --cpu 1 --image";
     let words = words.split(' ').chain([IMAGE]);
     let wanted: Vec<&str> = ["matrix", SCENARIO].into_iter().chain(words).collect();
-    let objects = three.0.chainbreak(&wanted);
+    let objects = three.ground.chainbreak(&wanted);
     exits(&objects, 0);
     let objects = text(&objects.stdout);
-    three.0.write("jobs.yaml", &objects);
-    three.0.write("volume.yaml", VOLUME);
+    three.ground.write("jobs.yaml", &objects);
+    three.ground.write("volume.yaml", VOLUME);
     for file in ["volume.yaml", "jobs.yaml"] {
         three.does("kubectl", &["apply", "--server-side", "--filename", file]);
     }
@@ -157,9 +105,9 @@ fn applied(three: &Three<'_>) -> String {
 }
 
 /// Merges the parts as the head of what was applied says it.
-fn merge(three: &Three<'_>, head: &str) {
+fn merge(three: &Made<'_>, head: &str) {
     let ready = "--for=condition=Ready";
-    three.kubectl(&["wait", ready, "pod/results", "--timeout=60s"]);
+    kubectl(three, &["wait", ready, "pod/results", "--timeout=60s"]);
     let script = |line: &'_ str| {
         line.split_once("sh -c '")?
             .1
@@ -167,7 +115,7 @@ fn merge(three: &Three<'_>, head: &str) {
             .map(str::to_owned)
     };
     let merge = head.lines().find_map(script).unwrap();
-    three.kubectl(&["exec", "results", "--", "sh", "-c", &merge]);
+    kubectl(three, &["exec", "results", "--", "sh", "-c", &merge]);
 }
 
 #[test]
@@ -179,9 +127,12 @@ fn a_run_in_eight_parts_one_of_them_killed_gives_the_report_of_one_machine() {
     let head = applied(&three);
     let killed = kill_one(&three);
     let complete = "--for=condition=Complete";
-    three.kubectl(&["wait", complete, "--timeout=400s", "job/chainbreak"]);
+    kubectl(
+        &three,
+        &["wait", complete, "--timeout=400s", "job/chainbreak"],
+    );
     let parts = "jsonpath={.status.succeeded} {.status.completedIndexes}";
-    let parts = three.kubectl(&["get", "job", "chainbreak", "--output", parts]);
+    let parts = kubectl(&three, &["get", "job", "chainbreak", "--output", parts]);
     assert_eq!(parts, "8 0-7");
     let runs = fs::read_dir(ground.path().join("results").join(&killed)).unwrap();
     let runs = runs.filter(|it| it.as_ref().unwrap().file_name() != "latest");

@@ -7,6 +7,7 @@
 #[path = "../cli/ground/mod.rs"]
 mod ground;
 
+mod cluster;
 mod existing;
 mod jobs;
 mod kept;
@@ -47,6 +48,11 @@ fn kubernetes() -> String {
     let image = image();
     let (_, version) = image.rsplit_once(":v").expect("its tag is a version");
     version.to_owned()
+}
+
+/// Whether it is 1.20, which lacks what came later.
+fn is_1_20() -> bool {
+    kubernetes().starts_with("1.20.")
 }
 
 fn run(ground: &Ground, scenario: &str, more: &[&str]) -> Command {
@@ -137,7 +143,7 @@ fn pods_on_two_nodes_are_answered_and_the_next_case_has_the_same_cluster() {
 #[ignore = "needs Docker, kind and a node image: make test-kind"]
 fn a_service_is_answered_in_every_mode_of_kube_proxy_and_by_nobody_without_one() {
     // 1.20 has no nftables mode, and its images here no second family.
-    let most = if kubernetes().starts_with("1.20.") {
+    let most = if is_1_20() {
         "mode=iptables,iptables"
     } else {
         ""

@@ -10,7 +10,7 @@ use chainbreak_engine::backend::{
 use jiff::Timestamp;
 
 use super::{Existing, InExisting, run_namespace};
-use crate::{error::KindError, hash::short, name::PREFIX};
+use crate::{hash::short, name::PREFIX};
 
 const KUBECONFIG: &str = "kubeconfig";
 const CONTEXT: &str = "context";
@@ -86,18 +86,13 @@ impl ClusterFactory {
             kubeconfig: kubeconfig.to_owned(),
             context: context.map(str::to_owned),
             node_image: None,
-            allow_disruption: None,
+            allow_disruption: disturbing.then(String::new),
             run: String::new(),
         };
-        let asked = async {
-            let target = existing.target()?;
-            let client = target.client().await?;
-            target.version(&client).await?;
-            existing.may_be_used(&client, &target, disturbing).await
-        };
+        let usable = existing.usable().await;
         Finding {
             name: "cluster".to_owned(),
-            found: asked.await.map_err(|error: KindError| error.to_string()),
+            found: usable.map(drop).map_err(|error| error.to_string()),
         }
     }
 }

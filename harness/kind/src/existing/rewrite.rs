@@ -9,7 +9,7 @@ use chainbreak_model::case::{Case, Step};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::error::KindError;
+use crate::{error::KindError, shared::pods::spec_path};
 use objects::Namespaces;
 
 /// The case in namespaces of the run `run`; nodes n1, n2, … are these.
@@ -90,11 +90,7 @@ fn pin(value: &mut Value, nodes: &[String]) {
 
 /// Keeps pods that choose no node by name on those of the case: the cluster may have others.
 fn keep(object: &mut Value, nodes: &[String]) {
-    let path = match object["kind"].as_str() {
-        Some("Pod") => "/spec",
-        _ => "/spec/template/spec",
-    };
-    let Some(pod) = object.pointer_mut(path) else {
+    let Some(pod) = object.pointer_mut(spec_path(object)) else {
         return;
     };
     if !pod["containers"].is_array() || pod["nodeName"].is_string() || pod["affinity"].is_object() {

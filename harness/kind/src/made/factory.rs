@@ -9,7 +9,13 @@ use chainbreak_engine::backend::{
 };
 use chainbreak_model::case::Case;
 
-use crate::made::{backend::KindBackend, calico::Way, clean, journal::Journal, spec::Options};
+use crate::made::{
+    backend::KindBackend,
+    calico::Way,
+    clean,
+    journal::Journal,
+    spec::{Image, Options, Spec},
+};
 
 const REUSE: &str = "reuse";
 const PRELOAD: &str = "preload";
@@ -95,19 +101,11 @@ impl BackendFactory for KindFactory {
         1
     }
 
-    /// What makes a cluster, as far as the case says it ([`super::spec::Spec`]).
+    /// The cluster that it would have of an image of its Kubernetes. What can have none is at its end before it begins.
     fn kin(&self, case: &Case) -> Option<String> {
-        let it = &case.cluster;
-        let proxy = it.kube_proxy.as_ref().map(|it| {
-            let periods = (it.min_sync_period, it.sync_period);
-            (&it.version, it.mode, periods, &it.config)
-        });
-        let calico = it
-            .calico
-            .as_ref()
-            .map(|it| (&it.version, it.pods, &it.source));
-        let made_of = (it.nodes, &it.ip_families, it.iptables, &it.kubernetes);
-        Some(serde_json::to_string(&(made_of, proxy, calico)).expect("it has string keys only"))
+        let version = case.cluster.kubernetes_version().unwrap_or_default();
+        let spec = Spec::of(case, Image::unseen(version), &Options::default());
+        Some(spec.map_or_else(|_unable| String::new(), |spec| spec.name().to_string()))
     }
 
     /// Images may have to be pulled.

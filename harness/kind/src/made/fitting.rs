@@ -45,7 +45,7 @@ impl Fitting {
         let write =
             |value: &str| ["sysctl", "-q", "-w", &format!("{name}={value}")].map(str::to_owned);
         self.0.push((node.clone(), write(before.trim()).to_vec()));
-        run(node, &write(value)).await
+        node.run(&write(value)).await.map(drop)
     }
 
     /// As a start of the CNI's daemon does.
@@ -65,7 +65,7 @@ impl Fitting {
         for rule in vpc_cni::rules(cni, &inside, node.address) {
             let program = std::iter::once("iptables".to_owned());
             let command: Vec<String> = program.chain(rule).collect();
-            run(node, &command).await?;
+            node.run(&command).await?;
         }
         Ok(())
     }
@@ -74,13 +74,8 @@ impl Fitting {
     pub(super) async fn undo(&self) -> Vec<KindError> {
         let mut errors = Vec::new();
         for (node, argv) in self.0.iter().rev() {
-            errors.extend(run(node, argv).await.err());
+            errors.extend(node.run(argv).await.err());
         }
         errors
     }
-}
-
-async fn run(node: &Node, argv: &[String]) -> Result<(), KindError> {
-    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    node.run(&argv).await.map(drop)
 }

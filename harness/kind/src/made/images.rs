@@ -11,7 +11,7 @@ use crate::{
         docker,
         spec::{self, Image, Options},
     },
-    shared::nodes::Nodes,
+    shared::{nodes::Nodes, pods::spec_path},
     tool::Tool,
     versions::{Version, Versions},
 };
@@ -80,9 +80,8 @@ async fn asked(name: &str) -> Result<Version, KindError> {
 pub(crate) fn of_pods(manifests: &[Value]) -> BTreeSet<String> {
     let mut images = BTreeSet::new();
     for manifest in manifests {
-        let spec = match manifest["kind"].as_str() {
-            Some("Pod") => &manifest["spec"],
-            _ => &manifest["spec"]["template"]["spec"],
+        let Some(spec) = manifest.pointer(spec_path(manifest)) else {
+            continue;
         };
         for containers in ["initContainers", "containers"] {
             let all = spec[containers].as_array().into_iter().flatten();

@@ -67,9 +67,7 @@ pub(super) async fn choose(
     restart(client, nodes, AgentName::KubeProxy).await?;
     for node in &nodes.0 {
         // The old one may have missed its rules, and written them once more.
-        let other = other(spec.iptables);
-        let argv = ["sh", "-c", PURGE, "sh", word(spec.iptables), word(other)];
-        node.run(&argv).await?;
+        run(node, PURGE, spec.iptables).await?;
         let is = found(node).await?;
         if is != spec.iptables {
             return Err(KindError::Unable(format!(
@@ -84,16 +82,16 @@ pub(super) async fn choose(
 }
 
 async fn set(node: &Node, wanted: IptablesVariant) -> Result<(), KindError> {
-    for script in [CHOOSE, PURGE] {
-        let argv = ["sh", "-c", script, "sh", word(wanted), word(other(wanted))];
-        node.run(&argv).await?;
-    }
-    Ok(())
+    run(node, CHOOSE, wanted).await?;
+    run(node, PURGE, wanted).await
 }
 
-fn other(wanted: IptablesVariant) -> IptablesVariant {
-    match wanted {
+/// A script: `$1` is the wanted one, `$2` the other one.
+async fn run(node: &Node, script: &str, wanted: IptablesVariant) -> Result<(), KindError> {
+    let other = match wanted {
         IptablesVariant::Legacy => IptablesVariant::Nft,
         IptablesVariant::Nft => IptablesVariant::Legacy,
-    }
+    };
+    let argv = ["sh", "-c", script, "sh", word(wanted), word(other)];
+    node.run(&argv).await.map(drop)
 }

@@ -74,22 +74,25 @@ impl OwnedCluster {
     }
 }
 
-/// Deletes a cluster of ours and what stands beside it, whatever is left of them.
-pub(crate) async fn delete(name: &ClusterName) -> Result<(), KindError> {
-    // kind writes into the person's kubeconfig otherwise, to take out what never was in.
+/// Runs kind on a cluster. It writes into the person's kubeconfig otherwise: what we need of it we ask for.
+pub(super) async fn kind(
+    within: Duration,
+    name: &ClusterName,
+    words: &[&str],
+    input: impl Into<Vec<u8>>,
+) -> Result<(), KindError> {
     let nowhere =
         tempfile::NamedTempFile::new().map_err(KindError::file("make", "a kubeconfig"))?;
     let kubeconfig = nowhere.path().display().to_string();
-    let argv = [
-        "kind",
-        "delete",
-        "cluster",
-        "--name",
-        name.as_str(),
-        "--kubeconfig",
-        &kubeconfig,
-    ];
-    let deleted = Tool::new(DELETE, argv).output().await;
+    let where_to = ["--name", name.as_str(), "--kubeconfig", &kubeconfig];
+    let argv = [&["kind"], words, &where_to].concat();
+    let run = Tool::new(within, argv).reading(input).output();
+    run.await.map(drop)
+}
+
+/// Deletes a cluster of ours and what stands beside it, whatever is left of them.
+pub(crate) async fn delete(name: &ClusterName) -> Result<(), KindError> {
+    let deleted = kind(DELETE, name, &["delete", "cluster"], Vec::new()).await;
     // After the nodes: what was just being made is there by now.
     docker::remove(&docker::beside(name).await?).await?;
     deleted?;

@@ -43,6 +43,17 @@ pub(crate) struct Image {
     pub(crate) has_network: bool,
 }
 
+impl Image {
+    /// Nobody has looked at it: it is of that version, and tells nothing else.
+    pub(crate) fn unseen(version: &str) -> Self {
+        Self {
+            name: version.to_owned(),
+            version: Version::of(0, 0, 0),
+            has_network: false,
+        }
+    }
+}
+
 /// Who gives pods their interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

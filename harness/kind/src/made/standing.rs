@@ -201,25 +201,8 @@ async fn answers(client: &Client) -> Result<(), KindError> {
 }
 
 async fn create(name: &ClusterName, spec: &Spec) -> Result<(), KindError> {
-    // Not the person's own kubeconfig: what we need of it we ask for.
-    let nowhere =
-        tempfile::NamedTempFile::new().map_err(KindError::file("make", "a kubeconfig"))?;
-    let kubeconfig = nowhere.path().display().to_string();
-    let argv = [
-        "kind",
-        "create",
-        "cluster",
-        "--name",
-        name.as_str(),
-        "--config",
-        "-",
-        "--kubeconfig",
-        &kubeconfig,
-        "--wait",
-        "0s",
-    ];
-    let create = Tool::new(CREATE, argv).reading(config::render(spec));
-    create.output().await.map(drop)
+    let create = ["create", "cluster", "--config", "-", "--wait", "0s"];
+    owned_cluster::kind(CREATE, name, &create, config::render(spec)).await
 }
 
 /// From where the API is reached.

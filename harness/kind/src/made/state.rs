@@ -132,7 +132,7 @@ impl State {
             if last.1.elapsed() >= pause {
                 Ok(now)
             } else {
-                Err("it has not done nothing for long enough".to_owned())
+                Err("it has not been still for long enough".to_owned())
             }
         };
         let what = "the cluster has settled";

@@ -46,8 +46,8 @@ impl Node {
     }
 
     /// Runs a command there to its end, which comes soon.
-    pub(crate) async fn run(&self, argv: &[&str]) -> Result<String, KindError> {
-        let argv = self.argv(argv.iter().copied());
+    pub(crate) async fn run(&self, argv: &[impl AsRef<str> + Sync]) -> Result<String, KindError> {
+        let argv = self.argv(argv.iter().map(AsRef::as_ref));
         Tool::new(SHORT, argv).output().await
     }
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
+use serde_json::Value;
 
 use crate::{
     error::KindError,
@@ -14,6 +15,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     known: Mutex<BTreeMap<String, u32>>,
+}
+
+/// Where an object has the `spec` of its pods, if it has any (a JSON pointer).
+pub(crate) fn spec_path(object: &Value) -> &'static str {
+    match object["kind"].as_str() {
+        Some("Pod") => "/spec",
+        _ => "/spec/template/spec",
+    }
 }
 
 /// Whose network a command is to have.

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use chainbreak_engine::nginx;
 use serde_json::{Value, json};
 
+use crate::shared::pods::spec_path;
+
 /// What the `ConfigMap` is called, and the volume.
 const NAME: &str = "chainbreak-tells";
 const FOLDER: &str = "/etc/nginx";
@@ -37,17 +39,14 @@ fn config_map(namespace: &str) -> Value {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": { "namespace": namespace, "name": NAME },
-        "data": { FILE: nginx::telling() },
+        // A pod is called as its machine is.
+        "data": { FILE: nginx::telling("$hostname") },
     })
 }
 
 /// Whether a server of the object's pods tells from now on.
 fn tells(object: &mut Value) -> bool {
-    let path = match object["kind"].as_str() {
-        Some("Pod") => "/spec",
-        _ => "/spec/template/spec",
-    };
-    let Some(pod) = object.pointer_mut(path) else {
+    let Some(pod) = object.pointer_mut(spec_path(object)) else {
         return false;
     };
     let containers = pod["containers"].as_array_mut().into_iter().flatten();

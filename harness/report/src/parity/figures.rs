@@ -1,6 +1,6 @@
 //! How bad it was, beside whether it was: shares of answered requests, and longest gaps, of cases whose verdicts are the same.
 
-use chainbreak_model::verdict::Requests;
+use chainbreak_model::verdict::{Requests, Span};
 
 use crate::summary::Summary;
 
@@ -31,13 +31,11 @@ pub(super) fn words(requests: &Requests) -> String {
 }
 
 fn gap_us(requests: &Requests) -> u64 {
-    let gap = requests.longest_gap.as_ref();
-    gap.map_or(0, |gap| gap.to_us.saturating_sub(gap.from_us))
+    requests.longest_gap.map_or(0, Span::len_us)
 }
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::verdict::Span;
     use indexmap::IndexMap;
 
     use super::*;
