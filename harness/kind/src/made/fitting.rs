@@ -62,7 +62,12 @@ impl Fitting {
                     node.name
                 ))
             })?;
-        for rule in vpc_cni::rules(cni, &inside, node.address) {
+        let mut cni = cni.clone();
+        if !cni.vpc_cidrs.is_empty() {
+            // A scenario's are about the lab's nodes; these are in the VPC, too, whatever their network is.
+            cni.vpc_cidrs.extend(inside.first());
+        }
+        for rule in vpc_cni::rules(&cni, &inside, node.address) {
             let program = std::iter::once("iptables".to_owned());
             let command: Vec<String> = program.chain(rule).collect();
             node.run(&command).await?;
