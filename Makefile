@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape fuzz record test-kind real bench mutate packages build check check-demo check-fuzz archive image static test-aarch64
+.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape fuzz record test-kind test-kind-cases test-kind-all test-kind-upgrade real bench mutate packages build check check-demo check-fuzz archive image static test-aarch64
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. `make build` puts the whole program in its place.
 SMALL = --package chainbreak-cli --no-default-features
@@ -77,7 +77,27 @@ test-kind: packages ## what needs a kind cluster: one of Kubernetes 1.34, or KUB
 	@.ci/offline-kind/smoke 1
 	@.ci/offline-kind/smoke 3
 	$(CARGO) test --workspace --test kind --no-run
-	@.ci/offline-kind/enter $(CARGO) test --offline --workspace --test kind --quiet -- --ignored --test-threads=1
+	@.ci/offline-kind/enter $(CARGO) test --offline --workspace --test kind --quiet -- --ignored --test-threads=1 --skip upgrades::
+
+# About ten minutes on two cores.
+test-kind-cases: build ## that twenty cases of the catalogue come out on kind as in the lab
+	@.ci/offline-kind/up >/dev/null
+	@grep -v '^#' .ci/offline-kind/cases.txt | xargs .ci/offline-kind/catalogue run
+	@.ci/offline-kind/enter target/debug/chainbreak clean
+
+# More than an hour on two cores (docs/parity.md).
+test-kind-all: build ## that whatever a kind cluster can express has the lab's verdicts there
+	@.ci/offline-kind/up >/dev/null
+	@.ci/offline-kind/catalogue parity scenarios
+	@.ci/offline-kind/enter target/debug/chainbreak clean
+
+# Beside what `make test-kind` makes, a node image of the version before; a quarter of an hour more on two cores the first time.
+test-kind-upgrade: packages ## that kubeadm upgrades a kind cluster node by node under traffic, from 1.33 to 1.34
+	@KUBERNETES=1.33 .ci/offline-kind/up >/dev/null
+	@.ci/offline-kind/up >/dev/null
+	$(CARGO) test --workspace --test kind --no-run
+	@CHAINBREAK_KIND_IMAGE_BEFORE=$$(KUBERNETES=1.33 .ci/offline-kind/enter printenv CHAINBREAK_KIND_IMAGE) \
+		.ci/offline-kind/enter $(CARGO) test --offline --workspace --test kind --quiet -- --ignored upgrades::
 
 # Needs Node (18 and later) and npm, which brings the server, about 20 MB. Under a minute.
 test-editor: ## that editors find nothing wrong with a scenario, and its mistakes, by the YAML language server that they use

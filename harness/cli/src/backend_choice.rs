@@ -1,7 +1,7 @@
 //! What raises the clusters of a run, as the command line says, and what follows from that.
 
 use chainbreak_engine::backend::{
-    Backend, BackendError, BackendFactory, EBPF, Given, Ground, HOST_CHANGES,
+    Backend, BackendError, BackendFactory, Doing, EBPF, Given, Ground, HOST_CHANGES,
 };
 use chainbreak_model::{
     case::{Capabilities, Case},
@@ -86,6 +86,22 @@ impl BackendChoice {
             skip @ Planned::Skip(_) => skip,
         };
         planned.into_iter().map(rewritten).collect()
+    }
+
+    /// What each of the cases that are to run would do to a cluster of others, in their order; nothing where they have one for themselves.
+    pub(crate) async fn rehearse(
+        &self,
+        planned: &[Planned],
+    ) -> Result<Vec<Vec<Doing>>, BackendError> {
+        let backend = self.open();
+        let Some(shared) = backend.shared() else {
+            return Ok(Vec::new());
+        };
+        let run = planned.iter().filter_map(|it| match it {
+            Planned::Run(case) => Some(case.as_ref()),
+            Planned::Skip(_) => None,
+        });
+        shared.rehearse(&run.collect::<Vec<_>>()).await
     }
 
     /// Why the real clusters that were asked for cannot be had.

@@ -10,6 +10,7 @@ use std::{
     process::ExitCode,
 };
 
+use chainbreak_engine::backend::Doing;
 use chainbreak_model::{
     case::{AgentSource, Capabilities, repeated_case},
     names::AgentName,
@@ -116,27 +117,46 @@ pub(crate) async fn plan(args: &args::Listing) -> anyhow::Result<ExitCode> {
     }
     let capabilities = backend.demanded(capabilities);
     let planned = planned(selection, &capabilities, Absent::Left).await?;
+    let planned = backend.rewrite_namespaces(planned).await;
+    let rehearsed = backend.rehearse(&planned).await;
+    let rehearsed = rehearsed.unwrap_or_else(|error| {
+        crate::note(&format!(
+            "what is done to the cluster cannot be told: {error}"
+        ));
+        Vec::new()
+    });
     match args.format {
-        Answer::Human => tell(&planned)?,
+        Answer::Human => tell(&planned, rehearsed)?,
         Answer::Json => {
             let planned = planned.into_iter().map(|plan| (plan.id(), plan));
             let planned: Vec<(String, Planned)> = planned.collect();
-            crate::say_as_it_is(&document(&Plan::of(&planned))?)?;
+            crate::say_as_it_is(&document(&Plan::of(&planned, rehearsed))?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(planned: &[Planned]) -> anyhow::Result<()> {
+fn tell(planned: &[Planned], rehearsed: Vec<Vec<Doing>>) -> anyhow::Result<()> {
     let mut runs = 0;
+    let mut rehearsed = rehearsed.into_iter();
     for plan in planned {
-        crate::say(&match plan {
-            Planned::Run(case) => {
-                runs += 1;
-                format!("run   {}\n", case.id())
+        let case = match plan {
+            Planned::Run(case) => case,
+            Planned::Skip(skipped) => {
+                crate::say(&format!("skip  {}: {}\n", skipped.id, skipped.reason()))?;
+                continue;
             }
-            Planned::Skip(skipped) => format!("skip  {}: {}\n", skipped.id, skipped.reason()),
-        })?;
+        };
+        runs += 1;
+        crate::say(&format!("run   {}\n", case.id()))?;
+        for Doing { does, what, how } in rehearsed.next().unwrap_or_default() {
+            let how = if how.is_empty() {
+                how
+            } else {
+                format!("  ({how})")
+            };
+            crate::say(&format!("      {does:<8}{what}{how}\n"))?;
+        }
     }
     crate::say(&format!(
         "{runs} to run, {} to skip\n",

@@ -11,6 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_model::case::{Capabilities, Case};
+use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use crate::{cluster::Cluster, log::EventLog};
@@ -110,6 +111,21 @@ pub trait Shared: Send + Sync {
 
     /// The cases as they are there: in namespaces of their own.
     async fn rewrite_namespaces(&self, cases: Vec<Case>) -> Vec<Case>;
+
+    /// What each of the cases, as they are there, would do to the clusters, in the order in which it begins with it.
+    async fn rehearse(&self, cases: &[&Case]) -> Result<Vec<Vec<Doing>>, BackendError>;
+}
+
+/// One thing that a case does to a cluster, or runs there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Doing {
+    /// `makes`, `changes`, `deletes`, `runs`.
+    pub does: &'static str,
+    /// An object, as `Pod test/client`, or a command.
+    pub what: String,
+    /// What is to be known of it: how it is changed, where it runs, what for.
+    pub how: String,
 }
 
 /// What runs that were killed have left can be found and removed.

@@ -14,7 +14,7 @@ use futures::future::join_all;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    cluster::Place,
+    cluster::{Command, Place},
     infra_error::InfraError,
     log::EventLog,
     looks::{self, KEPT_US, Looks},
@@ -217,6 +217,16 @@ fn sources(case: &Case) -> Vec<Source> {
     sources.push(Source::all_if("nft", "nft list ruleset", is_of_nft));
     sources.push(Source::new("conntrack", looks::Source::Conntrack));
     sources
+}
+
+/// What counts on a node, as far as there is anything to count.
+pub(crate) fn commands(case: &Case) -> Vec<Command> {
+    let sources = sources(case);
+    let all = sources.iter().flat_map(|source| {
+        let first = source.only_if.map(|_| TABLES.listing());
+        first.into_iter().chain([source.what.listing()])
+    });
+    all.map(Command::Argv).collect()
 }
 
 /// The tables that only the nft tool knows.

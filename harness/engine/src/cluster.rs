@@ -1,8 +1,9 @@
 //! The one narrow seam: a cluster is a Kubernetes API plus exec into the network namespaces of its
 //! nodes and pods. That is all a backend has to provide, and the only thing the engine knows. What it may lack is a
-//! capability of its own: [`Recording`], [`AgentControl`], [`Killing`], [`LateLogs`], [`Scheduling`].
+//! capability of its own: [`Recording`], [`AgentControl`], [`Killing`], [`LateLogs`], [`NodeUpgrades`], [`Scheduling`], [`Debts`].
 
 mod capability;
+mod debt;
 
 use std::{
     fmt, io,
@@ -16,14 +17,17 @@ use chainbreak_model::{
     case,
     names::{AgentName, NodeName},
 };
+use serde::{Deserialize, Serialize};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use crate::logbook::AgentLog;
 
 pub use capability::{
-    AgentControl, ApiEndpoints, Killing, LateLogs, Recording, Scheduling, Waited, Waiter,
+    AgentControl, ApiEndpoints, Killing, LateLogs, NodeUpgrades, Recording, Scheduling, Waited,
+    Waiter,
 };
 pub(crate) use capability::{agent_control, exec_as};
+pub use debt::{Debt, Debts};
 
 /// A raised cluster.
 #[async_trait]
@@ -77,6 +81,11 @@ pub trait Cluster: Send + Sync {
         None
     }
 
+    /// `None` where nodes have no Kubernetes of their own.
+    fn node_upgrades(&self) -> Option<&dyn NodeUpgrades> {
+        None
+    }
+
     /// `None` where nobody can say where the API is.
     fn api_endpoints(&self) -> Option<&dyn ApiEndpoints> {
         None
@@ -89,6 +98,16 @@ pub trait Cluster: Send + Sync {
 
     /// `None` where it cannot be known how long the case's processes wait for a processor.
     fn scheduling(&self) -> Option<&dyn Scheduling> {
+        None
+    }
+
+    /// Nodes that do not answer any more, each by all its names and with the reason, or the API. Asked where something went wrong.
+    async fn silent_nodes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// `None` where what faults change goes with the cluster.
+    fn debts(&self) -> Option<&dyn Debts> {
         None
     }
 
@@ -120,7 +139,8 @@ pub enum Signal {
 }
 
 /// Where a command runs.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// A node's namespaces.
     Node(NodeName),
@@ -159,7 +179,8 @@ impl From<&case::Origin> for Place {
 }
 
 /// A command to run in a place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Command {
     /// Program and arguments.
     Argv(Vec<String>),

@@ -20,8 +20,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
     cluster::{
-        AgentControl, Cluster, Command, ExecError, Killing, LateLogs, Leftovers, Place, Process,
-        Recording, Signal, SignalError,
+        AgentControl, Cluster, Command, Debt, Debts, ExecError, Killing, LateLogs, Leftovers,
+        NodeUpgrades, Place, Process, Recording, Signal, SignalError,
     },
     gate::Gate,
     logbook::{AgentLog, Logbook},
@@ -42,6 +42,10 @@ pub(crate) struct Fake {
     pub(crate) commands: Commands,
     /// Which commands were to run.
     pub(crate) asked: Mutex<Vec<String>>,
+    /// It outlives the run: what was noted, and what was paid, stands among the commands.
+    pub(crate) outlives: bool,
+    /// Its nodes can be upgraded, by these versions; which were is among the signals.
+    pub(crate) way: Option<Vec<String>>,
 }
 
 /// What becomes of commands.
@@ -107,6 +111,40 @@ impl Fake {
 }
 
 #[async_trait]
+impl Debts for Fake {
+    async fn owe(&self, debt: &Debt) -> Result<u64, String> {
+        let mut asked = self.asked.lock().expect("no test panicked");
+        asked.push(format!("owe: {}", debt.text));
+        Ok(asked.len() as u64)
+    }
+
+    async fn paid(&self, number: u64) -> Result<(), String> {
+        let mut asked = self.asked.lock().expect("no test panicked");
+        asked.push(format!("paid: {number}"));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl NodeUpgrades for Fake {
+    async fn way(&self, _: &[NodeName], _: &str) -> Result<Vec<String>, String> {
+        self.way.clone().ok_or_else(|| "none".to_owned())
+    }
+
+    async fn upgrade(
+        &self,
+        node: &NodeName,
+        to: &str,
+        say: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<bool, String> {
+        let mut signals = self.signals.lock().expect("no test panicked");
+        signals.push(format!("{node} to {to}"));
+        say(format!("{node} is drained"));
+        Ok(true)
+    }
+}
+
+#[async_trait]
 impl Cluster for Fake {
     fn api(&self) -> kube::Client {
         let config = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));
@@ -139,6 +177,14 @@ impl Cluster for Fake {
         tokio::time::sleep_until(tokio::time::Instant::now() + late).await;
         let mut shell = tokio::process::Command::new("sh");
         Process::spawn(shell.args(["-c", script])).map_err(failed)
+    }
+
+    fn node_upgrades(&self) -> Option<&dyn NodeUpgrades> {
+        self.way.as_ref().map(|_| self as &dyn NodeUpgrades)
+    }
+
+    fn debts(&self) -> Option<&dyn Debts> {
+        self.outlives.then_some(self)
     }
 
     fn sees_within(&self) -> Duration {

@@ -9,6 +9,7 @@ mod commands;
 mod conntrack;
 mod craft;
 mod link;
+mod orders;
 mod process;
 mod rules;
 mod sysctl;
@@ -23,6 +24,7 @@ use chainbreak_model::{
 };
 use tokio::time::{Instant, sleep_until, timeout};
 
+pub(crate) use self::orders::orders;
 use self::{commands::command, undo::Undo};
 use crate::{
     cluster::{Cluster, nodes},
@@ -36,10 +38,15 @@ pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an upgrade may take, which brings along images of agents where the backend has some.
 const ROLLOUT: Duration = Duration::from_secs(600);
+/// The same of nodes, of which each is upgraded by itself, minor version after minor version.
+const NODES: Duration = Duration::from_secs(3600);
 
 /// How long a fault may take to be there.
 pub(crate) fn within(fault: &Fault) -> Duration {
     match fault {
+        Fault::Upgrade {
+            kubernetes: true, ..
+        } => NODES,
         Fault::Upgrade { .. } => ROLLOUT,
         _ => WITHIN,
     }
@@ -163,7 +170,8 @@ impl Faults {
         while let Some(last) = undo.last_mut() {
             let text = last.text.clone();
             let within = self.patience / 2;
-            let undone = timeout(within, last.run(self.cluster.as_ref())).await;
+            let cluster = self.cluster.as_ref();
+            let undone = timeout(within, last.undo(cluster)).await;
             undo.pop();
             self.log.append(match undone {
                 Ok(Ok(())) => EventKind::Step { text },
@@ -204,7 +212,14 @@ impl Injection<'_> {
         match fault {
             Fault::Slow { agent, command, by } => self.slow(*agent, command, *by),
             Fault::Agent { agent, node, what } => self.agent(*agent, node.as_ref(), *what).await,
-            Fault::Upgrade { to, node } => self.upgrade(to, node.as_ref()).await,
+            Fault::Upgrade {
+                to,
+                node,
+                kubernetes,
+            } => match self.cluster.node_upgrades().filter(|_| *kubernetes) {
+                Some(upgrades) => self.upgrade_nodes(upgrades, to, node.as_ref()).await,
+                None => self.upgrade(to, node.as_ref()).await,
+            },
             Fault::Switch { dataplane } => self.switch(*dataplane).await,
             Fault::Sysctl { at, set } => self.sysctl(at.as_ref(), set).await,
             Fault::FillConntrack { node, entries } => self.fill(node.as_ref(), *entries).await,

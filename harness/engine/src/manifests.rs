@@ -98,14 +98,25 @@ async fn has_account(client: &Client, namespace: &str) -> bool {
 }
 
 /// Asks for an object's deletion, and returns when the API has taken note.
-pub(crate) async fn delete(client: &Client, object: &ObjectRef) -> Result<(), kube::Error> {
+pub async fn delete(client: &Client, object: &ObjectRef) -> Result<(), kube::Error> {
+    let deleted = api_of(client, object)
+        .delete(&object.name, &DeleteParams::default())
+        .await;
+    deleted.map(drop)
+}
+
+/// Whether the API has it. One of a kind that it does not know it does not have.
+pub async fn exists(client: &Client, object: &ObjectRef) -> Result<bool, kube::Error> {
+    let found = api_of(client, object).get_opt(&object.name).await;
+    found.map(|found| found.is_some())
+}
+
+fn api_of(client: &Client, object: &ObjectRef) -> Api<DynamicObject> {
     let types = as_kept(TypeMeta {
         api_version: object.api_version.clone(),
         kind: object.kind.clone(),
     });
-    let api = api(client, &types, object.namespace.as_deref());
-    let deleted = api.delete(&object.name, &DeleteParams::default()).await;
-    deleted.map(drop)
+    api(client, &types, object.namespace.as_deref())
 }
 
 fn api(client: &Client, types: &TypeMeta, namespace: Option<&str>) -> Api<DynamicObject> {

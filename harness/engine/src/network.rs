@@ -34,11 +34,14 @@ pub(crate) async fn tell(cluster: &dyn Cluster, log: &EventLog) {
     }
 }
 
+/// What says it.
+pub(crate) fn command() -> Command {
+    Command::Argv(["sh", "-c", SCRIPT].map(str::to_owned).to_vec())
+}
+
 async fn of(cluster: &dyn Cluster, node: NodeName) -> Option<(NodeName, String)> {
     let place = Place::Node(node.clone());
-    let argv = ["sh", "-c", SCRIPT].map(str::to_owned).to_vec();
-    let command = Command::Argv(argv);
-    let asked = timeout(WITHIN, output(cluster, &place, &command)).await;
+    let asked = timeout(WITHIN, output(cluster, &place, &command())).await;
     let text = as_sysctl(&asked.ok()?.ok()?);
     (!text.is_empty() && text.len() <= MOST).then_some((node, text))
 }

@@ -69,19 +69,8 @@ pub(crate) async fn addresses(
     case: &Case,
     log: &EventLog,
 ) -> Result<(), InfraError> {
-    let named = case
-        .promises
-        .values()
-        .filter_map(|promise| match &promise.claim {
-            Claim::Source {
-                is: SourceAddress::Of(place),
-                ..
-            } => Some(place.clone()),
-            _ => None,
-        });
-    for at in named.collect::<BTreeSet<Origin>>() {
-        let argv = ["ip", "-json", "address"].map(str::to_owned).to_vec();
-        let text = output(cluster, &Place::from(&at), &Command::Argv(argv)).await?;
+    for at in sources(case) {
+        let text = output(cluster, &Place::from(&at), &ask_for_addresses()).await?;
         let links: Vec<Link> = serde_json::from_str(&text)
             .map_err(|error| InfraError::new(format!("read the addresses of {at}"), error))?;
         let all = links.into_iter().flat_map(|link| link.addr_info);
@@ -92,6 +81,24 @@ pub(crate) async fn addresses(
         log.append(EventKind::Addresses { at, addresses });
     }
     Ok(())
+}
+
+/// The places that promises about sources name.
+pub(crate) fn sources(case: &Case) -> BTreeSet<Origin> {
+    let promises = case.promises.values();
+    let named = promises.filter_map(|promise| match &promise.claim {
+        Claim::Source {
+            is: SourceAddress::Of(place),
+            ..
+        } => Some(place.clone()),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// What prints the addresses of a place.
+pub(crate) fn ask_for_addresses() -> Command {
+    Command::Argv(["ip", "-json", "address"].map(str::to_owned).to_vec())
 }
 
 /// An interface as `ip -json address` prints it.

@@ -39,6 +39,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const OFTEN: Duration = Duration::from_millis(30);
 /// What the API may take to say why pods are not ready.
 const EVIDENCE: Duration = Duration::from_secs(10);
+/// Lists what IPVS balances, of both families.
+pub(crate) const IPVS: [&str; 2] = ["cat", "/proc/net/ip_vs"];
 /// Stands after what one look shows.
 const LOOKED: &str = "# looked";
 
@@ -92,6 +94,22 @@ pub(crate) async fn wait(
     }
 }
 
+/// What shows them whenever it reads a line.
+fn watching(looks: &[Command]) -> Command {
+    let looks = looks.iter().map(|look| match look {
+        Command::Argv(argv) => format!("{};", argv.join(" ")),
+        Command::Probe => String::new(),
+    });
+    let looks = looks.collect::<String>();
+    let script = format!("while read -r _; do {looks} echo '{LOOKED}'; done");
+    Command::Argv(["sh", "-c", &script].map(str::to_owned).to_vec())
+}
+
+/// What waits on a node for its agents' rules, where nobody tells of writes.
+pub(crate) fn watch(case: &Case) -> Command {
+    watching(&looks(case))
+}
+
 /// What shows the rules of a node's agents. The ruleset is there also while kube-proxy's table is not.
 fn looks(case: &Case) -> Vec<Command> {
     let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
@@ -100,9 +118,11 @@ fn looks(case: &Case) -> Vec<Command> {
     let mut looks: Vec<Command> = families
         .map(|family| words(&[&format!("{}-save", family.iptables()), "-t", "nat"]))
         .collect();
-    if mode == Some(ProxyMode::Nftables) {
-        looks.push(words(&["nft", "list", "ruleset"]));
-    }
+    looks.extend(match mode {
+        Some(ProxyMode::Nftables) => Some(words(&["nft", "list", "ruleset"])),
+        Some(ProxyMode::Ipvs) => Some(words(&IPVS)),
+        Some(ProxyMode::Iptables) | None => None,
+    });
     looks
 }
 
@@ -144,8 +164,7 @@ impl Written {
     async fn watch(&self, cluster: &dyn Cluster) -> Result<(), InfraError> {
         let place = Place::Node(self.node.clone());
         let trouble = |why: &dyn std::fmt::Display| InfraError::new(format!("watch {place}"), why);
-        let command = Command::Argv(["sh", "-c", &self.script()].map(str::to_owned).to_vec());
-        let process = cluster.exec(&place, &command).await;
+        let process = cluster.exec(&place, &watching(&self.looks)).await;
         let mut process = process.map_err(|error| trouble(&error))?;
         let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(trouble(&"its input and output are not piped"));
@@ -165,15 +184,6 @@ impl Written {
                 }
             }
         }
-    }
-
-    fn script(&self) -> String {
-        let looks = self.looks.iter().map(|look| match look {
-            Command::Argv(argv) => format!("{};", argv.join(" ")),
-            Command::Probe => String::new(),
-        });
-        let looks = looks.collect::<String>();
-        format!("while read -r _; do {looks} echo '{LOOKED}'; done")
     }
 
     fn take(&self, rules: &str) {

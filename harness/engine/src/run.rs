@@ -30,7 +30,7 @@ use crate::{
     looks::Looks,
     manifests, network, observe,
     output::output,
-    ready,
+    ready::{self, IPVS},
     starvation::Starvation,
     timeline,
     traffic::Flow,
@@ -128,7 +128,10 @@ async fn on_cluster(
 ) -> Vec<Artifact> {
     let mut faults = Faults::new(cluster, case.seed, log).with(Versions::of(&case.cluster));
     let ended = tokio::select! {
-        ended = exercise(cluster, case, log, deadline, &mut faults) => ended,
+        ended = exercise(cluster, case, log, deadline, &mut faults) => match ended {
+            Ok(()) => Ok(()),
+            Err(trouble) => Err(explained(cluster.as_ref(), trouble).await),
+        },
         () = stopped(stop.clone()) => Err(interrupted()),
     };
     faults.heal_all().await;
@@ -156,6 +159,16 @@ async fn on_cluster(
         });
     }
     artifacts
+}
+
+/// The trouble that is behind it: nothing that is done on a node that is gone can succeed.
+async fn explained(cluster: &dyn Cluster, trouble: InfraError) -> InfraError {
+    let silent = cluster.silent_nodes().await;
+    if silent.is_empty() {
+        return trouble;
+    }
+    let why = format!("{}\n{trouble}", silent.join("\n"));
+    InfraError::new("go on: not everything answers any more", why)
 }
 
 fn interrupted() -> InfraError {
@@ -290,13 +303,31 @@ enum Dump {
     Save(IpFamily),
     /// nft's tables, of whatever family.
     Ruleset,
+    /// What IPVS balances.
+    Ipvs,
 }
 
-/// What is kept of each node: where kube-proxy writes a table of its own, nft's tables too.
+/// What is kept of each node: where kube-proxy writes a table of its own, nft's tables too, and what IPVS balances.
 fn dumps(families: &[IpFamily], mode: Option<ProxyMode>) -> Vec<Dump> {
     let saves = families.iter().copied().map(Dump::Save);
-    let ruleset = (mode == Some(ProxyMode::Nftables)).then_some(Dump::Ruleset);
-    saves.chain(ruleset).collect()
+    let own = match mode {
+        Some(ProxyMode::Nftables) => Some(Dump::Ruleset),
+        Some(ProxyMode::Ipvs) => Some(Dump::Ipvs),
+        Some(ProxyMode::Iptables) | None => None,
+    };
+    saves.chain(own).collect()
+}
+
+/// What lists them on a node.
+pub(crate) fn dump_commands(cluster: &ClusterSpec) -> Vec<Command> {
+    let mode = cluster.kube_proxy.as_ref().map(|it| it.mode);
+    let dumps = dumps(&cluster.ip_families, mode).into_iter();
+    let argvs = dumps.map(|dump| match dump {
+        Dump::Ruleset => ["nft", "list", "ruleset"].map(str::to_owned).to_vec(),
+        Dump::Ipvs => IPVS.map(str::to_owned).to_vec(),
+        Dump::Save(family) => vec![format!("{}-save", family.iptables()), "-c".to_owned()],
+    });
+    argvs.map(Command::Argv).collect()
 }
 
 async fn rules_of(cluster: &dyn Cluster, node: &NodeName, dump: &Dump) -> Artifact {
@@ -308,6 +339,7 @@ async fn rules_of(cluster: &dyn Cluster, node: &NodeName, dump: &Dump) -> Artifa
     };
     let (program, text) = match dump {
         Dump::Ruleset => ("nft".to_owned(), list(&["nft", "list", "ruleset"]).await),
+        Dump::Ipvs => ("ip_vs".to_owned(), list(&IPVS).await),
         Dump::Save(family) => {
             let program = format!("{}-save", family.iptables());
             let mut text = list(&[&program, "-c"]).await;

@@ -7,6 +7,7 @@
 mod factory;
 mod pods;
 mod preflight;
+mod rehearsal;
 mod rewrite;
 pub mod rights;
 mod run_namespace;
@@ -20,7 +21,7 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_engine::{
-    backend::{Backend, BackendError, RaiseError, Shared},
+    backend::{Backend, BackendError, Doing, RaiseError, Shared},
     cluster::Cluster,
     log::EventLog,
     logbook::Logbook,
@@ -108,8 +109,8 @@ impl Existing {
         })
     }
 
-    /// What puts a command into a pod of ours, by the person's own `kubectl`, whose protocol fits the cluster.
-    fn kubectl(&self, target: &Target) -> Vec<String> {
+    /// What puts a command into a pod of a namespace, by the person's own `kubectl`, whose protocol fits the cluster.
+    fn kubectl(&self, target: &Target, namespace: &str) -> Vec<String> {
         let kubeconfig = self.kubeconfig.display().to_string();
         let words = [
             "kubectl",
@@ -118,7 +119,7 @@ impl Existing {
             "--context",
             &target.context,
             "--namespace",
-            &self.run,
+            namespace,
             "exec",
             "--stdin",
         ];
@@ -179,6 +180,21 @@ impl Shared for Existing {
         };
         cases.iter().map(rewritten).collect()
     }
+
+    async fn rehearse(&self, cases: &[&Case]) -> Result<Vec<Vec<Doing>>, BackendError> {
+        let client = self.target()?.client().await?;
+        let fit = pods::fit(&client).await?;
+        let image = self.image(&Versions::pinned()?);
+        let alone = self.allow_disruption.is_some();
+        let rehearsed = cases.iter().map(|case| {
+            let nodes = pods::choose(fit.clone(), case.cluster.nodes);
+            match nodes {
+                Ok(nodes) => rehearsal::doings(case, &self.run, &nodes, &image, alone),
+                Err(why) => vec![rehearsal::nothing(&why)],
+            }
+        });
+        Ok(rehearsed.collect())
+    }
 }
 
 impl Target {
@@ -230,7 +246,33 @@ impl InExisting {
         std::mem::replace(&mut *held, run_namespace)
     }
 
-    async fn up(&self, case: &Case, log: &EventLog) -> Result<Raised, KindError> {
+    /// Makes the run's namespace, when the cluster is as runs that were killed found it, and when it is this run's turn.
+    async fn begin(
+        &self,
+        case: &Case,
+        run_namespace: &RunNamespace,
+        patience: Duration,
+        say: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<(), KindError> {
+        let options = &self.options;
+        for leftover in run_namespace::leftovers(options).await? {
+            if leftover.alive == Some(false) {
+                say(format!("removing {}, which no run uses", leftover.run));
+                // What it is in the way of says so itself.
+                if let Err(error) = run_namespace::remove(options, &leftover).await {
+                    say(format!("{} stays: {error}", leftover.run));
+                }
+            }
+        }
+        let disturbing = options.allow_disruption.is_some();
+        if let Some(other) = run_namespace.in_the_way(disturbing).await? {
+            say(format!("waits: {other}"));
+        }
+        say(format!("making {}", options.run));
+        run_namespace.begin(case, disturbing, patience).await
+    }
+
+    async fn up(&self, case: &Case, log: &EventLog, within: Duration) -> Result<Raised, KindError> {
         let say = |text: String| log.append(EventKind::Step { text });
         let fact = |name: &str, value: String| {
             let name = name.to_owned();
@@ -243,12 +285,13 @@ impl InExisting {
         let chosen = pods::choose(fit, case.cluster.nodes)?;
         preflight::settings(&client, case, version).await?;
         let namespaces = rewrite::namespaces(case, &options.run)?;
-        say(format!("making {} in {}", options.run, target.name));
-        let run_namespace = Arc::new(RunNamespace::begin(&client, &options.run, case).await?);
+        let enter = options.kubectl(&target, &options.run);
+        let run_namespace = RunNamespace::of(&client, &options.run, enter.clone());
+        let run_namespace = Arc::new(run_namespace);
         self.hold(Some(Arc::clone(&run_namespace)));
+        self.begin(case, &run_namespace, within / 2, &say).await?;
         let image = options.image(&Versions::pinned()?);
         fact("image of the pods on the nodes", image.clone());
-        let enter = options.kubectl(&target);
         let nodes = pods::on(&client, &options.run, &image, chosen, &enter).await?;
         if sets_felix(case) {
             run_namespace.note_felix().await?;
@@ -315,9 +358,9 @@ impl Backend for InExisting {
         &self,
         case: &Case,
         log: &EventLog,
-        _: Duration,
+        within: Duration,
     ) -> Result<Box<dyn Cluster>, RaiseError> {
-        match Box::pin(self.up(case, log)).await {
+        match Box::pin(self.up(case, log, within)).await {
             Ok(raised) => {
                 // From here on it is ended by whoever has it.
                 self.hold(None);

@@ -15,6 +15,7 @@ mod owned_cluster;
 mod standing;
 mod state;
 mod survey;
+mod upgrades;
 
 pub(crate) mod calico;
 pub(crate) mod config;

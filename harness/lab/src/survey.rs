@@ -147,6 +147,8 @@ pub(crate) async fn survey(host_changes: bool, ebpf: bool) -> Capabilities {
     let why = "a world may not list the machine's eBPF programs, by which a Felix that is switched back finds its own: they would stay attached";
     found.0.insert(EBPF_LISTS.to_owned(), Err(why.to_owned()));
     found.0.insert(CGROUP.to_owned(), group::missing());
+    let why = "kube-proxy's model has no ipvs mode: --backend kind, where the kernel has ip_vs";
+    found.0.insert("ipvs".to_owned(), Err(why.to_owned()));
     found
 }
 

@@ -137,10 +137,7 @@ impl MatrixKey {
     /// The value that the setting has, where the cluster has it.
     pub(crate) fn value(self, cluster: &ClusterSpec) -> Option<String> {
         let word = match self {
-            Self::Mode => match cluster.kube_proxy.as_ref()?.mode {
-                ProxyMode::Iptables => "iptables",
-                ProxyMode::Nftables => "nftables",
-            },
+            Self::Mode => cluster.kube_proxy.as_ref()?.mode.as_str(),
             Self::Iptables => match cluster.iptables {
                 IptablesVariant::Legacy => "legacy",
                 IptablesVariant::Nft => "nft",
@@ -203,11 +200,12 @@ impl fmt::Display for MatrixKey {
 }
 
 fn mode(value: &str) -> Result<ProxyMode, String> {
-    match value {
-        "iptables" => Ok(ProxyMode::Iptables),
-        "nftables" => Ok(ProxyMode::Nftables),
-        _ => Err(format!("mode is iptables or nftables, not {value:?}")),
-    }
+    let mut all = ProxyMode::ALL.into_iter();
+    let found = all.find(|(word, _)| *word == value);
+    let known = "mode is iptables, nftables or ipvs";
+    found
+        .map(|(_, mode)| mode)
+        .ok_or_else(|| format!("{known}, not {value:?}"))
 }
 
 fn iptables(value: &str) -> Result<IptablesVariant, String> {

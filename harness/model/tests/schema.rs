@@ -146,7 +146,7 @@ fn mistakes_that_the_reader_refuses_are_refused_by_the_schema() {
         ("expect: healthy", "expect: fine"),
         ("iptables: [legacy, nft]", "iptables: []"),
         ("settle: 1s", "sleep: 1s"),
-        ("mode: iptables", "mode: ipvs"),
+        ("mode: iptables", "mode: userspace"),
     ];
     for (right, wrong) in mistakes {
         let bad = good.replace(right, wrong);

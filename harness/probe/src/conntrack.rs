@@ -50,11 +50,15 @@ pub(crate) fn fill(order: &Fill, mut control: File, mut out: impl Write) -> Resu
         let batch = numbers.by_ref().take(BATCH);
         let requests = batch.flat_map(|number| message::made(order, number));
         full = table.tell(&requests.collect::<Vec<u8>>())?;
+        // Who asked for them may be gone, and somebody about to delete them.
+        if !goes_on(&mut control, PollTimeout::ZERO)? {
+            return Ok(());
+        }
     }
     say(&mut out, &Report::Filled { full })?;
     for number in numbers {
         while table.tell(&message::made(order, number))? {
-            if !goes_on(&mut control)? {
+            if !goes_on(&mut control, PollTimeout::from(AGAIN))? {
                 return Ok(());
             }
         }
@@ -63,9 +67,9 @@ pub(crate) fn fill(order: &Fill, mut control: File, mut out: impl Write) -> Resu
 }
 
 /// Whether the input has not ended after a while.
-fn goes_on(control: &mut File) -> Result<bool, ProbeError> {
+fn goes_on(control: &mut File, wait: PollTimeout) -> Result<bool, ProbeError> {
     let mut watched = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
-    match poll(&mut watched, PollTimeout::from(AGAIN)) {
+    match poll(&mut watched, wait) {
         Ok(0) | Err(Errno::EINTR) => Ok(true),
         Ok(_) => Ok(control.read(&mut [0; 64]).is_ok_and(|count| count > 0)),
         Err(errno) => Err(ProbeError::system("wait for the end")(errno)),

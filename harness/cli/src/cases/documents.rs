@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use chainbreak_engine::backend::Doing;
 use chainbreak_model::{
     Diagnostic, Diagnostics,
     case::CaseId,
@@ -83,11 +84,15 @@ pub(super) struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Of cases with their ids.
-    pub(super) fn of(planned: &'a [(String, Planned)]) -> Self {
+    pub(super) fn of(planned: &'a [(String, Planned)], rehearsed: Vec<Vec<Doing>>) -> Self {
         let (mut run, mut skip) = (Vec::new(), Vec::new());
+        let mut rehearsed = rehearsed.into_iter();
         for (id, plan) in planned {
             match plan {
-                Planned::Run(case) => run.push(Listed::of(id, Some(case.file.as_path()))),
+                Planned::Run(case) => run.push(Listed {
+                    does: rehearsed.next(),
+                    ..Listed::of(id, Some(case.file.as_path()))
+                }),
                 Planned::Skip(skipped) => skip.push(Listed::skipped(id, skipped)),
             }
         }
@@ -106,6 +111,9 @@ pub(super) struct Listed<'a> {
     /// Nothing of a case that is skipped, which a plan knows by its id alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
+    /// Of a case that would run in a cluster of others: what it does there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    does: Option<Vec<Doing>>,
     /// Of a case that is skipped: why it is not meant to run like this.
     #[serde(skip_serializing_if = "Option::is_none")]
     outside: Option<&'a [String]>,
@@ -137,6 +145,7 @@ impl<'a> Listed<'a> {
             variant,
             matrix: cell,
             file: file.map(shown),
+            does: None,
             outside: None,
             missing: None,
         }

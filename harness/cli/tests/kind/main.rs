@@ -12,6 +12,9 @@ mod existing;
 mod jobs;
 mod kept;
 mod off_cluster;
+mod perils;
+mod rehearsed;
+mod upgrades;
 
 use std::{
     fs,
@@ -157,6 +160,10 @@ fn a_service_is_answered_in_every_mode_of_kube_proxy_and_by_nobody_without_one()
     for words in ["Using iptables Proxier", "Using nftables Proxier"] {
         assert!(!most.is_empty() || history.contains(words), "{words}");
     }
+    // The nodes' kernel is this one.
+    let ipvs = history.contains("Using ipvs Proxier");
+    let said = text(&output.stdout);
+    assert!(ipvs || said.contains("no ip_vs"), "{said}");
     assert!(standing().len() <= 2, "{:?}", standing());
     clean(&ground);
     assert_eq!(standing(), [""; 0]);

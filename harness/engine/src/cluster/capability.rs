@@ -77,6 +77,23 @@ pub trait ApiEndpoints: Send + Sync {
     async fn move_on(&self) -> io::Result<()>;
 }
 
+/// Nodes have a Kubernetes of their own, which can be another one.
+#[async_trait]
+pub trait NodeUpgrades: Send + Sync {
+    /// Every version on the way of these nodes to that one, itself the last: kubeadm leaves no minor version out. An error is why there is no such
+    /// way.
+    async fn way(&self, nodes: &[NodeName], to: &str) -> Result<Vec<String>, String>;
+
+    /// Upgrades and drains a node, and has pods run there again. It is Ready in that version when this returns; `false` where it was in
+    /// that version before, or in a later one.
+    async fn upgrade(
+        &self,
+        node: &NodeName,
+        to: &str,
+        say: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<bool, String>;
+}
+
 /// Entries of [`Cluster::agent_logs`] come later than they are written.
 pub trait LateLogs: Send + Sync {
     /// Returns when what an agent wrote before that is in [`Cluster::agent_logs`]. A log that cannot be read says so there, and

@@ -14,7 +14,7 @@ use super::{
     undo::{How, Undo},
 };
 use crate::{
-    cluster::{Signal, agent_control},
+    cluster::{NodeUpgrades, Signal, agent_control},
     felix_config,
     first_sync::FirstSync,
     gate::Matching,
@@ -42,10 +42,10 @@ impl Injection<'_> {
             node: None,
             program: Some(command.to_owned()),
         };
-        self.undo.push(Undo {
-            text: format!("{agent}'s {command} starts in time again"),
-            how: How::Lift(Some(recording.gate().delay(which, by))),
-        });
+        self.undo.push(Undo::of(
+            format!("{agent}'s {command} starts in time again"),
+            How::Lift(Some(recording.gate().delay(which, by))),
+        ));
         Ok(())
     }
 
@@ -109,6 +109,40 @@ impl Injection<'_> {
         Ok(())
     }
 
+    /// Brings nodes to another Kubernetes, one after the other, the control plane first: all of them to each version on the way. An
+    /// agent that is no part of it is upgraded after that.
+    pub(super) async fn upgrade_nodes(
+        &mut self,
+        upgrades: &dyn NodeUpgrades,
+        to: &IndexMap<AgentName, String>,
+        node: Option<&NodeName>,
+    ) -> Result<(), InfraError> {
+        let agent = AgentName::KubeProxy;
+        let (of_nodes, others): (IndexMap<_, _>, IndexMap<_, _>) = to
+            .clone()
+            .into_iter()
+            .partition(|(whose, _)| *whose == agent);
+        for version in of_nodes.values() {
+            let doing = format!("upgrade Kubernetes to {version}");
+            let trouble = |why: String| InfraError::new(doing.clone(), why);
+            let nodes = self.nodes(node);
+            for step in upgrades.way(&nodes, version).await.map_err(trouble)? {
+                for node in &nodes {
+                    let from = self.versions.get(agent, node).unwrap_or("?");
+                    self.say(format!(
+                        "upgrade Kubernetes on {node} from {from} to {step}"
+                    ));
+                    let say = |text: String| self.say(text);
+                    let done = upgrades.upgrade(node, &step, &say).await;
+                    if done.map_err(trouble)? {
+                        self.versions.set(agent, node, &step);
+                    }
+                }
+            }
+        }
+        self.upgrade(&others, node).await
+    }
+
     async fn restart_with(
         &mut self,
         agent: AgentName,
@@ -159,10 +193,10 @@ impl Injection<'_> {
 
 /// What starts an agent, or lets it go on.
 fn to_run(verb: &str, agent: AgentName, node: &NodeName) -> Undo {
-    Undo {
-        text: format!("{verb} {agent} on {node}"),
-        how: How::Signal(agent, node.clone(), Signal::Run),
-    }
+    Undo::of(
+        format!("{verb} {agent} on {node}"),
+        How::Signal(agent, node.clone(), Signal::Run),
+    )
 }
 
 #[cfg(test)]
@@ -184,6 +218,7 @@ mod tests {
         Fault::Upgrade {
             to: to.into(),
             node: None,
+            kubernetes: false,
         }
     }
 
@@ -215,6 +250,43 @@ mod tests {
                 "felix on n1 has begun",
                 "upgrade kube-proxy on n1 from 1.32 to 1.33",
                 "kube-proxy on n1 has begun"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn nodes_go_through_every_version_on_the_way_before_an_agent_that_is_none_of_theirs() {
+        let fake = Fake {
+            way: Some(["1.33", "1.34.10"].map(str::to_owned).to_vec()),
+            ..Fake::default()
+        };
+        let (fake, cluster) = fake.cluster();
+        let (log, mut events) = EventLog::new();
+        let mut versions = Versions::default();
+        versions.set(AgentName::KubeProxy, &"n1".into(), "1.32");
+        versions.set(AgentName::Felix, &"n1".into(), "v3.28.1");
+        let mut faults = Faults::new(&cluster, 0, &log).with(versions);
+        let to = [
+            (AgentName::Felix, "v3.29.7"),
+            (AgentName::KubeProxy, "1.34"),
+        ];
+        let upgrade = Fault::Upgrade {
+            to: to.map(|(agent, to)| (agent, to.to_owned())).into(),
+            node: None,
+            kubernetes: true,
+        };
+        faults.inject(&upgrade, None).await.unwrap();
+        let done = fake.signals();
+        assert_eq!(done[..2], ["n1 to 1.33", "n1 to 1.34.10"]);
+        assert!(done[2..].iter().all(|it| it.contains("felix")), "{done:?}");
+        let said = said(&mut events);
+        assert_eq!(
+            said[..4],
+            [
+                "upgrade Kubernetes on n1 from 1.32 to 1.33",
+                "n1 is drained",
+                "upgrade Kubernetes on n1 from 1.33 to 1.34.10",
+                "n1 is drained"
             ]
         );
     }

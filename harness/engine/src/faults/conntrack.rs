@@ -20,10 +20,16 @@ use super::{
     undo::{How, Undo},
 };
 use crate::{
-    cluster::{Cluster, Command, Place, Process},
+    cluster::{Cluster, Command, Debt, Place, Process},
     infra_error::InfraError,
-    output::ended,
 };
+
+/// The settings that tell a node's table.
+pub(super) const TABLE: [&str; 3] = [
+    "net.netfilter.nf_conntrack_count",
+    "net.netfilter.nf_conntrack_max",
+    "net.netfilter.nf_conntrack_tcp_timeout_established",
+];
 
 /// A node's table.
 struct Table {
@@ -61,12 +67,20 @@ impl Injection<'_> {
             seed: self.seed,
         };
         let trouble = |why| InfraError::new(format!("fill conntrack of {at}"), why);
+        let debt = Debt {
+            text: format!("delete the entries of {NETWORK} from conntrack on {at}"),
+            at: at.clone(),
+            command: Command::Probe,
+            input: line(&Errand::EmptyConntrack).map_err(trouble)?,
+        };
+        let owed = self.owe(&debt).await?;
         let (filler, filled) = Filler::start(self.cluster, at, fill)
             .await
             .map_err(trouble)?;
         self.undo.push(Undo {
-            text: format!("delete the entries of {NETWORK} from conntrack on {at}"),
-            how: How::EmptyConntrack(filler),
+            text: debt.text.clone(),
+            how: How::EmptyConntrack(filler, debt),
+            owed,
         });
         filled.await.map_err(trouble)?;
         let took = begin.elapsed();
@@ -80,22 +94,21 @@ impl Injection<'_> {
 
     async fn table(&self, at: &Place) -> Result<Table, InfraError> {
         let read = async |name: &str| {
-            let name = format!("net.netfilter.nf_conntrack_{name}");
-            let text = self.run(at, &["cat", &sysctl::path(&name)]).await?;
+            let text = self.run(at, &["cat", &sysctl::path(name)]).await?;
             let number = text.trim().parse();
             number.map_err(|error| InfraError::new(format!("read {name} of {at}"), error))
         };
+        let [count, max, timeout] = TABLE;
         Ok(Table {
-            count: read("count").await?,
-            max: read("max").await?,
-            timeout: read("tcp_timeout_established").await?,
+            count: read(count).await?,
+            max: read(max).await?,
+            timeout: read(timeout).await?,
         })
     }
 }
 
 /// Who fills a table, and keeps it full.
 pub(super) struct Filler {
-    at: Place,
     stdin: Option<ChildStdin>,
     process: Process,
 }
@@ -119,7 +132,6 @@ impl Filler {
         let told = stdin.write_all(order.as_bytes()).await;
         told.map_err(|error| error.to_string())?;
         let filler = Self {
-            at: at.clone(),
             stdin: Some(stdin),
             process,
         };
@@ -136,15 +148,11 @@ impl Filler {
         Ok((filler, filled))
     }
 
-    /// Ends it, and deletes what it made. That nothing of it is left any more is fine.
-    pub(super) async fn empty(&mut self, cluster: &dyn Cluster) -> Result<(), String> {
+    /// Ends it. What it made is there after that.
+    pub(super) async fn end(&mut self) -> Result<(), String> {
         drop(self.stdin.take());
         let over = self.process.wait().await;
-        over.map_err(|error| error.to_string())?;
-        let process = cluster.exec(&self.at, &Command::Probe).await;
-        let process = process.map_err(|error| error.to_string())?;
-        ended(process, &line(&Errand::EmptyConntrack)?).await?;
-        Ok(())
+        over.map(drop).map_err(|error| error.to_string())
     }
 }
 

@@ -83,10 +83,10 @@ impl Injection<'_> {
         }
         let places: Vec<String> = places.iter().map(ToString::to_string).collect();
         self.say(format!("craft {what} from {}", places.join(", ")));
-        self.undo.push(Undo {
-            text: format!("no more {what}"),
-            how: How::Craft(Crafters(crafters)),
-        });
+        self.undo.push(Undo::of(
+            format!("no more {what}"),
+            How::Craft(Crafters(crafters)),
+        ));
         Ok(())
     }
 }

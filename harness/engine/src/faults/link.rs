@@ -2,14 +2,13 @@
 
 use std::net::IpAddr;
 
-use super::{
-    Injection,
-    rules::TOOL,
-    undo::{How, Undo},
+use super::{Injection, command};
+use crate::{
+    cluster::{Command, Debt, Place},
+    infra_error::InfraError,
 };
-use crate::{cluster::Place, infra_error::InfraError};
 
-const BATCH: [&str; 3] = ["ip", "-batch", "-"];
+pub(super) const BATCH: [&str; 3] = ["ip", "-batch", "-"];
 
 impl Injection<'_> {
     /// Takes an interface down. With it go its routes and its IPv6 addresses, which come back with it.
@@ -18,18 +17,13 @@ impl Injection<'_> {
         at: &Place,
         interface: &str,
     ) -> Result<(), InfraError> {
-        let routes = self
-            .run(at, &["ip", "route", "show", "dev", interface])
-            .await?;
-        let of_v6 = ["ip", "-6", "route", "show", "dev", interface];
-        let routes_v6 = self.run(at, &of_v6).await?;
-        let addresses = [
-            "ip", "-6", "-o", "addr", "show", "dev", interface, "scope", "global",
-        ];
+        let [routes, routes_v6, addresses, down] = down(interface);
+        let routes = self.run(at, &routes).await?;
+        let routes_v6 = self.run(at, &routes_v6).await?;
         let addresses = self.run(at, &addresses).await?;
         let up = up(interface, &addresses, &[&routes, &routes_v6]);
-        self.undo_by_ip(at, format!("{interface} of {at} is up again"), up);
-        let down = ["ip", "link", "set", "dev", interface, "down"];
+        self.undo_by_ip(at, format!("{interface} of {at} is up again"), up)
+            .await?;
         self.run(at, &down).await?;
         self.say(format!("{interface} of {at} goes down"));
         Ok(())
@@ -42,7 +36,8 @@ impl Injection<'_> {
         interface: &str,
         bytes: u32,
     ) -> Result<(), InfraError> {
-        let link = ["ip", "-o", "link", "show", "dev", interface];
+        let size_of = bytes.to_string();
+        let [link, set] = resize(interface, &size_of);
         let link = self.run(at, &link).await?;
         let before = size(&link).ok_or_else(|| {
             let doing = format!("tell how long packets of {interface} in {at} are");
@@ -50,9 +45,7 @@ impl Injection<'_> {
         })?;
         let back = format!("link set dev {interface} mtu {before}\n");
         let text = format!("{interface} of {at} sends up to {before} bytes again");
-        self.undo_by_ip(at, text, back);
-        let size = bytes.to_string();
-        let set = ["ip", "link", "set", "dev", interface, "mtu", &size];
+        self.undo_by_ip(at, text, back).await?;
         self.run(at, &set).await?;
         self.say(format!(
             "{interface} of {at} sends up to {bytes} bytes; it was {before}"
@@ -68,43 +61,88 @@ impl Injection<'_> {
         via: Option<IpAddr>,
         dev: Option<&str>,
     ) -> Result<(), InfraError> {
-        let v6 = to.contains(':') || via.is_some_and(|via| via.is_ipv6());
-        let family = if v6 { "-6" } else { "-4" };
-        let before = ["ip", family, "route", "show", "exact", to];
-        let before = self.run(at, &before).await?;
+        let route = written(to, via, dev);
+        let [show, replace] = reroute(to, via, &route);
+        let before = self.run(at, &show).await?;
         let before: Vec<&str> = before.lines().map(str::trim).collect();
-        let mut route = to.to_owned();
-        route.extend(via.map(|via| format!(" via {via}")));
-        route.extend(dev.map(|dev| format!(" dev {dev}")));
-        let (back, was) = match before.as_slice() {
-            [] => (format!("route del {route}\n"), "there was none".to_owned()),
-            lines => {
-                let back = lines.iter().map(|line| format!("route replace {line}\n"));
-                (back.collect(), format!("it was {}", lines.join(", ")))
-            }
+        let text = format!("the route to {to} of {at} is as before");
+        let was = if before.is_empty() {
+            let debt = Debt {
+                text,
+                at: at.clone(),
+                command: Command::Argv(unroute(&show, &route)),
+                input: String::new(),
+            };
+            self.undo_by(debt).await?;
+            "there was none".to_owned()
+        } else {
+            let back = before.iter().map(|line| format!("route replace {line}\n"));
+            self.undo_by_ip(at, text, back.collect()).await?;
+            format!("it was {}", before.join(", "))
         };
-        self.undo_by_ip(at, format!("the route to {to} of {at} is as before"), back);
-        let words = route.split(' ');
-        let argv: Vec<&str> = ["ip", family, "route", "replace"]
-            .into_iter()
-            .chain(words)
-            .collect();
-        self.run(at, &argv).await?;
+        self.run(at, &replace).await?;
         self.say(format!("route {route} in {at}; {was}"));
         Ok(())
     }
 
-    fn undo_by_ip(&mut self, at: &Place, text: String, input: String) {
-        self.undo.push(Undo {
+    async fn undo_by_ip(
+        &mut self,
+        at: &Place,
+        text: String,
+        input: String,
+    ) -> Result<(), InfraError> {
+        let debt = Debt {
             text,
-            how: How::Command {
-                who: TOOL,
-                at: at.clone(),
-                argv: BATCH.map(str::to_owned).to_vec(),
-                input,
-            },
-        });
+            at: at.clone(),
+            command: command(&BATCH),
+            input,
+        };
+        self.undo_by(debt).await
     }
+}
+
+/// What shows all that goes with an interface, and what takes it down.
+pub(super) fn down(interface: &str) -> [Vec<&str>; 4] {
+    let route = ["route", "show", "dev", interface];
+    let address = ["-o", "addr", "show", "dev", interface, "scope", "global"];
+    [
+        [&["ip"][..], &route].concat(),
+        [&["ip", "-6"][..], &route].concat(),
+        [&["ip", "-6"][..], &address].concat(),
+        vec!["ip", "link", "set", "dev", interface, "down"],
+    ]
+}
+
+/// What shows an interface's MTU, and what sets it.
+pub(super) fn resize<'a>(interface: &'a str, bytes: &'a str) -> [Vec<&'a str>; 2] {
+    let set = vec!["ip", "link", "set", "dev", interface, "mtu", bytes];
+    [vec!["ip", "-o", "link", "show", "dev", interface], set]
+}
+
+/// A route as `ip` reads it.
+pub(super) fn written(to: &str, via: Option<IpAddr>, dev: Option<&str>) -> String {
+    let mut route = to.to_owned();
+    route.extend(via.map(|via| format!(" via {via}")));
+    route.extend(dev.map(|dev| format!(" dev {dev}")));
+    route
+}
+
+/// What shows the routes to somewhere, and what replaces them.
+pub(super) fn reroute<'a>(to: &'a str, via: Option<IpAddr>, route: &'a str) -> [Vec<&'a str>; 2] {
+    let v6 = to.contains(':') || via.is_some_and(|via| via.is_ipv6());
+    let family = if v6 { "-6" } else { "-4" };
+    let replace = ["ip", family, "route", "replace"].into_iter();
+    [
+        vec!["ip", family, "route", "show", "exact", to],
+        replace.chain(route.split(' ')).collect(),
+    ]
+}
+
+/// Deletes a route, where it is there. Of its words none needs to be quoted.
+pub(super) fn unroute(show: &[&str], route: &str) -> Vec<String> {
+    let (show, family) = (show.join(" "), show[1]);
+    let script = format!("if [ -n \"$({show})\" ]; then exec ip {family} route del {route}; fi");
+    ["sh", "-c", &script].map(str::to_owned).to_vec()
 }
 
 /// The MTU in what `ip -o link` says of an interface.

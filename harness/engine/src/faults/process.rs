@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Takes the lock that legacy iptables take and keeps it as long as it lives. It says when it has it.
-const HOLD: &str = "exec 9>/run/xtables.lock && flock 9 && echo held && exec cat";
+pub(super) const HOLD: &str = "exec 9>/run/xtables.lock && flock 9 && echo held && exec cat";
 
 impl Injection<'_> {
     /// Takes the lock of iptables, on one node or on every one.
@@ -34,10 +34,10 @@ impl Injection<'_> {
                 let why = ended(holder, "").await.err().unwrap_or_default();
                 return Err(trouble(&why));
             }
-            self.undo.push(Undo {
-                text: format!("the lock of iptables on {node} is free again"),
-                how: How::End(holder),
-            });
+            self.undo.push(Undo::of(
+                format!("the lock of iptables on {node} is free again"),
+                How::End(holder),
+            ));
             self.say(format!("somebody holds the lock of iptables on {node}"));
         }
         Ok(())
@@ -62,13 +62,13 @@ impl Injection<'_> {
                 continue;
             }
             let id = process.id();
-            self.undo.push(Undo {
-                text: format!("end what {} runs in {at}", run.who),
-                how: How::Stop {
+            self.undo.push(Undo::of(
+                format!("end what {} runs in {at}", run.who),
+                How::Stop {
                     following: tokio::spawn(all_ended(process)),
                     id,
                 },
-            });
+            ));
         }
         Ok(())
     }

@@ -6,11 +6,11 @@ use chainbreak_model::{
 };
 use regex::Regex;
 
-use super::{
-    Injection,
-    undo::{How, Undo},
+use super::{Injection, command};
+use crate::{
+    cluster::{Debt, Place},
+    infra_error::InfraError,
 };
-use crate::{cluster::Place, infra_error::InfraError};
 
 /// Who puts a fault's own rules there and takes them away.
 pub(super) const TOOL: &str = "chainbreak";
@@ -25,16 +25,9 @@ impl Injection<'_> {
         rules: &TableRef,
         chain: Option<&str>,
     ) -> Result<(), InfraError> {
-        let (table, family) = (rules.table.as_str(), rules.family.to_string());
-        let program = program(rules);
-        let mut argv: Vec<&str> = match rules.backend {
-            Some(RuleBackend::Nftables) => {
-                let what = if chain.is_some() { "chain" } else { "table" };
-                vec!["nft", "flush", what, &family, table]
-            }
-            _ => vec![&program, "-w", WAIT, "-t", table, "-F"],
-        };
-        argv.extend(chain);
+        let table = rules.table.as_str();
+        let argv = flush(rules, chain);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         for node in self.nodes(node) {
             let what = chain.map_or_else(|| table.to_owned(), |chain| format!("{table} {chain}"));
             self.say(format!("flush {what} on {node}"));
@@ -58,16 +51,13 @@ impl Injection<'_> {
         let mut deleted = 0;
         for node in self.nodes(node) {
             let at = Place::Node(node);
-            let (argv, input) = if rules.backend == Some(RuleBackend::Nftables) {
-                let list = self.list_chain(&at, rules, chain).await?;
-                let delete = deletions_of_handles(&list, rules, chain, &matches);
-                (["nft", "-f", "-"].map(str::to_owned).to_vec(), delete)
+            let [list, argv] = list_and_delete(rules, chain);
+            let list: Vec<&str> = list.iter().map(String::as_str).collect();
+            let listed = self.run(&at, &list).await?;
+            let input = if rules.backend == Some(RuleBackend::Nftables) {
+                deletions_of_handles(&listed, rules, chain, &matches)
             } else {
-                let (save, restore) = (of(rules, "-save"), of(rules, "-restore"));
-                let saved = self.run(&at, &[&save, "-t", &rules.table]).await?;
-                let delete = deletions(&saved, rules, chain, &matches);
-                let argv = [restore.as_str(), "-w", WAIT, "--noflush"];
-                (argv.map(str::to_owned).to_vec(), delete)
+                deletions(&listed, rules, chain, &matches)
             };
             let Some((count, input)) = input else {
                 continue;
@@ -83,50 +73,78 @@ impl Injection<'_> {
         Ok(())
     }
 
-    async fn list_chain(
-        &self,
-        at: &Place,
-        rules: &TableRef,
-        chain: &str,
-    ) -> Result<String, InfraError> {
-        let family = rules.family.to_string();
-        let argv = ["nft", "-a", "list", "chain", &family, &rules.table, chain];
-        self.run(at, &argv).await
-    }
-
     /// Loses a share of the packets that arrive in a place, before anything else sees them.
     pub(super) async fn loss(&mut self, at: &Place, share: f64) -> Result<(), InfraError> {
-        let probability = (share / 100.0).to_string();
-        let mut programs = vec!["iptables"];
-        let v6 = self.run(at, &["cat", "/proc/sys/net/ipv6/conf/all/disable_ipv6"]);
-        if v6.await.is_ok_and(|disabled| disabled.trim() == "0") {
-            programs.push("ip6tables");
+        let v6 = self.run(at, &HAS_V6).await;
+        let mut programs = vec![LOSING[0]];
+        if v6.is_ok_and(|disabled| disabled.trim() == "0") {
+            programs.push(LOSING[1]);
         }
         for program in programs {
-            let rule = |verb| -> Vec<&str> {
-                let mut argv = vec![program, "-w", WAIT, "-t", "raw", verb, "PREROUTING"];
-                argv.extend(["-m", "statistic", "--mode", "random", "--probability"]);
-                argv.extend([probability.as_str(), "-j", "DROP"]);
-                argv
-            };
-            let delete = rule("-D");
-            // Only what is there can be deleted.
-            let check = rule("-C").join(" ");
-            let script = format!("if {check} 2>&-; then exec {}; fi", delete.join(" "));
-            self.undo.push(Undo {
+            let [begin, end] = lose(program, share);
+            let [begin, end]: [Vec<&str>; 2] =
+                [&begin, &end].map(|argv| argv.iter().map(String::as_str).collect());
+            let debt = Debt {
                 text: format!("{at} loses no packets any more"),
-                how: How::Command {
-                    who: TOOL,
-                    at: at.clone(),
-                    argv: ["sh".to_owned(), "-c".to_owned(), script].to_vec(),
-                    input: String::new(),
-                },
-            });
-            self.run_as(TOOL, at, &rule("-I"), "").await?;
+                at: at.clone(),
+                command: command(&end),
+                input: String::new(),
+            };
+            self.undo_by(debt).await?;
+            self.run_as(TOOL, at, &begin, "").await?;
         }
         self.say(format!("{at} loses {share}% of the packets that arrive"));
         Ok(())
     }
+}
+
+/// Says whether a place has IPv6.
+pub(super) const HAS_V6: [&str; 2] = ["cat", "/proc/sys/net/ipv6/conf/all/disable_ipv6"];
+/// What packets are lost with; the second where there is IPv6.
+pub(super) const LOSING: [&str; 2] = ["iptables", "ip6tables"];
+
+/// What begins and ends a loss. Only what is there can be ended.
+pub(super) fn lose(program: &str, share: f64) -> [Vec<String>; 2] {
+    let probability = (share / 100.0).to_string();
+    let rule = |verb| {
+        let rule = [program, "-w", WAIT, "-t", "raw", verb, "PREROUTING"];
+        let statistic = ["-m", "statistic", "--mode", "random", "--probability"];
+        let drop = [probability.as_str(), "-j", "DROP"];
+        [&rule[..], &statistic, &drop].concat()
+    };
+    let (check, delete) = (rule("-C").join(" "), rule("-D").join(" "));
+    let end = format!("if {check} 2>&-; then exec {delete}; fi");
+    let words = |words: &[&str]| words.iter().map(|&it| it.to_owned()).collect();
+    [words(&rule("-I")), words(&["sh", "-c", &end])]
+}
+
+/// What deletes every rule.
+pub(super) fn flush(rules: &TableRef, chain: Option<&str>) -> Vec<String> {
+    let (table, family) = (rules.table.as_str(), rules.family.to_string());
+    let program = program(rules);
+    let mut argv: Vec<&str> = match rules.backend {
+        Some(RuleBackend::Nftables) => {
+            let what = if chain.is_some() { "chain" } else { "table" };
+            vec!["nft", "flush", what, &family, table]
+        }
+        _ => vec![&program, "-w", WAIT, "-t", table, "-F"],
+    };
+    argv.extend(chain);
+    argv.into_iter().map(str::to_owned).collect()
+}
+
+/// What lists a chain's rules, and what then reads which of them to delete.
+pub(super) fn list_and_delete(rules: &TableRef, chain: &str) -> [Vec<String>; 2] {
+    let (table, family) = (rules.table.as_str(), rules.family.to_string());
+    let (save, restore) = (of(rules, "-save"), of(rules, "-restore"));
+    let (list, delete) = if rules.backend == Some(RuleBackend::Nftables) {
+        let list = vec!["nft", "-a", "list", "chain", &family, table, chain];
+        (list, vec!["nft", "-f", "-"])
+    } else {
+        let delete = vec![restore.as_str(), "-w", WAIT, "--noflush"];
+        (vec![save.as_str(), "-t", table], delete)
+    };
+    [list, delete].map(|argv| argv.into_iter().map(str::to_owned).collect())
 }
 
 /// The iptables backend of the table: `iptables`, `ip6tables-legacy`.

@@ -3,11 +3,11 @@
 use chainbreak_model::case::Origin;
 use indexmap::IndexMap;
 
-use super::{
-    Injection,
-    undo::{How, Undo},
+use super::{Injection, command};
+use crate::{
+    cluster::{Debt, Place},
+    infra_error::InfraError,
 };
-use crate::{cluster::Place, infra_error::InfraError};
 
 impl Injection<'_> {
     /// Sets each setting, in one place or on every node.
@@ -35,15 +35,13 @@ impl Injection<'_> {
     async fn set(&mut self, at: &Place, name: &str, value: &str) -> Result<(), InfraError> {
         let path = path(name);
         let before = words(&self.run(at, &["cat", &path]).await?);
-        self.undo.push(Undo {
+        let debt = Debt {
             text: format!("set {name} in {at} back to {before}"),
-            how: How::Command {
-                who: super::rules::TOOL,
-                at: at.clone(),
-                argv: vec!["tee".to_owned(), path.clone()],
-                input: before.clone(),
-            },
-        });
+            at: at.clone(),
+            command: command(&["tee", &path]),
+            input: before.clone(),
+        };
+        self.undo_by(debt).await?;
         self.feed(at, &["tee", &path], value).await?;
         let now = words(&self.run(at, &["cat", &path]).await?);
         if now != words(value) {

@@ -62,6 +62,11 @@ impl Source {
         }
     }
 
+    /// What shows it where it is.
+    pub(crate) fn listing(&self) -> Vec<String> {
+        self.argv(true)
+    }
+
     /// What shows it. `was_there` when an earlier look has found something.
     pub(super) fn argv(&self, was_there: bool) -> Vec<String> {
         match self {

@@ -11,7 +11,7 @@ use chainbreak_netfilter::{Chain, RuleCounters, Table, nft::NftTable};
 use indexmap::IndexMap;
 
 use super::{Wanted, seen::Seen};
-use crate::looks::Source;
+use crate::{cluster::Command, looks::Source};
 
 /// So many rules of a chain are told where none of them is the one that is looked for.
 const SHOWN: usize = 4;
@@ -64,6 +64,12 @@ impl Watched {
     pub(crate) fn sources(&self, wanted: Wanted) -> impl Iterator<Item = &Source> {
         let of_tables = move |source: &&Source| wanted == Wanted::All || source.table().is_some();
         self.sources.iter().filter(of_tables)
+    }
+
+    /// What shows all of it.
+    pub(crate) fn commands(&self) -> Vec<Command> {
+        let argvs = self.sources.iter().map(Source::listing);
+        argvs.map(Command::Argv).collect()
     }
 
     /// The tables that are looked at.

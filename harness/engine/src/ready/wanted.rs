@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
 };
 
 use chainbreak_model::{agent::Ready, case::Case, names::AgentName};
@@ -22,7 +22,29 @@ use crate::endpoints;
 /// The parts of a line, saved, listed or written, that say that an agent knows a cluster IP or an endpoint,
 /// or that an agent which jumps has begun.
 pub(super) fn tellings(line: &str) -> impl Iterator<Item = String> + '_ {
-    telling(line).into_iter().chain(tellings_of_nft(line))
+    let others = tellings_of_nft(line).chain(telling_of_ipvs(line));
+    telling(line).into_iter().chain(others)
+}
+
+/// Of a line of `/proc/net/ip_vs`, in the words of iptables: `TCP  0A600001:01BB rr` is a service, and below it
+/// `  -> 0A140102:0050 Masq 1 0 0` a real server; addresses of IPv6 stand in brackets (Linux, `net/netfilter/ipvs/ip_vs_ctl.c`).
+fn telling_of_ipvs(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words.get(..2)? {
+        ["TCP" | "UDP" | "SCTP", at] => Some(format!("-d {}", of_ipvs(at)?.ip())),
+        ["->", at] => Some(format!("--to-destination {}", of_ipvs(at)?)),
+        _ => None,
+    }
+}
+
+fn of_ipvs(at: &str) -> Option<SocketAddr> {
+    let (ip, port) = at.rsplit_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let ip = match ip.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+        Some(v6) => v6.parse().ok()?,
+        None => Ipv4Addr::from(u32::from_str_radix(ip, 16).ok()?).into(),
+    };
+    Some(SocketAddr::new(ip, port))
 }
 
 /// Of elements and rules as nft writes them: in the words of iptables. From 1.36 on a rule does DNAT to the elements of a
@@ -263,6 +285,25 @@ mod tests {
         assert_eq!(
             all("\t\tmeta l4proto tcp dnat to 10.20.10.127:80"),
             ["--to-destination 10.20.10.127:80"]
+        );
+    }
+
+    #[test]
+    fn what_ipvs_lists_tells_the_same_in_both_families() {
+        let listed = "IP Virtual Server version 1.2.1 (size=4096)\n\
+            Prot LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n\
+            TCP  0A600A0A:0050 rr \n  -> 0A140A7F:0050      Masq    1      0          0         \n\
+            UDP  [fd00:0010:0096:0000:0000:0000:0000:000a]:0035 rr \n\
+            \x20 -> [fd00:0000:0000:0000:0000:0000:0000:0001]:0035      Masq    1      0          0\n";
+        let told: Vec<String> = listed.lines().flat_map(tellings).collect();
+        assert_eq!(
+            told,
+            [
+                "-d 10.96.10.10",
+                "--to-destination 10.20.10.127:80",
+                "-d fd00:10:96::a",
+                "--to-destination [fd00::1]:53"
+            ]
         );
     }
 

@@ -120,9 +120,9 @@ impl BackendFactory for ClusterFactory {
         1
     }
 
-    /// The pods on the nodes may have to pull their image.
+    /// The pods on the nodes may have to pull their image, and half of it is for runs that have to be waited for.
     fn ready_within(&self) -> Duration {
-        Duration::from_secs(5 * 60)
+        Duration::from_secs(10 * 60)
     }
 
     fn grace(&self) -> Duration {
@@ -169,14 +169,22 @@ impl Cleaning for ClusterFactory {
         }
         let cluster = Existing::of(given);
         let leftovers = run_namespace::leftovers(&cluster).await?;
+        let mut stays = None;
         for leftover in &leftovers {
             let run = &leftover.run;
             let said = match leftover.alive {
                 Some(true) => format!("{run} is in use by a run on this machine"),
-                Some(false) => {
-                    run_namespace::remove(&cluster, leftover).await?;
-                    format!("removed {run}, which no run uses, from the cluster")
-                }
+                Some(false) => match run_namespace::remove(&cluster, leftover).await {
+                    Ok(true) => format!("removed {run}, which no run uses, from the cluster"),
+                    Ok(false) => format!("{run} is being removed by another process"),
+                    Err(error) => {
+                        let said = format!(
+                            "{run} stays: {error}\n`kubectl delete namespaces -l chainbreak.dev/run={run}` gives up what is noted there"
+                        );
+                        stays = stays.or(Some(error));
+                        said
+                    }
+                },
                 None => format!(
                     "{run} is of another machine: `chainbreak clean` removes it there, or \
                      `kubectl delete namespaces -l chainbreak.dev/run={run}`"
@@ -184,6 +192,9 @@ impl Cleaning for ClusterFactory {
             };
             say(said);
         }
-        Ok(!leftovers.is_empty())
+        match stays {
+            Some(error) => Err(error.into()),
+            None => Ok(!leftovers.is_empty()),
+        }
     }
 }

@@ -2,8 +2,8 @@
 //! matrix that is about it.
 
 use chainbreak_model::{
-    case::{AgentSource, Case, ProxyMode},
-    names::AgentName,
+    case::{AgentSource, Case, Fault, Origin, ProxyMode, Step},
+    names::{AgentName, NodeName},
 };
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
 use kube::{Api, Client};
@@ -20,6 +20,11 @@ pub(super) async fn settings(
     case: &Case,
     version: Version,
 ) -> Result<(), KindError> {
+    if let Some(node) = case.timeline.iter().find_map(cut_off) {
+        return Err(KindError::Unable(format!(
+            "the case takes down an interface of {node}, by which it would have to be brought up again: the backend kind can"
+        )));
+    }
     let cluster = &case.cluster;
     let proxy = set(client, AgentName::KubeProxy).await?;
     match (&cluster.kube_proxy, proxy) {
@@ -90,6 +95,21 @@ pub(super) async fn iptables_backends(nodes: &Nodes, case: &Case) -> Result<(), 
     Ok(())
 }
 
+/// The node that a step may cut off.
+fn cut_off(step: &Step) -> Option<&NodeName> {
+    match step {
+        Step::Fault {
+            fault:
+                Fault::LinkDown {
+                    at: Origin::Node(node),
+                    ..
+                },
+            ..
+        } => Some(node),
+        _ => None,
+    }
+}
+
 fn other<T>(words: &str) -> Result<T, KindError> {
     Err(KindError::Unable(format!("the case is about {words}")))
 }
@@ -119,10 +139,7 @@ async fn mode(client: &Client, wanted: ProxyMode) -> Result<(), KindError> {
         None | Some("") => "iptables",
         Some(mode) => mode,
     };
-    let wanted = match wanted {
-        ProxyMode::Iptables => "iptables",
-        ProxyMode::Nftables => "nftables",
-    };
+    let wanted = wanted.as_str();
     if is == wanted {
         return Ok(());
     }

@@ -130,12 +130,12 @@ fn rename(value: &mut Value, namespaces: &mut Namespaces<'_>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use chainbreak_model::case::{Claim, ClusterSpec, Destination, IptablesVariant, Origin};
 
     use super::*;
 
-    fn case() -> Case {
+    pub(in crate::existing) fn case() -> Case {
         let in_test = |kind: &str| json!({ "kind": kind, "metadata": { "namespace": "test", "name": "web" } });
         let pod = json!({ "nodeName": "n2", "containers": [] });
         let port = json!({ "service": { "namespace": "test", "name": "web" }, "port": "http", "protocol": "tcp" });
@@ -152,7 +152,7 @@ mod tests {
                 { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "test" } },
                 in_test("Service"),
                 { "kind": "Pod", "metadata": { "name": "client" }, "spec": pod },
-                { "kind": "IPPool", "metadata": { "name": "pool" } },
+                { "apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": { "name": "pool" } },
             ],
             "traffic": { "shop": {
                 "from": { "pod": { "namespace": "default", "name": "client" } },

@@ -1,26 +1,38 @@
 //! What a run has in an existing cluster: namespaces with a label, and what it changed beside them. It is noted in the run's own
 //! namespace, so that whoever finds that can undo it: the end of the case, or `chainbreak clean`.
 
-use std::{path::Path, time::Duration};
+mod alone;
+mod debts;
+mod gone;
+mod leftovers;
+mod objects;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use async_trait::async_trait;
+use chainbreak_engine::cluster::{Debt, Debts, Place};
 use chainbreak_model::case::Case;
-use k8s_openapi::api::{
-    apps::v1::{DaemonSet, Deployment},
-    core::v1::{Namespace, Pod},
-};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
     error::KindError,
-    existing::Existing,
+    existing::{Existing, pods},
     shared::{cluster::End, felix_config, signal},
-    wait,
 };
+
+pub(super) use alone::ALONE;
+pub(super) use leftovers::{Leftover, leftovers, machine};
+pub(super) use objects::of as outside;
 
 /// The label of every namespace of ours; the value is the run's own, which has the annotations.
 pub(super) const RUN: &str = "chainbreak.dev/run";
@@ -30,73 +42,184 @@ const PROCESS: &str = "chainbreak.dev/process";
 const FELIX: &str = "chainbreak.dev/felix";
 /// An annotation: agents were made to run where a label is.
 const AGENTS: &str = "chainbreak.dev/agents";
-/// What namespaces may take to be gone, with all that is in them.
-const GONE: Duration = Duration::from_secs(120);
+/// An annotation: agents were paused.
+const PAUSED: &str = "chainbreak.dev/paused";
+/// An annotation: the case's objects outside of namespaces.
+const OBJECTS: &str = "chainbreak.dev/objects";
+/// An annotation for each act of a fault that is to be undone on a node: this and its number.
+const OWES: &str = "chainbreak.dev/owes-";
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct RunNamespace {
-    client: ClientHandle,
+    client: Client,
     run: String,
+    /// What puts a command into a pod of its namespace.
+    enter: Vec<String>,
+    debts: AtomicU64,
 }
 
-/// A client, which tells nobody what it is.
-struct ClientHandle(Client);
-
-impl std::fmt::Debug for ClientHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Client")
+/// A client tells nobody what it is.
+impl fmt::Debug for RunNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RunNamespace({})", self.run)
     }
 }
 
 impl RunNamespace {
-    /// Makes the run's namespace. One that is there already is another run's.
-    pub(super) async fn begin(client: &Client, run: &str, case: &Case) -> Result<Self, KindError> {
-        let mut annotations = json!({ PROCESS: process() });
+    /// That of a run; it need not be there.
+    pub(super) fn of(client: &Client, run: &str, enter: Vec<String>) -> Self {
+        Self {
+            client: client.clone(),
+            run: run.to_owned(),
+            enter,
+            debts: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes it, when no other run disturbs the cluster, or none is there that this one would disturb; each is waited for so long. One that is
+    /// there already is another run's, or of a case of this one that could not be undone.
+    pub(super) async fn begin(
+        &self,
+        case: &Case,
+        disturbing: bool,
+        patience: Duration,
+    ) -> Result<(), KindError> {
+        let mut annotations = json!({});
         if signal::touches_any(case) {
             annotations[AGENTS] = "labelled".into();
         }
+        if signal::pauses(case) {
+            annotations[PAUSED] = "paused".into();
+        }
+        let objects = objects::of(case);
+        if !objects.is_empty() {
+            let text = serde_json::to_string(&objects).expect("names are strings");
+            annotations[OBJECTS] = text.into();
+        }
+        if disturbing {
+            self.wait_to_be_alone(patience).await?;
+        }
+        loop {
+            if !disturbing {
+                self.wait_for_peace(patience).await?;
+            }
+            // Another run may have had the same ones.
+            objects::are_new(&self.client, &objects).await?;
+            if !self.make(&self.run, annotations.clone()).await? {
+                let why = format!(
+                    "there is a namespace {} already: what is noted in it is to be undone first",
+                    self.run
+                );
+                return Err(KindError::Unable(why));
+            }
+            // One that began to disturb meanwhile waits for this one to be gone.
+            if disturbing || self.disturber().await?.is_none() {
+                return Ok(());
+            }
+            gone::gone(&self.client, &self.run).await?;
+        }
+    }
+
+    /// Makes a namespace of the run. `false` where there is one of that name.
+    async fn make(&self, name: &str, mut annotations: Value) -> Result<bool, KindError> {
+        annotations[PROCESS] = leftovers::process().into();
         let namespace = json!({
             "apiVersion": "v1",
             "kind": "Namespace",
             "metadata": {
-                "name": run,
-                "labels": { RUN: run, "pod-security.kubernetes.io/enforce": "privileged" },
+                "name": name,
+                "labels": { RUN: self.run, "pod-security.kubernetes.io/enforce": "privileged" },
                 "annotations": annotations,
             },
         });
         let namespace: Namespace = serde_json::from_value(namespace).expect("it is a namespace");
-        let all = Api::<Namespace>::all(client.clone());
-        match all.create(&PostParams::default(), &namespace).await {
-            Ok(_made) => Ok(Self {
-                client: ClientHandle(client.clone()),
-                run: run.to_owned(),
-            }),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let why = format!(
-                    "a namespace {run} is there that this run did not make: it is not touched"
-                );
-                Err(KindError::Unable(why))
-            }
-            Err(error) => Err(KindError::api(format!("make the namespace {run}"))(error)),
+        match self.all().create(&PostParams::default(), &namespace).await {
+            Ok(_made) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
+            Err(error) => Err(KindError::api(format!("make the namespace {name}"))(error)),
         }
+    }
+
+    fn all(&self) -> Api<Namespace> {
+        Api::all(self.client.clone())
+    }
+
+    /// Notes something with the run, or that it is over.
+    async fn note(&self, name: &str, value: Option<String>) -> Result<(), KindError> {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { name: value } } }));
+        let noted = self
+            .all()
+            .patch(&self.run, &PatchParams::default(), &patch)
+            .await;
+        let doing = format!("note {name} in {}", self.run);
+        noted.map(drop).map_err(KindError::api(doing))
     }
 
     /// Notes FelixConfiguration as it is, before it is changed.
     pub(super) async fn note_felix(&self) -> Result<(), KindError> {
-        let spec = felix_config::get(&self.client.0).await?;
+        let spec = felix_config::get(&self.client).await?;
         let text = serde_json::to_string(&spec).expect("a JSON object has string keys");
-        let patch = Patch::Merge(json!({ "metadata": { "annotations": { FELIX: text } } }));
-        let all = Api::<Namespace>::all(self.client.0.clone());
-        let noted = all.patch(&self.run, &PatchParams::default(), &patch).await;
-        noted
-            .map(drop)
-            .map_err(KindError::api("note FelixConfiguration"))
+        self.note(FELIX, Some(text)).await
     }
 
-    /// Sets back and removes everything.
+    /// Sets back and removes everything. The first error of all, when as much as possible is undone.
     pub(crate) async fn end(&self) -> Result<(), KindError> {
-        undo(&self.client.0, &self.run).await
+        let own = self.all().get_opt(&self.run).await;
+        let doing = format!("look for the namespace {}", self.run);
+        let own = own.map_err(KindError::api(doing))?;
+        let noted: BTreeMap<String, String> =
+            own.map_or_else(BTreeMap::new, |own| own.annotations().clone());
+        // As long as there are pods on the nodes.
+        let mut undone = self.settle(&noted).await;
+        if noted.contains_key(PAUSED) {
+            undone = undone.and(self.go_on().await);
+        }
+        if noted.contains_key(AGENTS) {
+            undone = undone.and(signal::release(&self.client).await);
+        }
+        if let Some(spec) = noted.get(FELIX) {
+            undone = undone.and(self.set_felix_back(spec).await);
+        }
+        if let Some(objects) = noted.get(OBJECTS) {
+            undone = undone.and(objects::remove(&self.client, objects).await);
+        }
+        // Its notes go when there is nothing left to undo.
+        undone?;
+        gone::gone(&self.client, &self.run).await
+    }
+
+    async fn set_felix_back(&self, noted: &str) -> Result<(), KindError> {
+        let spec: Map<String, Value> = serde_json::from_str(noted)
+            .map_err(|error| KindError::Unable(format!("the annotation {FELIX}: {error}")))?;
+        felix_config::set(&self.client, &spec).await
+    }
+
+    /// Has agents that are paused on the run's nodes go on.
+    async fn go_on(&self) -> Result<(), KindError> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &self.run);
+        let listed = pods.list(&ListParams::default()).await;
+        let listed = listed.map_err(KindError::api(format!("list the pods of {}", self.run)))?;
+        for pod in listed {
+            let node = pods::again(&self.client, &self.run, pod, &self.enter).await?;
+            signal::go_on(&node).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Debts for RunNamespace {
+    async fn owe(&self, debt: &Debt) -> Result<u64, String> {
+        let number = self.debts.fetch_add(1, Ordering::Relaxed);
+        let debt = self.on_its_node(debt.clone()).await?;
+        let text = serde_json::to_string(&debt).map_err(|error| error.to_string())?;
+        let noted = self.note(&format!("{OWES}{number}"), Some(text)).await;
+        noted.map(|()| number).map_err(|error| error.to_string())
+    }
+
+    async fn paid(&self, number: u64) -> Result<(), String> {
+        let noted = self.note(&format!("{OWES}{number}"), None).await;
+        noted.map_err(|error| error.to_string())
     }
 }
 
@@ -107,158 +230,42 @@ impl End for RunNamespace {
         Err(KindError::Unable(why.to_owned()))
     }
 
+    fn debts(&self) -> Option<&dyn Debts> {
+        Some(self)
+    }
+
     async fn after_case(&self, _: &Client) -> Vec<KindError> {
         self.end().await.err().into_iter().collect()
     }
 }
 
-/// Machine and process, as the annotation has them.
-fn process() -> String {
-    format!("{}/{}", machine(), std::process::id())
+impl RunNamespace {
+    /// A pod on its node's network is no place of its own.
+    async fn on_its_node(&self, debt: Debt) -> Result<Debt, String> {
+        let Place::Pod { namespace, name } = &debt.at else {
+            return Ok(debt);
+        };
+        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        let pod = pods.get(name).await.map_err(|error| error.to_string())?;
+        let spec = pod.spec.unwrap_or_default();
+        match spec.node_name.filter(|_| spec.host_network == Some(true)) {
+            Some(node) => Ok(Debt {
+                at: Place::Node(node.into()),
+                ..debt
+            }),
+            None => Ok(debt),
+        }
+    }
 }
 
-pub(super) fn machine() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
-}
-
-/// A run's namespaces that are still there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Leftover {
-    /// The run's own namespace.
-    pub(super) run: String,
-    /// Whether the run goes on; `None` when that cannot be known: it is of another machine.
-    pub(super) alive: Option<bool>,
-}
-
-/// What runs have in that cluster.
-pub(super) async fn leftovers(existing: &Existing) -> Result<Vec<Leftover>, KindError> {
+/// Sets back and removes what a run has left. `false` where another process has begun with that.
+pub(super) async fn remove(existing: &Existing, leftover: &Leftover) -> Result<bool, KindError> {
     let target = existing.target()?;
     let client = target.client().await?;
-    target.version(&client).await?;
-    let labelled = ListParams::default().labels(RUN);
-    let listed = Api::<Namespace>::all(client).list(&labelled).await;
-    let listed = listed.map_err(KindError::api("look for namespaces of ours"))?;
-    let mut found: Vec<Leftover> = Vec::new();
-    for namespace in listed.items {
-        let Some(run) = namespace.labels().get(RUN).cloned() else {
-            continue;
-        };
-        let own = namespace.name_any() == run;
-        let alive = namespace
-            .annotations()
-            .get(PROCESS)
-            .and_then(|it| is_alive(it));
-        match found.iter_mut().find(|it| it.run == run) {
-            Some(known) if own => known.alive = alive,
-            Some(_) => {}
-            // Where the run's own namespace is gone already, so is the run.
-            None => found.push(Leftover {
-                alive: if own { alive } else { Some(false) },
-                run,
-            }),
-        }
+    if !leftovers::claim(&client, &leftover.run).await? {
+        return Ok(false);
     }
-    Ok(found)
-}
-
-/// Sets back and removes what a run has left.
-pub(super) async fn remove(existing: &Existing, leftover: &Leftover) -> Result<(), KindError> {
-    let client = existing.target()?.client().await?;
-    undo(&client, &leftover.run).await
-}
-
-fn is_alive(process: &str) -> Option<bool> {
-    let (machine, pid) = process.rsplit_once('/')?;
-    (machine == self::machine()).then(|| runs(pid))
-}
-
-/// Whether a process of this machine is more than what nobody has waited for.
-fn runs(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
-    let stat = stat.unwrap_or_default();
-    // After the command's name in brackets, which may have brackets itself.
-    let state = stat
-        .rsplit(')')
-        .next()
-        .and_then(|rest| rest.trim_start().chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
-}
-
-/// The first error of all, when as much as possible is undone.
-async fn undo(client: &Client, run: &str) -> Result<(), KindError> {
-    let all = Api::<Namespace>::all(client.clone());
-    let own = all.get_opt(run).await;
-    let own = own.map_err(KindError::api(format!("look for the namespace {run}")))?;
-    let noted = |name: &str| own.as_ref()?.annotations().get(name).cloned();
-    let mut undone = Ok(());
-    if noted(AGENTS).is_some() {
-        undone = undone.and(signal::release(client).await);
-    }
-    if let Some(spec) = noted(FELIX) {
-        let spec: Map<String, Value> = serde_json::from_str(&spec).unwrap_or_default();
-        undone = undone.and(felix_config::set(client, &spec).await);
-    }
-    // Its notes go when there is nothing left to undo.
-    undone?;
-    gone(client, run).await
-}
-
-/// Ends all pods of these namespaces at once. A namespace that is deleted with pods in it looks at them seldom, and a `sleep`
-/// does not care for SIGTERM.
-async fn idle(client: &Client, namespaces: &[String]) -> Result<(), KindError> {
-    let (now, all) = (
-        DeleteParams::background().grace_period(0),
-        ListParams::default(),
-    );
-    let doing = |what: &str, name: &str| KindError::api(format!("delete the {what} in {name}"));
-    for name in namespaces {
-        let deployments = Api::<Deployment>::namespaced(client.clone(), name);
-        let deleted = deployments.delete_collection(&now, &all).await;
-        deleted.map_err(doing("deployments", name))?;
-        let sets = Api::<DaemonSet>::namespaced(client.clone(), name);
-        let deleted = sets.delete_collection(&now, &all).await;
-        deleted.map_err(doing("daemonsets", name))?;
-    }
-    let look = || async {
-        for name in namespaces {
-            let pods = Api::<Pod>::namespaced(client.clone(), name);
-            let deleted = pods.delete_collection(&now, &all).await;
-            deleted.map_err(|error| error.to_string())?;
-            let left = pods.list(&all).await.map_err(|error| error.to_string())?;
-            if let Some(pod) = left.items.first() {
-                return Err(format!("{} is still there", pod.name_any()));
-            }
-        }
-        Ok(())
-    };
-    let what = "the pods of our namespaces are gone";
-    wait::until(what, GONE, look, || async { String::new() }).await
-}
-
-async fn gone(client: &Client, run: &str) -> Result<(), KindError> {
-    let all = Api::<Namespace>::all(client.clone());
-    let ours = ListParams::default().labels(&format!("{RUN}={run}"));
-    let listed = all.list(&ours).await;
-    let listed = listed.map_err(KindError::api(format!("list the namespaces of {run}")))?;
-    // The run's own one last: the others are found by it.
-    let mut names: Vec<String> = listed.items.iter().map(ResourceExt::name_any).collect();
-    names.sort_by_key(|name| name == run);
-    idle(client, &names).await?;
-    for name in names {
-        match all.delete(&name, &DeleteParams::background()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => return Err(KindError::api(format!("delete {name}"))(error)),
-        }
-    }
-    let look = || async {
-        let listed = all.list(&ours).await.map_err(|error| error.to_string())?;
-        match listed.items.first() {
-            None => Ok(()),
-            Some(namespace) => Err(format!("{} is still there", namespace.name_any())),
-        }
-    };
-    let what = format!("the namespaces of {run} are gone");
-    wait::until(&what, GONE, look, || async { String::new() }).await
+    let enter = existing.kubectl(&target, &leftover.run);
+    let run = RunNamespace::of(&client, &leftover.run, enter);
+    run.end().await.map(|()| true)
 }

@@ -134,12 +134,29 @@ fn subnets(families: &[IpFamily], (v4, v6): (&str, &str)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use chainbreak_model::case::ProxyMode;
+
     use super::*;
     use crate::made::spec::tests::{cluster, spec};
 
     #[test]
     fn two_nodes_with_a_hurried_kube_proxy() {
         insta::assert_snapshot!(render(&spec(&cluster()).unwrap()));
+    }
+
+    #[test]
+    fn ipvs_mode_is_kind_s_and_has_the_periods_of_its_own() {
+        let mut cluster = cluster();
+        let proxy = cluster.kube_proxy.as_mut().unwrap();
+        proxy.mode = ProxyMode::Ipvs;
+        let rendered = render(&spec(&cluster).unwrap());
+        for lines in [
+            "  ipvs:\n    minSyncPeriod: 1000ms\n    syncPeriod: 30000ms\n",
+            "  mode: ipvs\n",
+            "  kubeProxyMode: ipvs\n",
+        ] {
+            assert!(rendered.contains(lines), "{lines}: {rendered}");
+        }
     }
 
     #[test]

@@ -149,6 +149,13 @@ pub(crate) async fn labels(image: &str) -> Result<Option<serde_json::Value>, Kin
     }
 }
 
+/// The images of a repository that are here, by their whole names.
+pub(crate) async fn tags(repository: &str) -> Result<Vec<String>, KindError> {
+    let format = "{{.Repository}}:{{.Tag}}";
+    let listed = docker(["image", "list", repository, "--format", format]).await?;
+    Ok(listed.lines().map(str::to_owned).collect())
+}
+
 /// Has the image here, pulled if need be.
 pub(crate) async fn have(image: &str) -> Result<(), KindError> {
     if labels(image).await?.is_some() {

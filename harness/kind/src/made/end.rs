@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chainbreak_engine::cluster::NodeUpgrades;
 use kube::Client;
 use serde_json::Value;
 
-use super::{fitting::Fitting, hosts::Hosts, leftovers, owned_cluster::OwnedCluster};
+use super::{
+    fitting::Fitting, hosts::Hosts, leftovers, owned_cluster::OwnedCluster, upgrades::Upgrades,
+};
 use crate::{
     error::KindError,
     shared::{cluster::End, nodes::Nodes, signal},
@@ -17,6 +20,7 @@ pub(super) struct EndOfCase {
     pub(super) owned: Arc<OwnedCluster>,
     pub(super) hosts: Hosts,
     pub(super) nodes: Nodes,
+    pub(super) upgrades: Upgrades,
     /// What was done to them.
     pub(super) fitting: Fitting,
     /// Whether the cluster is to be as it was: not where a real Calico writes what nobody foresees.
@@ -33,6 +37,10 @@ impl End for EndOfCase {
         // It is no longer what the next case that asks for it would get.
         self.owned.keep_no_longer();
         Ok(())
+    }
+
+    fn node_upgrades(&self) -> Option<&dyn NodeUpgrades> {
+        Some(&self.upgrades)
     }
 
     async fn after_case(&self, client: &Client) -> Vec<KindError> {

@@ -11,7 +11,10 @@ use crate::{
         docker,
         spec::{self, Image, Options},
     },
-    shared::{nodes::Nodes, pods::spec_path},
+    shared::{
+        nodes::{Node, Nodes},
+        pods::spec_path,
+    },
     tool::Tool,
     versions::{Version, Versions},
 };
@@ -59,7 +62,7 @@ pub(crate) async fn chosen(name: &str) -> Result<Image, KindError> {
 }
 
 /// The version that the image's tag tells.
-fn tagged(name: &str) -> Option<Version> {
+pub(crate) fn tagged(name: &str) -> Option<Version> {
     let name = name.split('@').next()?;
     let (_, tag) = name.rsplit_once(':')?;
     Version::parse(tag).filter(|_| tag.starts_with('v'))
@@ -96,16 +99,25 @@ pub(crate) fn of_pods(manifests: &[Value]) -> BTreeSet<String> {
 pub(crate) async fn load(image: &str, nodes: &Nodes) -> Result<(), KindError> {
     const SCRIPT: &str = "image=$1; shift; docker save \"$image\" | \"$@\"";
     const IMPORT: [&str; 6] = ["ctr", "-n", "k8s.io", "images", "import", "-"];
-    let listed = format!("name=={}", qualified(image));
-    for node in &nodes.0 {
-        let list = ["ctr", "-n", "k8s.io", "images", "list", "-q", &listed];
-        if node.run(&list).await?.trim().is_empty() {
-            let script = ["sh", "-c", SCRIPT, "sh", image].map(str::to_owned);
-            let argv = script.into_iter().chain(node.argv(IMPORT));
-            Tool::new(LOAD, argv).output().await?;
-        }
+    for node in lacking(image, nodes).await? {
+        let script = ["sh", "-c", SCRIPT, "sh", image].map(str::to_owned);
+        let argv = script.into_iter().chain(node.argv(IMPORT));
+        Tool::new(LOAD, argv).output().await?;
     }
     Ok(())
+}
+
+/// The nodes that lack an image.
+pub(crate) async fn lacking<'a>(image: &str, nodes: &'a Nodes) -> Result<Vec<&'a Node>, KindError> {
+    let listed = format!("name=={}", qualified(image));
+    let list = ["ctr", "-n", "k8s.io", "images", "list", "-q", &listed];
+    let mut lacking = Vec::new();
+    for node in &nodes.0 {
+        if node.run(&list).await?.trim().is_empty() {
+            lacking.push(node);
+        }
+    }
+    Ok(lacking)
 }
 
 /// As containerd calls it: `docker.io/library/nginx:1.27`.

@@ -90,6 +90,8 @@ pub(crate) async fn without_names(client: &Client) -> Result<(), KindError> {
     let objects = [
         object("v1", "Service", "kube-dns"),
         object("apps/v1", "Deployment", "coredns"),
+        // Without it kubeadm makes them anew when it upgrades a cluster (cmd/kubeadm/app/phases/upgrade/postupgrade.go).
+        object("v1", "ConfigMap", "coredns"),
     ];
     remove(client, &objects).await
 }

@@ -29,6 +29,7 @@ use crate::{
         spec::{Felix, Options, Spec},
         standing::{Plan, Reach, Standing, kubeconfig},
         survey,
+        upgrades::Upgrades,
     },
     shared::{
         cluster::Raised, felix::Models, felix_config, nodes::Nodes, pods::Pods, program, signal,
@@ -104,6 +105,7 @@ impl Raising<'_> {
             felix: self.case.cluster.source(AgentName::Felix).cloned(),
             namespaces: None,
             end: Arc::new(EndOfCase {
+                upgrades: self.upgrades(&client, &nodes, &owned),
                 owned,
                 hosts,
                 fitting,
@@ -117,6 +119,17 @@ impl Raising<'_> {
             nodes,
         };
         self.begin(raised, &spec, since).await
+    }
+
+    fn upgrades(&self, client: &Client, nodes: &Nodes, owned: &Arc<OwnedCluster>) -> Upgrades {
+        Upgrades {
+            client: client.clone(),
+            nodes: nodes.clone(),
+            owned: Arc::clone(owned),
+            stops_kube_proxy: signal::has_label(self.case, AgentName::KubeProxy),
+            chosen: self.options.image.clone(),
+            brought: tokio::sync::Mutex::default(),
+        }
     }
 
     pub(super) async fn preload(

@@ -3,9 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use chainbreak_model::case::{
-    AgentSource, Case, ClusterSpec, IpFamily, IptablesVariant, PodOwner, ProxyMode,
-};
+use chainbreak_model::case::{AgentSource, Case, ClusterSpec, IpFamily, IptablesVariant, PodOwner};
 use serde::Serialize;
 
 use crate::{
@@ -69,7 +67,7 @@ pub(crate) enum Network {
 /// kube-proxy as kubeadm configures it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Proxy {
-    /// `iptables` or `nftables`.
+    /// `iptables`, `nftables` or `ipvs`.
     pub(crate) mode: &'static str,
     pub(crate) min_sync_period: Duration,
     /// Further settings, as `KubeProxyConfiguration` has them.
@@ -169,10 +167,7 @@ fn proxy(cluster: &ClusterSpec) -> Result<Option<Proxy>, KindError> {
         return Err(KindError::Unable(why.to_owned()));
     }
     Ok(Some(Proxy {
-        mode: match spec.mode {
-            ProxyMode::Iptables => "iptables",
-            ProxyMode::Nftables => "nftables",
-        },
+        mode: spec.mode.as_str(),
         min_sync_period: spec.min_sync_period,
         sync_period: spec.sync_period,
         config: spec.config.clone(),
@@ -223,7 +218,7 @@ fn network(
 pub(crate) mod tests {
     use std::sync::Arc;
 
-    use chainbreak_model::case::{CalicoSpec, KubeProxySpec};
+    use chainbreak_model::case::{CalicoSpec, KubeProxySpec, ProxyMode};
 
     use super::*;
 

@@ -1,11 +1,16 @@
 //! What of the clusters that kind makes this machine can run, found out by asking.
 
+use std::path::Path;
+
 use chainbreak_model::case::Capabilities;
 
 use super::{calico, docker, images, spec::Options};
 use crate::{
     error::KindError,
-    shared::survey::{HOSTS, SHORT, of},
+    shared::{
+        restart::repository,
+        survey::{HOSTS, SHORT, of, upgrade_to},
+    },
     tool::Tool,
     versions::{Version, Versions},
 };
@@ -20,8 +25,23 @@ pub(crate) async fn survey(options: &Options) -> Capabilities {
     if let Some(kind) = found.0.get("kind").cloned() {
         let ours = OURS.map(|name| (name.to_owned(), kind.clone()));
         found.0.extend(ours);
+        let ipvs = kind.clone().and_then(|()| has_ipvs());
+        found.0.insert("ipvs".to_owned(), ipvs);
+        let later = later(options).await.unwrap_or_default().into_iter();
+        found
+            .0
+            .extend(later.map(|version| (upgrade_to(version), kind.clone())));
     }
     found
+}
+
+/// The versions that nodes can be upgraded to: those that Docker has of the chosen image's repository, or all that are pinned.
+async fn later(options: &Options) -> Result<Vec<Version>, KindError> {
+    let Some(image) = &options.image else {
+        return Ok(Versions::pinned()?.versions());
+    };
+    let all = docker::tags(repository(image)).await?;
+    Ok(all.iter().filter_map(|name| images::tagged(name)).collect())
 }
 
 /// The Kubernetes versions that can be run: the chosen image's, or all that are pinned.
@@ -39,6 +59,23 @@ async fn here(options: &Options) -> Result<Vec<Version>, KindError> {
         }
         None => Ok(pins.versions()),
     }
+}
+
+/// Whether the kernel, which is that of the nodes, too, has IPVS: loaded, or to be loaded when kube-proxy asks for it.
+fn has_ipvs() -> Result<(), String> {
+    if Path::new("/proc/net/ip_vs").exists() {
+        return Ok(());
+    }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let modules = Path::new("/lib/modules").join(release.trim());
+    let listed = ["modules.dep", "modules.builtin"].map(|list| modules.join(list));
+    let mut listed = listed
+        .iter()
+        .filter_map(|list| std::fs::read_to_string(list).ok());
+    if listed.any(|list| list.contains("/ip_vs.ko")) {
+        return Ok(());
+    }
+    Err("this machine's kernel has no ip_vs, which kube-proxy's ipvs mode takes".to_owned())
 }
 
 /// What the kind that is here says of itself, if it is new enough.

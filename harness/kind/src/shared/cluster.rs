@@ -9,8 +9,8 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_engine::{
     cluster::{
-        AgentControl, Cluster, Command, ExecError, LateLogs, Leftovers, Place, Process, Signal,
-        SignalError,
+        AgentControl, Cluster, Command, Debts, ExecError, LateLogs, Leftovers, NodeUpgrades, Place,
+        Process, Signal, SignalError,
     },
     logbook::{AgentLog, Logbook},
 };
@@ -18,12 +18,12 @@ use chainbreak_model::{
     case::{AgentSource, ApiWay, Case},
     names::{AgentName, NodeName},
 };
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 
 use crate::{
     error::KindError,
@@ -41,6 +41,8 @@ use crate::{
 
 /// A look goes through Docker or the API, and may begin with a process in a container that these start.
 const SEES_WITHIN: Duration = Duration::from_secs(1);
+/// What a node may take to answer that is asked whether it is there.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// See the module.
 pub(crate) struct Raised {
@@ -74,6 +76,16 @@ pub(crate) struct Host {
 pub(crate) trait End: Send + Sync {
     /// An agent is to be of another version. An error is why it cannot be.
     fn before_upgrade(&self) -> Result<(), KindError>;
+
+    /// Where what is to be undone on nodes is noted, if they outlive the run.
+    fn debts(&self) -> Option<&dyn Debts> {
+        None
+    }
+
+    /// Where the nodes are ours to upgrade.
+    fn node_upgrades(&self) -> Option<&dyn NodeUpgrades> {
+        None
+    }
 
     /// The case is over. Every error.
     async fn after_case(&self, client: &Client) -> Vec<KindError>;
@@ -215,6 +227,37 @@ impl Cluster for Raised {
 
     fn late_logs(&self) -> Option<&dyn LateLogs> {
         Some(self)
+    }
+
+    fn debts(&self) -> Option<&dyn Debts> {
+        self.end.debts()
+    }
+
+    fn node_upgrades(&self) -> Option<&dyn NodeUpgrades> {
+        self.end.node_upgrades()
+    }
+
+    async fn silent_nodes(&self) -> Vec<String> {
+        // Through it nodes of somebody's cluster are asked.
+        let answer = timeout(ANSWERS_WITHIN, self.client.apiserver_version()).await;
+        match answer {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return vec![format!("the API: {error}")],
+            Err(_elapsed) => return vec![format!("the API: not in {ANSWERS_WITHIN:?}")],
+        }
+        let asked = self.nodes.0.iter().map(async |node| {
+            let answer = timeout(ANSWERS_WITHIN, node.run(&["true"])).await;
+            let why = match answer {
+                Ok(Ok(_)) => return None,
+                Ok(Err(error)) => error.to_string(),
+                Err(_elapsed) => format!("not in {ANSWERS_WITHIN:?}"),
+            };
+            Some(format!(
+                "{}, {} in Kubernetes: {why}",
+                node.name, node.registered
+            ))
+        });
+        join_all(asked).await.into_iter().flatten().collect()
     }
 
     async fn destroy(&self) -> Result<(), Leftovers> {

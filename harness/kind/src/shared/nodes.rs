@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use chainbreak_engine::cluster::Command;
 use chainbreak_model::names::NodeName;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Taint};
@@ -45,10 +46,27 @@ impl Node {
         self.entry.iter().cloned().chain(argv).collect()
     }
 
+    /// A command in the words that run it there.
+    pub(crate) fn words(&self, command: &Command) -> Vec<String> {
+        match command {
+            Command::Argv(argv) => argv.clone(),
+            Command::Probe => vec![self.program.clone(), "probe".to_owned()],
+        }
+    }
+
     /// Runs a command there to its end, which comes soon.
     pub(crate) async fn run(&self, argv: &[impl AsRef<str> + Sync]) -> Result<String, KindError> {
+        self.feed(argv, "").await
+    }
+
+    /// The same with something to read.
+    pub(crate) async fn feed(
+        &self,
+        argv: &[impl AsRef<str> + Sync],
+        input: &str,
+    ) -> Result<String, KindError> {
         let argv = self.argv(argv.iter().map(AsRef::as_ref));
-        Tool::new(SHORT, argv).output().await
+        Tool::new(SHORT, argv).reading(input).output().await
     }
 }
 

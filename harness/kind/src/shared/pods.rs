@@ -11,6 +11,9 @@ use crate::{
     shared::nodes::{Node, Nodes},
 };
 
+/// Finds the processes of a container. Shells have no pipe's exit status in common: what grep found decides.
+pub(crate) const FIND: &str = "grep -ls \"$1\" /proc/[0-9]*/cgroup || true";
+
 /// Process ids in nodes, by container id.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
@@ -64,8 +67,6 @@ impl Pods {
 
     /// The process of that container with the lowest number, by its control group: whatever container runtime the node has.
     async fn pid(&self, node: &Node, id: &str) -> Result<Option<u32>, KindError> {
-        // Shells have no pipe's exit status in common: what grep found decides.
-        const FIND: &str = "grep -ls \"$1\" /proc/[0-9]*/cgroup || true";
         let known = self.lock().get(id).copied();
         if let Some(pid) = known {
             return Ok(Some(pid));

@@ -11,7 +11,7 @@ const COPY: Duration = Duration::from_secs(120);
 /// What it may take to say its version.
 const TRY: Duration = Duration::from_secs(30);
 /// An earlier one may be running: it is replaced, not overwritten.
-const PUT: &str = "cat > \"$1.new\" && chmod 755 \"$1.new\" && mv \"$1.new\" \"$1\"";
+pub(crate) const PUT: &str = "cat > \"$1.new\" && chmod 755 \"$1.new\" && mv \"$1.new\" \"$1\"";
 
 /// Copies the running program to every node and tries it there.
 pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {

@@ -91,7 +91,7 @@ async fn bring_to(client: &Client, set: DaemonPod, version: Version) -> Result<(
 }
 
 /// An image's name without tag and digest. A registry's port is no tag.
-fn repository(image: &str) -> &str {
+pub(crate) fn repository(image: &str) -> &str {
     let named = image.split('@').next().unwrap_or(image);
     match named.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => repository,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chainbreak_engine::cluster::Signal;
 use chainbreak_model::{
-    case::{AgentSource, Case, Fault, Step},
+    case::{AgentFault, AgentSource, Case, Fault, Step},
     names::{AgentName, NodeName},
 };
 use k8s_openapi::api::{
@@ -35,16 +35,22 @@ const WITHIN: Duration = Duration::from_secs(25);
 /// What a DaemonSet may take to bring all its pods to a new template, whose images are there.
 pub(crate) const ROLLOUT: Duration = Duration::from_secs(180);
 
+/// Sends a signal to processes of a container, by its cgroup; of those to the ones that are the agent itself: calico-node's container
+/// runs several programs.
+pub(crate) const KILL: &str = "for p in /proc/[0-9]*; do \
+    grep -qs \"$1\" $p/cgroup || continue; \
+    case $(tr '\\0' ' ' < $p/cmdline) in *kube-proxy\\ *|*calico-node\\ -felix*) kill \"$2\" ${p#/proc/};; esac; \
+    done";
+
 /// The label of nodes on which an agent may run.
-fn label(agent: AgentName) -> String {
+pub(crate) fn label(agent: AgentName) -> String {
     format!("chainbreak.dev/runs-{agent}")
 }
 
 /// Has agents that the case stops run only where our label is, which is on every node.
 pub(crate) async fn prepare(client: &Client, case: &Case) -> Result<(), KindError> {
     for agent in AgentName::ALL {
-        let real = case.cluster.source(agent) == Some(&AgentSource::Cluster);
-        if !real || !is_stopped(case, agent) {
+        if !has_label(case, agent) {
             continue;
         }
         let pod = DaemonPod::of(client, agent).await?;
@@ -56,16 +62,25 @@ pub(crate) async fn prepare(client: &Client, case: &Case) -> Result<(), KindErro
         for node in nodes::list(client).await.map_err(KindError::Unable)? {
             set_label(client, &node.name_any(), &label(agent), Some("yes")).await?;
         }
-        let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
-        let selector = json!({ label(agent): "yes" });
-        let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": selector } } } });
-        let params = PatchParams::default();
-        let patched = sets.patch(pod.name, &params, &Patch::Merge(patch)).await;
-        let doing = format!("have {agent} run where its label is");
-        patched.map_err(KindError::api(doing))?;
+        run_where_labelled(client, agent, pod).await?;
         rolled_out(client, pod, ROLLOUT).await?;
     }
     Ok(())
+}
+
+/// Has an agent's DaemonSet run pods where our label is. They may still be starting when this returns.
+pub(crate) async fn run_where_labelled(
+    client: &Client,
+    agent: AgentName,
+    pod: DaemonPod,
+) -> Result<(), KindError> {
+    let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
+    let selector = json!({ label(agent): "yes" });
+    let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": selector } } } });
+    let params = PatchParams::default();
+    let patched = sets.patch(pod.name, &params, &Patch::Merge(patch)).await;
+    let doing = format!("have {agent} run where its label is");
+    patched.map(drop).map_err(KindError::api(doing))
 }
 
 /// Has agents run wherever they ran before [`prepare`], and takes our labels from every node.
@@ -103,6 +118,35 @@ pub(crate) fn touches_any(case: &Case) -> bool {
         _ => false,
     };
     case.timeline.iter().any(agent)
+}
+
+/// Whether the case pauses an agent that is a pod.
+pub(crate) fn pauses(case: &Case) -> bool {
+    let pauses = |step: &Step| match step {
+        Step::Fault {
+            fault:
+                Fault::Agent {
+                    agent,
+                    what: AgentFault::Pause,
+                    ..
+                },
+            ..
+        } => case.cluster.source(*agent) == Some(&AgentSource::Cluster),
+        _ => false,
+    };
+    case.timeline.iter().any(pauses)
+}
+
+/// Has agents go on that are paused on a node, whatever container they are in.
+pub(crate) async fn go_on(node: &Node) -> Result<(), KindError> {
+    let argv = ["sh", "-c", KILL, "sh", "", "-CONT"];
+    node.run(&argv).await.map(drop)
+}
+
+/// Whether an agent runs where our label is, in this case.
+pub(crate) fn has_label(case: &Case, agent: AgentName) -> bool {
+    let real = case.cluster.source(agent) == Some(&AgentSource::Cluster);
+    real && is_stopped(case, agent)
 }
 
 fn is_stopped(case: &Case, agent: AgentName) -> bool {
@@ -223,13 +267,7 @@ async fn kill(client: &Client, node: &Node, pod: DaemonPod, signal: &str) -> Res
     let mut ids = statuses.filter_map(|it| it.container_id.as_deref());
     let id = ids.next().and_then(|id| id.split_once("://"));
     let (_runtime, id) = id.ok_or_else(|| lost("has no container"))?;
-    // Processes of the container, by its cgroup; of those the ones that are the agent itself: calico-node's container
-    // runs several programs.
-    let script = "for p in /proc/[0-9]*; do \
-         grep -qs \"$1\" $p/cgroup || continue; \
-         case $(tr '\\0' ' ' < $p/cmdline) in *kube-proxy\\ *|*calico-node\\ -felix*) kill \"$2\" ${p#/proc/};; esac; \
-         done";
-    let argv = ["sh", "-c", script, "sh", id, signal];
+    let argv = ["sh", "-c", KILL, "sh", id, signal];
     node.run(&argv).await.map(drop)
 }
 

@@ -79,6 +79,11 @@ pub(crate) fn of(backend: &str, here: Result<Vec<Version>, KindError>) -> Capabi
     Capabilities(found)
 }
 
+/// The capability to upgrade nodes to that Kubernetes.
+pub(crate) fn upgrade_to(version: Version) -> String {
+    format!("upgrade-to-{}", version.minor())
+}
+
 /// Whether there is a kubectl.
 pub(crate) async fn kubectl() -> Result<(), KindError> {
     let version = Tool::new(SHORT, ["kubectl", "version", "--client"]);

@@ -90,6 +90,7 @@ fn kube_proxy(
         mode: match spec.mode {
             ProxyMode::Iptables => kube_proxy::Mode::Iptables,
             ProxyMode::Nftables => kube_proxy::Mode::Nftables,
+            ProxyMode::Ipvs => unreachable!("the lab lacks the capability ipvs"),
         },
         min_sync_period: spec.min_sync_period,
         sync_period: spec.sync_period,

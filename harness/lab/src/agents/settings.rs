@@ -9,7 +9,7 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::{CalicoSpec, KubeProxySpec, PodOwner, ProxyMode},
+    case::{CalicoSpec, KubeProxySpec, PodOwner},
     names::{AgentName, NodeName},
 };
 use ipnet::IpNet;
@@ -57,7 +57,7 @@ pub(super) fn kube_proxy(spec: &KubeProxySpec, context: &NodeContext) -> Vec<Str
         format!("--master=http://{}", context.api),
         format!("--hostname-override={}", context.node),
         format!("--bind-address={}", context.address),
-        format!("--proxy-mode={}", mode(spec)),
+        format!("--proxy-mode={}", spec.mode.as_str()),
         // Without it there is no "from outside the pods" (`! -s`), and thus no masquerading of it.
         format!("--cluster-cidr={}", all_pods(context)),
         format!(
@@ -81,7 +81,7 @@ pub(super) fn kube_proxy(spec: &KubeProxySpec, context: &NodeContext) -> Vec<Str
 /// The same as a file, with what the case says over it; it takes the flags' place (options.go, `Complete`), but for
 /// [`flags_beside_a_file`].
 pub(super) fn kube_proxy_config(spec: &KubeProxySpec, context: &NodeContext) -> String {
-    let mode = mode(spec);
+    let mode = spec.mode.as_str();
     let untouched: BTreeMap<&str, Value> = LEFT_ALONE
         .map(|(_, field, none)| (field, none.parse().unwrap_or_else(|_| none.into())))
         .into();
@@ -110,13 +110,6 @@ const LEFT_ALONE: [(&str, &str, &str); 3] = [
     ("tcp-timeout-established", "tcpEstablishedTimeout", "0s"),
     ("tcp-timeout-close-wait", "tcpCloseWaitTimeout", "0s"),
 ];
-
-fn mode(spec: &KubeProxySpec) -> &'static str {
-    match spec.mode {
-        ProxyMode::Iptables => "iptables",
-        ProxyMode::Nftables => "nftables",
-    }
-}
 
 fn all_pods(context: &NodeContext) -> String {
     let pods = context.pods.iter().map(IpNet::to_string);
@@ -217,7 +210,7 @@ pub(super) fn felix(spec: &CalicoSpec, context: &NodeContext) -> BTreeMap<String
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::{AgentSource, IptablesVariant};
+    use chainbreak_model::case::{AgentSource, IptablesVariant, ProxyMode};
 
     use super::*;
 

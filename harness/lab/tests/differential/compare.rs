@@ -55,5 +55,6 @@ pub(crate) fn as_recorded(mode: ProxyMode) -> Mode {
     match mode {
         ProxyMode::Iptables => Mode::Iptables,
         ProxyMode::Nftables => Mode::Nftables,
+        ProxyMode::Ipvs => unreachable!("no model plays it"),
     }
 }

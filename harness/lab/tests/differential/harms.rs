@@ -12,6 +12,7 @@ pub(crate) fn of(mode: ProxyMode) -> &'static [Harm] {
     match mode {
         ProxyMode::Iptables => &HARMS,
         ProxyMode::Nftables => &NFT_HARMS,
+        ProxyMode::Ipvs => unreachable!("no model plays it"),
     }
 }
 

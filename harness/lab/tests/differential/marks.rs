@@ -66,6 +66,7 @@ impl Settle {
                     ];
                     self.mark(family, None, &dnat);
                 }
+                ProxyMode::Ipvs => unreachable!("no model plays it"),
             }
         }
     }

@@ -98,6 +98,7 @@ impl Stage {
         let mode = match self.mode {
             ProxyMode::Iptables => "iptables",
             ProxyMode::Nftables => "nftables",
+            ProxyMode::Ipvs => unreachable!("no model plays it"),
         };
         json!({
             "iptables": self.backend.as_str(), "mode": mode, "ip-families": self.families.all(),
@@ -118,6 +119,7 @@ impl fmt::Display for Stage {
         match self.mode {
             ProxyMode::Iptables => write!(f, "iptables mode ({backend}), {families}"),
             ProxyMode::Nftables => write!(f, "nftables mode, {families}"),
+            ProxyMode::Ipvs => unreachable!("no model plays it"),
         }
     }
 }

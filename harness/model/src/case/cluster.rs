@@ -149,6 +149,26 @@ pub enum ProxyMode {
     Iptables,
     /// nft, in a table of its own.
     Nftables,
+    /// IPVS, with some rules of iptables beside it (deprecated since Kubernetes 1.35).
+    Ipvs,
+}
+
+impl ProxyMode {
+    /// As scenarios and kube-proxy write them.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("iptables", Self::Iptables),
+        ("nftables", Self::Nftables),
+        ("ipvs", Self::Ipvs),
+    ];
+
+    /// `iptables`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Iptables => "iptables",
+            Self::Nftables => "nftables",
+            Self::Ipvs => "ipvs",
+        }
+    }
 }
 
 /// kube-proxy's settings.
@@ -195,7 +215,7 @@ impl KubeProxySpec {
 
     /// Why nobody can play this mode in this version; `None` when somebody can, or when the version is the cluster's own.
     pub(crate) fn unknown_mode(&self) -> Option<String> {
-        let known = self.mode == ProxyMode::Iptables
+        let known = self.mode != ProxyMode::Nftables
             || self.source == AgentSource::Cluster
             || version::has_nftables(&self.version);
         let version = &self.version;

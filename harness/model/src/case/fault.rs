@@ -91,6 +91,10 @@ pub enum Fault {
         to: IndexMap<AgentName, String>,
         /// Where.
         node: Option<NodeName>,
+        /// Kubernetes itself is upgraded, of which kube-proxy is a part: each node is drained and gets that version by kubeadm, where
+        /// the backend has such nodes.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        kubernetes: bool,
     },
     /// Felix is told to program with other means, on every node; it restarts for that.
     Switch {
@@ -189,6 +193,9 @@ impl Fault {
                 None
             }
             Self::Agent { .. } => Some("stops an agent"),
+            Self::Upgrade {
+                kubernetes: true, ..
+            } => Some("upgrades nodes"),
             Self::Upgrade { .. } => Some("upgrades an agent"),
             Self::Switch { .. } => Some("switches Felix's dataplane"),
             Self::Slow { .. } => Some("slows an agent's commands"),

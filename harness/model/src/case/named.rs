@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{AgentFault, Case, Fault, Promise, Step, Versions};
-use crate::names::{MarkName, NodeName};
+use crate::names::{AgentName, MarkName, NodeName};
 
 impl Case {
     /// When a promise is judged, where that is during a step that has a name, or after it: `during upgrade kube-proxy
@@ -65,10 +65,19 @@ fn words(step: &Step, versions: &mut Versions) -> Option<String> {
 
 fn of_fault(fault: &Fault, versions: &mut Versions) -> String {
     match fault {
-        Fault::Upgrade { to, node } => {
-            let each = to
-                .iter()
-                .map(|(agent, to)| versions.upgrade(*agent, node.as_ref(), to));
+        Fault::Upgrade {
+            to,
+            node,
+            kubernetes,
+        } => {
+            let each = to.iter().map(|(agent, to)| {
+                let product = if *kubernetes && *agent == AgentName::KubeProxy {
+                    "Kubernetes"
+                } else {
+                    agent.product()
+                };
+                format!("{product} {}", versions.upgrade(*agent, node.as_ref(), to))
+            });
             let each: Vec<String> = each.collect();
             format!("upgrade {}{}", each.join(", "), on(node.as_ref()))
         }

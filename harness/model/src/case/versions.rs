@@ -31,7 +31,7 @@ impl Versions {
         self.0.insert((agent, node.clone()), version.to_owned());
     }
 
-    /// The upgrade in words, `kube-proxy 1.32 → 1.33`, and done.
+    /// The upgrade in words, `1.32 → 1.33`, and done.
     pub(super) fn upgrade(
         &mut self,
         agent: AgentName,
@@ -47,6 +47,6 @@ impl Versions {
                 to.clone_into(version);
             }
         }
-        format!("{} {} → {to}", agent.product(), from.join(", "))
+        format!("{} → {to}", from.join(", "))
     }
 }

@@ -39,6 +39,9 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     if mode == Some(ProxyMode::Nftables) || stands_in {
         needs.push("nft".to_owned());
     }
+    if mode == Some(ProxyMode::Ipvs) {
+        needs.push("ipvs".to_owned());
+    }
     let hosts = case.cluster.hosts.values();
     if case.manifests.iter().any(runs_nginx) || hosts.into_iter().any(|host| host.nginx.is_some()) {
         needs.push("nginx".to_owned());
@@ -81,10 +84,16 @@ fn has_real_felix(case: &Case) -> bool {
 /// What the lab always has, and real clusters lack for now.
 fn of_a_real_cluster(case: &Case) -> Vec<String> {
     let cluster = &case.cluster;
-    let later = upgrades::all(case).filter_map(|(to, _)| to.get(&AgentName::KubeProxy));
-    let versions = cluster.kubernetes_version().into_iter();
-    let versions = versions.chain(later.map(String::as_str));
-    let kubernetes = versions.map(|version| format!("kubernetes-{}", version::minor(version)));
+    let later = upgrades::of_kubernetes(case).flat_map(|(version, whole)| {
+        if whole {
+            way(cluster.kubernetes_version(), version)
+        } else {
+            vec![format!("kubernetes-{}", version::minor(version))]
+        }
+    });
+    let first = cluster.kubernetes_version().into_iter();
+    let first = first.map(|version| format!("kubernetes-{}", version::minor(version)));
+    let kubernetes = first.chain(later);
     let upgrades_calico = upgrades::all(case).any(|(to, _)| to.contains_key(&AgentName::Felix));
     let mut faults = case.timeline.iter().filter_map(|step| match step {
         Step::Fault { fault, duration } => Some((fault, duration.is_some())),
@@ -126,6 +135,14 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
     let parts = parts.into_iter().filter(|(_, needed)| *needed);
     let parts = parts.map(|(name, _)| name.to_owned());
     kubernetes.chain(parts).collect()
+}
+
+/// What nodes are upgraded to on the way from one version to another: no minor version is left out.
+fn way(from: Option<&str>, to: &str) -> Vec<String> {
+    let (from, to) = (version::minor(from.unwrap_or(to)), version::minor(to));
+    let all = version::minors(&from, &to).unwrap_or_else(|_back| vec![to.clone()]);
+    let later = all.into_iter().filter(|minor| *minor != from || from == to);
+    later.map(|minor| format!("upgrade-to-{minor}")).collect()
 }
 
 /// Whether Felix's model is to know the pods' interfaces.
@@ -241,6 +258,16 @@ fn runs_nginx(object: &serde_json::Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_are_upgraded_to_every_minor_version_on_the_way() {
+        assert_eq!(
+            way(Some("1.32.8"), "1.34"),
+            ["upgrade-to-1.33", "upgrade-to-1.34"]
+        );
+        assert_eq!(way(Some("1.34.2"), "1.34.10"), ["upgrade-to-1.34"]);
+        assert_eq!(way(Some("1.34"), "1.33"), ["upgrade-to-1.33"]);
+    }
 
     #[test]
     fn nginx_is_known_by_its_repository_whatever_stands_around_it() {

@@ -13,9 +13,20 @@ pub(super) fn all(
 ) -> impl Iterator<Item = (&IndexMap<AgentName, String>, Option<&NodeName>)> {
     case.timeline.iter().filter_map(|step| match step {
         Step::Fault {
-            fault: Fault::Upgrade { to, node },
+            fault: Fault::Upgrade { to, node, .. },
             ..
         } => Some((to, node.as_ref())),
+        _ => None,
+    })
+}
+
+/// The versions that kube-proxy is upgraded to, and whether its nodes are with it.
+pub(super) fn of_kubernetes(case: &Case) -> impl Iterator<Item = (&str, bool)> {
+    case.timeline.iter().filter_map(|step| match step {
+        Step::Fault {
+            fault: Fault::Upgrade { to, kubernetes, .. },
+            ..
+        } => Some((to.get(&AgentName::KubeProxy)?.as_str(), *kubernetes)),
         _ => None,
     })
 }

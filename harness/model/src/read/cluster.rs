@@ -104,9 +104,9 @@ static KUBE_PROXY: Mapping = Mapping {
     fields: &[&[
         default(
             "mode",
-            Kind::Word(|| words(&MODES)),
+            Kind::Word(|| words(&ProxyMode::ALL)),
             "iptables",
-            "What it programs services with; `nftables` from 1.31 on.",
+            "What it programs services with; `nftables` from 1.31 on, `ipvs` on real clusters whose nodes' kernel has it.",
         ),
         optional(
             "iptables",
@@ -144,11 +144,6 @@ static KUBE_PROXY: Mapping = Mapping {
         ),
     ]],
 };
-
-const MODES: [(&str, ProxyMode); 2] = [
-    ("iptables", ProxyMode::Iptables),
-    ("nftables", ProxyMode::Nftables),
-];
 
 const SOURCE: Field = default(
     "source",
@@ -271,7 +266,7 @@ fn kube_proxy(
     folder: &Path,
 ) -> Option<(KubeProxySpec, Option<IptablesVariant>)> {
     let fields = Fields::of(gathered, node, &KUBE_PROXY)?;
-    let mode = fields.or_default("mode", |node| word(gathered, node, "mode", &MODES));
+    let mode = fields.or_default("mode", |node| word(gathered, node, "mode", &ProxyMode::ALL));
     let iptables = fields.maybe("iptables", |node| iptables(gathered, node));
     let version = fields.need("version", |node| known(gathered, node, version::kube_proxy));
     let source = fields.or_default("source", |node| {

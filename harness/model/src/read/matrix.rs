@@ -21,7 +21,7 @@ pub(super) static MATRIX: Mapping = Mapping {
         optional(
             "mode",
             VALUES,
-            "What kube-proxy programs services with: `iptables`, `nftables`.",
+            "What kube-proxy programs services with: `iptables`, `nftables`, `ipvs`.",
         ),
         optional(
             "iptables",

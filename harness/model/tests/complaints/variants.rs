@@ -44,7 +44,7 @@ fn variants_and_promises_that_say_nothing() {
         "matrices",
         said_of(
             "timeline:",
-            "matrix: [{ iptables: [nft] }, { mode: [ipvs] }, nft]\ntimeline:"
+            "matrix: [{ iptables: [nft] }, { mode: [userspace] }, nft]\ntimeline:"
         )
     );
     insta::assert_snapshot!(

@@ -175,6 +175,7 @@ fn upgraded() -> Run {
     let fault = Fault::Upgrade {
         to: [(AgentName::KubeProxy, "1.33".to_owned())].into(),
         node: None,
+        kubernetes: false,
     };
     let duration = None;
     upgraded.timeline = Arc::new(vec![

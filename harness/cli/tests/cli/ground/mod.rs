@@ -253,7 +253,7 @@ impl Drop for Running {
 }
 
 /// All processes below one, as the kernel knows them.
-fn descendants(of: i32) -> BTreeSet<i32> {
+pub(crate) fn descendants(of: i32) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
     let mut next = vec![of];
     while let Some(parent) = next.pop() {

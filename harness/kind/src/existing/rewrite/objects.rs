@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use chainbreak_engine::is_cluster_scoped;
+use chainbreak_engine::manifests::is_cluster_scoped;
 use serde_json::{Map, Value, json};
 
 use crate::existing::run_namespace::RUN;

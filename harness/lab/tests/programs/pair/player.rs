@@ -86,6 +86,7 @@ fn flags(settings: &Settings) -> Vec<String> {
     let mode = match mode {
         ProxyMode::Iptables => "iptables",
         ProxyMode::Nftables => "nftables",
+        ProxyMode::Ipvs => unreachable!("no model plays it"),
     };
     let cidrs: Vec<String> = cluster_cidrs.iter().map(IpNet::to_string).collect();
     let mut flags = vec![
@@ -162,6 +163,7 @@ fn configs(settings: &Settings, version: &Version) -> Vec<Config> {
         mode: match settings.mode {
             ProxyMode::Iptables => Mode::Iptables,
             ProxyMode::Nftables => Mode::Nftables,
+            ProxyMode::Ipvs => unreachable!("no model plays it"),
         },
         family: match cidr {
             IpNet::V4(_) => Family::Ipv4,

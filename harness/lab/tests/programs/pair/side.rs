@@ -151,6 +151,7 @@ impl Side {
                 let list = ["nft", "list", "table", ip(family), "kube-proxy"];
                 (self.run(&list).await?, true)
             }
+            ProxyMode::Ipvs => unreachable!("no model plays it"),
         };
         match done.exit {
             Some(0) => Ok(done.stdout),

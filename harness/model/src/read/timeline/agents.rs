@@ -42,6 +42,11 @@ static UPGRADE: Mapping = Mapping {
     fields: &[&[
         optional("kube-proxy", KUBE_PROXY_VERSION, "The version."),
         optional("calico", CALICO_VERSION, "The version."),
+        optional(
+            "kubernetes",
+            KUBE_PROXY_VERSION,
+            "In place of `kube-proxy`: the version of the nodes, of which kube-proxy is a part. On kind each is drained and upgraded by kubeadm, minor version after minor version.",
+        ),
         optional("node", NODE, "Where; every node when not given."),
     ]],
 };
@@ -65,16 +70,26 @@ fn upgrade(gathered: &Gathered, node: &Node, there: &mut There<'_>) -> Option<St
         cluster_node(gathered, node, world, name)
     });
     let at = at?;
-    let written = fields.written().filter_map(|(name, written)| {
+    let mut kubernetes = false;
+    let mut to: IndexMap<AgentName, Option<String>> = IndexMap::new();
+    for (name, written) in fields.written() {
+        let whole = name == "kubernetes";
         let mut agents = AgentName::ALL.into_iter();
-        let agent = agents.find(|agent| agent.product() == name)?;
-        Some((agent, target(gathered, written, agent, at.as_ref(), there)))
-    });
-    let to: IndexMap<AgentName, Option<String>> = written.collect();
+        let named = agents.find(|agent| agent.product() == name);
+        let Some(agent) = named.or(whole.then_some(AgentName::KubeProxy)) else {
+            continue;
+        };
+        kubernetes |= whole;
+        let version = target(gathered, written, agent, at.as_ref(), there);
+        if to.insert(agent, version).is_some() {
+            let message = "kube-proxy is a part of kubernetes: write one of them";
+            note(gathered, &written.place, message, None);
+        }
+    }
     let to = to.into_iter().map(|(agent, to)| Some((agent, to?)));
     let to: IndexMap<AgentName, String> = to.collect::<Option<_>>()?;
     if to.is_empty() {
-        let hint = "write `upgrade: { kube-proxy: \"1.33\" }`, or calico".to_owned();
+        let hint = "write `upgrade: { kube-proxy: \"1.33\" }`, or calico, or kubernetes".to_owned();
         note(
             gathered,
             &node.place,
@@ -83,7 +98,11 @@ fn upgrade(gathered: &Gathered, node: &Node, there: &mut There<'_>) -> Option<St
         );
         return None;
     }
-    let fault = Fault::Upgrade { to, node: at };
+    let fault = Fault::Upgrade {
+        to,
+        node: at,
+        kubernetes,
+    };
     Some(lasting(fault))
 }
 

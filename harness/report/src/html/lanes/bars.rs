@@ -74,7 +74,7 @@ fn lasting(step: &Step) -> Vec<(Place, String)> {
             ..
         } => vec![(Place::Agent(*agent, None), format!("{command} is slow"))],
         Step::Fault {
-            fault: Fault::Upgrade { to, node },
+            fault: Fault::Upgrade { to, node, .. },
             ..
         } => to
             .iter()
