@@ -98,18 +98,16 @@ fn begin(
     if &**storage == "namespaces" {
         value["status"]["phase"] = "Terminating".into();
     }
-    if is_free(state, storage, &value) {
+    let free = is_free(state, storage, &value);
+    // A pod is marked even where it goes at once (an API server of 1.34.10 was watched): its end is two changes to all who watch.
+    if value != *object.value() && (!free || &**storage == "pods") {
+        state.store.put(storage, value);
+    }
+    if free {
         return Deleted::Gone(remove(state, storage, key).expect("the object is stored"));
     }
-    let last = if value == *object.value() {
-        state
-            .store
-            .get(storage, key)
-            .cloned()
-            .expect("the object is stored")
-    } else {
-        state.store.put(storage, value)
-    };
+    let last = state.store.get(storage, key).cloned();
+    let last = last.expect("the object is stored");
     if &**storage == "namespaces" {
         empty_namespace(state, &key.name);
     }

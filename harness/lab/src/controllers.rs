@@ -27,7 +27,7 @@ mod tests;
 mod view;
 mod write;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, pin::Pin, time::Duration};
 
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::event::EventKind;
@@ -59,6 +59,7 @@ pub(crate) async fn run(client: Client, seed: u64, log: EventLog) {
     let mut outcome = Outcome::Settled;
     while take(&mut changes, &mut seen, &outcome).await {
         outcome = settle(&client, &mut seen, &mut generator, &mut refusals).await;
+        seen.answered();
     }
 }
 
@@ -71,8 +72,8 @@ enum Outcome {
     Failed,
 }
 
-/// Waits for a change and takes in all that have come by then, so that a burst is answered once.
-/// False when there will be no more.
+/// Waits for a change and takes in all that have come by then, so that a burst is answered once, but for the end of what began to
+/// terminate in it. False when there will be no more.
 async fn take(changes: &mut Changes, seen: &mut Seen, outcome: &Outcome) -> bool {
     let first = match outcome {
         Outcome::Settled => changes.next().await,
@@ -82,11 +83,17 @@ async fn take(changes: &mut Changes, seen: &mut Seen, outcome: &Outcome) -> bool
         },
     };
     let Some(first) = first else { return false };
-    first(seen);
-    while let Some(Some(change)) = changes.next().now_or_never() {
-        change(seen);
+    first.tell(seen);
+    loop {
+        let next = Pin::new(&mut *changes).peek().now_or_never().flatten();
+        if next.is_none_or(|next| next.ends_too_early(seen)) {
+            return true;
+        }
+        let Some(Some(next)) = changes.next().now_or_never() else {
+            return true;
+        };
+        next.tell(seen);
     }
-    true
 }
 
 async fn settle(
@@ -108,7 +115,7 @@ async fn settle(
         let mut refused = None;
         for answer in answers {
             match answer {
-                Ok(change) => change(seen),
+                Ok(change) => change.tell(seen),
                 Err((what, error)) => {
                     tracing::debug!(%error, what, "a controller's write was refused");
                     refused = refused.max(Some(refusals.weigh(&what, &error)));

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::common::{Api, Wire};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
     Api as Resources, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
@@ -240,4 +240,32 @@ async fn the_first_state_of_a_streaming_list_ends_with_a_marked_bookmark() {
     let answer = wire.get(&format!("/api/v1/configmaps?{options}")).await;
     assert!(answer.lines.iter().all(|line| line["type"] == "ADDED"));
     assert_eq!(answer.lines.len(), 2);
+}
+
+/// As an API server of 1.34.10 was seen to do it.
+#[tokio::test]
+async fn a_pod_that_goes_at_once_is_marked_first() {
+    let api = Api::start(100);
+    let url = api.url().parse().expect("a URL");
+    let client = Client::try_from(kube::Config::new(url)).expect("plain HTTP needs nothing");
+    let pods = Resources::<Pod>::default_namespaced(client);
+    let pod = json!({"metadata": {"name": "short"},
+                     "spec": {"nodeName": "n1", "terminationGracePeriodSeconds": 0, "containers": [{"name": "one"}]}});
+    let pod = serde_json::from_value(pod).unwrap();
+    let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+    pods.delete("short", &DeleteParams::default())
+        .await
+        .unwrap();
+    let from = pod.metadata.resource_version.unwrap();
+    let events = pods.watch(&WatchParams::default(), &from).await.unwrap();
+    let told = events.take(2).map_ok(|event| match event {
+        WatchEvent::Modified(pod) => ("modified", pod.metadata.deletion_grace_period_seconds),
+        WatchEvent::Deleted(pod) => ("deleted", pod.metadata.deletion_grace_period_seconds),
+        _ => ("other", None),
+    });
+    let told: Vec<_> = tokio::time::timeout(DEADLINE, told.try_collect())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(told, [("modified", Some(0)), ("deleted", Some(0))]);
 }

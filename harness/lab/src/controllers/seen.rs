@@ -9,7 +9,7 @@ use std::{
 
 use futures::{
     StreamExt,
-    stream::{BoxStream, SelectAll},
+    stream::{BoxStream, Peekable, SelectAll},
 };
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet},
@@ -123,6 +123,8 @@ pub(super) struct Seen {
     pub(super) replica_sets: Cache<ReplicaSet>,
     pub(super) daemon_sets: Cache<DaemonSet>,
     pub(super) slices: Cache<EndpointSlice>,
+    /// The uids of what has been marked as terminating since the controllers last [answered](Self::answered).
+    marked: BTreeSet<String>,
 }
 
 impl Seen {
@@ -136,12 +138,65 @@ impl Seen {
             && self.daemon_sets.complete
             && self.slices.complete
     }
+
+    /// The controllers have done what they want to do about all this.
+    pub(super) fn answered(&mut self) {
+        self.marked.clear();
+    }
 }
 
 /// Something that has become known.
-pub(super) type Change = Box<dyn FnOnce(&mut Seen) + Send>;
+pub(super) struct Change {
+    tell: Box<dyn FnOnce(&mut Seen) + Send>,
+    /// The uid of what has ended.
+    ended: Option<String>,
+}
+
+impl Change {
+    /// A change that ends nothing.
+    pub(super) fn new(tell: impl FnOnce(&mut Seen) + Send + 'static) -> Self {
+        Self {
+            tell: Box::new(tell),
+            ended: None,
+        }
+    }
+
+    fn watched<K>(event: Event<K>, cache: fn(&mut Seen) -> &mut Cache<K>) -> Self
+    where
+        K: Resource + Send + 'static,
+    {
+        let (marked, ended) = match &event {
+            Event::Apply(object) if object.meta().deletion_timestamp.is_some() => {
+                (object.uid(), None)
+            }
+            Event::Delete(object) => (None, object.uid()),
+            _ => (None, None),
+        };
+        let tell = move |seen: &mut Seen| {
+            seen.marked.extend(marked);
+            cache(seen).take(event);
+        };
+        Self {
+            ended,
+            ..Self::new(tell)
+        }
+    }
+
+    /// Takes it in.
+    pub(super) fn tell(self, seen: &mut Seen) {
+        (self.tell)(seen);
+    }
+
+    /// It is the end of something whose marking the controllers have not answered yet. Between the two lies a write of etcd, so that
+    /// real ones answer both: the EndpointSlice of a pod without a grace period says `terminating` (1.34.10 was watched).
+    pub(super) fn ends_too_early(&self, seen: &Seen) -> bool {
+        let ended = self.ended.as_ref();
+        ended.is_some_and(|ended| seen.marked.contains(ended))
+    }
+}
+
 /// What becomes known, forever.
-pub(super) type Changes = SelectAll<BoxStream<'static, Change>>;
+pub(super) type Changes = Peekable<SelectAll<BoxStream<'static, Change>>>;
 
 /// Watches all kinds.
 pub(super) fn follow(client: &Client) -> Changes {
@@ -154,6 +209,7 @@ pub(super) fn follow(client: &Client) -> Changes {
         one(client, |seen| &mut seen.daemon_sets),
         one(client, |seen| &mut seen.slices),
     ])
+    .peekable()
 }
 
 fn one<K>(client: &Client, cache: fn(&mut Seen) -> &mut Cache<K>) -> BoxStream<'static, Change>
@@ -167,11 +223,7 @@ where
             let event = event
                 .inspect_err(|error| tracing::debug!(%error, "a controller's watch broke"))
                 .ok();
-            ready(
-                event.map(|event| {
-                    Box::new(move |seen: &mut Seen| cache(seen).take(event)) as Change
-                }),
-            )
+            ready(event.map(|event| Change::watched(event, cache)))
         })
         .boxed()
 }

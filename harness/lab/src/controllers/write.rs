@@ -159,10 +159,10 @@ where
         // Without the object in its answer the API says that it is gone.
         Verb::Delete => match api.delete(&name, &only(&object)).await?.left() {
             Some(going) => going,
-            None => return Ok(Box::new(move |seen: &mut Seen| cache(seen).remove(&object))),
+            None => return Ok(Change::new(move |seen| cache(seen).remove(&object))),
         },
     };
-    Ok(Box::new(move |seen: &mut Seen| cache(seen).put(now)))
+    Ok(Change::new(move |seen| cache(seen).put(now)))
 }
 
 /// The answer to a binding does not show the pod; that it is bound is known all the same.
@@ -185,7 +185,7 @@ async fn bind(client: Client, pod: Pod) -> Result<Change, kube::Error> {
     let _bound: Status = Api::<Pod>::namespaced(client, &namespace)
         .create_subresource("binding", &name, &post, &binding)
         .await?;
-    Ok(Box::new(move |seen: &mut Seen| seen.pods.put(pod)))
+    Ok(Change::new(move |seen| seen.pods.put(pod)))
 }
 
 fn only<K: Resource>(object: &K) -> DeleteParams {

@@ -10,7 +10,7 @@ use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, ReplicaSet},
         core::v1::{Node, Pod, Service},
-        discovery::v1::EndpointSlice,
+        discovery::v1::{Endpoint, EndpointSlice},
     },
 };
 use kube::{
@@ -162,7 +162,7 @@ impl Live {
     }
 }
 
-fn endpoint_ready(endpoint: &k8s_openapi::api::discovery::v1::Endpoint) -> bool {
+fn endpoint_ready(endpoint: &Endpoint) -> bool {
     endpoint.conditions.as_ref().and_then(|it| it.ready) == Some(true)
 }
 
@@ -310,4 +310,32 @@ async fn controllers_outlive_a_broken_api() {
     live.serving = serve(&live.server, listener);
     live.patch(json!({ "spec": { "replicas": 4 } })).await;
     live.endpoints(4).await;
+}
+
+/// As a cluster of 1.34.10 was seen to tell it.
+#[tokio::test]
+async fn the_end_of_a_pod_without_a_grace_period_is_two_changes_of_its_endpoints() {
+    let live = Live::start(1).await;
+    live.create::<Service>("nginx", service(&json!({}))).await;
+    let pod = json!({ "metadata": { "name": "short", "labels": { "app": "nginx" } },
+        "spec": { "nodeName": "n1", "terminationGracePeriodSeconds": 0, "containers": [] } });
+    live.api::<Pod>()
+        .create(&PostParams::default(), &from_value(pod).unwrap())
+        .await
+        .unwrap();
+    live.endpoints(1).await;
+    let slices = watcher(live.api::<EndpointSlice>(), watcher::Config::default());
+    let told = slices.default_backoff().applied_objects().map(|slice| {
+        let endpoints = slice.unwrap().endpoints;
+        let terminates = |it: &_| Endpoint::clone(it).conditions?.terminating;
+        endpoints.iter().filter_map(terminates).collect::<Vec<_>>()
+    });
+    let mut told = told.boxed();
+    let mut next = async || timeout(LONG, told.next()).await.unwrap().unwrap();
+    assert_eq!(next().await, [false]);
+    live.api::<Pod>()
+        .delete("short", &DeleteParams::default())
+        .await
+        .unwrap();
+    assert_eq!([next().await, next().await], [vec![true], vec![]]);
 }
