@@ -23,8 +23,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use crate::logbook::AgentLog;
 
 pub use capability::{
-    AgentControl, ApiEndpoints, Killing, LateLogs, NodeUpgrades, Recording, Scheduling, Waited,
-    Waiter,
+    AgentControl, ApiEndpoints, Killing, LateLogs, NodeUpgrades, Recording, Say, Scheduling,
+    Waited, Waiter,
 };
 pub(crate) use capability::{agent_control, exec_as};
 pub use debt::{Debt, Debts};

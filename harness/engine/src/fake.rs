@@ -21,7 +21,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::{
     cluster::{
         AgentControl, Cluster, Command, Debt, Debts, ExecError, Killing, LateLogs, Leftovers,
-        NodeUpgrades, Place, Process, Recording, Signal, SignalError,
+        NodeUpgrades, Place, Process, Recording, Say, Signal, SignalError,
     },
     gate::Gate,
     logbook::{AgentLog, Logbook},
@@ -131,12 +131,7 @@ impl NodeUpgrades for Fake {
         self.way.clone().ok_or_else(|| "none".to_owned())
     }
 
-    async fn upgrade(
-        &self,
-        node: &NodeName,
-        to: &str,
-        say: &(dyn Fn(String) + Send + Sync),
-    ) -> Result<bool, String> {
+    async fn upgrade(&self, node: &NodeName, to: &str, say: Say<'_>) -> Result<bool, String> {
         let mut signals = self.signals.lock().expect("no test panicked");
         signals.push(format!("{node} to {to}"));
         say(format!("{node} is drained"));

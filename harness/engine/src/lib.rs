@@ -4,6 +4,7 @@
 pub mod backend;
 mod census;
 pub mod cluster;
+mod dumps;
 mod endpoints;
 pub mod entries;
 pub mod evidence;

@@ -8,7 +8,7 @@ use chainbreak_model::case::{Case, Step};
 use crate::{
     census,
     cluster::{Command, Place},
-    faults, network, observe, ready, run,
+    dumps, faults, network, observe, ready,
     shell::quoted,
 };
 
@@ -51,7 +51,7 @@ pub fn orders(case: &Case) -> Vec<Order> {
         command: observe::ask_for_addresses(),
         why: "reads addresses that promises name".to_owned(),
     });
-    let rules = run::dump_commands(&case.cluster);
+    let rules = dumps::commands(&case.cluster);
     let all = on_nodes(
         written,
         "looks again and again whether agents have written their rules",

@@ -4,15 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use chainbreak_model::{
-    case::{Case, ClusterSpec, IpFamily, ProxyMode, Versions},
+    case::{Case, Versions},
     event::{EventKind, Phase},
-    names::{AgentName, NodeName},
+    names::AgentName,
 };
-use futures::{
-    FutureExt, StreamExt,
-    future::{BoxFuture, join_all},
-    stream::FuturesUnordered,
-};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
@@ -21,16 +17,14 @@ use tokio::{
 use crate::{
     backend::Backend,
     census::Census,
-    cluster::{Cluster, Command, Place, nodes},
-    endpoints,
+    cluster::{Cluster, nodes},
+    dumps, endpoints,
     faults::Faults,
     follow,
     infra_error::InfraError,
     log::EventLog,
     looks::Looks,
-    manifests, network, observe,
-    output::output,
-    ready::{self, IPVS},
+    manifests, network, observe, ready,
     starvation::Starvation,
     timeline,
     traffic::Flow,
@@ -140,7 +134,7 @@ async fn on_cluster(
             text: trouble.to_string(),
         });
     }
-    let artifacts = rules(cluster.as_ref(), &case.cluster).await;
+    let artifacts = dumps::rules(cluster.as_ref(), &case.cluster).await;
     let kept = async {
         if after.keeps(log).await {
             cluster.keep().await;
@@ -285,79 +279,6 @@ pub fn agents(case: &Case) -> Vec<AgentName> {
     case.cluster.agents().collect()
 }
 
-/// The rules of every node in every family, best effort: what cannot be had is left out.
-async fn rules(cluster: &dyn Cluster, spec: &ClusterSpec) -> Vec<Artifact> {
-    let nodes = nodes(cluster);
-    let mode = spec.kube_proxy.as_ref().map(|it| it.mode);
-    let dumps = dumps(&spec.ip_families, mode);
-    let all = nodes
-        .iter()
-        .flat_map(|node| dumps.iter().map(move |dump| (node, dump)));
-    join_all(all.map(|(node, dump)| rules_of(cluster, node, dump))).await
-}
-
-/// What lists rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Dump {
-    /// iptables' of a family, with counters.
-    Save(IpFamily),
-    /// nft's tables, of whatever family.
-    Ruleset,
-    /// What IPVS balances.
-    Ipvs,
-}
-
-/// What is kept of each node: where kube-proxy writes a table of its own, nft's tables too, and what IPVS balances.
-fn dumps(families: &[IpFamily], mode: Option<ProxyMode>) -> Vec<Dump> {
-    let saves = families.iter().copied().map(Dump::Save);
-    let own = match mode {
-        Some(ProxyMode::Nftables) => Some(Dump::Ruleset),
-        Some(ProxyMode::Ipvs) => Some(Dump::Ipvs),
-        Some(ProxyMode::Iptables) | None => None,
-    };
-    saves.chain(own).collect()
-}
-
-/// What lists them on a node.
-pub(crate) fn dump_commands(cluster: &ClusterSpec) -> Vec<Command> {
-    let mode = cluster.kube_proxy.as_ref().map(|it| it.mode);
-    let dumps = dumps(&cluster.ip_families, mode).into_iter();
-    let argvs = dumps.map(|dump| match dump {
-        Dump::Ruleset => ["nft", "list", "ruleset"].map(str::to_owned).to_vec(),
-        Dump::Ipvs => IPVS.map(str::to_owned).to_vec(),
-        Dump::Save(family) => vec![format!("{}-save", family.iptables()), "-c".to_owned()],
-    });
-    argvs.map(Command::Argv).collect()
-}
-
-async fn rules_of(cluster: &dyn Cluster, node: &NodeName, dump: &Dump) -> Artifact {
-    let place = Place::Node(node.clone());
-    let list = async |argv: &[&str]| {
-        let argv = argv.iter().map(|&word| word.to_owned()).collect();
-        let listed = output(cluster, &place, &Command::Argv(argv)).await;
-        listed.unwrap_or_default()
-    };
-    let (program, text) = match dump {
-        Dump::Ruleset => ("nft".to_owned(), list(&["nft", "list", "ruleset"]).await),
-        Dump::Ipvs => ("ip_vs".to_owned(), list(&IPVS).await),
-        Dump::Save(family) => {
-            let program = format!("{}-save", family.iptables());
-            let mut text = list(&[&program, "-c"]).await;
-            if text.is_empty() {
-                // An ordinary user may not list which tables there are (legacy).
-                for table in ["raw", "mangle", "nat", "filter"] {
-                    text.push_str(&list(&[&program, "-c", "-t", table]).await);
-                }
-            }
-            (program, text)
-        }
-    };
-    Artifact {
-        name: format!("{node}.{program}"),
-        text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -382,15 +303,5 @@ mod tests {
         let of = |what: &str| told.iter().any(|told| told.contains(what));
         assert!(of("the last look was not over"), "{told:?}");
         assert!(!of("Starved"), "{told:?}");
-    }
-
-    #[test]
-    fn a_case_in_nftables_mode_keeps_what_nft_lists() {
-        let families = [IpFamily::V4, IpFamily::V6];
-        let saves = families.map(Dump::Save);
-        assert_eq!(dumps(&families, None), saves);
-        assert_eq!(dumps(&families, Some(ProxyMode::Iptables)), saves);
-        let both = dumps(&families, Some(ProxyMode::Nftables));
-        assert_eq!(both, [&saves[..], &[Dump::Ruleset]].concat());
     }
 }

@@ -22,7 +22,7 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_engine::{
     backend::{Backend, BackendError, Doing, RaiseError, Shared},
-    cluster::Cluster,
+    cluster::{Cluster, Say},
     log::EventLog,
     logbook::Logbook,
 };
@@ -109,6 +109,11 @@ impl Existing {
         })
     }
 
+    /// Whether cases may change what concerns all of the cluster.
+    fn may_disturb(&self) -> bool {
+        self.allow_disruption.is_some()
+    }
+
     /// What puts a command into a pod of a namespace, by the person's own `kubectl`, whose protocol fits the cluster.
     fn kubectl(&self, target: &Target, namespace: &str) -> Vec<String> {
         let kubeconfig = self.kubeconfig.display().to_string();
@@ -131,7 +136,7 @@ impl Existing {
         let target = self.target()?;
         let client = target.client().await?;
         let version = target.version(&client).await?;
-        let disturbing = self.allow_disruption.is_some();
+        let disturbing = self.may_disturb();
         let missing = rights::missing(&client, disturbing).await?;
         if missing.is_empty() {
             return Ok((target, client, version));
@@ -185,7 +190,7 @@ impl Shared for Existing {
         let client = self.target()?.client().await?;
         let fit = pods::fit(&client).await?;
         let image = self.image(&Versions::pinned()?);
-        let alone = self.allow_disruption.is_some();
+        let alone = self.may_disturb();
         let rehearsed = cases.iter().map(|case| {
             let nodes = pods::choose(fit.clone(), case.cluster.nodes);
             match nodes {
@@ -246,30 +251,23 @@ impl InExisting {
         std::mem::replace(&mut *held, run_namespace)
     }
 
-    /// Makes the run's namespace, when the cluster is as runs that were killed found it, and when it is this run's turn.
-    async fn begin(
+    /// Sets back and removes what runs that were killed have left.
+    async fn remove_leftovers(
         &self,
-        case: &Case,
-        run_namespace: &RunNamespace,
-        patience: Duration,
-        say: &(dyn Fn(String) + Send + Sync),
+        target: &Target,
+        client: &Client,
+        say: Say<'_>,
     ) -> Result<(), KindError> {
-        let options = &self.options;
-        for leftover in run_namespace::leftovers(options).await? {
-            if leftover.alive == Some(false) {
-                say(format!("removing {}, which no run uses", leftover.run));
-                // What it is in the way of says so itself.
-                if let Err(error) = run_namespace::remove(options, &leftover).await {
-                    say(format!("{} stays: {error}", leftover.run));
-                }
+        let leftovers = run_namespace::leftovers(client).await?.into_iter();
+        for leftover in leftovers.filter(|it| it.alive == Some(false)) {
+            say(format!("removing {}, which no run uses", leftover.run));
+            let enter = self.options.kubectl(target, &leftover.run);
+            // What it is in the way of says so itself.
+            if let Err(error) = run_namespace::remove(client, &leftover, enter).await {
+                say(format!("{} stays: {error}", leftover.run));
             }
         }
-        let disturbing = options.allow_disruption.is_some();
-        if let Some(other) = run_namespace.in_the_way(disturbing).await? {
-            say(format!("waits: {other}"));
-        }
-        say(format!("making {}", options.run));
-        run_namespace.begin(case, disturbing, patience).await
+        Ok(())
     }
 
     async fn up(&self, case: &Case, log: &EventLog, within: Duration) -> Result<Raised, KindError> {
@@ -289,7 +287,9 @@ impl InExisting {
         let run_namespace = RunNamespace::of(&client, &options.run, enter.clone());
         let run_namespace = Arc::new(run_namespace);
         self.hold(Some(Arc::clone(&run_namespace)));
-        self.begin(case, &run_namespace, within / 2, &say).await?;
+        self.remove_leftovers(&target, &client, &say).await?;
+        let begun = run_namespace.begin(case, options.may_disturb(), within / 2, &say);
+        begun.await?;
         let image = options.image(&Versions::pinned()?);
         fact("image of the pods on the nodes", image.clone());
         let nodes = pods::on(&client, &options.run, &image, chosen, &enter).await?;

@@ -49,9 +49,7 @@ impl<'a> Theirs<'a> {
         let written = "timeout 60 sh -c 'until { iptables-legacy-save; iptables-nft-save; } 2>/dev/null | \
             grep -q \"default/kubernetes:https cluster IP\"; do sleep 0.2; done'";
         for node in [control_plane, format!("{NAME}-worker")] {
-            let argv = ["exec", &node, "sh", "-c", written];
-            let output = Command::new("docker").args(argv).output().unwrap();
-            exits(&output, 0);
+            made.docker(&["exec", &node, "sh", "-c", written]);
         }
         made
     }

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
     existing::{NAME, Theirs},
-    ground::{Running, descendants, exits, text, until},
+    ground::{Running, descendants, exits, is_alive, until},
 };
 
 /// How many moments are tried where `CHAINBREAK_KILLS` names no other number.
@@ -27,10 +27,7 @@ fn state(theirs: &Theirs<'_>) -> String {
         iptables-legacy-save -t raw | grep -v '^[#:]'; iptables-nft-save -t raw | grep -v '^[#:]'; \
         conntrack -L 2>/dev/null | grep -c 'src=198\\.1[89]\\.'; \
         for it in $(pgrep -x kube-proxy); do grep '^State:.*stopped' /proc/$it/status; done; true";
-    let argv = ["exec", "theirs-control-plane", "sh", "-c", node];
-    let output = Command::new("docker").args(argv).output().unwrap();
-    exits(&output, 0);
-    text(&output.stdout) + &theirs.ours()
+    theirs.docker(&["exec", "theirs-control-plane", "sh", "-c", node]) + &theirs.ours()
 }
 
 fn number(variable: &str, or: u32) -> u32 {
@@ -46,11 +43,12 @@ fn killed_after(mut command: Command, moment: Duration) {
         .status();
     assert!(waited.unwrap().success());
     let own = i32::try_from(run.id()).unwrap();
-    for pid in descendants(own).into_iter().chain([own]) {
+    let family = descendants(own);
+    for pid in family.iter().copied().chain([own]) {
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap_or(());
     }
     run.wait().unwrap();
-    let gone = || descendants(own).is_empty();
+    let gone = || !family.iter().any(|pid| is_alive(*pid));
     until("every process is gone", gone);
 }
 

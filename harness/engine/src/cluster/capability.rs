@@ -77,6 +77,9 @@ pub trait ApiEndpoints: Send + Sync {
     async fn move_on(&self) -> io::Result<()>;
 }
 
+/// What is done is told to it, as the history says it.
+pub type Say<'a> = &'a (dyn Fn(String) + Send + Sync);
+
 /// Nodes have a Kubernetes of their own, which can be another one.
 #[async_trait]
 pub trait NodeUpgrades: Send + Sync {
@@ -86,12 +89,7 @@ pub trait NodeUpgrades: Send + Sync {
 
     /// Upgrades and drains a node, and has pods run there again. It is Ready in that version when this returns; `false` where it was in
     /// that version before, or in a later one.
-    async fn upgrade(
-        &self,
-        node: &NodeName,
-        to: &str,
-        say: &(dyn Fn(String) + Send + Sync),
-    ) -> Result<bool, String>;
+    async fn upgrade(&self, node: &NodeName, to: &str, say: Say<'_>) -> Result<bool, String>;
 }
 
 /// Entries of [`Cluster::agent_logs`] come later than they are written.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Cluster, Command, Place};
+use super::{Cluster, Command, Place, exec_as};
 use crate::output::ended;
 
 /// How one act is undone. To do so where nothing was done does no harm.
@@ -21,9 +21,9 @@ pub struct Debt {
 }
 
 impl Debt {
-    /// Undoes the act. An error is what the command says.
-    pub async fn settle(&self, cluster: &dyn Cluster) -> Result<(), String> {
-        let process = cluster.exec(&self.at, &self.command).await;
+    /// Undoes the act, on behalf of that one. An error is what the command says.
+    pub(crate) async fn settle(&self, cluster: &dyn Cluster, who: &str) -> Result<(), String> {
+        let process = exec_as(cluster, who, &self.at, &self.command).await;
         let process = process.map_err(|error| error.to_string())?;
         ended(process, &self.input).await.map(drop)
     }

@@ -118,15 +118,12 @@ impl Injection<'_> {
         node: Option<&NodeName>,
     ) -> Result<(), InfraError> {
         let agent = AgentName::KubeProxy;
-        let (of_nodes, others): (IndexMap<_, _>, IndexMap<_, _>) = to
-            .clone()
-            .into_iter()
-            .partition(|(whose, _)| *whose == agent);
-        for version in of_nodes.values() {
+        let mut others = to.clone();
+        if let Some(version) = others.shift_remove(&agent) {
             let doing = format!("upgrade Kubernetes to {version}");
             let trouble = |why: String| InfraError::new(doing.clone(), why);
             let nodes = self.nodes(node);
-            for step in upgrades.way(&nodes, version).await.map_err(trouble)? {
+            for step in upgrades.way(&nodes, &version).await.map_err(trouble)? {
                 for node in &nodes {
                     let from = self.versions.get(agent, node).unwrap_or("?");
                     self.say(format!(

@@ -9,7 +9,11 @@ use crate::{
 
 impl Injection<'_> {
     /// Runs a command that changes no rules and returns its standard output.
-    pub(super) async fn run(&self, at: &Place, argv: &[&str]) -> Result<String, InfraError> {
+    pub(super) async fn run(
+        &self,
+        at: &Place,
+        argv: &[impl AsRef<str>],
+    ) -> Result<String, InfraError> {
         output(self.cluster, at, &command(argv)).await
     }
 
@@ -17,11 +21,11 @@ impl Injection<'_> {
     pub(super) async fn feed(
         &self,
         at: &Place,
-        argv: &[&str],
+        argv: &[impl AsRef<str>],
         input: &str,
     ) -> Result<String, InfraError> {
         let started = self.cluster.exec(at, &command(argv)).await;
-        finish(at, argv, started, input).await
+        finish(at, &joined(argv), started, input).await
     }
 
     /// Runs somebody's command, recorded as theirs.
@@ -29,27 +33,32 @@ impl Injection<'_> {
         &self,
         who: &str,
         at: &Place,
-        argv: &[&str],
+        argv: &[impl AsRef<str>],
         input: &str,
     ) -> Result<String, InfraError> {
         let started = exec_as(self.cluster, who, at, &command(argv)).await;
-        finish(at, argv, started, input).await
+        finish(at, &joined(argv), started, input).await
     }
 }
 
 /// Feeds a command that was started and waits for its end.
 async fn finish(
     at: &Place,
-    argv: &[&str],
+    words: &str,
     started: Result<Process, ExecError>,
     input: &str,
 ) -> Result<String, InfraError> {
-    let doing = || format!("run {} in {at}", argv.join(" "));
+    let doing = || format!("run {words} in {at}");
     let process = started.map_err(|error| InfraError::new(doing(), error))?;
     let output = ended(process, input).await;
     output.map_err(|why| InfraError::new(doing(), why))
 }
 
-pub(super) fn command(argv: &[&str]) -> Command {
-    Command::Argv(argv.iter().map(|&word| word.to_owned()).collect())
+pub(super) fn command(argv: &[impl AsRef<str>]) -> Command {
+    Command::Argv(argv.iter().map(|word| word.as_ref().to_owned()).collect())
+}
+
+fn joined(argv: &[impl AsRef<str>]) -> String {
+    let words: Vec<&str> = argv.iter().map(AsRef::as_ref).collect();
+    words.join(" ")
 }

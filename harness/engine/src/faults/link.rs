@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{Injection, command};
 use crate::{
-    cluster::{Command, Debt, Place},
+    cluster::{Debt, Place},
     infra_error::InfraError,
 };
 
@@ -70,7 +70,7 @@ impl Injection<'_> {
             let debt = Debt {
                 text,
                 at: at.clone(),
-                command: Command::Argv(unroute(&show, &route)),
+                command: command(&unroute(&show, &route)),
                 input: String::new(),
             };
             self.undo_by(debt).await?;
@@ -139,10 +139,10 @@ pub(super) fn reroute<'a>(to: &'a str, via: Option<IpAddr>, route: &'a str) -> [
 }
 
 /// Deletes a route, where it is there. Of its words none needs to be quoted.
-pub(super) fn unroute(show: &[&str], route: &str) -> Vec<String> {
+pub(super) fn unroute(show: &[&str], route: &str) -> [String; 3] {
     let (show, family) = (show.join(" "), show[1]);
     let script = format!("if [ -n \"$({show})\" ]; then exec ip {family} route del {route}; fi");
-    ["sh", "-c", &script].map(str::to_owned).to_vec()
+    ["sh", "-c", &script].map(str::to_owned)
 }
 
 /// The MTU in what `ip -o link` says of an interface.

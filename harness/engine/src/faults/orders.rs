@@ -5,7 +5,7 @@ use chainbreak_model::{
     names::NodeName,
 };
 
-use super::{conntrack::TABLE, link, process::HOLD, rules, sysctl};
+use super::{command, conntrack::TABLE, link, process::HOLD, rules, sysctl};
 use crate::cluster::{Command, Place};
 
 /// Where commands run: in a place, or on every node.
@@ -14,65 +14,60 @@ type At = Option<Place>;
 /// Every command that a fault may run itself, those that undo it among them, in order. Agents are told to end, to begin and to change
 /// through what the backend has for that.
 pub(crate) fn orders(fault: &Fault) -> Vec<(At, Command)> {
-    let all = |at: At, argvs: Vec<Vec<String>>| {
-        let commands = argvs.into_iter().map(Command::Argv);
-        commands.map(|it| (at.clone(), it)).collect()
-    };
-    match fault {
+    let (at, commands) = match fault {
         Fault::Slow { .. } | Fault::Agent { .. } | Fault::Upgrade { .. } | Fault::Switch { .. } => {
-            Vec::new()
+            (None, Vec::new())
         }
         Fault::Sysctl { at, set } => {
             let paths = set.keys().map(|name| sysctl::path(name));
-            let argvs = paths.flat_map(|path| [words(&["cat", &path]), words(&["tee", &path])]);
-            all(of(at.as_ref()), argvs.collect())
+            let commands =
+                paths.flat_map(|path| [command(&["cat", &path]), command(&["tee", &path])]);
+            (of(at.as_ref()), commands.collect())
         }
         Fault::FillConntrack { node, .. } => {
-            let reads = TABLE.map(|name| words(&["cat", &sysctl::path(name)]));
-            let at = on(node.as_ref());
-            let mut orders: Vec<_> = all(at.clone(), reads.to_vec());
-            orders.push((at, Command::Probe));
-            orders
+            let reads = TABLE.map(|name| command(&["cat", &sysctl::path(name)]));
+            let commands = reads.into_iter().chain([Command::Probe]);
+            (on(node.as_ref()), commands.collect())
         }
-        Fault::LinkDown { at, interface } => {
-            let down = link::down(interface).map(|it| words(&it));
-            all(of(Some(at)), undone_by_ip(down))
-        }
+        Fault::LinkDown { at, interface } => (of(Some(at)), undone_by_ip(&link::down(interface))),
         Fault::Mtu {
             at,
             interface,
             bytes,
         } => {
-            let resize = link::resize(interface, &bytes.to_string()).map(|it| words(&it));
-            all(of(Some(at)), undone_by_ip(resize))
+            let bytes = bytes.to_string();
+            (of(Some(at)), undone_by_ip(&link::resize(interface, &bytes)))
         }
         Fault::Route { at, to, via, dev } => {
             let route = link::written(to, *via, dev.as_deref());
-            let [show, replace] = link::reroute(to, *via, &route);
-            let unroute = link::unroute(&show, &route);
-            let reroute = [words(&show), words(&replace), unroute];
-            all(of(Some(at)), undone_by_ip(reroute))
+            let reroute = link::reroute(to, *via, &route);
+            let unroute = command(&link::unroute(&reroute[0], &route));
+            let commands = undone_by_ip(&reroute).into_iter().chain([unroute]);
+            (of(Some(at)), commands.collect())
         }
         Fault::Loss { at, share } => {
             let lose = rules::LOSING.into_iter();
             let lose = lose.flat_map(|program| rules::lose(program, *share));
-            let argvs = [words(&rules::HAS_V6)].into_iter().chain(lose);
-            all(of(Some(at)), argvs.collect())
+            let lose = lose.map(|argv| command(&argv));
+            let commands = [command(&rules::HAS_V6)].into_iter().chain(lose);
+            (of(Some(at)), commands.collect())
         }
-        Fault::Lock { node } => all(on(node.as_ref()), vec![words(&["sh", "-c", HOLD])]),
-        Fault::Craft(craft) => vec![(of(craft.from.as_ref()), Command::Probe)],
-        Fault::Run(run) => all(of(run.at.as_ref()), vec![run.argv.clone()]),
+        Fault::Lock { node } => (on(node.as_ref()), vec![command(&["sh", "-c", HOLD])]),
+        Fault::Craft(craft) => (of(craft.from.as_ref()), vec![Command::Probe]),
+        Fault::Run(run) => (of(run.at.as_ref()), vec![command(&run.argv)]),
         Fault::Flush { node, rules, chain } => {
             let flush = rules::flush(rules, chain.as_deref());
-            all(on(node.as_ref()), vec![flush])
+            (on(node.as_ref()), vec![command(&flush)])
         }
         Fault::DeleteRule {
             node, rules, chain, ..
         } => {
             let list_and_delete = rules::list_and_delete(rules, chain);
-            all(on(node.as_ref()), list_and_delete.to_vec())
+            let commands = list_and_delete.map(|argv| command(&argv));
+            (on(node.as_ref()), commands.to_vec())
         }
-    }
+    };
+    commands.into_iter().map(|it| (at.clone(), it)).collect()
 }
 
 fn of(at: Option<&Origin>) -> At {
@@ -83,12 +78,9 @@ fn on(node: Option<&NodeName>) -> At {
     node.cloned().map(Place::Node)
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&it| it.to_owned()).collect()
-}
-
-fn undone_by_ip<const N: usize>(argvs: [Vec<String>; N]) -> Vec<Vec<String>> {
-    argvs.into_iter().chain([words(&link::BATCH)]).collect()
+fn undone_by_ip(argvs: &[Vec<&str>]) -> Vec<Command> {
+    let commands = argvs.iter().map(|argv| command(argv));
+    commands.chain([command(&link::BATCH)]).collect()
 }
 
 #[cfg(test)]
@@ -157,7 +149,9 @@ mod tests {
         let run = Fault::Run(Run {
             at: None,
             who: "istio".to_owned(),
-            argv: words(&["sh", "-c", "iptables -N ISTIO"]),
+            argv: ["sh", "-c", "iptables -N ISTIO"]
+                .map(str::to_owned)
+                .to_vec(),
         });
         let flush = Fault::Flush {
             node: None,

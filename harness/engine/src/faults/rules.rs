@@ -27,7 +27,6 @@ impl Injection<'_> {
     ) -> Result<(), InfraError> {
         let table = rules.table.as_str();
         let argv = flush(rules, chain);
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         for node in self.nodes(node) {
             let what = chain.map_or_else(|| table.to_owned(), |chain| format!("{table} {chain}"));
             self.say(format!("flush {what} on {node}"));
@@ -52,7 +51,6 @@ impl Injection<'_> {
         for node in self.nodes(node) {
             let at = Place::Node(node);
             let [list, argv] = list_and_delete(rules, chain);
-            let list: Vec<&str> = list.iter().map(String::as_str).collect();
             let listed = self.run(&at, &list).await?;
             let input = if rules.backend == Some(RuleBackend::Nftables) {
                 deletions_of_handles(&listed, rules, chain, &matches)
@@ -62,7 +60,6 @@ impl Injection<'_> {
             let Some((count, input)) = input else {
                 continue;
             };
-            let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
             self.say(format!("delete {count} of {} {chain} in {at}", rules.table));
             self.run_as(ADMIN, &at, &argv, &input).await?;
             deleted += count;
@@ -82,8 +79,6 @@ impl Injection<'_> {
         }
         for program in programs {
             let [begin, end] = lose(program, share);
-            let [begin, end]: [Vec<&str>; 2] =
-                [&begin, &end].map(|argv| argv.iter().map(String::as_str).collect());
             let debt = Debt {
                 text: format!("{at} loses no packets any more"),
                 at: at.clone(),

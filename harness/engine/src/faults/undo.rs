@@ -7,10 +7,9 @@ use tokio::task::JoinHandle;
 
 use super::{Injection, conntrack::Filler, craft::Crafters, rules::TOOL};
 use crate::{
-    cluster::{Cluster, Debt, Process, Signal, agent_control, exec_as},
+    cluster::{Cluster, Debt, Process, Signal, agent_control},
     gate::Delayed,
     infra_error::InfraError,
-    output::ended,
 };
 
 /// One act to undo.
@@ -63,11 +62,7 @@ impl Undo {
 
     async fn run(&mut self, cluster: &dyn Cluster) -> Result<(), String> {
         match &mut self.how {
-            How::Command(debt) => {
-                let process = exec_as(cluster, TOOL, &debt.at, &debt.command).await;
-                let process = process.map_err(|error| error.to_string())?;
-                ended(process, &debt.input).await.map(drop)
-            }
+            How::Command(debt) => debt.settle(cluster, TOOL).await,
             How::Signal(agent, node, signal) => {
                 let control = agent_control(cluster).map_err(|error| error.to_string())?;
                 let done = control.signal(*agent, node, *signal).await;
@@ -84,7 +79,7 @@ impl Undo {
             How::Craft(crafters) => crafters.end().await,
             How::EmptyConntrack(filler, debt) => {
                 filler.end().await?;
-                debt.settle(cluster).await
+                debt.settle(cluster, TOOL).await
             }
             How::Stop { following, id } => stop(cluster, following, *id).await,
         }

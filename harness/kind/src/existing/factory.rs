@@ -168,13 +168,17 @@ impl Cleaning for ClusterFactory {
             return Ok(false);
         }
         let cluster = Existing::of(given);
-        let leftovers = run_namespace::leftovers(&cluster).await?;
+        let target = cluster.target()?;
+        let client = target.client().await?;
+        target.version(&client).await?;
+        let leftovers = run_namespace::leftovers(&client).await?;
         let mut stays = None;
         for leftover in &leftovers {
             let run = &leftover.run;
+            let enter = || cluster.kubectl(&target, run);
             let said = match leftover.alive {
                 Some(true) => format!("{run} is in use by a run on this machine"),
-                Some(false) => match run_namespace::remove(&cluster, leftover).await {
+                Some(false) => match run_namespace::remove(&client, leftover, enter()).await {
                     Ok(true) => format!("removed {run}, which no run uses, from the cluster"),
                     Ok(false) => format!("{run} is being removed by another process"),
                     Err(error) => {

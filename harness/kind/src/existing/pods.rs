@@ -129,7 +129,7 @@ pub(super) async fn again(
         entered.map(Some).map_err(|error| error.to_string())
     };
     let what = format!("the pod on {} answers", node.registered);
-    let standing = wait::until(&what, ANSWERS, look, || async { String::new() }).await?;
+    let standing = wait::until(&what, ANSWERS, look, wait::nothing).await?;
     if let Some(entered) = standing {
         return Ok(entered);
     }
@@ -162,7 +162,7 @@ async fn remove(pods: &Api<Pod>, name: &str) -> Result<(), KindError> {
         }
     };
     let what = format!("the pod {name} that has ended is gone");
-    wait::until(&what, RUNS, gone, || async { String::new() }).await
+    wait::until(&what, RUNS, gone, wait::nothing).await
 }
 
 /// The node, entered through its pod, which runs.

@@ -9,8 +9,10 @@ use chainbreak_model::{
 use serde_json::Value;
 
 use super::{pods, run_namespace, sets_felix};
-use crate::error::KindError;
-use crate::shared::{nodes::Node, pods::FIND, program, signal, telling};
+use crate::{
+    error::KindError,
+    shared::{nodes::Node, pods::FIND, program, signal, telling},
+};
 
 /// Of a case that is rewritten, on these nodes.
 pub(super) fn doings(

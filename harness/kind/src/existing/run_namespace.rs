@@ -15,7 +15,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use chainbreak_engine::cluster::{Debt, Debts, Place};
+use chainbreak_engine::cluster::{Debt, Debts, Place, Say};
 use chainbreak_model::case::Case;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     error::KindError,
-    existing::{Existing, pods},
+    existing::pods,
     shared::{cluster::End, felix_config, signal},
 };
 
@@ -83,6 +83,7 @@ impl RunNamespace {
         case: &Case,
         disturbing: bool,
         patience: Duration,
+        say: Say<'_>,
     ) -> Result<(), KindError> {
         let mut annotations = json!({});
         if signal::touches_any(case) {
@@ -96,9 +97,13 @@ impl RunNamespace {
             let text = serde_json::to_string(&objects).expect("names are strings");
             annotations[OBJECTS] = text.into();
         }
+        if let Some(other) = self.in_the_way(disturbing).await? {
+            say(format!("waits: {other}"));
+        }
         if disturbing {
             self.wait_to_be_alone(patience).await?;
         }
+        say(format!("making {}", self.run));
         loop {
             if !disturbing {
                 self.wait_for_peace(patience).await?;
@@ -194,16 +199,40 @@ impl RunNamespace {
         felix_config::set(&self.client, &spec).await
     }
 
-    /// Has agents that are paused on the run's nodes go on.
-    async fn go_on(&self) -> Result<(), KindError> {
+    /// The run's pods, one on each of its nodes.
+    async fn pods(&self) -> Result<Vec<Pod>, KindError> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &self.run);
         let listed = pods.list(&ListParams::default()).await;
-        let listed = listed.map_err(KindError::api(format!("list the pods of {}", self.run)))?;
-        for pod in listed {
+        let doing = format!("list the pods of {}", self.run);
+        listed
+            .map(|listed| listed.items)
+            .map_err(KindError::api(doing))
+    }
+
+    /// Has agents that are paused on the run's nodes go on.
+    async fn go_on(&self) -> Result<(), KindError> {
+        for pod in self.pods().await? {
             let node = pods::again(&self.client, &self.run, pod, &self.enter).await?;
             signal::go_on(&node).await?;
         }
         Ok(())
+    }
+
+    /// A pod on its node's network is no place of its own.
+    async fn on_its_node(&self, debt: Debt) -> Result<Debt, String> {
+        let Place::Pod { namespace, name } = &debt.at else {
+            return Ok(debt);
+        };
+        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        let pod = pods.get(name).await.map_err(|error| error.to_string())?;
+        let spec = pod.spec.unwrap_or_default();
+        match spec.node_name.filter(|_| spec.host_network == Some(true)) {
+            Some(node) => Ok(Debt {
+                at: Place::Node(node.into()),
+                ..debt
+            }),
+            None => Ok(debt),
+        }
     }
 }
 
@@ -239,33 +268,15 @@ impl End for RunNamespace {
     }
 }
 
-impl RunNamespace {
-    /// A pod on its node's network is no place of its own.
-    async fn on_its_node(&self, debt: Debt) -> Result<Debt, String> {
-        let Place::Pod { namespace, name } = &debt.at else {
-            return Ok(debt);
-        };
-        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace);
-        let pod = pods.get(name).await.map_err(|error| error.to_string())?;
-        let spec = pod.spec.unwrap_or_default();
-        match spec.node_name.filter(|_| spec.host_network == Some(true)) {
-            Some(node) => Ok(Debt {
-                at: Place::Node(node.into()),
-                ..debt
-            }),
-            None => Ok(debt),
-        }
-    }
-}
-
 /// Sets back and removes what a run has left. `false` where another process has begun with that.
-pub(super) async fn remove(existing: &Existing, leftover: &Leftover) -> Result<bool, KindError> {
-    let target = existing.target()?;
-    let client = target.client().await?;
-    if !leftovers::claim(&client, &leftover.run).await? {
+pub(super) async fn remove(
+    client: &Client,
+    leftover: &Leftover,
+    enter: Vec<String>,
+) -> Result<bool, KindError> {
+    if !leftovers::claim(client, &leftover.run).await? {
         return Ok(false);
     }
-    let enter = existing.kubectl(&target, &leftover.run);
-    let run = RunNamespace::of(&client, &leftover.run, enter);
+    let run = RunNamespace::of(client, &leftover.run, enter);
     run.end().await.map(|()| true)
 }

@@ -92,7 +92,7 @@ mod tests {
                 }
             };
             let within = Duration::from_secs(10);
-            wait::until("it has", within, look, || async { String::new() })
+            wait::until("it has", within, look, wait::nothing)
                 .await
                 .unwrap();
         };

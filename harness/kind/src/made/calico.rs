@@ -4,6 +4,8 @@
 mod apply;
 mod install;
 mod operator;
+pub(crate) mod own_cgroup;
+pub(crate) mod own_images;
 mod patch;
 #[cfg(test)]
 mod tests;

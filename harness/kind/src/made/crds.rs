@@ -67,5 +67,5 @@ pub(crate) async fn established(
         }
     };
     let what = format!("the API serves {name}");
-    wait::until(&what, ESTABLISHED, look, || async { String::new() }).await
+    wait::until(&what, ESTABLISHED, look, wait::nothing).await
 }

@@ -23,10 +23,11 @@ const IMAGE: &str = "kind-image";
 const NGINX_IMAGE: &str = "nginx-image";
 const CALICO_INSTALL: &str = "calico-install";
 const CALICO_MANIFEST: &str = "calico-manifest";
+const CALICO_IMAGE: &str = "calico-image";
 /// The word of [`CALICO_INSTALL`] for [`Way::Operator`].
 const OPERATOR: &str = "operator";
 
-const OPTIONS: [BackendOption; 6] = [
+const OPTIONS: [BackendOption; 7] = [
     option(
         REUSE,
         Takes::Nothing,
@@ -62,6 +63,11 @@ const OPTIONS: [BackendOption; 6] = [
         CALICO_MANIFEST,
         Takes::Path("FILE"),
         "Calico's manifest, or its operator's, instead of the pinned one for the version",
+    ),
+    option(
+        CALICO_IMAGE,
+        Takes::Text("[NAME=]IMAGE|ARCHIVE|FOLDER,…"),
+        "Calico's images, instead of those that its manifest names: of Docker or a registry, of a `docker save`, or an unpacked root",
     ),
 ];
 
@@ -134,6 +140,10 @@ impl BackendFactory for KindFactory {
                 Way::Manifest
             },
             calico_manifest: given.get(CALICO_MANIFEST).map(Into::into),
+            calico_images: (given.get(CALICO_IMAGE).into_iter())
+                .flat_map(|all| all.split(','))
+                .map(str::to_owned)
+                .collect(),
         }))
     }
 

@@ -24,6 +24,9 @@ const LOAD: Duration = Duration::from_secs(300);
 /// A node image with this label gives pods their network by itself: `own`.
 const NETWORK: &str = "chainbreak.cni";
 
+/// What reads an image into a node's containerd.
+pub(crate) const IMPORT: [&str; 6] = ["ctr", "-n", "k8s.io", "images", "import", "-"];
+
 /// The node image for a case, which is here when this returns.
 pub(crate) async fn of_nodes(
     case: &Case,
@@ -98,7 +101,6 @@ pub(crate) fn of_pods(manifests: &[Value]) -> BTreeSet<String> {
 /// which a node image may not have.
 pub(crate) async fn load(image: &str, nodes: &Nodes) -> Result<(), KindError> {
     const SCRIPT: &str = "image=$1; shift; docker save \"$image\" | \"$@\"";
-    const IMPORT: [&str; 6] = ["ctr", "-n", "k8s.io", "images", "import", "-"];
     for node in lacking(image, nodes).await? {
         let script = ["sh", "-c", SCRIPT, "sh", image].map(str::to_owned);
         let argv = script.into_iter().chain(node.argv(IMPORT));
@@ -121,7 +123,7 @@ pub(crate) async fn lacking<'a>(image: &str, nodes: &'a Nodes) -> Result<Vec<&'a
 }
 
 /// As containerd calls it: `docker.io/library/nginx:1.27`.
-fn qualified(image: &str) -> String {
+pub(crate) fn qualified(image: &str) -> String {
     match image.split_once('/') {
         None => format!("docker.io/library/{image}"),
         Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => image.to_owned(),

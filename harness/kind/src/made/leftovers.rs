@@ -40,7 +40,7 @@ pub(crate) async fn remove(client: &Client, manifests: &[Value]) -> Result<(), K
         Ok(())
     };
     let what = "the case's objects are gone";
-    wait::until(what, GONE, look, || async { String::new() }).await
+    wait::until(what, GONE, look, wait::nothing).await
 }
 
 /// Keeps rules and mounts of every node, for [`scrub`] to set them back.

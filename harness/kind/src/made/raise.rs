@@ -1,6 +1,7 @@
 //! From a case to its cluster: found or made, and brought to where the engine takes over.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -19,7 +20,10 @@ use crate::{
     error::KindError,
     made::{
         balancers,
-        calico::{self, Way},
+        calico::{
+            self, Way, own_cgroup,
+            own_images::{self, OwnImage},
+        },
         crds, docker,
         end::EndOfCase,
         fitting::Fitting,
@@ -69,16 +73,22 @@ impl Raising<'_> {
         let kind = survey::kind(&pins).await?;
         self.fact("kind", kind);
         let image = images::of_nodes(self.case, self.options, &pins).await?;
-        let spec = Spec::of(self.case, image, self.options)?;
+        let mut spec = Spec::of(self.case, image, self.options)?;
         // Before anything is made for it.
-        let manifest = match &spec.felix {
-            Some(Felix::Calico(version)) => calico::manifest(version, self.options, &pins).await?,
-            Some(Felix::Model) | None => Vec::new(),
+        let (manifest, own) = match &spec.felix {
+            Some(Felix::Calico(version)) => (
+                calico::manifest(version, self.options, &pins).await?,
+                own_images::read(&self.options.calico_images).await?,
+            ),
+            Some(Felix::Model) | None => (Vec::new(), Vec::new()),
         };
+        spec.calico_images = own.iter().map(OwnImage::told).collect();
+        let wanted = self.images_of_calico(&spec, &manifest, &pins);
         let plan = Plan {
             spec: &spec,
             manifest: &manifest,
-            pins: &pins,
+            images: &wanted,
+            own: &own_images::places(&own, &wanted)?,
         };
         let Standing {
             owned,
@@ -95,7 +105,7 @@ impl Raising<'_> {
             owned.keep_no_longer();
         }
         let hosts = self.hosts(&client, &nodes, &spec, &pins).await?;
-        self.facts(&spec);
+        self.facts(&spec, &own);
         let logbook = Logbook::default();
         let raised = Raised {
             pods: Pods::default(),
@@ -132,15 +142,13 @@ impl Raising<'_> {
         }
     }
 
-    pub(super) async fn preload(
+    fn images_of_calico(
         &self,
-        nodes: &Nodes,
         spec: &Spec,
-        calico: &[serde_json::Value],
+        manifest: &[serde_json::Value],
         pins: &Versions,
-    ) -> Result<(), KindError> {
-        let mut wanted = images::of_pods(&objects(self.case));
-        wanted.extend(images::of_pods(calico));
+    ) -> BTreeSet<String> {
+        let mut wanted = images::of_pods(manifest);
         // The operator's manifest does not say what it makes.
         if let (Some(Felix::Calico(version)), Way::Operator) =
             (&spec.felix, self.options.calico_install)
@@ -148,6 +156,21 @@ impl Raising<'_> {
             let release = pins.calico(version);
             wanted.extend(release.into_iter().flat_map(CalicoRelease::of_operator));
         }
+        wanted
+    }
+
+    /// Images that pods want, and those that a person gave in place of Calico's.
+    pub(super) async fn load(&self, nodes: &Nodes, plan: Plan<'_>) -> Result<(), KindError> {
+        for (own, names) in plan.own {
+            self.say(format!("{} is {}", own.told(), names.join(", ")));
+            own.load(names, nodes).await?;
+        }
+        if !self.options.preload {
+            return Ok(());
+        }
+        let mut wanted = images::of_pods(&objects(self.case));
+        wanted.extend(plan.images.iter().cloned());
+        wanted.retain(|name| !plan.own.iter().any(|(_, names)| names.contains(name)));
         for image in wanted {
             self.say(format!("loading {image} into the nodes"));
             docker::have(&image).await?;
@@ -160,8 +183,8 @@ impl Raising<'_> {
     pub(super) async fn configure(
         &self,
         client: &Client,
-        spec: &Spec,
-        manifest: &[serde_json::Value],
+        nodes: &Nodes,
+        Plan { spec, manifest, .. }: Plan<'_>,
     ) -> Result<(), KindError> {
         match &spec.felix {
             None => Ok(()),
@@ -170,6 +193,9 @@ impl Raising<'_> {
                 felix_config::set(client, &self.case.cluster.felix).await
             }
             Some(Felix::Calico(version)) => {
+                if self.case.wants_programs() && own_cgroup::attaches(&self.case.cluster.felix) {
+                    own_cgroup::prove(nodes).await?;
+                }
                 self.say(format!("installing Calico {version}"));
                 let install = calico::Install {
                     client,
@@ -187,9 +213,12 @@ impl Raising<'_> {
         }
     }
 
-    fn facts(&self, spec: &Spec) {
+    fn facts(&self, spec: &Spec, own: &[OwnImage]) {
         let image = &spec.image;
         self.fact("node image", &image.name);
+        for own in own {
+            self.fact(format!("image of Calico's {}", own.part()), own.told());
+        }
         if spec.proxy.is_some() {
             let value = format!("real {}, the cluster's own", image.version);
             self.fact(AgentName::KubeProxy.to_string(), value);

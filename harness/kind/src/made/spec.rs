@@ -29,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) calico_install: Way,
     /// Calico's manifest, or its operator's, instead of the pinned one.
     pub(crate) calico_manifest: Option<PathBuf>,
+    /// Images in place of those that the manifest names, as [`crate::made::calico::own_images`] reads them.
+    pub(crate) calico_images: Vec<String>,
 }
 
 /// The node image of a cluster.
@@ -42,13 +44,18 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Nobody has looked at it: it is of that version, and tells nothing else.
-    pub(crate) fn unseen(version: &str) -> Self {
+    /// As kind makes them.
+    pub(crate) fn of(name: String, version: Version) -> Self {
         Self {
-            name: version.to_owned(),
-            version: Version::of(0, 0, 0),
+            name,
+            version,
             has_network: false,
         }
+    }
+
+    /// Nobody has looked at it: it is of that version, and tells nothing else.
+    pub(crate) fn unseen(version: &str) -> Self {
+        Self::of(version.to_owned(), Version::of(0, 0, 0))
     }
 }
 
@@ -100,6 +107,9 @@ pub(crate) struct Spec {
     #[serde(skip_serializing_if = "Option::is_none")]
     calico_install: Option<Way>,
     calico_manifest: Option<PathBuf>,
+    /// What tells Calico's images apart that a person gives.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) calico_images: Vec<String>,
 }
 
 impl Spec {
@@ -122,6 +132,7 @@ impl Spec {
             network,
             calico_install,
             calico_manifest: options.calico_manifest.clone().filter(|_| real),
+            calico_images: Vec::new(),
             felix,
             image,
         })
@@ -151,11 +162,7 @@ pub(crate) fn pinned(cluster: &ClusterSpec, pins: &Versions) -> Result<Image, Ki
             "no node image of Kubernetes {wanted} is pinned: `chainbreak versions` lists all"
         ))
     })?;
-    Ok(Image {
-        name: found.name(),
-        version: found.version,
-        has_network: false,
-    })
+    Ok(Image::of(found.name(), found.version))
 }
 
 fn proxy(cluster: &ClusterSpec) -> Result<Option<Proxy>, KindError> {
@@ -264,6 +271,7 @@ pub(crate) mod tests {
             image: image(),
             calico_install: None,
             calico_manifest: None,
+            calico_images: Vec::new(),
         })
     }
 

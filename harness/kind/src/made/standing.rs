@@ -1,6 +1,9 @@
 //! The cluster of a case: the standing one, if it is as it was before its first case, or a new one.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError},
+};
 
 use jiff::Timestamp;
 use kube::{
@@ -13,6 +16,7 @@ use tokio::time::Duration;
 use crate::{
     error::KindError,
     made::{
+        calico::own_images::OwnImage,
         clean, config, docker, iptables_backend, leftovers,
         owned_cluster::{self, OwnedCluster},
         raise::Raising,
@@ -22,7 +26,6 @@ use crate::{
     name::ClusterName,
     shared::{connect::connect, nodes::Nodes},
     tool::Tool,
-    versions::Versions,
     wait,
 };
 
@@ -52,7 +55,10 @@ pub(super) struct Plan<'a> {
     pub(super) spec: &'a Spec,
     /// Calico's, or nothing.
     pub(super) manifest: &'a [Value],
-    pub(super) pins: &'a Versions,
+    /// Those that Calico's pods want.
+    pub(super) images: &'a BTreeSet<String>,
+    /// What a person gave in place of some of them.
+    pub(super) own: &'a [(&'a OwnImage, Vec<String>)],
 }
 
 /// A cluster that a case may have.
@@ -107,11 +113,8 @@ impl Raising<'_> {
         let entries: Vec<_> = containers.map(|it| docker::entry(&it)).collect();
         let nodes = Nodes::registered(&client, &entries).await?;
         leftovers::without_names(&client).await?;
-        if self.options.preload {
-            let Plan { manifest, pins, .. } = plan;
-            self.preload(&nodes, spec, manifest, pins).await?;
-        }
-        self.configure(&client, spec, plan.manifest).await?;
+        self.load(&nodes, plan).await?;
+        self.configure(&client, &nodes, plan).await?;
         self.make_fit(&client, &nodes, spec, origin).await?;
         let standing = Standing {
             owned,
@@ -197,7 +200,7 @@ async fn answers(client: &Client) -> Result<(), KindError> {
         version.map(drop).map_err(|error| error.to_string())
     };
     let what = "the cluster's API answers";
-    wait::until(what, ANSWER, look, || async { String::new() }).await
+    wait::until(what, ANSWER, look, wait::nothing).await
 }
 
 async fn create(name: &ClusterName, spec: &Spec) -> Result<(), KindError> {

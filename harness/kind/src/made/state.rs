@@ -136,7 +136,7 @@ impl State {
             }
         };
         let what = "the cluster has settled";
-        let state = wait::until(what, SETTLED, look, || async { String::new() }).await?;
+        let state = wait::until(what, SETTLED, look, wait::nothing).await?;
         leftovers::keep(nodes).await?;
         let text = serde_json::to_string(&state).expect("a state has string keys");
         let write = first(nodes)?.argv(["sh", "-c", "cat > \"$1\"", "sh", FILE]);
@@ -171,7 +171,7 @@ impl State {
             }
         };
         let what = "the cluster is as before its first case";
-        match wait::until(what, WITHIN, look, || async { String::new() }).await {
+        match wait::until(what, WITHIN, look, wait::nothing).await {
             Ok(looked) => looked.map(|()| None),
             // The last look may have been cut short: this one is not.
             Err(_late) => Ok(Some(compare().await?).filter(|it| !it.is_empty())),

@@ -52,6 +52,7 @@ async fn here(options: &Options) -> Result<Vec<Version>, KindError> {
     if let Some(manifest) = &options.calico_manifest {
         calico::is_readable(manifest)?;
     }
+    calico::own_images::is_there(&options.calico_images)?;
     match &options.image {
         Some(image) => {
             docker::have(image).await?;

@@ -11,7 +11,7 @@ mod way;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use chainbreak_engine::cluster::NodeUpgrades;
+use chainbreak_engine::cluster::{NodeUpgrades, Say};
 use chainbreak_model::names::{AgentName, NodeName};
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{Api, Client};
@@ -48,7 +48,6 @@ const REPLACE: &str = "for it in \"$@\"; do mv /usr/local/lib/chainbreak/$it /us
 const EXPORT: &str = "image=$1 of=$2 label=$3; shift 3; docker run --rm --log-driver none --label \"$label\" --privileged \
     --entrypoint sh \"$of\" -c 'containerd >/dev/null 2>&1 & \
     until ctr version >/dev/null 2>&1; do sleep 0.1; done; ctr -n k8s.io images export - \"$0\"' \"$image\" | \"$@\"";
-const IMPORT: [&str; 6] = ["ctr", "-n", "k8s.io", "images", "import", "-"];
 
 /// See the module.
 pub(super) struct Upgrades {
@@ -68,11 +67,7 @@ pub(super) async fn image(chosen: Option<&str>, wanted: &str) -> Result<Image, K
     let Some(chosen) = chosen else {
         let pins = Versions::pinned()?;
         let pinned = pins.node_image(wanted);
-        let image = pinned.map(|pinned| Image {
-            name: pinned.name(),
-            version: pinned.version,
-            has_network: false,
-        });
+        let image = pinned.map(|pinned| Image::of(pinned.name(), pinned.version));
         return image.ok_or_else(|| {
             KindError::Unable(format!("no node image of Kubernetes {wanted} is pinned"))
         });
@@ -80,11 +75,7 @@ pub(super) async fn image(chosen: Option<&str>, wanted: &str) -> Result<Image, K
     let all = docker::tags(restart::repository(chosen)).await?;
     let fit = all.into_iter().filter_map(|name| {
         let version = images::tagged(&name).filter(|it| it.is(wanted))?;
-        Some(Image {
-            name,
-            version,
-            has_network: false,
-        })
+        Some(Image::of(name, version))
     });
     fit.max_by_key(|image| image.version).ok_or_else(|| {
         let repository = restart::repository(chosen);
@@ -93,26 +84,10 @@ pub(super) async fn image(chosen: Option<&str>, wanted: &str) -> Result<Image, K
 }
 
 impl Upgrades {
-    fn node(&self, name: &NodeName) -> Result<&Node, KindError> {
-        let found = self.nodes.named(name.as_str());
-        found.ok_or_else(|| KindError::Unable(format!("there is no node {name}")))
-    }
-
-    /// The version of each node's kubelet, n1's first.
-    async fn versions(&self) -> Result<Vec<Version>, KindError> {
-        // A kubelet that was just replaced may be starting the control plane anew.
+    /// The nodes of the API, as soon as it answers: a kubelet that was just replaced may be starting the control plane anew.
+    async fn listed(&self) -> Result<Vec<NodeObject>, KindError> {
         let look = || nodes::list(&self.client);
-        let what = "the API answers";
-        let listed = wait::until(what, READY, look, || async { String::new() }).await?;
-        let of = |node: &Node| {
-            let mut all = listed.iter();
-            let found = all.find(|it| it.metadata.name.as_deref() == Some(&node.registered));
-            let version = found.and_then(kubelet);
-            version.ok_or_else(|| {
-                KindError::Unable(format!("the version of {} is not known", node.name))
-            })
-        };
-        self.nodes.0.iter().map(of).collect()
+        wait::until("the API answers", READY, look, wait::nothing).await
     }
 
     /// Has every node what kubeadm takes to upgrade the first of them: then kube-proxy's pods are made anew on all.
@@ -139,14 +114,9 @@ impl Upgrades {
         Ok(())
     }
 
-    async fn upgraded(
-        &self,
-        node: &Node,
-        to: &str,
-        say: &(dyn Fn(String) + Send + Sync),
-    ) -> Result<bool, KindError> {
+    async fn upgraded(&self, node: &Node, to: &str, say: Say<'_>) -> Result<bool, KindError> {
         let image = image(self.chosen.as_deref(), to).await?;
-        let is = self.version(node).await?;
+        let is = version_of(node, &self.listed().await?)?;
         if is >= image.version {
             say(format!("{} is {is} already", node.name));
             return Ok(false);
@@ -185,15 +155,6 @@ impl Upgrades {
         signal::rolled_out(&self.client, pod, signal::ROLLOUT).await
     }
 
-    async fn version(&self, node: &Node) -> Result<Version, KindError> {
-        let all = self.nodes.0.iter().zip(self.versions().await?);
-        let found = all.into_iter().find(|(it, _)| *it == node);
-        let (_, version) = found.ok_or_else(|| {
-            KindError::Unable(format!("the version of {} is not known", node.name))
-        })?;
-        Ok(version)
-    }
-
     /// What the containers have by which `clean` knows them.
     fn label(&self) -> String {
         format!("{OURS}={}", self.owned.name)
@@ -214,7 +175,7 @@ impl Upgrades {
         }
         let label = self.label();
         let script = ["sh", "-c", EXPORT, "sh", wanted, &image.name, &label].map(str::to_owned);
-        let argv = script.into_iter().chain(node.argv(IMPORT));
+        let argv = script.into_iter().chain(node.argv(images::IMPORT));
         let exported = Tool::new(COPY, argv).output().await;
         if exported.is_ok() && images::lacking(wanted, &one).await?.is_empty() {
             return Ok(());
@@ -235,8 +196,16 @@ impl Upgrades {
             }
         };
         let what = format!("{} is ready in {version}", node.name);
-        wait::until(&what, READY, look, || async { String::new() }).await
+        wait::until(&what, READY, look, wait::nothing).await
     }
+}
+
+/// A node's version, as its kubelet tells it.
+fn version_of(node: &Node, listed: &[NodeObject]) -> Result<Version, KindError> {
+    let mut all = listed.iter();
+    let found = all.find(|it| it.metadata.name.as_deref() == Some(&node.registered));
+    let unknown = || KindError::Unable(format!("the version of {} is not known", node.name));
+    found.and_then(kubelet).ok_or_else(unknown)
 }
 
 fn kubelet(node: &NodeObject) -> Option<Version> {
@@ -261,21 +230,19 @@ fn kubeadm(version: Version, is_first: bool) -> Vec<String> {
 #[async_trait]
 impl NodeUpgrades for Upgrades {
     async fn way(&self, nodes: &[NodeName], to: &str) -> Result<Vec<String>, String> {
-        let versions = self.versions().await.map_err(|error| error.to_string())?;
-        let target = image(self.chosen.as_deref(), to).await;
-        let target = target.map_err(|error| error.to_string())?.version;
-        let all = self.nodes.0.iter().zip(versions);
-        let all: Vec<(&NodeName, Version)> = all.map(|(node, is)| (&node.name, is)).collect();
+        let known = async {
+            let target = image(self.chosen.as_deref(), to).await?.version;
+            let listed = self.listed().await?;
+            let all = self.nodes.0.iter();
+            let all = all.map(|node| Ok((&node.name, version_of(node, &listed)?)));
+            Ok::<_, KindError>((target, all.collect::<Result<Vec<_>, KindError>>()?))
+        };
+        let (target, all) = known.await.map_err(|error| error.to_string())?;
         way::of(&all, nodes, target)
     }
 
-    async fn upgrade(
-        &self,
-        node: &NodeName,
-        to: &str,
-        say: &(dyn Fn(String) + Send + Sync),
-    ) -> Result<bool, String> {
-        let upgraded = async { self.upgraded(self.node(node)?, to, say).await };
+    async fn upgrade(&self, node: &NodeName, to: &str, say: Say<'_>) -> Result<bool, String> {
+        let upgraded = async { self.upgraded(self.nodes.get(node.as_str())?, to, say).await };
         upgraded.await.map_err(|error| error.to_string())
     }
 }

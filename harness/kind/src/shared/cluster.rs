@@ -32,7 +32,7 @@ use crate::{
         logs,
         nodes::Nodes,
         pods::{Network, Pods},
-        program::PROGRAM,
+        program::{self, PROGRAM},
         restart, signal,
         survey::CALICO_STAYS,
         telling,
@@ -112,9 +112,9 @@ impl Raised {
             Place::Node(name) => {
                 let name = name.as_str();
                 let nodes = &self.nodes;
-                let node = nodes.named(name).or_else(|| nodes.registered_as(name));
-                let lost = || KindError::Unable(format!("there is no node {name}"));
-                let node = node.ok_or_else(lost)?.clone();
+                let node = nodes.get(name);
+                let node = node.or_else(|lost| nodes.registered_as(name).ok_or(lost))?;
+                let node = node.clone();
                 Network { node, pid: None }
             }
             Place::Pod { namespace, name } => {
@@ -157,17 +157,13 @@ impl Raised {
         if release.is_some() {
             self.end.before_upgrade()?;
         }
-        let lost = || KindError::Unable(format!("there is no node {node}"));
-        let node = self.nodes.named(node.as_str()).ok_or_else(lost)?;
+        let node = self.nodes.get(node.as_str())?;
         restart::restart_with(&self.client, agent, &node.registered, release).await
     }
 
     async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {
         let (program, entering) = self.entering(at).await.map_err(std::io::Error::other)?;
-        let argv = match command {
-            Command::Argv(argv) => argv.clone(),
-            Command::Probe => vec![program, "probe".to_owned()],
-        };
+        let argv = program::words(&program, command);
         let mut words = entering.into_iter().chain(argv);
         let program = words.next().ok_or(std::io::ErrorKind::InvalidInput)?;
         Process::spawn(tokio::process::Command::new(program).args(words))

@@ -47,7 +47,7 @@ pub(crate) async fn found(node: &Node) -> Result<IptablesVariant, KindError> {
         Err("its chains are in neither".to_owned())
     };
     let what = format!("kube-proxy has written its rules on {}", node.name);
-    wait::until(&what, WRITTEN, look, || async { String::new() }).await
+    wait::until(&what, WRITTEN, look, wait::nothing).await
 }
 
 /// New pods of an agent, which look again.
@@ -74,7 +74,7 @@ pub(crate) async fn restart(
             }
         };
         let what = format!("{agent} on {node} has a new pod");
-        wait::until(&what, WRITTEN, look, || async { String::new() }).await?;
+        wait::until(&what, WRITTEN, look, wait::nothing).await?;
     }
     rolled_out(client, set, ROLLOUT).await
 }

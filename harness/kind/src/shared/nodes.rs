@@ -12,7 +12,12 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{error::KindError, shared::program::PROGRAM, tool::Tool, wait};
+use crate::{
+    error::KindError,
+    shared::program::{self, PROGRAM},
+    tool::Tool,
+    wait,
+};
 
 /// What kubeadm keeps pods off the first node with; scenarios want pods on every node.
 const CONTROL_PLANE: [&str; 2] = [
@@ -48,10 +53,7 @@ impl Node {
 
     /// A command in the words that run it there.
     pub(crate) fn words(&self, command: &Command) -> Vec<String> {
-        match command {
-            Command::Argv(argv) => argv.clone(),
-            Command::Probe => vec![self.program.clone(), "probe".to_owned()],
-        }
+        program::words(&self.program, command)
     }
 
     /// Runs a command there to its end, which comes soon.
@@ -77,6 +79,12 @@ pub(crate) struct Nodes(pub(crate) Vec<Node>);
 impl Nodes {
     pub(crate) fn named(&self, name: &str) -> Option<&Node> {
         self.0.iter().find(|node| node.name.as_str() == name)
+    }
+
+    /// The same; that there is none is an error.
+    pub(crate) fn get(&self, name: &str) -> Result<&Node, KindError> {
+        let lost = || KindError::Unable(format!("there is no node {name}"));
+        self.named(name).ok_or_else(lost)
     }
 
     /// The one that Kubernetes calls so.
@@ -107,7 +115,7 @@ impl Nodes {
             nodes.collect::<Result<Vec<_>, String>>()
         };
         let what = "every node is registered";
-        wait::until(what, READY, look, || async { String::new() })
+        wait::until(what, READY, look, wait::nothing)
             .await
             .map(Self)
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, time::Duration};
 
+use chainbreak_engine::cluster::Command;
+
 use crate::{error::KindError, shared::nodes::Nodes, tool::Tool};
 
 /// Where it is in a node or host that is ours.
@@ -20,6 +22,14 @@ pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
         put(&node.name, &node.entry, &node.program, &own).await?;
     }
     Ok(())
+}
+
+/// A command in words, where this program is there.
+pub(crate) fn words(program: &str, command: &Command) -> Vec<String> {
+    match command {
+        Command::Argv(argv) => argv.clone(),
+        Command::Probe => vec![program.to_owned(), "probe".to_owned()],
+    }
 }
 
 /// The running program itself, also when its file was rebuilt meanwhile.

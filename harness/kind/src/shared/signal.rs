@@ -74,13 +74,24 @@ pub(crate) async fn run_where_labelled(
     agent: AgentName,
     pod: DaemonPod,
 ) -> Result<(), KindError> {
+    let doing = format!("have {agent} run where its label is");
+    let selected = select(client, pod, &label(agent), Some("yes")).await;
+    selected.map_err(KindError::api(doing))
+}
+
+/// Has a DaemonSet's pods run where a label has that value, or whatever its value is.
+async fn select(
+    client: &Client,
+    pod: DaemonPod,
+    label: &str,
+    value: Option<&str>,
+) -> Result<(), kube::Error> {
     let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
-    let selector = json!({ label(agent): "yes" });
+    let selector = json!({ label: value });
     let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": selector } } } });
     let params = PatchParams::default();
     let patched = sets.patch(pod.name, &params, &Patch::Merge(patch)).await;
-    let doing = format!("have {agent} run where its label is");
-    patched.map(drop).map_err(KindError::api(doing))
+    patched.map(drop)
 }
 
 /// Has agents run wherever they ran before [`prepare`], and takes our labels from every node.
@@ -92,11 +103,8 @@ pub(crate) async fn release(client: &Client) -> Result<(), KindError> {
         let standing = sets.get_opt(pod.name).await.map_err(doing())?;
         let selected = standing.and_then(|it| it.spec?.template.spec?.node_selector);
         if selected.is_some_and(|it| it.contains_key(&label)) {
-            let selector = json!({ label.as_str(): null });
-            let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": selector } } } });
-            let params = PatchParams::default();
-            let patched = sets.patch(pod.name, &params, &Patch::Merge(patch)).await;
-            patched.map_err(doing())?;
+            let selected = select(client, pod, &label, None).await;
+            selected.map_err(doing())?;
             rolled_out(client, pod, ROLLOUT).await?;
         }
         let labelled = ListParams::default().labels(&label);
@@ -108,62 +116,36 @@ pub(crate) async fn release(client: &Client) -> Result<(), KindError> {
     Ok(())
 }
 
+/// What the case does to agents that are pods.
+fn done_to_pods(case: &Case) -> impl Iterator<Item = (AgentName, AgentFault)> {
+    case.timeline.iter().filter_map(|step| match step {
+        Step::Fault {
+            fault: Fault::Agent { agent, what, .. },
+            ..
+        } if case.cluster.source(*agent) == Some(&AgentSource::Cluster) => Some((*agent, *what)),
+        _ => None,
+    })
+}
+
 /// Whether the case does anything to an agent that is a pod: then labels of ours are on nodes when it ends.
 pub(crate) fn touches_any(case: &Case) -> bool {
-    let agent = |step: &Step| match step {
-        Step::Fault {
-            fault: Fault::Agent { agent, .. },
-            ..
-        } => case.cluster.source(*agent) == Some(&AgentSource::Cluster),
-        _ => false,
-    };
-    case.timeline.iter().any(agent)
+    done_to_pods(case).next().is_some()
 }
 
 /// Whether the case pauses an agent that is a pod.
 pub(crate) fn pauses(case: &Case) -> bool {
-    let pauses = |step: &Step| match step {
-        Step::Fault {
-            fault:
-                Fault::Agent {
-                    agent,
-                    what: AgentFault::Pause,
-                    ..
-                },
-            ..
-        } => case.cluster.source(*agent) == Some(&AgentSource::Cluster),
-        _ => false,
-    };
-    case.timeline.iter().any(pauses)
+    done_to_pods(case).any(|(_, what)| what == AgentFault::Pause)
+}
+
+/// Whether an agent runs where our label is, in this case: it is stopped. A restart deletes the pod.
+pub(crate) fn has_label(case: &Case, agent: AgentName) -> bool {
+    done_to_pods(case).any(|(whose, what)| whose == agent && what.ends())
 }
 
 /// Has agents go on that are paused on a node, whatever container they are in.
 pub(crate) async fn go_on(node: &Node) -> Result<(), KindError> {
     let argv = ["sh", "-c", KILL, "sh", "", "-CONT"];
     node.run(&argv).await.map(drop)
-}
-
-/// Whether an agent runs where our label is, in this case.
-pub(crate) fn has_label(case: &Case, agent: AgentName) -> bool {
-    let real = case.cluster.source(agent) == Some(&AgentSource::Cluster);
-    real && is_stopped(case, agent)
-}
-
-fn is_stopped(case: &Case, agent: AgentName) -> bool {
-    let stops = |step: &Step| {
-        let Step::Fault { fault, .. } = step else {
-            return false;
-        };
-        let Fault::Agent {
-            agent: whose, what, ..
-        } = fault
-        else {
-            return false;
-        };
-        // A restart deletes the pod.
-        *whose == agent && what.ends()
-    };
-    case.timeline.iter().any(stops)
 }
 
 /// Waits until every pod of the DaemonSet is of its newest template and ready.
@@ -204,8 +186,7 @@ pub(crate) async fn signal(
     signal: Signal,
 ) -> Result<(), KindError> {
     let pod = DaemonPod::of(client, agent).await?;
-    let lost = || KindError::Unable(format!("there is no node {node}"));
-    let on = nodes.named(node.as_str()).ok_or_else(lost)?;
+    let on = nodes.get(node.as_str())?;
     let registered = &on.registered;
     match signal {
         Signal::Stop => {
@@ -221,7 +202,7 @@ pub(crate) async fn signal(
                 &format!("{agent} on {node} has ended"),
                 WITHIN,
                 gone,
-                nothing,
+                wait::nothing,
             )
             .await
         }
@@ -236,14 +217,10 @@ pub(crate) async fn signal(
                 }
             };
             let what = format!("{agent} on {node} runs");
-            wait::until(&what, WITHIN, runs, nothing).await?;
+            wait::until(&what, WITHIN, runs, wait::nothing).await?;
             kill(client, on, pod, "-CONT").await
         }
     }
-}
-
-async fn nothing() -> String {
-    String::new()
 }
 
 fn is_running(pod: &Pod) -> bool {

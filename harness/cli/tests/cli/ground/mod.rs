@@ -275,7 +275,7 @@ fn stat(process: &Path, field: usize) -> Option<String> {
     rest.split_whitespace().nth(field).map(str::to_owned)
 }
 
-fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     let state = stat(Path::new(&format!("/proc/{pid}")), 0);
     state.is_some_and(|state| state != "Z" && state != "X")
 }

@@ -15,7 +15,7 @@ pub(crate) const ALONE: &str = "chainbreak-alone";
 
 impl RunNamespace {
     /// For whom this run has to wait, in words.
-    pub(crate) async fn in_the_way(&self, disturbing: bool) -> Result<Option<String>, KindError> {
+    pub(super) async fn in_the_way(&self, disturbing: bool) -> Result<Option<String>, KindError> {
         match self.disturber().await? {
             None if disturbing => self.another().await,
             other => Ok(other),
@@ -39,7 +39,7 @@ impl RunNamespace {
             }
         };
         let what = "no other run uses the cluster";
-        wait::until(what, patience, look, || async { String::new() }).await
+        wait::until(what, patience, look, wait::nothing).await
     }
 
     /// Waits until no other run may disturb the cluster.
@@ -49,7 +49,7 @@ impl RunNamespace {
             found.map_or(Ok(()), Err)
         };
         let what = "no other run may disturb the cluster";
-        wait::until(what, patience, look, || async { String::new() }).await
+        wait::until(what, patience, look, wait::nothing).await
     }
 
     /// Another run that may disturb the cluster, in words.
@@ -103,7 +103,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{existing::run_namespace::leftovers::found, served};
+    use crate::{existing::run_namespace::leftovers, served};
 
     const SOON: Duration = Duration::from_millis(600);
     const LONG: Duration = Duration::from_secs(60);
@@ -111,7 +111,7 @@ mod tests {
     /// It begins as cases do that change nothing beside their objects.
     async fn begins(run: &RunNamespace, disturbing: bool) -> Result<(), KindError> {
         let case = crate::existing::rewrite::tests::case();
-        run.begin(&case, disturbing, LONG).await
+        run.begin(&case, disturbing, LONG, &|_| {}).await
     }
 
     #[tokio::test]
@@ -148,7 +148,7 @@ mod tests {
         begins(&one, true).await.unwrap();
         assert!(timeout(SOON, begins(&other, true)).await.is_err());
         other.end().await.unwrap();
-        let left = found(&client).await.unwrap();
+        let left = leftovers(&client).await.unwrap();
         let runs: Vec<&str> = left.iter().map(|it| it.run.as_str()).collect();
         assert_eq!(runs, ["chainbreak-a"]);
         assert_eq!(left[0].alive, Some(true));
@@ -159,7 +159,7 @@ mod tests {
         let client = served::api();
         let run = RunNamespace::of(&client, "chainbreak-a", Vec::new());
         run.wait_to_be_alone(LONG).await.unwrap();
-        let left = found(&client).await.unwrap();
+        let left = leftovers(&client).await.unwrap();
         assert_eq!(left[0].run, "chainbreak-a");
         assert_eq!(
             left[0].alive,

@@ -1,9 +1,6 @@
 //! What faults of a run have changed on nodes, undone by whoever finds it noted.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Display,
-};
+use std::{collections::BTreeMap, fmt::Display};
 
 use chainbreak_engine::cluster::{Debt, Place};
 use chainbreak_model::names::NodeName;
@@ -19,12 +16,12 @@ type Noted = (String, Result<Debt, String>);
 impl RunNamespace {
     /// Undoes all that is noted, the last first; what is undone is noted no longer. The first error of all.
     pub(super) async fn settle(&self, noted: &BTreeMap<String, String>) -> Result<(), KindError> {
-        let (mut nodes, mut lost) = (BTreeMap::new(), BTreeSet::new());
+        let mut nodes = BTreeMap::new();
         let mut settled = Ok(());
         for (name, debt) in of(noted) {
             let done = async {
                 let debt = debt.map_err(|why| KindError::Unable(format!("{name}: {why}")))?;
-                self.settle_one(&debt, &mut nodes, &mut lost).await?;
+                self.settle_one(&debt, &mut nodes).await?;
                 self.note(&name, None).await
             };
             settled = settled.and(done.await);
@@ -32,11 +29,11 @@ impl RunNamespace {
         settled
     }
 
+    /// `nodes` are those that were entered already, and those that the cluster no longer has.
     async fn settle_one(
         &self,
         debt: &Debt,
-        nodes: &mut BTreeMap<NodeName, Node>,
-        lost: &mut BTreeSet<NodeName>,
+        nodes: &mut BTreeMap<NodeName, Option<Node>>,
     ) -> Result<(), KindError> {
         // What was in a pod is gone with it.
         let Place::Node(name) = &debt.at else {
@@ -44,14 +41,11 @@ impl RunNamespace {
         };
         let unable =
             |why: &dyn Display| KindError::Unable(format!("not undone: {} ({why})", debt.text));
-        if !nodes.contains_key(name) && !lost.contains(name) {
+        if !nodes.contains_key(name) {
             let way = Box::pin(self.way_into(name)).await;
-            match way.map_err(|error| unable(&error))? {
-                Some(node) => drop(nodes.insert(name.clone(), node)),
-                None => drop(lost.insert(name.clone())),
-            }
+            nodes.insert(name.clone(), way.map_err(|error| unable(&error))?);
         }
-        let Some(node) = nodes.get(name) else {
+        let Some(Some(node)) = nodes.get(name) else {
             return Ok(());
         };
         let done = node.feed(&node.words(&debt.command), &debt.input).await;
@@ -61,11 +55,8 @@ impl RunNamespace {
     /// Into a node through the run's pod there, which is made anew if it has ended. `None` where the cluster has that node no longer:
     /// what was changed went with it.
     async fn way_into(&self, node: &NodeName) -> Result<Option<Node>, KindError> {
-        let of_run = Api::<Pod>::namespaced(self.client.clone(), &self.run);
-        let listed = of_run.list(&kube::api::ListParams::default()).await;
-        let listed = listed.map_err(KindError::api(format!("list the pods of {}", self.run)))?;
         let on = |pod: &Pod| pod.spec.as_ref().and_then(|it| it.node_name.clone());
-        let mut pods = listed.items.into_iter();
+        let mut pods = self.pods().await?.into_iter();
         let found = pods.find(|pod| {
             pod.name_any() == node.as_str() || on(pod).as_deref() == Some(node.as_str())
         });

@@ -46,7 +46,7 @@ async fn idle(client: &Client, namespaces: &[String]) -> Result<(), KindError> {
         Ok(())
     };
     let what = "the pods of our namespaces are gone";
-    wait::until(what, GONE, look, || async { String::new() }).await
+    wait::until(what, GONE, look, wait::nothing).await
 }
 
 /// Ends them, and waits until they are gone.
@@ -74,5 +74,5 @@ pub(super) async fn gone(client: &Client, run: &str) -> Result<(), KindError> {
         }
     };
     let what = format!("the namespaces of {run} are gone");
-    wait::until(&what, GONE, look, || async { String::new() }).await
+    wait::until(&what, GONE, look, wait::nothing).await
 }

@@ -10,7 +10,7 @@ use kube::{
 use serde_json::json;
 
 use super::{ALONE, PROCESS, RUN};
-use crate::{error::KindError, existing::Existing};
+use crate::error::KindError;
 
 /// Machine and process, as the annotation has them.
 pub(super) fn process() -> String {
@@ -31,16 +31,8 @@ pub(crate) struct Leftover {
     pub(crate) alive: Option<bool>,
 }
 
-/// What runs have in that cluster.
-pub(crate) async fn leftovers(existing: &Existing) -> Result<Vec<Leftover>, KindError> {
-    let target = existing.target()?;
-    let client = target.client().await?;
-    target.version(&client).await?;
-    found(&client).await
-}
-
-/// The same of a cluster that answers. A run that has no process any more to be asked for is over.
-pub(crate) async fn found(client: &Client) -> Result<Vec<Leftover>, KindError> {
+/// What runs have in a cluster. A run that has no process any more to be asked for is over.
+pub(crate) async fn leftovers(client: &Client) -> Result<Vec<Leftover>, KindError> {
     let labelled = ListParams::default().labels(RUN);
     let listed = Api::<Namespace>::all(client.clone()).list(&labelled).await;
     let listed = listed.map_err(KindError::api("look for namespaces of ours"))?;

@@ -74,7 +74,7 @@ pub(super) async fn remove(client: &Client, noted: &str) -> Result<(), KindError
             .map_err(|error| error.to_string())
     };
     let what = "the case's objects outside of namespaces are gone";
-    wait::until(what, GONE, look, || async { String::new() }).await
+    wait::until(what, GONE, look, wait::nothing).await
 }
 
 #[cfg(test)]

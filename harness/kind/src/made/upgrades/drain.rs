@@ -24,7 +24,7 @@ pub(super) async fn drain(client: &Client, node: &str) -> Result<usize, KindErro
         Ok::<Vec<Pod>, String>(listed.items.into_iter().filter(is_replaced).collect())
     };
     let what = format!("the pods on {node} are known");
-    let before = wait::until(&what, GONE, there, || async { String::new() }).await?;
+    let before = wait::until(&what, GONE, there, wait::nothing).await?;
     let look = || async {
         let left = there().await?;
         let mut still = Ok(());
@@ -38,7 +38,7 @@ pub(super) async fn drain(client: &Client, node: &str) -> Result<usize, KindErro
         still
     };
     let what = format!("{node} is drained");
-    wait::until(&what, GONE, look, || async { String::new() }).await?;
+    wait::until(&what, GONE, look, wait::nothing).await?;
     Ok(before.len())
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn allow_pods(client: &Client, node: &str, allow: bool) -> Resu
         "pods {} run on {node}",
         if allow { "may" } else { "may not" }
     );
-    wait::until(&what, GONE, look, || async { String::new() }).await
+    wait::until(&what, GONE, look, wait::nothing).await
 }
 
 #[cfg(test)]

@@ -317,8 +317,10 @@ async fn controllers_outlive_a_broken_api() {
 async fn the_end_of_a_pod_without_a_grace_period_is_two_changes_of_its_endpoints() {
     let live = Live::start(1).await;
     live.create::<Service>("nginx", service(&json!({}))).await;
+    let port = json!({ "name": "http", "containerPort": 8080 });
+    let containers = json!([{ "name": "nginx", "image": "nginx:1.27", "ports": [port] }]);
     let pod = json!({ "metadata": { "name": "short", "labels": { "app": "nginx" } },
-        "spec": { "nodeName": "n1", "terminationGracePeriodSeconds": 0, "containers": [] } });
+        "spec": { "nodeName": "n1", "terminationGracePeriodSeconds": 0, "containers": containers } });
     live.api::<Pod>()
         .create(&PostParams::default(), &from_value(pod).unwrap())
         .await

@@ -1,0 +1,393 @@
+//! Images of Calico's that a person gives in place of those that its manifest names: builds of their own, or what a machine without a
+//! registry has. Nodes have them under the manifest's names, so that nothing of it, or of what the operator makes, is changed.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, Metadata},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    error::KindError,
+    hash::short,
+    made::{docker, images},
+    shared::nodes::Nodes,
+    tool::Tool,
+};
+
+/// What reading or writing an image of some hundred megabytes may take.
+const LONG: Duration = Duration::from_secs(300);
+/// Calico's images by name, and what Docker is told of an unpacked one: how its program is started, as Calico's Dockerfiles have it
+/// (v3.28.1 and v3.32.1).
+const PARTS: [(&str, &[&str]); 4] = [
+    (
+        "node",
+        &[
+            "CMD [\"start_runit\"]",
+            "ENV SVDIR=/etc/service/enabled",
+            "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        ],
+    ),
+    (
+        "cni",
+        &["CMD [\"/opt/cni/bin/install\"]", "WORKDIR /opt/cni/bin"],
+    ),
+    (
+        "kube-controllers",
+        &["ENTRYPOINT [\"/usr/bin/kube-controllers\"]"],
+    ),
+    ("typha", &["CMD [\"/usr/bin/calico-typha\"]"]),
+];
+
+/// An image that was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnImage {
+    /// The last part of its name, by which the manifest's image is found: `node`.
+    part: String,
+    /// What containerd calls it.
+    reference: String,
+    source: Source,
+    /// Another one of that name has another.
+    identity: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    /// Docker has it, or can pull it.
+    Docker,
+    /// `docker save` wrote it, or somebody who writes as it does.
+    Archive(PathBuf),
+    /// The files of one.
+    Root(PathBuf),
+}
+
+/// Everything that was given as `[NAME=]SOURCE`, in order. Images are pulled that are not here.
+pub(crate) async fn read(given: &[String]) -> Result<Vec<OwnImage>, KindError> {
+    let mut all = Vec::new();
+    for given in given {
+        let (name, source) = split(given);
+        let path = Path::new(source);
+        if path.is_dir() {
+            all.push(root(name, path)?);
+        } else if path.is_file() {
+            all.extend(archive(name, path).await?);
+        } else {
+            all.push(of_docker(name, source).await?);
+        }
+    }
+    let mut parts = BTreeSet::new();
+    match all.iter().find(|image| !parts.insert(&image.part)) {
+        Some(twice) => Err(unusable(&format!(
+            "{} is given twice: only one image can be Calico's `{}`",
+            twice.reference, twice.part
+        ))),
+        None => Ok(all),
+    }
+}
+
+/// Whether everything that was given is there, as far as this machine's files and names tell.
+pub(crate) fn is_there(given: &[String]) -> Result<(), KindError> {
+    for given in given {
+        let (name, source) = split(given);
+        let path = Path::new(source);
+        if path.is_dir() {
+            root(name, path)?;
+        } else if path.is_file() {
+            super::is_readable(path)?;
+        } else if source.starts_with(['.', '/', '~']) || source.is_empty() {
+            return Err(unusable(&format!("there is no file or folder {source}")));
+        }
+    }
+    Ok(())
+}
+
+/// The images of Calico that nodes are to have under these names, each with the names that it takes the place of.
+pub(crate) fn places<'a>(
+    own: &'a [OwnImage],
+    wanted: &BTreeSet<String>,
+) -> Result<Vec<(&'a OwnImage, Vec<String>)>, KindError> {
+    let place = |image: &'a OwnImage| {
+        let names = wanted.iter().filter(|name| part_of(name) == image.part);
+        let names: Vec<String> = names.cloned().collect();
+        if names.is_empty() {
+            let parts: BTreeSet<&str> = wanted.iter().map(|name| part_of(name)).collect();
+            let parts = parts.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(unusable(&format!(
+                "Calico's manifest has no image `{}`: it has {parts}",
+                image.part
+            )));
+        }
+        Ok((image, names))
+    };
+    own.iter().map(place).collect()
+}
+
+impl OwnImage {
+    /// Its name, and what tells it from others of that name.
+    pub(crate) fn told(&self) -> String {
+        format!("{} ({})", self.reference, self.identity)
+    }
+
+    /// What it is called in Calico's words.
+    pub(crate) fn part(&self) -> &str {
+        &self.part
+    }
+
+    /// Gives it to the nodes that lack it, under these names, too.
+    pub(crate) async fn load(&self, names: &[String], nodes: &Nodes) -> Result<(), KindError> {
+        let lacking = images::lacking(&self.reference, nodes).await?;
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        match &self.source {
+            Source::Docker => images::load(&self.reference, nodes).await?,
+            Source::Archive(path) => {
+                const SCRIPT: &str = "file=$1; shift; gzip -dcf -- \"$file\" | \"$@\"";
+                for node in &lacking {
+                    let script = ["sh", "-c", SCRIPT, "sh", &*path.to_string_lossy()];
+                    let script = script.map(str::to_owned).into_iter();
+                    let argv = script.chain(node.argv(images::IMPORT));
+                    Tool::new(LONG, argv).output().await?;
+                }
+            }
+            Source::Root(path) => {
+                self.import(path).await?;
+                let loaded = images::load(&self.reference, nodes).await;
+                docker::docker(["image", "rm", &self.reference]).await?;
+                loaded?;
+            }
+        }
+        let reference = images::qualified(&self.reference);
+        for node in &lacking {
+            for name in names {
+                let tag = ["ctr", "-n", "k8s.io", "images", "tag", "--force"];
+                let tag = tag.into_iter().chain([&*reference, name]);
+                node.run(&tag.collect::<Vec<_>>()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn import(&self, root: &Path) -> Result<(), KindError> {
+        const SCRIPT: &str = "root=$1; shift; tar -C \"$root\" -c . | \"$@\"";
+        let known = PARTS.iter().find(|(name, _)| *name == self.part);
+        let (_, changes) = known.expect("it was looked for before");
+        let root = root.to_string_lossy();
+        let changes = changes.iter().flat_map(|change| ["--change", change]);
+        let script = ["sh", "-c", SCRIPT, "sh", &root, "docker", "import"];
+        let argv = script.into_iter().chain(changes);
+        let argv = argv.chain(["-", &self.reference]);
+        Tool::new(LONG, argv).output().await.map(drop)
+    }
+}
+
+/// `NAME=SOURCE` or `SOURCE`.
+fn split(given: &str) -> (Option<&str>, &str) {
+    let is_name = |text: &str| text.chars().all(|it| it.is_ascii_lowercase() || it == '-');
+    match given.split_once('=') {
+        Some((name, source)) if is_name(name) => (Some(name), source),
+        _ => (None, given),
+    }
+}
+
+/// `quay.io/calico/node:v3.32.1` is `node`.
+fn part_of(reference: &str) -> &str {
+    let name = reference.rsplit('/').next().unwrap_or_default();
+    name.split([':', '@']).next().unwrap_or_default()
+}
+
+async fn of_docker(name: Option<&str>, reference: &str) -> Result<OwnImage, KindError> {
+    docker::have(reference).await?;
+    let id = docker::docker(["image", "inspect", reference, "--format", "{{.Id}}"]).await?;
+    Ok(OwnImage {
+        part: name.unwrap_or_else(|| part_of(reference)).to_owned(),
+        reference: reference.to_owned(),
+        source: Source::Docker,
+        identity: id.trim().to_owned(),
+    })
+}
+
+/// The images of an archive. A name is for one that has only one.
+async fn archive(name: Option<&str>, path: &Path) -> Result<Vec<OwnImage>, KindError> {
+    let file = path.to_string_lossy();
+    let list = ["tar", "-xOf", &file, "manifest.json"];
+    let list = Tool::new(LONG, list).output().await;
+    let list = list.ok().and_then(|text| serde_json::from_str(&text).ok());
+    let none = || {
+        unusable(&format!(
+            "{file} has no images with names: it has to be what `docker save NAME:TAG` writes"
+        ))
+    };
+    let found = in_archive(&list.unwrap_or_default(), path);
+    match (name, found.as_slice()) {
+        (_, []) => Err(none()),
+        (None, _) => Ok(found),
+        (Some(name), [_]) => Ok(found
+            .into_iter()
+            .map(|image| OwnImage {
+                part: name.to_owned(),
+                ..image
+            })
+            .collect()),
+        (Some(name), _) => Err(unusable(&format!(
+            "{file} has {} images: which of them is `{name}` is not said",
+            found.len()
+        ))),
+    }
+}
+
+/// What a `manifest.json` of Docker's lists.
+fn in_archive(list: &Value, path: &Path) -> Vec<OwnImage> {
+    let mut found = Vec::new();
+    for image in list.as_array().into_iter().flatten() {
+        let tags = image["RepoTags"].as_array().into_iter().flatten();
+        for reference in tags.filter_map(Value::as_str) {
+            found.push(OwnImage {
+                part: part_of(reference).to_owned(),
+                reference: reference.to_owned(),
+                source: Source::Archive(path.to_owned()),
+                identity: image["Config"].as_str().unwrap_or_default().to_owned(),
+            });
+        }
+    }
+    found
+}
+
+fn root(name: Option<&str>, path: &Path) -> Result<OwnImage, KindError> {
+    let base = path.file_name().map(|it| it.to_string_lossy().into_owned());
+    let part = name.map_or_else(|| base.unwrap_or_default(), str::to_owned);
+    if !PARTS.iter().any(|(known, _)| *known == part) {
+        let known: Vec<_> = PARTS.iter().map(|(name, _)| *name).collect();
+        return Err(unusable(&format!(
+            "{} is a folder, and which image it is to be is not said: NAME={}, with one of {}",
+            path.display(),
+            path.display(),
+            known.join(", ")
+        )));
+    }
+    let mut seen = Vec::new();
+    look(path, &mut seen).map_err(KindError::file("read", path))?;
+    let identity = short(&seen.join("\n"));
+    Ok(OwnImage {
+        reference: format!("chainbreak/calico-{part}:{identity}"),
+        part,
+        source: Source::Root(path.to_owned()),
+        identity: format!("of {}", path.display()),
+    })
+}
+
+/// What changes with a folder's files: names, kinds, lengths and times.
+fn look(folder: &Path, seen: &mut Vec<String>) -> io::Result<()> {
+    let mut entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let told: Metadata = entry.metadata()?;
+        let name = entry.file_name();
+        let (name, mode) = (name.to_string_lossy(), told.mode());
+        if told.is_dir() {
+            seen.push(format!("{name} {mode:o} {{"));
+            look(&entry.path(), seen)?;
+            seen.push("}".to_owned());
+        } else {
+            let (length, seconds, parts) = (told.size(), told.mtime(), told.mtime_nsec());
+            seen.push(format!("{name} {mode:o} {length} {seconds}.{parts}"));
+        }
+    }
+    Ok(())
+}
+
+fn unusable(why: &str) -> KindError {
+    KindError::Unable(format!("--calico-image: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn given(part: &str) -> OwnImage {
+        OwnImage {
+            part: part.to_owned(),
+            reference: format!("mine/{part}:dev"),
+            source: Source::Docker,
+            identity: String::new(),
+        }
+    }
+
+    fn names(all: &[&str]) -> BTreeSet<String> {
+        all.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn an_image_takes_the_place_of_the_one_whose_name_ends_like_its_own() {
+        let wanted = names(&[
+            "docker.io/calico/node:v3.28.1",
+            "docker.io/calico/cni:v3.28.1",
+            "localhost:5000/calico/kube-controllers:v3.28.1@sha256:00",
+        ]);
+        let own = [given("node"), given("kube-controllers")];
+        let places = places(&own, &wanted).unwrap();
+        let of = |at: usize| places[at].1.join(" ");
+        assert_eq!(of(0), "docker.io/calico/node:v3.28.1");
+        assert!(of(1).contains("kube-controllers"), "{}", of(1));
+        let typha = [given("typha")];
+        let error = super::places(&typha, &wanted).unwrap_err().to_string();
+        assert!(
+            error.contains("`typha`: it has cni, kube-controllers, node"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_name_stands_before_a_source_and_a_reference_may_have_none() {
+        assert_eq!(split("node=./root"), (Some("node"), "./root"));
+        assert_eq!(split("a.b/c=d"), (None, "a.b/c=d"));
+        assert_eq!(split("calico/node:dev"), (None, "calico/node:dev"));
+    }
+
+    #[test]
+    fn every_named_image_of_an_archive_is_found() {
+        let list = json!([
+            { "Config": "blobs/sha256/aa", "RepoTags": ["calico/node:v3", "mine/node:x"] },
+            { "Config": "blobs/sha256/bb", "RepoTags": null },
+        ]);
+        let found = in_archive(&list, Path::new("a.tar"));
+        let told: Vec<String> = found.iter().map(OwnImage::told).collect();
+        assert_eq!(
+            told,
+            [
+                "calico/node:v3 (blobs/sha256/aa)",
+                "mine/node:x (blobs/sha256/aa)"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_folder_is_another_image_when_a_file_of_it_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::create_dir(path.join("bin")).unwrap();
+        fs::write(path.join("bin/calico-node"), "one").unwrap();
+        let first = root(Some("node"), path).unwrap();
+        assert_eq!(root(Some("node"), path).unwrap(), first);
+        fs::write(path.join("bin/calico-node"), "another").unwrap();
+        let second = root(Some("node"), path).unwrap();
+        assert_ne!(second.reference, first.reference);
+        let unnamed = root(None, path).unwrap_err().to_string();
+        assert!(unnamed.contains("cni, kube-controllers"), "{unnamed}");
+    }
+
+    #[test]
+    fn what_is_not_there_is_said_before_a_cluster_is_made_for_it() {
+        let all = ["node=./no/such/root".to_owned()];
+        let error = is_there(&all).unwrap_err().to_string();
+        assert!(error.contains("./no/such/root"), "{error}");
+        assert!(is_there(&["calico/node:dev".to_owned()]).is_ok());
+    }
+}
