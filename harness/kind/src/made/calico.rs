@@ -70,6 +70,8 @@ pub(crate) struct Order<'a> {
     pub(crate) felix: &'a Map<String, Value>,
     /// The case's own `IPPool`s, in place of Calico's default one.
     pub(crate) pools: Vec<Value>,
+    /// Where Calico asks the API, if not by the Service `kubernetes`.
+    pub(crate) api: Option<String>,
 }
 
 /// The objects of Calico's manifest, in its order.

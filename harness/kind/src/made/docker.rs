@@ -139,11 +139,10 @@ pub(crate) async fn clusters() -> Result<Vec<ClusterName>, KindError> {
     Ok(names)
 }
 
-/// An image's labels, as JSON; `None` when it is not here.
-pub(crate) async fn labels(image: &str) -> Result<Option<serde_json::Value>, KindError> {
-    let format = "{{json .Config.Labels}}";
-    match docker(["image", "inspect", image, "--format", format]).await {
-        Ok(labels) => Ok(Some(serde_json::from_str(&labels).unwrap_or_default())),
+/// What tells an image from others of its name; `None` when it is not here.
+pub(crate) async fn id(image: &str) -> Result<Option<String>, KindError> {
+    match docker(["image", "inspect", image, "--format", "{{.Id}}"]).await {
+        Ok(id) => Ok(Some(id.trim().to_owned())),
         Err(KindError::Failed { said, .. }) if said.contains("No such image") => Ok(None),
         Err(other) => Err(other),
     }
@@ -158,7 +157,7 @@ pub(crate) async fn tags(repository: &str) -> Result<Vec<String>, KindError> {
 
 /// Has the image here, pulled if need be.
 pub(crate) async fn have(image: &str) -> Result<(), KindError> {
-    if labels(image).await?.is_some() {
+    if id(image).await?.is_some() {
         return Ok(());
     }
     match command(PULL, ["pull", "--quiet", image]).output().await {

@@ -94,7 +94,7 @@ impl Raising<'_> {
             docker::have(&images.nginx).await?;
         }
         let pods = match spec.network {
-            Network::Image | Network::Kindnet => nodes.pods(client).await?,
+            Network::Kindnet => nodes.pods(client).await?,
             // Its addresses are of blocks that it gives to nodes as they need them.
             Network::Calico => Vec::new(),
         };

@@ -21,9 +21,6 @@ use crate::{
 
 /// What loading an image into a node may take.
 const LOAD: Duration = Duration::from_secs(300);
-/// A node image with this label gives pods their network by itself: `own`.
-const NETWORK: &str = "chainbreak.cni";
-
 /// What reads an image into a node's containerd.
 pub(crate) const IMPORT: [&str; 6] = ["ctr", "-n", "k8s.io", "images", "import", "-"];
 
@@ -52,16 +49,11 @@ pub(crate) async fn of_nodes(
 
 /// What is known of an image that is here.
 pub(crate) async fn chosen(name: &str) -> Result<Image, KindError> {
-    let labels = docker::labels(name).await?.unwrap_or_default();
     let version = match tagged(name) {
         Some(version) => version,
         None => asked(name).await?,
     };
-    Ok(Image {
-        name: name.to_owned(),
-        version,
-        has_network: labels[NETWORK] == "own",
-    })
+    Ok(Image::of(name.to_owned(), version))
 }
 
 /// The version that the image's tag tells.

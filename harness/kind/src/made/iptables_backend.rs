@@ -42,6 +42,10 @@ pub(super) async fn choose(
 ) -> Result<(), KindError> {
     if origin == Origin::Found && spec.proxy.is_some() {
         restart(client, nodes, AgentName::KubeProxy).await?;
+        if !spec.is_foreseen() {
+            // It was chosen when the cluster was made, and Felix may have taken the rules away.
+            return Ok(());
+        }
     }
     if spec
         .proxy

@@ -31,7 +31,7 @@ use crate::{
         journal::Journal,
         owned_cluster::OwnedCluster,
         spec::{Felix, Options, Spec},
-        standing::{Plan, Reach, Standing, kubeconfig},
+        standing::{Origin, Plan, Reach, Standing, kubeconfig},
         survey,
         upgrades::Upgrades,
     },
@@ -184,6 +184,7 @@ impl Raising<'_> {
         &self,
         client: &Client,
         nodes: &Nodes,
+        origin: Origin,
         Plan { spec, manifest, .. }: Plan<'_>,
     ) -> Result<(), KindError> {
         match &spec.felix {
@@ -196,7 +197,11 @@ impl Raising<'_> {
                 if self.case.wants_programs() && own_cgroup::attaches(&self.case.cluster.felix) {
                     own_cgroup::prove(nodes).await?;
                 }
-                self.say(format!("installing Calico {version}"));
+                let api = nodes.0.first().map(|first| first.address.to_string());
+                self.say(match origin {
+                    Origin::Made => format!("installing Calico {version}"),
+                    Origin::Found => format!("Calico {version} gets the case's FelixConfiguration"),
+                });
                 let install = calico::Install {
                     client,
                     order: calico::Order {
@@ -204,11 +209,15 @@ impl Raising<'_> {
                         way: self.options.calico_install,
                         felix: &self.case.cluster.felix,
                         pools: calico::pools(&self.case.manifests),
+                        api: api.filter(|_| spec.asks_directly()),
                     },
                     // When it is over there is still time to ask its pods why they are not ready.
                     within: self.ready_within / 2,
                 };
-                install.apply(manifest).await
+                match origin {
+                    Origin::Made => install.apply(manifest).await,
+                    Origin::Found => install.renew(manifest).await,
+                }
             }
         }
     }

@@ -3,7 +3,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use chainbreak_model::case::{AgentSource, Case, ClusterSpec, IpFamily, IptablesVariant, PodOwner};
+use chainbreak_model::case::{
+    AgentSource, ApiWay, Case, ClusterSpec, IpFamily, IptablesVariant, PodOwner,
+};
 use serde::Serialize;
 
 use crate::{
@@ -39,18 +41,12 @@ pub(crate) struct Image {
     pub(crate) name: String,
     /// Its Kubernetes.
     pub(crate) version: Version,
-    /// It gives its pods their network by itself (label `chainbreak.cni=own`).
-    pub(crate) has_network: bool,
 }
 
 impl Image {
     /// As kind makes them.
     pub(crate) fn of(name: String, version: Version) -> Self {
-        Self {
-            name,
-            version,
-            has_network: false,
-        }
+        Self { name, version }
     }
 
     /// Nobody has looked at it: it is of that version, and tells nothing else.
@@ -63,8 +59,6 @@ impl Image {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Network {
-    /// The node image does by itself.
-    Image,
     /// kind's own CNI.
     Kindnet,
     /// Calico.
@@ -106,6 +100,9 @@ pub(crate) struct Spec {
     pub(crate) felix: Option<Felix>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calico_install: Option<Way>,
+    /// How Calico asks the API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calico_api: Option<ApiWay>,
     calico_manifest: Option<PathBuf>,
     /// What tells Calico's images apart that a person gives.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -118,7 +115,7 @@ impl Spec {
     pub(crate) fn of(case: &Case, image: Image, options: &Options) -> Result<Self, KindError> {
         let cluster = &case.cluster;
         let felix = felix(cluster)?;
-        let network = network(cluster, &image, felix.as_ref())?;
+        let network = network(cluster, felix.as_ref());
         let real = matches!(felix, Some(Felix::Calico(_)));
         let calico_install = real.then_some(options.calico_install);
         if calico_install == Some(Way::Operator) {
@@ -131,6 +128,7 @@ impl Spec {
             proxy: proxy(cluster)?,
             network,
             calico_install,
+            calico_api: real.then(|| way(cluster)),
             calico_manifest: options.calico_manifest.clone().filter(|_| real),
             calico_images: Vec::new(),
             felix,
@@ -141,6 +139,11 @@ impl Spec {
     /// Whether all that is written on nodes is known: a real Felix' rules are not.
     pub(crate) fn is_foreseen(&self) -> bool {
         !matches!(self.felix, Some(Felix::Calico(_)))
+    }
+
+    /// Whether Calico asks the API where it listens, and not by the Service `kubernetes`.
+    pub(crate) fn asks_directly(&self) -> bool {
+        self.calico_api == Some(ApiWay::Direct)
     }
 
     /// The name of every cluster that is made of this.
@@ -202,22 +205,19 @@ fn felix(cluster: &ClusterSpec) -> Result<Option<Felix>, KindError> {
     }
 }
 
-fn network(
-    cluster: &ClusterSpec,
-    image: &Image,
-    felix: Option<&Felix>,
-) -> Result<Network, KindError> {
+/// Without kube-proxy nobody leads to the Service when Calico starts.
+fn way(cluster: &ClusterSpec) -> ApiWay {
+    match &cluster.calico {
+        Some(calico) if cluster.kube_proxy.is_some() => calico.api,
+        _ => ApiWay::Direct,
+    }
+}
+
+fn network(cluster: &ClusterSpec, felix: Option<&Felix>) -> Network {
     let owner = cluster.calico.as_ref().map(|spec| spec.pods);
     match (owner, felix) {
-        (Some(PodOwner::Calico), Some(Felix::Calico(_))) if image.has_network => {
-            Err(KindError::Unable(format!(
-                "pods of {} have their network from the image, Calico cannot own it",
-                image.name
-            )))
-        }
-        (Some(PodOwner::Calico), Some(Felix::Calico(_))) => Ok(Network::Calico),
-        _ if image.has_network => Ok(Network::Image),
-        _ => Ok(Network::Kindnet),
+        (Some(PodOwner::Calico), Some(Felix::Calico(_))) => Network::Calico,
+        _ => Network::Kindnet,
     }
 }
 
@@ -233,7 +233,6 @@ pub(crate) mod tests {
         Image {
             name: "kindest/node:v1.32.8".to_owned(),
             version: Version([1, 32, 8]),
-            has_network: false,
         }
     }
 
@@ -266,12 +265,13 @@ pub(crate) mod tests {
             ip_families: cluster.ip_families.clone(),
             iptables: cluster.iptables,
             proxy: proxy(cluster)?,
-            network: network(cluster, &image(), felix.as_ref())?,
-            felix,
+            network: network(cluster, felix.as_ref()),
             image: image(),
             calico_install: None,
+            calico_api: felix.is_some().then(|| way(cluster)),
             calico_manifest: None,
             calico_images: Vec::new(),
+            felix,
         })
     }
 

@@ -114,8 +114,12 @@ impl Raising<'_> {
         let nodes = Nodes::registered(&client, &entries).await?;
         leftovers::without_names(&client).await?;
         self.load(&nodes, plan).await?;
-        self.configure(&client, &nodes, plan).await?;
-        self.make_fit(&client, &nodes, spec, origin).await?;
+        // Before Calico, whose cleanup may take the rules away that are looked for.
+        iptables_backend::choose(&client, &nodes, spec, origin).await?;
+        self.configure(&client, &nodes, origin, plan).await?;
+        self.say("waiting until every node is ready");
+        nodes.ready(&client).await?;
+        nodes.untaint(&client).await?;
         let standing = Standing {
             owned,
             client,
@@ -123,20 +127,6 @@ impl Raising<'_> {
             since,
         };
         Ok((standing, origin))
-    }
-
-    /// Nodes as every case wants them that has this cluster, and ready.
-    async fn make_fit(
-        &self,
-        client: &Client,
-        nodes: &Nodes,
-        spec: &Spec,
-        origin: Origin,
-    ) -> Result<(), KindError> {
-        self.say("waiting until every node is ready");
-        nodes.ready(client).await?;
-        nodes.untaint(client).await?;
-        iptables_backend::choose(client, nodes, spec, origin).await
     }
 
     /// The standing cluster of that name, if it may be used, or a new one.

@@ -170,7 +170,7 @@ impl Upgrades {
     /// From Docker, from the node image, or from its registry.
     async fn bring_one(&self, wanted: &str, image: &Image, node: &Node) -> Result<(), KindError> {
         let one = Nodes(vec![node.clone()]);
-        if docker::labels(wanted).await?.is_some() {
+        if docker::id(wanted).await?.is_some() {
             return images::load(wanted, &one).await;
         }
         let label = self.label();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Order, Way,
     apply::{apply, definitions},
-    operator, patch,
+    is, operator, patch,
 };
 use crate::{
     error::KindError,
@@ -36,13 +36,34 @@ impl Install<'_> {
     async fn by_manifest(&self, manifest: &[Value]) -> Result<(), KindError> {
         let others = definitions(self.client, manifest.to_vec()).await?;
         self.configure().await?;
-        if let Some(endpoint) = patch::services_endpoint(self.order.spec, "kube-system") {
+        if let Some(endpoint) = patch::services_endpoint(&self.order, "kube-system") {
             apply(self.client, &endpoint).await?;
         }
-        for mut object in others {
-            patch::fit(&mut object, &self.order)?;
-            apply(self.client, &object).await?;
+        for object in others {
+            self.fitted(object).await?;
         }
+        self.rolled_out().await
+    }
+
+    /// What this case has otherwise, in a cluster that has Calico already. calico-node's pods are new ones where FelixConfiguration is another.
+    pub(crate) async fn renew(&self, manifest: &[Value]) -> Result<(), KindError> {
+        if self.order.way == Way::Operator {
+            return operator::install(self, manifest).await;
+        }
+        self.configure().await?;
+        let (kind, name) = Way::Manifest.heart();
+        for object in manifest.iter().filter(|it| is(it, kind, name)) {
+            self.fitted(object.clone()).await?;
+        }
+        self.rolled_out().await
+    }
+
+    async fn fitted(&self, mut object: Value) -> Result<(), KindError> {
+        patch::fit(&mut object, &self.order)?;
+        apply(self.client, &object).await
+    }
+
+    async fn rolled_out(&self) -> Result<(), KindError> {
         let set = DaemonPod::by_manifest(AgentName::Felix);
         rolled_out(self.client, set, self.within).await
     }

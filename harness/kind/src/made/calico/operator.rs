@@ -42,7 +42,7 @@ pub(super) async fn install(install: &Install<'_>, manifest: &[Value]) -> Result
     for object in others {
         apply(client, &object).await?;
         if is(&object, "Namespace", NAME)
-            && let Some(endpoint) = patch::services_endpoint(order.spec, NAME)
+            && let Some(endpoint) = patch::services_endpoint(order, NAME)
         {
             apply(client, &endpoint).await?;
         }

@@ -203,12 +203,11 @@ fn part_of(reference: &str) -> &str {
 
 async fn of_docker(name: Option<&str>, reference: &str) -> Result<OwnImage, KindError> {
     docker::have(reference).await?;
-    let id = docker::docker(["image", "inspect", reference, "--format", "{{.Id}}"]).await?;
     Ok(OwnImage {
         part: name.unwrap_or_else(|| part_of(reference)).to_owned(),
         reference: reference.to_owned(),
         source: Source::Docker,
-        identity: id.trim().to_owned(),
+        identity: docker::id(reference).await?.unwrap_or_default(),
     })
 }
 

@@ -7,10 +7,7 @@ use super::{Order, Way, is};
 use crate::{
     error::KindError,
     hash::short,
-    made::{
-        config,
-        spec::{Network, Spec},
-    },
+    made::{config, spec::Network},
 };
 
 /// Init containers that make Calico the owner of pods' interfaces.
@@ -163,15 +160,15 @@ fn without_bird(container: &mut Value) {
     }
 }
 
-/// Where nobody serves the Service `kubernetes`: how Calico's pods, or its operator's, reach the API instead.
-pub(super) fn services_endpoint(spec: &Spec, namespace: &str) -> Option<Value> {
-    spec.proxy.is_none().then(|| {
+/// How Calico's pods, or its operator's, reach the API, if not by the Service `kubernetes`.
+pub(super) fn services_endpoint(order: &Order<'_>, namespace: &str) -> Option<Value> {
+    order.api.as_ref().map(|host| {
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": { "namespace": namespace, "name": "kubernetes-services-endpoint" },
             "data": {
-                "KUBERNETES_SERVICE_HOST": spec.name().container(1),
+                "KUBERNETES_SERVICE_HOST": host,
                 "KUBERNETES_SERVICE_PORT": API_PORT,
             },
         })
@@ -183,7 +180,10 @@ mod tests {
     use chainbreak_model::case::PodOwner;
 
     use super::*;
-    use crate::made::spec::tests::{spec, with_calico};
+    use crate::made::spec::{
+        Spec,
+        tests::{spec, with_calico},
+    };
 
     fn order<'a>(spec: &'a Spec, felix: &'a Map<String, Value>) -> Order<'a> {
         Order {
@@ -191,6 +191,7 @@ mod tests {
             way: Way::Manifest,
             felix,
             pools: Vec::new(),
+            api: None,
         }
     }
 

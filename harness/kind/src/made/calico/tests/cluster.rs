@@ -70,6 +70,7 @@ pub(super) async fn installed_from(
             way,
             felix: &cluster.felix,
             pools,
+            api: spec.asks_directly().then(|| "172.18.0.2".to_owned()),
         },
         within: if fate == Fate::Ready { ENOUGH } else { SOON },
     };
