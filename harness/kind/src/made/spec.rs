@@ -115,11 +115,11 @@ impl Spec {
     pub(crate) fn of(case: &Case, image: Image, options: &Options) -> Result<Self, KindError> {
         let cluster = &case.cluster;
         let felix = felix(cluster)?;
-        let network = network(cluster, felix.as_ref());
+        let network = network(felix.as_ref());
         let real = matches!(felix, Some(Felix::Calico(_)));
         let calico_install = real.then_some(options.calico_install);
         if calico_install == Some(Way::Operator) {
-            operator_can(case, network)?;
+            operator_can(case)?;
         }
         Ok(Self {
             nodes: cluster.nodes,
@@ -213,11 +213,12 @@ fn way(cluster: &ClusterSpec) -> ApiWay {
     }
 }
 
-fn network(cluster: &ClusterSpec, felix: Option<&Felix>) -> Network {
-    let owner = cluster.calico.as_ref().map(|spec| spec.pods);
-    match (owner, felix) {
-        (Some(PodOwner::Calico), Some(Felix::Calico(_))) => Network::Calico,
-        _ => Network::Kindnet,
+/// Felix knows pods by the names of their interfaces, which are of Calico's CNI or of one that names them alike (as that of AWS does). kindnet
+/// does not: its pods would be strangers to Felix, and answered by nobody.
+fn network(felix: Option<&Felix>) -> Network {
+    match felix {
+        Some(Felix::Calico(_)) => Network::Calico,
+        Some(Felix::Model) | None => Network::Kindnet,
     }
 }
 
@@ -265,7 +266,7 @@ pub(crate) mod tests {
             ip_families: cluster.ip_families.clone(),
             iptables: cluster.iptables,
             proxy: proxy(cluster)?,
-            network: network(cluster, felix.as_ref()),
+            network: network(felix.as_ref()),
             image: image(),
             calico_install: None,
             calico_api: felix.is_some().then(|| way(cluster)),
@@ -313,7 +314,9 @@ pub(crate) mod tests {
         let made = spec(&cluster).unwrap();
         assert_eq!(made.network, Network::Kindnet);
         assert_eq!(made.felix, Some(Felix::Model));
-        cluster.calico = calico(AgentSource::Cluster, PodOwner::Calico);
-        assert_eq!(spec(&cluster).unwrap().network, Network::Calico);
+        for pods in [PodOwner::Calico, PodOwner::ThirdParty] {
+            cluster.calico = calico(AgentSource::Cluster, pods);
+            assert_eq!(spec(&cluster).unwrap().network, Network::Calico);
+        }
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     error::KindError,
-    made::{config, crds, spec::Network},
+    made::{config, crds},
     shared::{logs::DaemonPod, signal::rolled_out},
     wait,
 };
@@ -59,11 +59,7 @@ pub(super) async fn install(install: &Install<'_>, manifest: &[Value]) -> Result
 }
 
 /// Whether the operator can make Calico for that case.
-pub(crate) fn operator_can(case: &Case, network: Network) -> Result<(), KindError> {
-    if network != Network::Calico {
-        let why = "Calico's operator knows no other CNI of kind's: calico: { pods: calico }, or --calico-install manifest";
-        return Err(KindError::Unable(why.to_owned()));
-    }
+pub(crate) fn operator_can(case: &Case) -> Result<(), KindError> {
     undoes(case).map_or(Ok(()), |why| Err(KindError::Unable(why.to_owned())))
 }
 

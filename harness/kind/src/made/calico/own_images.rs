@@ -39,9 +39,9 @@ const PARTS: [(&str, &[&str]); 4] = [
     ),
     (
         "kube-controllers",
-        &["ENTRYPOINT [\"/usr/bin/kube-controllers\"]"],
+        &["ENTRYPOINT [\"/usr/bin/kube-controllers\"]", "USER 999"],
     ),
-    ("typha", &["CMD [\"/usr/bin/calico-typha\"]"]),
+    ("typha", &["CMD [\"/usr/bin/calico-typha\"]", "USER 999"]),
 ];
 
 /// An image that was given.

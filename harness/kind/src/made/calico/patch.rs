@@ -4,16 +4,8 @@ use chainbreak_model::case::{Dataplane, IpFamily, IptablesVariant};
 use serde_json::{Map, Value, json};
 
 use super::{Order, Way, is};
-use crate::{
-    error::KindError,
-    hash::short,
-    made::{config, spec::Network},
-};
+use crate::{error::KindError, hash::short, made::config};
 
-/// Init containers that make Calico the owner of pods' interfaces.
-const CNI: [&str; 2] = ["upgrade-ipam", "install-cni"];
-/// What kindnet calls the host's ends of pods' interfaces begins so.
-const VETH: &str = "veth";
 /// The annotation of pods by which they are new ones.
 pub(super) const FELIX: &str = "chainbreak.dev/felix";
 /// Fields of FelixConfiguration that choose the dataplane.
@@ -37,27 +29,18 @@ pub(super) fn fit(object: &mut Value, order: &Order<'_>) -> Result<(), KindError
     Ok(())
 }
 
-/// Of the `DaemonSet` calico-node: settings of the case; and where Calico does not own the pods, nothing of its CNI and of BIRD.
+/// Of the `DaemonSet` calico-node: settings of the case.
 fn node(set: &mut Value, order: &Order<'_>) {
-    let spec = order.spec;
     let template = &mut set["spec"]["template"];
     template["metadata"]["annotations"][FELIX] = generation(order).into();
     let pods = &mut template["spec"];
-    let owns = spec.network == Network::Calico;
-    let init = pods.get_mut("initContainers");
-    if !owns && let Some(init) = init.and_then(Value::as_array_mut) {
-        init.retain(|container| !CNI.iter().any(|name| container["name"] == *name));
-    }
     let containers = pods["containers"].as_array_mut().into_iter().flatten();
     for container in containers.filter(|it| it["name"] == "calico-node") {
-        for (name, value) in settings(order, owns) {
+        for (name, value) in settings(order) {
             set_env(container, name, &value);
         }
         if bpf(order.felix) {
             container["resources"]["limits"]["memory"] = BPF_MEMORY.into();
-        }
-        if !owns {
-            without_bird(container);
         }
     }
 }
@@ -90,20 +73,13 @@ pub(super) fn bpf(felix: &Map<String, Value>) -> bool {
     felix.get(BPF).and_then(Value::as_bool) == Some(true)
 }
 
-fn settings(order: &Order<'_>, owns: bool) -> Vec<(&'static str, String)> {
+fn settings(order: &Order<'_>) -> Vec<(&'static str, String)> {
     let families = &order.spec.ip_families;
     let (v4, v6) = (IpFamily::V4, IpFamily::V6);
     let mut settings = Vec::new();
     let mut set = |name, value: &str| settings.push((name, value.to_owned()));
     if families.contains(&v6) {
         set("FELIX_IPV6SUPPORT", "true");
-    }
-    if !owns {
-        set("CALICO_NETWORKING_BACKEND", "none");
-        set("FELIX_INTERFACEPREFIX", VETH);
-        return settings;
-    }
-    if families.contains(&v6) {
         set("IP6", "autodetect");
         set("CALICO_IPV6POOL_CIDR", config::PODS.1);
     }
@@ -144,20 +120,6 @@ fn set_env(container: &mut Value, name: &str, value: &str) {
     let env = container["env"].as_array_mut().expect("it is one now");
     env.retain(|variable| variable["name"] != name);
     env.push(json!({ "name": name, "value": value }));
-}
-
-/// Its probes no longer ask for BIRD, which does not run.
-fn without_bird(container: &mut Value) {
-    for probe in ["livenessProbe", "readinessProbe"] {
-        let command = container.pointer_mut(&format!("/{probe}/exec/command"));
-        if let Some(command) = command.and_then(Value::as_array_mut) {
-            command.retain(|word| word.as_str().is_none_or(|word| !word.starts_with("-bird")));
-        }
-    }
-    if let Some(life) = container.get_mut("lifecycle") {
-        // It tells BIRD to shut down gracefully.
-        *life = json!({});
-    }
 }
 
 /// How Calico's pods, or its operator's, reach the API, if not by the Service `kubernetes`.
@@ -226,11 +188,6 @@ mod tests {
     }
 
     #[test]
-    fn where_another_cni_owns_the_pods_nothing_of_calicos_own_is_left() {
-        insta::assert_snapshot!(serde_yaml::to_string(&patched(PodOwner::ThirdParty)).unwrap());
-    }
-
-    #[test]
     fn felix_writes_through_the_clusters_iptables_backend_unless_the_case_says_another() {
         let mut cluster = with_calico(PodOwner::Calico);
         cluster.iptables = IptablesVariant::Legacy;
@@ -259,7 +216,7 @@ mod tests {
             let mut config = config.clone();
             fit(&mut config, &order).unwrap();
             let config = config["data"]["cni_network_config"].take();
-            (config.as_str().unwrap().to_owned(), settings(&order, true))
+            (config.as_str().unwrap().to_owned(), settings(&order))
         };
         let (config, _) = told(&[IpFamily::V4]);
         assert!(!config.contains("assign"), "{config}");
