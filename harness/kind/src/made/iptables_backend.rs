@@ -32,7 +32,7 @@ const PURGE: &str = "\
       if $f-$2-save -t $t 2>/dev/null | grep -q KUBE-; then $f-$2-restore < /run/chainbreak.rules || exit 1; fi; \
     done; done";
 
-/// Has kube-proxy write through the wanted iptables backend on every node. In a cluster that an earlier case has used it is a new one: what it
+/// Has kube-proxy, where there is one, write through the wanted iptables backend on every node. In a cluster that an earlier case has used it is a new one: what it
 /// knows of the kernel, and what it has logged, is this case's.
 pub(super) async fn choose(
     client: &Client,
@@ -47,19 +47,21 @@ pub(super) async fn choose(
             return Ok(());
         }
     }
-    if spec
-        .proxy
-        .as_ref()
-        .is_none_or(|proxy| proxy.mode != "iptables")
-    {
+    let mode = spec.proxy.as_ref().map(|proxy| proxy.mode);
+    if mode.is_some_and(|mode| mode != "iptables") {
         return Ok(());
     }
-    let mut chosen = true;
     for node in &nodes.0 {
         if own(node).await? != spec.iptables {
             let argv = ["sh", "-c", OWN, "sh", word(spec.iptables)];
             node.run(&argv).await?;
         }
+    }
+    if mode.is_none() {
+        return Ok(());
+    }
+    let mut chosen = true;
+    for node in &nodes.0 {
         if found(node).await? != spec.iptables {
             set(node, spec.iptables).await?;
             chosen = false;
