@@ -59,7 +59,9 @@ pub(crate) async fn run(client: Client, seed: u64, log: EventLog) {
     let mut outcome = Outcome::Settled;
     while take(&mut changes, &mut seen, &outcome).await {
         outcome = settle(&client, &mut seen, &mut generator, &mut refusals).await;
-        seen.answered();
+        if outcome == Outcome::Settled && seen.complete() {
+            seen.answered();
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use serde_json::json;
 use support::{User, World, address, case, pod};
 
@@ -185,21 +187,24 @@ async fn the_agents_commands_are_in_the_history_with_their_node() {
     world.nginx(&[("a", "n1")]).await;
     let script = "until iptables-save -t nat | grep -q KUBE-MARK-MASQ; do :; done";
     world.sh("node/n2", script).await;
-    let events = world.ask(json!("events")).await;
-    let commands = events
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|event| &event["what"]["command"]);
-    let restores: Vec<_> = commands
-        .filter(|command| command["who"] == "kube-proxy" && command["node"] == "n2")
-        .filter(|command| command["argv"][0] == "iptables-restore")
-        .collect();
-    assert!(
-        !restores.is_empty(),
-        "the rules are there, the command that made them is not"
-    );
-    let input = restores[0]["input"].as_str().unwrap();
+    // The rules are there a moment before the command has ended, and is told of.
+    let told = async {
+        loop {
+            let events = world.ask(json!("events")).await;
+            let events = events.as_array().unwrap().iter();
+            let mut commands = events.map(|event| &event["what"]["command"]);
+            let restore = commands.find(|command| {
+                let ours = command["who"] == "kube-proxy" && command["node"] == "n2";
+                ours && command["argv"][0] == "iptables-restore"
+            });
+            if let Some(restore) = restore {
+                break restore.clone();
+            }
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(30), told).await;
+    let restore = told.expect("the command that made the rules is told of");
+    let input = restore["input"].as_str().unwrap();
     assert!(input.contains(":KUBE-SERVICES - [0:0]"), "{input}");
     world.stop().await;
 }

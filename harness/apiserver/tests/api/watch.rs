@@ -250,7 +250,7 @@ async fn a_pod_that_goes_at_once_is_marked_first() {
     let client = Client::try_from(kube::Config::new(url)).expect("plain HTTP needs nothing");
     let pods = Resources::<Pod>::default_namespaced(client);
     let pod = json!({"metadata": {"name": "short"},
-                     "spec": {"nodeName": "n1", "terminationGracePeriodSeconds": 0, "containers": [{"name": "one"}]}});
+                     "spec": {"nodeName": "n1", "terminationGracePeriodSeconds": 0, "containers": [{"name": "one", "image": "one"}]}});
     let pod = serde_json::from_value(pod).unwrap();
     let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
     pods.delete("short", &DeleteParams::default())

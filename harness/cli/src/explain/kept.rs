@@ -1,7 +1,7 @@
 //! What a run kept of a node's rules at the end of a case, held against what the history leads to.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::Read,
     path::{Path, PathBuf},
 };
@@ -22,12 +22,15 @@ const MOST: u64 = 256 << 20;
 /// So many places are named that differ.
 const NAMED: usize = 5;
 
+/// Of each table that differs, where.
+type Places = BTreeMap<String, BTreeSet<String>>;
+
 /// A kept dump, and the fewest places in which the history led to something else.
 struct Kept {
     name: String,
     text: String,
     family: Option<Family>,
-    differs: Option<BTreeSet<String>>,
+    differs: Option<Places>,
 }
 
 /// What came of holding the history against the dumps of a node.
@@ -93,7 +96,7 @@ fn told(kept: &[Kept]) -> Check {
     let names: Vec<&str> = kept.iter().map(|it| it.name.as_str()).collect();
     let differs: BTreeSet<String> = kept
         .iter()
-        .flat_map(|it| it.differs.iter().flatten())
+        .flat_map(|it| it.differs.iter().flat_map(BTreeMap::values).flatten())
         .cloned()
         .collect();
     if differs.is_empty() {
@@ -146,18 +149,16 @@ fn read(folder: &Path, path: &str, node: &NodeName) -> Option<Kept> {
 impl Kept {
     /// Compares, and remembers the closest.
     fn look(&mut self, replay: &Replay) {
-        if self.differs.as_ref().is_some_and(BTreeSet::is_empty) {
+        if self.differs.as_ref().is_some_and(BTreeMap::is_empty) {
             return;
         }
         let found = self
             .compare(replay)
             .unwrap_or_else(|why| [format!("{} cannot be read: {why}", self.name)].into());
-        if self
-            .differs
-            .as_ref()
-            .is_none_or(|it| found.len() < it.len())
-        {
-            self.differs = Some(found);
+        let found = by_table(found);
+        match &mut self.differs {
+            Some(closest) => nearer(closest, found),
+            None => self.differs = Some(found),
         }
     }
 
@@ -174,5 +175,49 @@ impl Kept {
             .iter()
             .map(|it| format!("{} {}", it.table, it.chain));
         Ok(places.collect())
+    }
+}
+
+/// A place begins with its table.
+fn by_table(places: BTreeSet<String>) -> Places {
+    let mut tables = Places::new();
+    for place in places {
+        let table = place.split(' ').next().unwrap_or_default().to_owned();
+        tables.entry(table).or_default().insert(place);
+    }
+    tables
+}
+
+/// Table by table: a restore commits one after the other, and a save lists them so, and while both are at work no moment has all of them.
+fn nearer(closest: &mut Places, mut found: Places) {
+    closest.retain(|table, places| {
+        let now = found.remove(table).unwrap_or_default();
+        if now.len() < places.len() {
+            *places = now;
+        }
+        !places.is_empty()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(all: &[&str]) -> Places {
+        by_table(all.iter().map(|&place| place.to_owned()).collect())
+    }
+
+    #[test]
+    fn a_dump_made_between_two_commits_of_one_restore_agrees() {
+        let mut closest = places(&["nat KUBE-SERVICES", "nat KUBE-SVC-A"]);
+        nearer(&mut closest, places(&["filter KUBE-FORWARD"]));
+        assert_eq!(closest, places(&[]));
+    }
+
+    #[test]
+    fn a_table_that_never_agrees_is_told_where_it_came_closest() {
+        let mut closest = places(&["nat A", "nat B", "filter C"]);
+        nearer(&mut closest, places(&["nat B", "filter D", "filter E"]));
+        assert_eq!(closest, places(&["nat B", "filter C"]));
     }
 }

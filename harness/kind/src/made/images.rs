@@ -92,8 +92,17 @@ pub(crate) fn of_pods(manifests: &[Value]) -> BTreeSet<String> {
 /// Loads an image that Docker has into the nodes that lack it. By containerd's own tool: `kind load` wants another one, too,
 /// which a node image may not have.
 pub(crate) async fn load(image: &str, nodes: &Nodes) -> Result<(), KindError> {
+    let lacking = lacking(image, nodes).await?;
+    give(image, lacking).await
+}
+
+/// Gives these nodes an image that Docker has.
+pub(crate) async fn give(
+    image: &str,
+    nodes: impl IntoIterator<Item = &Node>,
+) -> Result<(), KindError> {
     const SCRIPT: &str = "image=$1; shift; docker save \"$image\" | \"$@\"";
-    for node in lacking(image, nodes).await? {
+    for node in nodes {
         let script = ["sh", "-c", SCRIPT, "sh", image].map(str::to_owned);
         let argv = script.into_iter().chain(node.argv(IMPORT));
         Tool::new(LOAD, argv).output().await?;
@@ -116,10 +125,18 @@ pub(crate) async fn lacking<'a>(image: &str, nodes: &'a Nodes) -> Result<Vec<&'a
 
 /// As containerd calls it: `docker.io/library/nginx:1.27`.
 pub(crate) fn qualified(image: &str) -> String {
+    let name = image.rsplit('/').next().unwrap_or_default();
+    let tag = if name.contains([':', '@']) {
+        ""
+    } else {
+        ":latest"
+    };
     match image.split_once('/') {
-        None => format!("docker.io/library/{image}"),
-        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => image.to_owned(),
-        Some(_) => format!("docker.io/{image}"),
+        None => format!("docker.io/library/{image}{tag}"),
+        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => {
+            format!("{image}{tag}")
+        }
+        Some(_) => format!("docker.io/{image}{tag}"),
     }
 }
 
@@ -153,7 +170,7 @@ mod tests {
             qualified("quay.io/calico/node:v3"),
             "quay.io/calico/node:v3"
         );
-        assert_eq!(qualified("localhost:5000/x"), "localhost:5000/x");
+        assert_eq!(qualified("localhost:5000/x"), "localhost:5000/x:latest");
     }
 
     #[test]

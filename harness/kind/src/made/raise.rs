@@ -14,10 +14,12 @@ use chainbreak_model::{
 };
 use jiff::Timestamp;
 use kube::Client;
+use serde_json::json;
 
 use crate::{
     agent::Order,
     error::KindError,
+    hash::short,
     made::{
         balancers,
         calico::{
@@ -75,14 +77,7 @@ impl Raising<'_> {
         let image = images::of_nodes(self.case, self.options, &pins).await?;
         let mut spec = Spec::of(self.case, image, self.options)?;
         // Before anything is made for it.
-        let (manifest, own) = match &spec.felix {
-            Some(Felix::Calico(version)) => (
-                calico::manifest(version, self.options, &pins).await?,
-                own_images::read(&self.options.calico_images).await?,
-            ),
-            Some(Felix::Model) | None => (Vec::new(), Vec::new()),
-        };
-        spec.calico_images = own.iter().map(OwnImage::told).collect();
+        let (manifest, own) = self.calico(&mut spec, &pins).await?;
         let wanted = self.images_of_calico(&spec, &manifest, &pins);
         let plan = Plan {
             spec: &spec,
@@ -142,6 +137,23 @@ impl Raising<'_> {
         }
     }
 
+    /// Calico's manifest, if there is to be a Calico, and what a person gave in place of its images.
+    async fn calico(
+        &self,
+        spec: &mut Spec,
+        pins: &Versions,
+    ) -> Result<(Vec<serde_json::Value>, Vec<OwnImage>), KindError> {
+        let Some(Felix::Calico(version)) = &spec.felix else {
+            return Ok((Vec::new(), Vec::new()));
+        };
+        let manifest = calico::manifest(version, self.options, pins).await?;
+        let own = own_images::read(&self.options.calico_images).await?;
+        let pools = calico::pools(&self.case.manifests);
+        let made_of = json!([manifest, own_images::identity(&own), pools]);
+        spec.calico_made_of = Some(short(&made_of.to_string()));
+        Ok((manifest, own))
+    }
+
     fn images_of_calico(
         &self,
         spec: &Spec,
@@ -160,10 +172,17 @@ impl Raising<'_> {
     }
 
     /// Images that pods want, and those that a person gave in place of Calico's.
-    pub(super) async fn load(&self, nodes: &Nodes, plan: Plan<'_>) -> Result<(), KindError> {
-        for (own, names) in plan.own {
-            self.say(format!("{} is {}", own.told(), names.join(", ")));
-            own.load(names, nodes).await?;
+    pub(super) async fn load(
+        &self,
+        nodes: &Nodes,
+        origin: Origin,
+        plan: Plan<'_>,
+    ) -> Result<(), KindError> {
+        if origin == Origin::Made {
+            for (own, names) in plan.own {
+                self.say(format!("{} is {}", own.told(), names.join(", ")));
+            }
+            own_images::load(plan.own, nodes).await?;
         }
         if !self.options.preload {
             return Ok(());
@@ -194,7 +213,7 @@ impl Raising<'_> {
                 felix_config::set(client, &self.case.cluster.felix).await
             }
             Some(Felix::Calico(version)) => {
-                if self.case.wants_programs() && own_cgroup::attaches(&self.case.cluster.felix) {
+                if own_cgroup::is_attached_to(self.case) {
                     own_cgroup::prove(nodes).await?;
                 }
                 let api = nodes.0.first().map(|first| first.address.to_string());

@@ -44,7 +44,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// As kind makes them.
+    /// What kind can make a node of.
     pub(crate) fn of(name: String, version: Version) -> Self {
         Self { name, version }
     }
@@ -103,10 +103,9 @@ pub(crate) struct Spec {
     /// How Calico asks the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     calico_api: Option<ApiWay>,
-    calico_manifest: Option<PathBuf>,
-    /// What tells Calico's images apart that a person gives.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) calico_images: Vec<String>,
+    /// What tells Calico's manifest, its images and its pools from others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calico_made_of: Option<String>,
 }
 
 impl Spec {
@@ -129,8 +128,7 @@ impl Spec {
             network,
             calico_install,
             calico_api: real.then(|| way(cluster)),
-            calico_manifest: options.calico_manifest.clone().filter(|_| real),
-            calico_images: Vec::new(),
+            calico_made_of: None,
             felix,
             image,
         })
@@ -269,9 +267,8 @@ pub(crate) mod tests {
             network: network(felix.as_ref()),
             image: image(),
             calico_install: None,
-            calico_api: felix.is_some().then(|| way(cluster)),
-            calico_manifest: None,
-            calico_images: Vec::new(),
+            calico_api: matches!(felix, Some(Felix::Calico(_))).then(|| way(cluster)),
+            calico_made_of: None,
             felix,
         })
     }

@@ -36,6 +36,9 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// What kind may take to answer.
 const SHORT: Duration = Duration::from_secs(30);
 
+/// On the first node of a cluster in which Calico is ready.
+const FINISHED: &str = "/kind/chainbreak-finished";
+
 /// Where a cluster is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -113,10 +116,21 @@ impl Raising<'_> {
         let entries: Vec<_> = containers.map(|it| docker::entry(&it)).collect();
         let nodes = Nodes::registered(&client, &entries).await?;
         leftovers::without_names(&client).await?;
-        self.load(&nodes, plan).await?;
-        // Before Calico, whose cleanup may take the rules away that are looked for.
-        iptables_backend::choose(&client, &nodes, spec, origin).await?;
+        self.load(&nodes, origin, plan).await?;
+        // A new kube-proxy's rules are looked at before Calico is there, and written after the Felix of the case before has made way: either
+        // may clean up.
+        let has_calico = origin == Origin::Found && !spec.is_foreseen();
+        if !has_calico {
+            iptables_backend::choose(&client, &nodes, spec, origin).await?;
+        }
         self.configure(&client, &nodes, origin, plan).await?;
+        if has_calico {
+            iptables_backend::choose(&client, &nodes, spec, origin).await?;
+        } else if !spec.is_foreseen()
+            && let Some(first) = nodes.0.first()
+        {
+            first.run(&["touch", FINISHED]).await?;
+        }
         self.say("waiting until every node is ready");
         nodes.ready(&client).await?;
         nodes.untaint(&client).await?;
@@ -151,7 +165,8 @@ impl Raising<'_> {
             }
             self.hold(&owned);
             let complete = standing.len() == usize::from(spec.nodes);
-            if self.options.reuse && complete && standing.iter().all(|it| it.running) {
+            let runs = complete && standing.iter().all(|it| it.running);
+            if self.options.reuse && runs && (spec.is_foreseen() || is_finished(&name).await) {
                 self.say(format!("using the cluster {name} again"));
                 return Ok((owned, Origin::Found));
             }
@@ -181,6 +196,13 @@ impl Raising<'_> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Some(Arc::clone(owned));
     }
+}
+
+/// Whether Calico was ready once: a run may have been killed while it installed it.
+async fn is_finished(name: &ClusterName) -> bool {
+    let first = docker::entry(&name.container(1)).into_iter();
+    let look = first.chain(["test", "-e", FINISHED].map(str::to_owned));
+    Tool::new(SHORT, look).output().await.is_ok()
 }
 
 /// Waits until the API answers at all.

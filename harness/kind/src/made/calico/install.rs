@@ -36,9 +36,7 @@ impl Install<'_> {
     async fn by_manifest(&self, manifest: &[Value]) -> Result<(), KindError> {
         let others = definitions(self.client, manifest.to_vec()).await?;
         self.configure().await?;
-        if let Some(endpoint) = patch::services_endpoint(&self.order, "kube-system") {
-            apply(self.client, &endpoint).await?;
-        }
+        self.lead_to_the_api().await?;
         for object in others {
             self.fitted(object).await?;
         }
@@ -51,11 +49,19 @@ impl Install<'_> {
             return operator::install(self, manifest).await;
         }
         self.configure().await?;
+        self.lead_to_the_api().await?;
         let (kind, name) = Way::Manifest.heart();
         for object in manifest.iter().filter(|it| is(it, kind, name)) {
             self.fitted(object.clone()).await?;
         }
         self.rolled_out().await
+    }
+
+    async fn lead_to_the_api(&self) -> Result<(), KindError> {
+        match patch::services_endpoint(&self.order, "kube-system") {
+            Some(endpoint) => apply(self.client, &endpoint).await,
+            None => Ok(()),
+        }
     }
 
     async fn fitted(&self, mut object: Value) -> Result<(), KindError> {

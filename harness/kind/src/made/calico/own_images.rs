@@ -1,6 +1,9 @@
 //! Images of Calico's that a person gives in place of those that its manifest names: builds of their own, or what a machine without a
 //! registry has. Nodes have them under the manifest's names, so that nothing of it, or of what the operator makes, is changed.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeSet,
     fs::{self, Metadata},
@@ -90,6 +93,12 @@ pub(crate) async fn read(given: &[String]) -> Result<Vec<OwnImage>, KindError> {
     }
 }
 
+/// What tells these images, each in its part, from others.
+pub(crate) fn identity(own: &[OwnImage]) -> Vec<String> {
+    let identity = |image: &OwnImage| format!("{}={}", image.part, image.told());
+    own.iter().map(identity).collect()
+}
+
 /// Whether everything that was given is there, as far as this machine's files and names tell.
 pub(crate) fn is_there(given: &[String]) -> Result<(), KindError> {
     for given in given {
@@ -111,10 +120,13 @@ pub(crate) fn places<'a>(
     own: &'a [OwnImage],
     wanted: &BTreeSet<String>,
 ) -> Result<Vec<(&'a OwnImage, Vec<String>)>, KindError> {
-    let place = |image: &'a OwnImage| {
+    let mut places = Vec::new();
+    for image in own {
         let names = wanted.iter().filter(|name| part_of(name) == image.part);
         let names: Vec<String> = names.cloned().collect();
-        if names.is_empty() {
+        if !names.is_empty() {
+            places.push((image, names));
+        } else if !matches!(image.source, Source::Archive(_)) || own.len() == 1 {
             let parts: BTreeSet<&str> = wanted.iter().map(|name| part_of(name)).collect();
             let parts = parts.into_iter().collect::<Vec<_>>().join(", ");
             return Err(unusable(&format!(
@@ -122,9 +134,45 @@ pub(crate) fn places<'a>(
                 image.part
             )));
         }
-        Ok((image, names))
-    };
-    own.iter().map(place).collect()
+    }
+    Ok(places)
+}
+
+/// Gives new nodes the images, each under the names whose place it takes, too.
+pub(crate) async fn load(
+    places: &[(&OwnImage, Vec<String>)],
+    nodes: &Nodes,
+) -> Result<(), KindError> {
+    let mut archives = BTreeSet::new();
+    for (image, names) in places {
+        match &image.source {
+            Source::Docker => images::give(&image.reference, &nodes.0).await?,
+            Source::Archive(path) if !archives.insert(path) => {}
+            Source::Archive(path) => unpack(path, nodes).await?,
+            Source::Root(path) => image.pack(path, nodes).await?,
+        }
+        let reference = images::qualified(&image.reference);
+        for node in &nodes.0 {
+            for name in names {
+                let tag = ["ctr", "-n", "k8s.io", "images", "tag", "--force"];
+                let tag = tag.into_iter().chain([&*reference, name]);
+                node.run(&tag.collect::<Vec<_>>()).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What `docker save` wrote, compressed or not, into every node.
+async fn unpack(archive: &Path, nodes: &Nodes) -> Result<(), KindError> {
+    const SCRIPT: &str = "file=$1; shift; gzip -dcf -- \"$file\" | \"$@\"";
+    for node in &nodes.0 {
+        let script = ["sh", "-c", SCRIPT, "sh", &*archive.to_string_lossy()];
+        let script = script.map(str::to_owned).into_iter();
+        let argv = script.chain(node.argv(images::IMPORT));
+        Tool::new(LONG, argv).output().await?;
+    }
+    Ok(())
 }
 
 impl OwnImage {
@@ -138,43 +186,11 @@ impl OwnImage {
         &self.part
     }
 
-    /// Gives it to the nodes that lack it, under these names, too.
-    pub(crate) async fn load(&self, names: &[String], nodes: &Nodes) -> Result<(), KindError> {
-        let lacking = images::lacking(&self.reference, nodes).await?;
-        if lacking.is_empty() {
-            return Ok(());
-        }
-        match &self.source {
-            Source::Docker => images::load(&self.reference, nodes).await?,
-            Source::Archive(path) => {
-                const SCRIPT: &str = "file=$1; shift; gzip -dcf -- \"$file\" | \"$@\"";
-                for node in &lacking {
-                    let script = ["sh", "-c", SCRIPT, "sh", &*path.to_string_lossy()];
-                    let script = script.map(str::to_owned).into_iter();
-                    let argv = script.chain(node.argv(images::IMPORT));
-                    Tool::new(LONG, argv).output().await?;
-                }
-            }
-            Source::Root(path) => {
-                self.import(path).await?;
-                let loaded = images::load(&self.reference, nodes).await;
-                docker::docker(["image", "rm", &self.reference]).await?;
-                loaded?;
-            }
-        }
-        let reference = images::qualified(&self.reference);
-        for node in &lacking {
-            for name in names {
-                let tag = ["ctr", "-n", "k8s.io", "images", "tag", "--force"];
-                let tag = tag.into_iter().chain([&*reference, name]);
-                node.run(&tag.collect::<Vec<_>>()).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn import(&self, root: &Path) -> Result<(), KindError> {
-        const SCRIPT: &str = "root=$1; shift; tar -C \"$root\" -c . | \"$@\"";
+    /// The files of a folder by way of Docker, which makes an image of them and is rid of it afterwards.
+    async fn pack(&self, root: &Path, nodes: &Nodes) -> Result<(), KindError> {
+        // A file that tar could not read is an error, whatever Docker makes of the rest.
+        const SCRIPT: &str = "root=$1; shift; \
+            status=$({ { tar -C \"$root\" -c .; echo $? >&3; } | \"$@\" >/dev/null; } 3>&1) && [ \"$status\" = 0 ]";
         let known = PARTS.iter().find(|(name, _)| *name == self.part);
         let (_, changes) = known.expect("it was looked for before");
         let root = root.to_string_lossy();
@@ -182,7 +198,13 @@ impl OwnImage {
         let script = ["sh", "-c", SCRIPT, "sh", &root, "docker", "import"];
         let argv = script.into_iter().chain(changes);
         let argv = argv.chain(["-", &self.reference]);
-        Tool::new(LONG, argv).output().await.map(drop)
+        let packed = Tool::new(LONG, argv).output().await;
+        let given = match packed {
+            Ok(_) => images::give(&self.reference, &nodes.0).await,
+            Err(error) => Err(error),
+        };
+        let removed = docker::docker(["image", "rm", "--force", &self.reference]).await;
+        given.and(removed.map(drop))
     }
 }
 
@@ -202,6 +224,11 @@ fn part_of(reference: &str) -> &str {
 }
 
 async fn of_docker(name: Option<&str>, reference: &str) -> Result<OwnImage, KindError> {
+    if reference.contains('@') || reference.starts_with("sha256:") {
+        return Err(unusable(&format!(
+            "{reference} has no tag, by which nodes would know it\ndocker tag {reference} NAME:TAG"
+        )));
+    }
     docker::have(reference).await?;
     Ok(OwnImage {
         part: name.unwrap_or_else(|| part_of(reference)).to_owned(),
@@ -216,13 +243,14 @@ async fn archive(name: Option<&str>, path: &Path) -> Result<Vec<OwnImage>, KindE
     let file = path.to_string_lossy();
     let list = ["tar", "-xOf", &file, "manifest.json"];
     let list = Tool::new(LONG, list).output().await;
-    let list = list.ok().and_then(|text| serde_json::from_str(&text).ok());
+    let list = list.map_err(|error| unusable(&format!("{file}: {error}")))?;
+    let list: Value = serde_json::from_str(&list).unwrap_or_default();
     let none = || {
         unusable(&format!(
             "{file} has no images with names: it has to be what `docker save NAME:TAG` writes"
         ))
     };
-    let found = in_archive(&list.unwrap_or_default(), path);
+    let found = in_archive(&list, path);
     match (name, found.as_slice()) {
         (_, []) => Err(none()),
         (None, _) => Ok(found),
@@ -245,7 +273,10 @@ fn in_archive(list: &Value, path: &Path) -> Vec<OwnImage> {
     let mut found = Vec::new();
     for image in list.as_array().into_iter().flatten() {
         let tags = image["RepoTags"].as_array().into_iter().flatten();
-        for reference in tags.filter_map(Value::as_str) {
+        // Of one image's names for the same part the first will do.
+        let mut parts = BTreeSet::new();
+        let tags = tags.filter_map(Value::as_str);
+        for reference in tags.filter(|it| parts.insert(part_of(it))) {
             found.push(OwnImage {
                 part: part_of(reference).to_owned(),
                 reference: reference.to_owned(),
@@ -302,91 +333,4 @@ fn look(folder: &Path, seen: &mut Vec<String>) -> io::Result<()> {
 
 fn unusable(why: &str) -> KindError {
     KindError::Unable(format!("--calico-image: {why}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn given(part: &str) -> OwnImage {
-        OwnImage {
-            part: part.to_owned(),
-            reference: format!("mine/{part}:dev"),
-            source: Source::Docker,
-            identity: String::new(),
-        }
-    }
-
-    fn names(all: &[&str]) -> BTreeSet<String> {
-        all.iter().map(|&name| name.to_owned()).collect()
-    }
-
-    #[test]
-    fn an_image_takes_the_place_of_the_one_whose_name_ends_like_its_own() {
-        let wanted = names(&[
-            "docker.io/calico/node:v3.28.1",
-            "docker.io/calico/cni:v3.28.1",
-            "localhost:5000/calico/kube-controllers:v3.28.1@sha256:00",
-        ]);
-        let own = [given("node"), given("kube-controllers")];
-        let places = places(&own, &wanted).unwrap();
-        let of = |at: usize| places[at].1.join(" ");
-        assert_eq!(of(0), "docker.io/calico/node:v3.28.1");
-        assert!(of(1).contains("kube-controllers"), "{}", of(1));
-        let typha = [given("typha")];
-        let error = super::places(&typha, &wanted).unwrap_err().to_string();
-        assert!(
-            error.contains("`typha`: it has cni, kube-controllers, node"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_name_stands_before_a_source_and_a_reference_may_have_none() {
-        assert_eq!(split("node=./root"), (Some("node"), "./root"));
-        assert_eq!(split("a.b/c=d"), (None, "a.b/c=d"));
-        assert_eq!(split("calico/node:dev"), (None, "calico/node:dev"));
-    }
-
-    #[test]
-    fn every_named_image_of_an_archive_is_found() {
-        let list = json!([
-            { "Config": "blobs/sha256/aa", "RepoTags": ["calico/node:v3", "mine/node:x"] },
-            { "Config": "blobs/sha256/bb", "RepoTags": null },
-        ]);
-        let found = in_archive(&list, Path::new("a.tar"));
-        let told: Vec<String> = found.iter().map(OwnImage::told).collect();
-        assert_eq!(
-            told,
-            [
-                "calico/node:v3 (blobs/sha256/aa)",
-                "mine/node:x (blobs/sha256/aa)"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_folder_is_another_image_when_a_file_of_it_is_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        fs::create_dir(path.join("bin")).unwrap();
-        fs::write(path.join("bin/calico-node"), "one").unwrap();
-        let first = root(Some("node"), path).unwrap();
-        assert_eq!(root(Some("node"), path).unwrap(), first);
-        fs::write(path.join("bin/calico-node"), "another").unwrap();
-        let second = root(Some("node"), path).unwrap();
-        assert_ne!(second.reference, first.reference);
-        let unnamed = root(None, path).unwrap_err().to_string();
-        assert!(unnamed.contains("cni, kube-controllers"), "{unnamed}");
-    }
-
-    #[test]
-    fn what_is_not_there_is_said_before_a_cluster_is_made_for_it() {
-        let all = ["node=./no/such/root".to_owned()];
-        let error = is_there(&all).unwrap_err().to_string();
-        assert!(error.contains("./no/such/root"), "{error}");
-        assert!(is_there(&["calico/node:dev".to_owned()]).is_ok());
-    }
 }

@@ -45,10 +45,9 @@ fn node(set: &mut Value, order: &Order<'_>) {
     }
 }
 
-/// New pods whenever FelixConfiguration is another one: an annotation of theirs.
+/// New pods whenever FelixConfiguration, or the API's address, is another one: an annotation of theirs.
 pub(super) fn generation(order: &Order<'_>) -> String {
-    let text = serde_json::to_string(order.felix).expect("a JSON object has string keys");
-    short(&text)
+    short(&json!([order.felix, order.api]).to_string())
 }
 
 /// FelixConfiguration with what the cluster is to be, unless the case says it itself. The operator chooses the dataplane by its own field.
@@ -175,16 +174,16 @@ mod tests {
         } } })
     }
 
-    fn patched(pods: PodOwner) -> Value {
+    fn patched() -> Value {
         let mut set = set();
-        let (spec, felix) = (spec(&with_calico(pods)).unwrap(), Map::new());
+        let (spec, felix) = (spec(&with_calico(PodOwner::Calico)).unwrap(), Map::new());
         node(&mut set, &order(&spec, &felix));
         set["spec"]["template"].take()
     }
 
     #[test]
     fn where_calico_owns_the_pods_it_keeps_its_cni_and_routes_without_encapsulation() {
-        insta::assert_snapshot!(serde_yaml::to_string(&patched(PodOwner::Calico)).unwrap());
+        insta::assert_snapshot!(serde_yaml::to_string(&patched()).unwrap());
     }
 
     #[test]

@@ -53,6 +53,28 @@ pub(super) async fn installed(
     installed_from(client, cluster, way, text, fate, pools).await
 }
 
+/// What a case has otherwise, in a cluster that has Calico by its manifest.
+pub(super) async fn renewed(client: &Client, cluster: &ClusterSpec) -> Result<(), KindError> {
+    let manifest = documents(Way::Manifest, BY_MANIFEST, "the fixture").expect("it is Calico's");
+    let spec = spec(cluster).expect("it can be");
+    let order = Order {
+        spec: &spec,
+        way: Way::Manifest,
+        felix: &cluster.felix,
+        pools: Vec::new(),
+        api: spec.asks_directly().then(|| "172.18.0.3".to_owned()),
+    };
+    let install = Install {
+        client,
+        order,
+        within: ENOUGH,
+    };
+    tokio::select! {
+        done = install.renew(&manifest) => done,
+        () = controllers(client, Fate::Ready) => unreachable!("they never end"),
+    }
+}
+
 pub(super) async fn installed_from(
     client: &Client,
     cluster: &ClusterSpec,
@@ -63,15 +85,16 @@ pub(super) async fn installed_from(
 ) -> Result<(), KindError> {
     let manifest = documents(way, text, "the fixture").expect("it is Calico's");
     let spec = spec(cluster).expect("it can be");
+    let order = Order {
+        spec: &spec,
+        way,
+        felix: &cluster.felix,
+        pools,
+        api: spec.asks_directly().then(|| "172.18.0.2".to_owned()),
+    };
     let install = Install {
         client,
-        order: Order {
-            spec: &spec,
-            way,
-            felix: &cluster.felix,
-            pools,
-            api: spec.asks_directly().then(|| "172.18.0.2".to_owned()),
-        },
+        order,
         within: if fate == Fate::Ready { ENOUGH } else { SOON },
     };
     tokio::select! {

@@ -3,14 +3,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use chainbreak_model::case::{ApiWay, IpFamily, PodOwner};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::core::v1::ServiceAccount,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, ListParams},
 };
 use serde_json::{Value, json};
 
-use super::cluster::{BY_MANIFEST, Fate, custom, endpoint, installed, installed_from, node_set};
+use super::cluster::{
+    BY_MANIFEST, Fate, custom, endpoint, installed, installed_from, node_set, renewed,
+};
 use crate::{
     made::{
         calico::{Way, apply, check, documents, pools},
@@ -89,10 +94,7 @@ async fn the_manifests_objects_are_applied_definitions_first_and_felixs_configur
     let last = definitions.iter().map(revision).max().unwrap();
     let felix = custom(&client, "crd.projectcalico.org", "FelixConfiguration");
     let felix = felix.get("default").await.unwrap();
-    let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(
-        client.clone(),
-        "kube-system",
-    );
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "kube-system");
     let account = accounts.get("calico-node").await.unwrap();
     assert!(last < revision(&felix) && revision(&felix) < revision(&account));
     let wanted = json!({ "bpfEnabled": false, "iptablesBackend": "NFT" });
@@ -140,27 +142,33 @@ async fn another_felix_configuration_in_the_same_cluster_means_new_pods_and_noth
 {
     let client = served::api();
     let mut cluster = with_calico(PodOwner::Calico);
-    let mut generations = Vec::new();
-    for (field, value) in [
-        ("bpfEnabled", json!(true)),
-        ("iptablesRefreshInterval", json!("2s")),
-    ] {
-        cluster.felix = Arc::new([(field.to_owned(), value)].into_iter().collect());
-        let done = installed(&client, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
-        done.unwrap();
-        let set = node_set(&client, "kube-system").await;
-        generations.push(set["metadata"]["generation"].clone());
-        let containers = &set["spec"]["template"]["spec"]["containers"];
-        let bpf = field == "bpfEnabled";
-        assert_eq!(
-            containers[0]["resources"]["limits"]["memory"].is_string(),
-            bpf
-        );
-    }
-    assert_ne!(generations[0], generations[1]);
+    let with =
+        |field: &str, value: Value| Arc::new([(field.to_owned(), value)].into_iter().collect());
+    cluster.felix = with("bpfEnabled", json!(true));
+    let done = installed(&client, &cluster, Way::Manifest, Fate::Ready, Vec::new()).await;
+    done.unwrap();
+    let first = node_set(&client, "kube-system").await;
+    let limits =
+        |set: &Value| set["spec"]["template"]["spec"]["containers"][0]["resources"].clone();
+    assert!(limits(&first)["limits"]["memory"].is_string());
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "kube-system");
+    let account = revision(&accounts.get("calico-node").await.unwrap());
+    cluster.felix = with("iptablesRefreshInterval", json!("2s"));
+    renewed(&client, &cluster).await.unwrap();
+    let second = node_set(&client, "kube-system").await;
+    assert!(!limits(&second)["limits"]["memory"].is_string());
+    let generation = |set: &Value| set["metadata"]["generation"].clone();
+    assert_ne!(generation(&first), generation(&second));
     let felix = felix_config::get(&client).await.unwrap();
     let wanted = json!({ "iptablesRefreshInterval": "2s", "iptablesBackend": "NFT" });
     assert_eq!(Value::Object(felix), wanted);
+    let endpoint = endpoint(&client, "kube-system").await.unwrap();
+    assert_eq!(endpoint["KUBERNETES_SERVICE_HOST"], "172.18.0.3");
+    let same = revision(&accounts.get("calico-node").await.unwrap());
+    assert_eq!(same, account, "the rest is there");
+    renewed(&client, &cluster).await.unwrap();
+    let third = node_set(&client, "kube-system").await;
+    assert_eq!(generation(&second), generation(&third), "nothing is new");
 }
 
 #[tokio::test]
