@@ -48,7 +48,8 @@ fn of_ipvs(at: &str) -> Option<SocketAddr> {
 }
 
 /// Of elements and rules as nft writes them: in the words of iptables. From 1.36 on a rule does DNAT to the elements of a
-/// map that stands in it, `0 : 10.20.1.2 . 80`; before, to one address.
+/// map that stands in it, `0 : 10.20.1.2 . 80`; before, to one address. Felix's chains of a table of its own begin with iptables' name of the
+/// table (v3.32.1, which takes one beside a kube-proxy in nftables mode).
 fn tellings_of_nft(line: &str) -> impl Iterator<Item = String> + '_ {
     let words: Vec<&str> = line.split_whitespace().collect();
     let by_map = words.contains(&"dnat") && words.contains(&"map");
@@ -67,6 +68,9 @@ fn tellings_of_nft(line: &str) -> impl Iterator<Item = String> + '_ {
         ] if chain.contains('/') => Some(format!("-d {ip}")),
         [":", ip, ".", port, ..] if by_map => destination(ip, port.trim_end_matches(',')),
         ["dnat", "to", target, ..] => Some(format!("--to-destination {target}")),
+        ["jump", to, ..] => jumps(AgentName::ALL)
+            .find(|chain| to.strip_prefix("nat-") == Some(chain))
+            .map(jump),
         _ => None,
     })
 }
@@ -305,6 +309,15 @@ mod tests {
                 "--to-destination [fd00::1]:53"
             ]
         );
+    }
+
+    #[test]
+    fn felix_tells_the_same_in_a_table_of_its_own() {
+        let jump = "counter packets 799 bytes 47940 jump nat-cali-POSTROUTING comment \"cali:z057H0Z77Fcko47w;\"";
+        let told: Vec<String> = tellings(jump).collect();
+        assert_eq!(told, ["-j cali-POSTROUTING"]);
+        let other = jump.replace("nat-", "mangle-");
+        assert_eq!(tellings(&other).count(), 0, "{other}");
     }
 
     #[test]
