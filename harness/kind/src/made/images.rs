@@ -22,7 +22,7 @@ use crate::{
 /// What loading an image into a node may take.
 const LOAD: Duration = Duration::from_secs(300);
 /// What reads an image into a node's containerd.
-pub(crate) const IMPORT: [&str; 6] = ["ctr", "-n", "k8s.io", "images", "import", "-"];
+const IMPORT: [&str; 6] = ["ctr", "-n", "k8s.io", "images", "import", "-"];
 
 /// The node image for a case, which is here when this returns.
 pub(crate) async fn of_nodes(
@@ -103,11 +103,17 @@ pub(crate) async fn give(
 ) -> Result<(), KindError> {
     const SCRIPT: &str = "image=$1; shift; docker save \"$image\" | \"$@\"";
     for node in nodes {
-        let script = ["sh", "-c", SCRIPT, "sh", image].map(str::to_owned);
-        let argv = script.into_iter().chain(node.argv(IMPORT));
-        Tool::new(LOAD, argv).output().await?;
+        import(node, SCRIPT, &[image]).await?;
     }
     Ok(())
+}
+
+/// Gives a node the images that a script writes. It has its arguments first, and behind them what reads the images.
+pub(crate) async fn import(node: &Node, script: &str, arguments: &[&str]) -> Result<(), KindError> {
+    let script = ["sh", "-c", script, "sh"];
+    let script = script.into_iter().chain(arguments.iter().copied());
+    let argv = script.map(str::to_owned).chain(node.argv(IMPORT));
+    Tool::new(LOAD, argv).output().await.map(drop)
 }
 
 /// The nodes that lack an image.

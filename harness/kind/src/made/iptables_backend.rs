@@ -32,8 +32,8 @@ const PURGE: &str = "\
       if $f-$2-save -t $t 2>/dev/null | grep -q KUBE-; then $f-$2-restore < /run/chainbreak.rules || exit 1; fi; \
     done; done";
 
-/// Has kube-proxy, where there is one, write through the wanted iptables backend on every node. In a cluster that an earlier case has used it is a new one: what it
-/// knows of the kernel, and what it has logged, is this case's.
+/// Gives every node the wanted iptables as its own, and has kube-proxy, where there is one, write through it. In a cluster that an earlier
+/// case has used it is a new one: what it knows of the kernel, and what it has logged, is this case's.
 pub(super) async fn choose(
     client: &Client,
     nodes: &Nodes,
@@ -42,10 +42,6 @@ pub(super) async fn choose(
 ) -> Result<(), KindError> {
     if origin == Origin::Found && spec.proxy.is_some() {
         restart(client, nodes, AgentName::KubeProxy).await?;
-        if !spec.is_foreseen() {
-            // It was chosen when the cluster was made, and Felix may have taken the rules away.
-            return Ok(());
-        }
     }
     let mode = spec.proxy.as_ref().map(|proxy| proxy.mode);
     if mode.is_some_and(|mode| mode != "iptables") {

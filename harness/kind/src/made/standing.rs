@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
+use chainbreak_model::names::AgentName;
 use jiff::Timestamp;
 use kube::{
     Client,
@@ -24,7 +25,7 @@ use crate::{
         state::{self, State},
     },
     name::ClusterName,
-    shared::{connect::connect, nodes::Nodes},
+    shared::{connect::connect, iptables_backend::restart, nodes::Nodes},
     tool::Tool,
     wait,
 };
@@ -117,20 +118,7 @@ impl Raising<'_> {
         let nodes = Nodes::registered(&client, &entries).await?;
         leftovers::without_names(&client).await?;
         self.load(&nodes, origin, plan).await?;
-        // A new kube-proxy's rules are looked at before Calico is there, and written after the Felix of the case before has made way: either
-        // may clean up.
-        let has_calico = origin == Origin::Found && !spec.is_foreseen();
-        if !has_calico {
-            iptables_backend::choose(&client, &nodes, spec, origin).await?;
-        }
-        self.configure(&client, &nodes, origin, plan).await?;
-        if has_calico {
-            iptables_backend::choose(&client, &nodes, spec, origin).await?;
-        } else if !spec.is_foreseen()
-            && let Some(first) = nodes.0.first()
-        {
-            first.run(&["touch", FINISHED]).await?;
-        }
+        self.have_agents(&client, &nodes, origin, plan).await?;
         self.say("waiting until every node is ready");
         nodes.ready(&client).await?;
         nodes.untaint(&client).await?;
@@ -141,6 +129,31 @@ impl Raising<'_> {
             since,
         };
         Ok((standing, origin))
+    }
+
+    /// kube-proxy and Calico, each as the case wants it, and in the order in which a Felix that cleans up does not spoil it.
+    async fn have_agents(
+        &self,
+        client: &Client,
+        nodes: &Nodes,
+        origin: Origin,
+        plan: Plan<'_>,
+    ) -> Result<(), KindError> {
+        let spec = plan.spec;
+        if origin == Origin::Found && !spec.is_foreseen() {
+            // The iptables were chosen when the cluster was made; kube-proxy writes when the Felix of the case before has made way.
+            self.configure(client, nodes, origin, plan).await?;
+            if spec.proxy.is_some() {
+                restart(client, nodes, AgentName::KubeProxy).await?;
+            }
+            return Ok(());
+        }
+        iptables_backend::choose(client, nodes, spec, origin).await?;
+        self.configure(client, nodes, origin, plan).await?;
+        match nodes.0.first().filter(|_| !spec.is_foreseen()) {
+            Some(first) => first.run(&["touch", FINISHED]).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// The standing cluster of that name, if it may be used, or a new one.

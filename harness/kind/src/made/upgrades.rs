@@ -169,14 +169,11 @@ impl Upgrades {
 
     /// From Docker, from the node image, or from its registry.
     async fn bring_one(&self, wanted: &str, image: &Image, node: &Node) -> Result<(), KindError> {
-        let one = Nodes(vec![node.clone()]);
         if docker::id(wanted).await?.is_some() {
-            return images::load(wanted, &one).await;
+            return images::give(wanted, [node]).await;
         }
-        let label = self.label();
-        let script = ["sh", "-c", EXPORT, "sh", wanted, &image.name, &label].map(str::to_owned);
-        let argv = script.into_iter().chain(node.argv(images::IMPORT));
-        let exported = Tool::new(COPY, argv).output().await;
+        let exported = images::import(node, EXPORT, &[wanted, &image.name, &self.label()]).await;
+        let one = Nodes(vec![node.clone()]);
         if exported.is_ok() && images::lacking(wanted, &one).await?.is_empty() {
             return Ok(());
         }

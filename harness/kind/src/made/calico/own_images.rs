@@ -69,18 +69,30 @@ enum Source {
     Root(PathBuf),
 }
 
+impl Source {
+    fn of(source: &str) -> Result<Self, KindError> {
+        let path = Path::new(source);
+        if path.is_dir() {
+            Ok(Self::Root(path.to_owned()))
+        } else if path.is_file() {
+            Ok(Self::Archive(path.to_owned()))
+        } else if source.starts_with(['.', '/', '~']) || source.is_empty() {
+            Err(unusable(&format!("there is no file or folder {source}")))
+        } else {
+            Ok(Self::Docker)
+        }
+    }
+}
+
 /// Everything that was given as `[NAME=]SOURCE`, in order. Images are pulled that are not here.
 pub(crate) async fn read(given: &[String]) -> Result<Vec<OwnImage>, KindError> {
     let mut all = Vec::new();
     for given in given {
         let (name, source) = split(given);
-        let path = Path::new(source);
-        if path.is_dir() {
-            all.push(root(name, path)?);
-        } else if path.is_file() {
-            all.extend(archive(name, path).await?);
-        } else {
-            all.push(of_docker(name, source).await?);
+        match Source::of(source)? {
+            Source::Root(path) => all.push(root(name, &path)?),
+            Source::Archive(path) => all.extend(archive(name, &path).await?),
+            Source::Docker => all.push(of_docker(name, source).await?),
         }
     }
     let mut parts = BTreeSet::new();
@@ -103,13 +115,10 @@ pub(crate) fn identity(own: &[OwnImage]) -> Vec<String> {
 pub(crate) fn is_there(given: &[String]) -> Result<(), KindError> {
     for given in given {
         let (name, source) = split(given);
-        let path = Path::new(source);
-        if path.is_dir() {
-            root(name, path)?;
-        } else if path.is_file() {
-            super::is_readable(path)?;
-        } else if source.starts_with(['.', '/', '~']) || source.is_empty() {
-            return Err(unusable(&format!("there is no file or folder {source}")));
+        match Source::of(source)? {
+            Source::Root(path) => drop(root(name, &path)?),
+            Source::Archive(path) => super::is_readable(&path)?,
+            Source::Docker => {}
         }
     }
     Ok(())
@@ -167,10 +176,7 @@ pub(crate) async fn load(
 async fn unpack(archive: &Path, nodes: &Nodes) -> Result<(), KindError> {
     const SCRIPT: &str = "file=$1; shift; gzip -dcf -- \"$file\" | \"$@\"";
     for node in &nodes.0 {
-        let script = ["sh", "-c", SCRIPT, "sh", &*archive.to_string_lossy()];
-        let script = script.map(str::to_owned).into_iter();
-        let argv = script.chain(node.argv(images::IMPORT));
-        Tool::new(LONG, argv).output().await?;
+        images::import(node, SCRIPT, &[&archive.to_string_lossy()]).await?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::{
     error::KindError,
     made::{
         calico::{Install, Order, Way, documents},
-        spec::tests::spec,
+        spec::{Spec, tests::spec},
     },
 };
 
@@ -36,6 +36,23 @@ pub(super) enum Fate {
     NeverReady,
     /// The operator says why not.
     Degraded,
+}
+
+/// What a case asks for, where the API is at that address.
+fn order<'a>(
+    spec: &'a Spec,
+    cluster: &'a ClusterSpec,
+    way: Way,
+    pools: Vec<Value>,
+    api: &str,
+) -> Order<'a> {
+    Order {
+        spec,
+        way,
+        felix: &cluster.felix,
+        pools,
+        api: spec.asks_directly().then(|| api.to_owned()),
+    }
 }
 
 /// Installs it in a new cluster, or in one that is there.
@@ -57,16 +74,9 @@ pub(super) async fn installed(
 pub(super) async fn renewed(client: &Client, cluster: &ClusterSpec) -> Result<(), KindError> {
     let manifest = documents(Way::Manifest, BY_MANIFEST, "the fixture").expect("it is Calico's");
     let spec = spec(cluster).expect("it can be");
-    let order = Order {
-        spec: &spec,
-        way: Way::Manifest,
-        felix: &cluster.felix,
-        pools: Vec::new(),
-        api: spec.asks_directly().then(|| "172.18.0.3".to_owned()),
-    };
     let install = Install {
         client,
-        order,
+        order: order(&spec, cluster, Way::Manifest, Vec::new(), "172.18.0.3"),
         within: ENOUGH,
     };
     tokio::select! {
@@ -85,16 +95,9 @@ pub(super) async fn installed_from(
 ) -> Result<(), KindError> {
     let manifest = documents(way, text, "the fixture").expect("it is Calico's");
     let spec = spec(cluster).expect("it can be");
-    let order = Order {
-        spec: &spec,
-        way,
-        felix: &cluster.felix,
-        pools,
-        api: spec.asks_directly().then(|| "172.18.0.2".to_owned()),
-    };
     let install = Install {
         client,
-        order,
+        order: order(&spec, cluster, way, pools, "172.18.0.2"),
         within: if fate == Fate::Ready { ENOUGH } else { SOON },
     };
     tokio::select! {
