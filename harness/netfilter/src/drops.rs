@@ -2,7 +2,7 @@
 //! packets end there.
 
 use crate::{
-    conntrack,
+    bpf_counters, conntrack,
     counters::{RuleCounters, Site},
     nft::NftTable,
     owner::Owner,
@@ -54,6 +54,9 @@ impl Site {
         if self.table == conntrack::TABLE {
             return Owner::Kernel;
         }
+        if self.table == bpf_counters::TABLE {
+            return Owner::Felix;
+        }
         let nft = self.table.split_once(' ');
         let of_table = nft.and_then(|(_family, name)| Owner::of_table(name));
         of_table.unwrap_or_else(|| Owner::of_rule(&self.chain, &Rule::new(&self.rule)))
@@ -71,7 +74,7 @@ impl Site {
 /// A part of the chain's name, a part of the rule, and what both together mean: texts of kube-proxy 1.20 to
 /// 1.34 (`proxier.go`), kubelet 1.20 (`kubelet_network_linux.go`) and Felix v3.28 (`rules/static.go`,
 /// `rules/endpoints.go`, `rules/dispatch.go`); of conntrack's own, Linux 6.1 (`nf_conntrack_core.c`).
-const MEANINGS: [(&str, &str, &str); 22] = [
+const MEANINGS: [(&str, &str, &str); 25] = [
     (
         "KUBE-FORWARD",
         "INVALID",
@@ -177,6 +180,21 @@ const MEANINGS: [(&str, &str, &str); 22] = [
         conntrack::INSERT_FAILED,
         conntrack::TAKEN,
         "another connection has these addresses and ports: no source port is left for SNAT to one destination, or two packets raced",
+    ),
+    (
+        "",
+        bpf_counters::UNKNOWN_ROUTE,
+        "Felix knows no route to the endpoint that it chose for a Service: on a node that it does not know, or not yet",
+    ),
+    (
+        "",
+        bpf_counters::UNKNOWN_SOURCE,
+        "in a tunnel, and from or to nobody who is a node to Felix; or the source is outside loadBalancerSourceRanges",
+    ),
+    (
+        "gress",
+        bpf_counters::POLICY,
+        "a policy, or a profile, that Felix has programmed for that interface",
     ),
     ("", POLICY, "no rule of the chain accepted it"),
 ];

@@ -1,8 +1,10 @@
 //! What people attach of a node, recognised by what is in it: `iptables-save`, `nft list ruleset`, `conntrack -L`,
-//! `ip route`, `ip rule`, `ip addr`, `sysctl`, `ipset save` or `ipset list`, Felix's NAT map, one after the other or all in one file, with whatever stands
-//! between them.
+//! `ip route`, `ip rule`, `ip addr`, `sysctl`, `ipset save` or `ipset list`, Felix's maps of NAT, flows and routes, one after the other or all in one file, with
+//! whatever stands between them.
 
+mod felix_maps;
 mod head;
+mod kinds;
 mod line;
 mod nat_map;
 mod programs;
@@ -11,12 +13,16 @@ mod sets;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     net::IpAddr,
+    sync::Arc,
 };
 
-pub use self::nat_map::{At, Backends};
+pub(crate) use self::felix_maps::{FelixMaps, Known};
 use self::{head::Head, line::kind};
+pub use self::{
+    kinds::Kind,
+    nat_map::{At, Backends},
+};
 use crate::{
     Family,
     conntrack::{self, Flow},
@@ -41,6 +47,7 @@ pub struct Dumps {
     ipsets: String,
     own: Option<BTreeSet<IpAddr>>,
     nat_map: BTreeMap<At, Backends>,
+    felix_maps: Arc<FelixMaps>,
     /// Whether its tables come as the kernel asks them.
     is_ordered: bool,
     /// Whether Felix's eBPF programs are on a packet's way.
@@ -57,48 +64,6 @@ pub struct Save {
     pub backend: Option<Backend>,
     /// The tables.
     pub ruleset: Ruleset,
-}
-
-/// What a dump is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// `iptables-save` or `ip6tables-save`.
-    Save,
-    /// `nft list ruleset` or `nft list table`.
-    Nft,
-    /// `conntrack -L`.
-    Flows,
-    /// `conntrack -S`.
-    Statistics,
-    /// `ip route`.
-    Routes,
-    /// `ip rule`.
-    Rules,
-    /// `ip addr`.
-    Addresses,
-    /// `sysctl -a`.
-    Sysctls,
-    /// `ipset save` or `ipset list`.
-    Sets,
-    /// `calico-node -bpf nat dump`.
-    NatMap,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Save => "iptables-save",
-            Self::Nft => "nft list ruleset",
-            Self::Flows => "conntrack -L",
-            Self::Statistics => "conntrack -S",
-            Self::Routes => "ip route show table all",
-            Self::Rules => "ip rule",
-            Self::Addresses => "ip addr",
-            Self::Sysctls => "sysctl -a",
-            Self::Sets => "ipset save",
-            Self::NatMap => "calico-node -bpf nat dump",
-        })
-    }
 }
 
 impl Dumps {
@@ -118,6 +83,10 @@ impl Dumps {
             self.ipsets.push_str(&sets);
         }
         for line in rest.lines() {
+            if let Some(kind) = Arc::make_mut(&mut self.felix_maps).take(line) {
+                found.insert(kind);
+                continue;
+            }
             let Some(kind) = kind(line) else {
                 continue;
             };
@@ -239,9 +208,10 @@ impl Dumps {
         let rules = (!has(Kind::Save) && !has(Kind::Nft)).then_some(Kind::Save);
         let sets = (self.asks_sets() && !has(Kind::Sets)).then_some(Kind::Sets);
         let rest = asked.into_iter().filter(|kind| !has(*kind));
-        let map = (self.has_programs && !has(Kind::NatMap)).then_some(Kind::NatMap);
+        let maps = [Kind::NatMap, Kind::FelixFlows, Kind::FelixRoutes].into_iter();
+        let maps = maps.filter(|map| self.has_programs && !has(*map));
         let all = rules.into_iter().chain(rest);
-        all.chain(sets).chain(map).collect()
+        all.chain(sets).chain(maps).collect()
     }
 
     fn asks_sets(&self) -> bool {
@@ -277,7 +247,8 @@ impl Dumps {
         }
         state.add_ipsets(&self.ipsets);
         if self.has_programs {
-            state.set_programs(&self.nat_map, self.outgoing(family));
+            let maps = Arc::clone(&self.felix_maps);
+            state.set_programs(&self.nat_map, maps, self.outgoing(family));
         }
         if let Some(own) = &self.own {
             state.set_own(own.iter().copied());

@@ -10,9 +10,11 @@
 //! - [`replay`] rebuilds the rules of a node from the commands that ran there.
 //! - [`dumps`] are what people attach of a node, recognised by what is in them.
 //! - [`names`] are those that kube-proxy gives to the chains of services.
+//! - [`bpf_counters`] says what Felix's eBPF programs dropped.
 //! - [`conntrack`] reads the listings of `conntrack`; [`netlink`] what is said and heard without a program.
 
 mod apply;
+pub mod bpf_counters;
 mod change;
 mod command;
 pub mod conntrack;

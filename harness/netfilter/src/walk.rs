@@ -6,7 +6,7 @@
 //! understood, routes or sets that no dump tells. Nothing unknown is passed over in silence ([`Step::Assumed`]).
 //!
 //! Not modelled: fragments, the windows of TCP connections (a packet of an entry is taken to be within), helpers and
-//! expectations, neighbours, tunnels and other transformations behind an interface, eBPF but for where Felix's programs lead requests, bridges,
+//! expectations, neighbours, tunnels and other transformations behind an interface, eBPF but for what Felix's NAT map, flows and routes tell, bridges,
 //! multicast.
 
 mod chain;

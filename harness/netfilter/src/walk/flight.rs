@@ -1,6 +1,6 @@
 //! A packet on its way: what it has become, and what the kernel knows of it by now.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{
     matches::{Answer, Side, states},
@@ -19,6 +19,8 @@ pub(super) struct Flight {
     pub(super) tracking: Tracking,
     /// Its connection.
     pub(super) conn: Option<Conn>,
+    /// From where its receiver gets it, where Felix's programs give it another source behind the rules.
+    pub(super) leaves_as: Option<SocketAddr>,
 }
 
 /// Where a packet goes out.
@@ -63,6 +65,7 @@ impl Flight {
             output: Output::None,
             tracking: Tracking::Invalid,
             conn: None,
+            leaves_as: None,
         }
     }
 

@@ -4,7 +4,8 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
 };
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
     walker::{Ends, Walker},
 };
 use crate::{
-    dumps::{At, Backends},
+    dumps::{At, Backends, FelixMaps, Known},
     names,
 };
 
@@ -31,8 +32,34 @@ const EVERY_NODE: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 pub(super) struct Programs {
     /// Where they lead requests; nothing of it is known where there is no entry.
     pub(super) map: BTreeMap<At, Backends>,
+    /// The flows and addresses that they know.
+    pub(super) maps: Arc<FelixMaps>,
     /// The mark, and its mask, by which Felix's rules masquerade what leaves a pool's pods, where there are such pools.
     pub(super) outgoing: Option<(u32, u32)>,
+}
+
+impl Programs {
+    /// What they make of it, by the flow that it is of.
+    fn flow(&self, packet: &Packet) -> Known {
+        let ends = [(packet.src, packet.sport), (packet.dst, packet.dport)];
+        let [src, dst] = ends.map(|(ip, port)| SocketAddr::new(ip, port));
+        self.maps.flow((packet.protocol, src, dst))
+    }
+
+    /// Whether they have it masqueraded: it comes from a pod of a pool with `natOutgoing` and goes to no pool, nor to this node. Where it goes to another node,
+    /// a setting decides (`natOutgoingExclusions`; v3.28 has none), which is in no map.
+    fn leaves_pools(&self, packet: &Packet) -> Option<bool> {
+        let is = |address, flag| self.maps.has_flag(address, flag);
+        let is_pod = is(packet.src, "local")? && is(packet.src, "workload")?;
+        if !is_pod || !is(packet.src, "nat-out")? || is(packet.dst, "in-pool")? {
+            return Some(false);
+        }
+        match (is(packet.dst, "host")?, is(packet.dst, "local")?) {
+            (true, true) => Some(false),
+            (true, false) => None,
+            (false, _) => Some(true),
+        }
+    }
 }
 
 impl Walker<'_> {
@@ -45,22 +72,38 @@ impl Walker<'_> {
         if self.flight.packet.input.as_deref() == Some("lo") {
             return Ok(());
         }
+        let of_flow = programs.flow(&self.flight.packet);
         if goes_on(&self.flight.packet) {
-            return self.known();
+            return self.known(programs, of_flow);
         }
         if self.flight.packet.protocol != Protocol::TCP {
-            let question = "whether it is of a flow that Felix's programs know: no dump tells";
-            if self.assume(question.to_owned(), &["it is of none", "it is of one"]) == 1 {
-                return lost("where Felix's programs lead a flow that they know is not known");
+            match of_flow {
+                Known::Nothing => {}
+                Known::NotDumped => {
+                    let question =
+                        "whether it is of a flow that Felix's programs know: no dump tells";
+                    if self.assume(question.to_owned(), &["it is of none", "it is of one"]) == 1 {
+                        return lost(
+                            "where Felix's programs lead a flow that they know is not known",
+                        );
+                    }
+                }
+                known => return self.goes_on_as(programs, known),
             }
         }
         self.led(programs)?;
+        self.policies()?;
+        self.marked(programs);
+        Ok(())
+    }
+
+    /// Whether they let it pass.
+    fn policies(&mut self) -> Ends<()> {
         let question = "whether the policies in Felix's programs let it pass: no dump tells";
         if self.assume(question.to_owned(), &["they do", "they do not"]) == 1 {
             let why = "by a policy in Felix's programs".to_owned();
             return Err(End::Refused { why });
         }
-        self.marked(programs);
         Ok(())
     }
 
@@ -70,15 +113,81 @@ impl Walker<'_> {
         if self.flight.packet.src == self.flight.packet.dst {
             self.flight.packet.mark |= MASQUERADE;
         } else if let Some((mark, mask)) = programs.outgoing {
-            let question = "whether it goes from a pool's pod to outside of the pools, and Felix's programs mark it to be masqueraded: no dump tells";
-            if self.assume(question.to_owned(), &["it does not", "it does"]) == 1 {
+            let leaves = programs.leaves_pools(&self.flight.packet).unwrap_or_else(|| {
+                let question = "whether it goes from a pool's pod to outside of the pools, and Felix's programs mark it to be masqueraded: no dump tells";
+                self.assume(question.to_owned(), &["it does not", "it does"]) == 1
+            });
+            if leaves {
                 self.flight.packet.mark = self.flight.packet.mark & !mask | mark;
             }
         }
     }
 
+    /// Of a flow that they know. Where a policy has not let it pass at both ends yet, as of UDP nobody can tell, it is asked. An answer gets the
+    /// Service's address behind all rules (felix/bpf-gpl/conntrack.h).
+    fn goes_on_as(&mut self, programs: &Programs, known: Known) -> Ends<()> {
+        let what = match known {
+            Known::To { dst, is_approved } => {
+                let packet = &mut self.flight.packet;
+                let is_led = (packet.dst, packet.dport) != (dst.ip(), dst.port());
+                (packet.dst, packet.dport) = (dst.ip(), dst.port());
+                let what = if is_led {
+                    format!("now {packet}, as of a flow that Felix's programs know")
+                } else {
+                    "it is of a flow that Felix's programs know".to_owned()
+                };
+                if !is_approved {
+                    self.policies()?;
+                }
+                what
+            }
+            Known::From(from) => {
+                let packet = &self.flight.packet;
+                let is_led = (packet.src, packet.sport) != (from.ip(), from.port());
+                self.flight.leaves_as = is_led.then_some(from);
+                "it answers a flow that Felix's programs know".to_owned()
+            }
+            Known::Elsewhere | Known::Nothing | Known::NotDumped => {
+                return lost(
+                    "it is of a flow that Felix's programs lead by a tunnel, or from another port",
+                );
+            }
+        };
+        self.steps.push(Step::Programs { what });
+        self.marked(programs);
+        Ok(())
+    }
+
+    /// As what an answer leaves the node.
+    pub(super) fn programs_answer(&mut self) {
+        if let Some(from) = self.flight.leaves_as.take() {
+            let packet = &mut self.flight.packet;
+            (packet.src, packet.sport) = (from.ip(), from.port());
+            let what = format!("now {packet}, as Felix's programs answer for the Service");
+            self.steps.push(Step::Programs { what });
+        }
+    }
+
     /// Of a TCP connection that has begun before.
-    fn known(&mut self) -> Ends<()> {
+    fn known(&mut self, programs: &Programs, of_flow: Known) -> Ends<()> {
+        let packet = &self.flight.packet;
+        let asks_service = protocol(packet.protocol)
+            .is_some_and(|it| programs.map.contains_key(&(packet.dst, it, packet.dport)));
+        match of_flow {
+            Known::NotDumped => {}
+            Known::Nothing if asks_service => {
+                return lost(
+                    "it asks a Service and is of no flow that Felix's programs know by that: they may have led it where it connected",
+                );
+            }
+            Known::Nothing => {
+                let what = "it is of no flow that Felix's programs know".to_owned();
+                self.steps.push(Step::Programs { what });
+                self.flight.packet.mark |= FALL_THROUGH;
+                return Ok(());
+            }
+            known => return self.goes_on_as(programs, known),
+        }
         let question = "what Felix's own connection tracking makes of it: no dump tells";
         let answers = [
             "it knows it, and it goes on as it is",
@@ -136,10 +245,14 @@ impl Walker<'_> {
         }
         let backends = match programs.map.get(&(dst, protocol, port)) {
             None if programs.map.contains_key(&(EVERY_NODE, protocol, port)) => {
-                let question = format!(
-                    "whether {dst} is another node, whose ports Felix's programs lead themselves"
-                );
-                if self.assume(question, &["it is none", "it is one"]) == 1 {
+                let is_node = programs.maps.has_flag(dst, "host");
+                let is_node = is_node.unwrap_or_else(|| {
+                    let question = format!(
+                        "whether {dst} is another node, whose ports Felix's programs lead themselves"
+                    );
+                    self.assume(question, &["it is none", "it is one"]) == 1
+                });
+                if is_node {
                     return lost(&format!("where Felix's programs lead {at} is not known"));
                 }
                 return Ok(());

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use ipnet::IpNet;
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     Family,
     conntrack::Flow,
-    dumps::{At, Backends},
+    dumps::{At, Backends, FelixMaps},
     nft::NftTable,
     save::Ruleset,
 };
@@ -119,12 +120,18 @@ impl State {
 
     /// Has Felix's eBPF programs on each packet's way: where they lead, of which nothing is known of a family without an entry, and the mark with
     /// its mask of what Felix's rules masquerade.
-    pub fn set_programs(&mut self, map: &BTreeMap<At, Backends>, outgoing: Option<(u32, u32)>) {
+    pub(crate) fn set_programs(
+        &mut self,
+        map: &BTreeMap<At, Backends>,
+        maps: Arc<FelixMaps>,
+        outgoing: Option<(u32, u32)>,
+    ) {
         let is_v6 = self.family == Family::V6;
         let own = map.iter().filter(|((ip, ..), _)| ip.is_ipv6() == is_v6);
         let own = own.map(|(at, backends)| (*at, backends.clone()));
         self.felix = Some(Programs {
             map: own.collect(),
+            maps,
             outgoing,
         });
     }

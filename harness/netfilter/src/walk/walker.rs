@@ -135,6 +135,7 @@ impl<'a> Walker<'a> {
 
     fn leaves(&mut self) -> Ends<End> {
         self.hook(Hook::Postrouting)?;
+        self.programs_answer();
         let (interface, via) = match &self.way {
             Way::On(hop) => (Some(hop.interface.clone()), hop.via),
             Way::Here | Way::Unknown => (None, None),

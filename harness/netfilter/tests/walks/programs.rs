@@ -128,10 +128,7 @@ fn another_nodes_port_may_be_led_by_the_programs_here() {
 
 #[test]
 fn what_leaves_a_pool_may_be_masqueraded_by_felixs_rule_and_what_reaches_itself_is() {
-    let rule = "-A cali-nat-outgoing -m mark --mark 0x3800000/0x3f00000 -j MASQUERADE\n";
-    let (before, nat) = SAVE.split_once(":cali-nat-outgoing - [0:0]\n").unwrap();
-    let (nat, after) = nat.split_once("COMMIT").unwrap();
-    let save = format!("{before}:cali-nat-outgoing - [0:0]\n{nat}{rule}COMMIT{after}");
+    let save = masquerading();
     let walk = walked(&[&save, ROUTES, MAP], &from_pod("192.0.2.9:443"));
     let sources: Vec<String> = arriving(&walk)
         .iter()
@@ -240,4 +237,115 @@ fn in_iptables_mode_and_where_a_table_stands_in_for_them_there_are_no_programs()
         walk.paths.iter().all(|it| it.end == End::Dropped),
         "{walk:?}"
     );
+}
+
+/// As a real Felix v3.32.1 printed them, with addresses of this node.
+const FLOWS: &str = "\
+TCP 10.20.1.9:40001 -> 10.96.1.0:80 -> 10.20.1.3:80  Active ago 1.5s ESTABLISHED
+UDP 10.20.1.9:40000 -> 10.96.0.10:53 -> 10.20.1.2:53  Active ago 2.25s
+";
+const FELIX_ROUTES: &str = "\
+   10.20.0.0/16: remote in-pool nat-out
+   10.20.1.9/32: local workload in-pool nat-out idx 9
+    10.0.1.1/32: local host
+    10.0.1.9/32: remote host
+";
+
+fn segment(from: &str, to: &str, by: &str) -> Packet {
+    let mut segment = tcp(from, to).by(by);
+    segment.flags = chainbreak_netfilter::walk::TcpFlags::ACK;
+    segment
+}
+
+/// With what Felix writes for a pool whose pods are masqueraded outside.
+fn masquerading() -> String {
+    let rule = "-A cali-nat-outgoing -m mark --mark 0x3800000/0x3f00000 -j MASQUERADE\n";
+    let (before, nat) = SAVE.split_once(":cali-nat-outgoing - [0:0]\n").unwrap();
+    let (nat, after) = nat.split_once("COMMIT").unwrap();
+    format!("{before}:cali-nat-outgoing - [0:0]\n{nat}{rule}COMMIT{after}")
+}
+
+#[test]
+fn a_flow_that_the_programs_know_goes_on_as_they_know_it() {
+    let texts = [SAVE, ROUTES, MAP, FLOWS, FELIX_ROUTES];
+    // Of UDP it is not known whether both ends' policies let it pass.
+    let request = crate::udp("10.20.1.9:40000", "10.96.0.10:53").by(POD);
+    let data = segment("10.20.1.9:40001", "10.96.1.0:80", POD);
+    for (packet, to, ways) in [(request, "10.20.1.2", 2), (data, "10.20.1.3", 1)] {
+        let walk = walked(&texts, &packet);
+        assert_eq!(walk.paths.len(), ways, "{walk:?}");
+        let [path] = arriving(&walk).try_into().unwrap();
+        assert_eq!(path.packet.dst.to_string(), to);
+    }
+}
+
+#[test]
+fn an_answer_keeps_its_source_up_to_the_end_of_the_rules() {
+    let texts = [SAVE, ROUTES, MAP, FLOWS, FELIX_ROUTES];
+    let answer = segment("10.20.1.3:80", "10.20.1.9:40001", "enic6aea79fd0b");
+    let walk = walked(&texts, &answer);
+    let [path] = walk.paths.as_slice() else {
+        panic!("{walk:?}")
+    };
+    let in_hooks = path.steps.iter().filter_map(|step| match step {
+        Step::Hook { packet, .. } => Some(packet.src.to_string()),
+        _ => None,
+    });
+    assert!(in_hooks.clone().count() > 2 && in_hooks.clone().all(|it| it == "10.20.1.3"));
+    assert_eq!(path.packet.src.to_string(), "10.96.1.0");
+}
+
+#[test]
+fn of_ipv6_a_dump_of_ipv4_says_nothing() {
+    let dumps = dumps(&[SAVE, ROUTES, MAP, FLOWS, FELIX_ROUTES]).with_programs();
+    let packet = segment("[fd00::9]:40000", "[fd00::2]:80", POD);
+    let walk = walk(&dumps.state(Family::V6), &packet);
+    let asked = |path: &Path| {
+        path.steps.iter().any(|step| {
+            matches!(step, Step::Assumed { question, .. } if question.contains("connection tracking"))
+        })
+    };
+    assert!(walk.paths.iter().all(asked), "{walk:?}");
+}
+
+#[test]
+fn what_asks_a_service_by_a_flow_that_is_not_known_may_have_been_led_where_it_connected() {
+    let texts = [SAVE, ROUTES, MAP, FLOWS, FELIX_ROUTES];
+    let walk = walked(&texts, &segment("10.20.1.9:40009", "10.96.1.0:80", POD));
+    let lost = |path: &Path| matches!(path.end, End::Undecided { .. });
+    assert!(walk.paths.iter().all(lost), "{walk:?}");
+}
+
+#[test]
+fn what_is_of_no_flow_that_the_programs_know_is_left_to_the_rules_or_begins_one() {
+    let texts = [SAVE, ROUTES, MAP, FLOWS, FELIX_ROUTES];
+    let walk = walked(&texts, &segment("10.20.1.9:40002", "10.20.1.2:80", POD));
+    let left = |path: &Path| path.packet.mark & 0x0500_0000 == 0x0500_0000;
+    assert!(walk.paths.iter().all(left), "{walk:?}");
+    let request = crate::udp("10.20.1.9:40009", "10.20.1.2:53").by(POD);
+    let walk = walked(&texts, &request);
+    assert_eq!(walk.paths.len(), 2, "a policy decides: {walk:?}");
+    assert_eq!(arriving(&walk).len(), 1, "{walk:?}");
+}
+
+#[test]
+fn by_felixs_routes_it_is_known_what_leaves_the_pools_but_for_other_nodes() {
+    let save = masquerading();
+    for (to, masqueraded) in [
+        ("192.0.2.9:443", &[true][..]),
+        ("10.20.1.2:443", &[false]),
+        ("10.0.1.9:443", &[false, true]),
+    ] {
+        let walk = walked(&[&save, ROUTES, MAP, FLOWS, FELIX_ROUTES], &from_pod(to));
+        let arriving = arriving(&walk);
+        let sources = arriving.iter().map(|it| it.packet.src.to_string());
+        let told: Vec<bool> = sources.map(|src| src == "10.0.1.1").collect();
+        assert_eq!(told, masqueraded, "{to}: {walk:?}");
+    }
+    // Also in a connection that has begun.
+    let flows = format!("{FLOWS}TCP 10.20.1.9:40003 -> 192.0.2.9:443  Active ago 1s ESTABLISHED\n");
+    let goes_on = segment("10.20.1.9:40003", "192.0.2.9:443", POD);
+    let walk = walked(&[&save, ROUTES, MAP, &flows, FELIX_ROUTES], &goes_on);
+    let marked = |path: &Path| path.packet.mark & 0x03f0_0000 == 0x0380_0000;
+    assert!(walk.paths.iter().all(marked), "{walk:?}");
 }
