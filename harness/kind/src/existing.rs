@@ -315,6 +315,7 @@ impl InExisting {
         let raised = Raised {
             pods: places::Pods::default(),
             hosts: IndexMap::new(),
+            ip_families: case.cluster.ip_families.clone(),
             models: Models::new(logbook.clone()),
             logbook,
             felix: case.cluster.source(AgentName::Felix).cloned(),

@@ -44,7 +44,7 @@ pub(super) fn doings(
     for agent in stopped.filter(|agent| signal::has_label(case, *agent)) {
         doings.extend(labels(agent));
     }
-    let objects = telling::dress(&case.manifests);
+    let objects = telling::dress(&case.manifests, &case.cluster.ip_families);
     doings.extend(
         objects
             .iter()
@@ -122,7 +122,9 @@ fn named(object: &Value) -> String {
 
 fn of_step(step: &Step, case: &Case) -> Vec<Doing> {
     match step {
-        Step::Settle(_) | Step::At(_) | Step::Mark(_) | Step::Felix(_) => Vec::new(),
+        Step::Settle(_) | Step::At(_) | Step::Mark(_) | Step::Rollout { .. } | Step::Felix(_) => {
+            Vec::new()
+        }
         Step::MoveApi => vec![doing("changes", "the API's endpoint".to_owned(), "")],
         Step::Churn {
             namespace,
@@ -134,7 +136,7 @@ fn of_step(step: &Step, case: &Case) -> Vec<Doing> {
             vec![doing("changes", what, format!("replicas {replicas:?}"))]
         }
         Step::Apply(objects) => {
-            let objects = telling::dress(objects);
+            let objects = telling::dress(objects, &case.cluster.ip_families);
             let applied = objects
                 .iter()
                 .map(|it| doing("changes", named(it), "or makes it"));

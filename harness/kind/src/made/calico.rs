@@ -7,6 +7,7 @@ mod operator;
 pub(crate) mod own_cgroup;
 pub(crate) mod own_images;
 mod patch;
+pub(crate) mod pools;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use crate::{
     versions::{Digest, Versions},
 };
 
-pub(crate) use install::{Install, pools};
+pub(crate) use install::Install;
 pub(crate) use operator::operator_can;
 
 /// Bytes of a manifest at most: Calico's own have less than 1 MiB.

@@ -49,7 +49,8 @@ impl End for EndOfCase {
             errors.extend(self.hosts.forget_routes().await.err());
             errors.extend(self.fitting.undo().await);
             errors.extend(leftovers::remove(client, &self.manifests).await.err());
-            if self.labels_agents {
+            // The labels of a cluster with the real Calico stay, and what wants them: new pods of calico-node take their time.
+            if self.labels_agents && self.is_foreseen {
                 errors.extend(signal::release(client).await.err());
             }
             if self.is_foreseen {

@@ -136,8 +136,32 @@ pub(crate) async fn resource(
     })?;
     match kube::discovery::pinned_kind(client, &gvk).await {
         Ok((resource, capabilities)) => Ok(Some((resource, capabilities.scope))),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        // Of a group that it does not serve it says so in plain text.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(kube::Error::Discovery(_)) => Ok(None),
         Err(error) => Err(KindError::api(format!("look for the kind {kind}"))(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use hyper::Response;
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kind_of_a_group_that_the_api_does_not_serve_is_nowhere() {
+        // As Kubernetes 1.34.10 answers.
+        let unknown = tower::service_fn(|_request| async {
+            let body = Body::from(b"404 page not found\n".to_vec());
+            let answer = Response::builder().status(404).body(body);
+            Ok::<_, Infallible>(answer.expect("an answer"))
+        });
+        let client = Client::new(unknown, "default");
+        let found = resource(&client, "projectcalico.org/v3", "IPPool").await;
+        assert!(matches!(found, Ok(None)), "{found:?}");
     }
 }

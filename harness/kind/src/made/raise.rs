@@ -25,6 +25,7 @@ use crate::{
         calico::{
             self, Way, own_cgroup,
             own_images::{self, OwnImage},
+            pools::pools,
         },
         crds, docker,
         end::EndOfCase,
@@ -38,8 +39,8 @@ use crate::{
         upgrades::Upgrades,
     },
     shared::{
-        cluster::Raised, felix::Models, felix_config, nodes::Nodes, pods::Pods, program, signal,
-        telling,
+        cluster::Raised, felix::Models, felix_config, iptables_backend::restart, nodes::Nodes,
+        pods::Pods, program, signal, telling,
     },
     versions::{CalicoRelease, Versions},
 };
@@ -94,6 +95,10 @@ impl Raising<'_> {
         signal::prepare(&client, self.case).await?;
         program::place(&nodes).await?;
         let fitting = Fitting::of(self.case, &nodes).await?;
+        if !self.case.cluster.sysctls.is_empty() && spec.proxy.is_some() {
+            // It reads them when it starts.
+            restart(&client, &nodes, AgentName::KubeProxy).await?;
+        }
         let is_foreseen = spec.is_foreseen();
         if !is_foreseen && self.case.cluster.cni.is_some() {
             // Nothing would take its rules away.
@@ -104,6 +109,7 @@ impl Raising<'_> {
         let logbook = Logbook::default();
         let raised = Raised {
             pods: Pods::default(),
+            ip_families: self.case.cluster.ip_families.clone(),
             hosts: hosts.all.clone(),
             models: Models::new(logbook.clone()),
             logbook,
@@ -117,7 +123,7 @@ impl Raising<'_> {
                 nodes: nodes.clone(),
                 is_foreseen,
                 labels_agents: signal::touches_any(self.case),
-                manifests: telling::dress(&objects(self.case)),
+                manifests: telling::dress(&objects(self.case), &[]),
             }),
             tasks: Mutex::default(),
             client,
@@ -148,10 +154,15 @@ impl Raising<'_> {
         };
         let manifest = calico::manifest(version, self.options, pins).await?;
         let own = own_images::read(&self.options.calico_images).await?;
-        let pools = calico::pools(&self.case.manifests);
+        let pools = self.pools();
         let made_of = json!([manifest, own_images::identity(&own), pools]);
         spec.calico_made_of = Some(short(&made_of.to_string()));
         Ok((manifest, own))
+    }
+
+    /// The case's own, in the families of its cluster.
+    fn pools(&self) -> Vec<serde_json::Value> {
+        pools(&self.case.manifests, &self.case.cluster.ip_families)
     }
 
     fn images_of_calico(
@@ -227,7 +238,7 @@ impl Raising<'_> {
                         spec,
                         way: self.options.calico_install,
                         felix: &self.case.cluster.felix,
-                        pools: calico::pools(&self.case.manifests),
+                        pools: self.pools(),
                         api: api.filter(|_| spec.asks_directly()),
                     },
                     // When it is over there is still time to ask its pods why they are not ready.

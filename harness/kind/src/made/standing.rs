@@ -25,7 +25,7 @@ use crate::{
         state::{self, State},
     },
     name::ClusterName,
-    shared::{connect::connect, iptables_backend::restart, nodes::Nodes},
+    shared::{connect::connect, iptables_backend::restart, nodes::Nodes, signal},
     tool::Tool,
     wait,
 };
@@ -140,6 +140,11 @@ impl Raising<'_> {
         plan: Plan<'_>,
     ) -> Result<(), KindError> {
         let spec = plan.spec;
+        if !spec.is_foreseen() {
+            for agent in AgentName::ALL {
+                signal::label_everywhere(client, agent).await?;
+            }
+        }
         if origin == Origin::Found && !spec.is_foreseen() {
             // The iptables were chosen when the cluster was made; kube-proxy writes when the Felix of the case before has made way.
             self.configure(client, nodes, origin, plan).await?;

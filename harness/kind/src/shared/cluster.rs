@@ -9,13 +9,13 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_engine::{
     cluster::{
-        AgentControl, Cluster, Command, Debts, ExecError, LateLogs, Leftovers, NodeUpgrades, Place,
-        Process, Signal, SignalError,
+        AgentControl, Cluster, Command, Debts, ExecError, FelixProgram, LateLogs, Leftovers,
+        NodeUpgrades, Place, Process, Signal, SignalError,
     },
     logbook::{AgentLog, Logbook},
 };
 use chainbreak_model::{
-    case::{AgentSource, ApiWay, Case},
+    case::{AgentSource, ApiWay, Case, IpFamily},
     names::{AgentName, NodeName},
 };
 use futures::future::{BoxFuture, join_all};
@@ -49,6 +49,8 @@ pub(crate) struct Raised {
     pub(crate) client: Client,
     pub(crate) nodes: Nodes,
     pub(crate) pods: Pods,
+    /// Of which pods have addresses.
+    pub(crate) ip_families: Vec<IpFamily>,
     /// Outside of the cluster, by name.
     pub(crate) hosts: IndexMap<String, Host>,
     pub(crate) logbook: Logbook,
@@ -202,7 +204,7 @@ impl Cluster for Raised {
     }
 
     fn dressed(&self, objects: &[Value]) -> Vec<Value> {
-        telling::dress(objects)
+        telling::dress(objects, &self.ip_families)
     }
 
     fn agent_logs(&self, agent: AgentName, node: &NodeName) -> AgentLog {
@@ -231,6 +233,10 @@ impl Cluster for Raised {
 
     fn node_upgrades(&self) -> Option<&dyn NodeUpgrades> {
         self.end.node_upgrades()
+    }
+
+    fn felix_program(&self) -> Option<FelixProgram> {
+        (self.felix == Some(AgentSource::Cluster)).then(FelixProgram::in_its_pod)
     }
 
     async fn silent_nodes(&self) -> Vec<String> {

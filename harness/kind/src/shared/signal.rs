@@ -42,6 +42,9 @@ pub(crate) const KILL: &str = "for p in /proc/[0-9]*; do \
     case $(tr '\\0' ' ' < $p/cmdline) in *kube-proxy\\ *|*calico-node\\ -felix*) kill \"$2\" ${p#/proc/};; esac; \
     done";
 
+/// The label's value.
+pub(crate) const LABELLED: &str = "yes";
+
 /// The label of nodes on which an agent may run.
 pub(crate) fn label(agent: AgentName) -> String {
     format!("chainbreak.dev/runs-{agent}")
@@ -58,12 +61,17 @@ pub(crate) async fn prepare(client: &Client, case: &Case) -> Result<(), KindErro
             let why = "calico-node is the tigera operator's, which would start it again: it cannot be stopped";
             return Err(KindError::Unable(why.to_owned()));
         }
-        // Also those that the case does not know of: the agent goes on there.
-        for node in nodes::list(client).await.map_err(KindError::Unable)? {
-            set_label(client, &node.name_any(), &label(agent), Some("yes")).await?;
-        }
+        label_everywhere(client, agent).await?;
         run_where_labelled(client, agent, pod).await?;
         rolled_out(client, pod, ROLLOUT).await?;
+    }
+    Ok(())
+}
+
+/// Labels every node, also those that the case does not know of, so that the agent goes on there.
+pub(crate) async fn label_everywhere(client: &Client, agent: AgentName) -> Result<(), KindError> {
+    for node in nodes::list(client).await.map_err(KindError::Unable)? {
+        set_label(client, &node.name_any(), &label(agent), Some(LABELLED)).await?;
     }
     Ok(())
 }
@@ -75,7 +83,7 @@ pub(crate) async fn run_where_labelled(
     pod: DaemonPod,
 ) -> Result<(), KindError> {
     let doing = format!("have {agent} run where its label is");
-    let selected = select(client, pod, &label(agent), Some("yes")).await;
+    let selected = select(client, pod, &label(agent), Some(LABELLED)).await;
     selected.map_err(KindError::api(doing))
 }
 
@@ -208,7 +216,7 @@ pub(crate) async fn signal(
         }
         Signal::Pause => kill(client, on, pod, "-STOP").await,
         Signal::Run => {
-            set_label(client, registered, &label(agent), Some("yes")).await?;
+            set_label(client, registered, &label(agent), Some(LABELLED)).await?;
             let runs = || async {
                 match pod.on(client, registered).await {
                     Ok(Some(found)) if is_running(&found) => Ok(()),

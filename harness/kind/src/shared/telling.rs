@@ -7,21 +7,23 @@
 use std::collections::BTreeSet;
 
 use chainbreak_engine::nginx;
+use chainbreak_model::case::IpFamily;
 use serde_json::{Value, json};
 
-use crate::shared::pods::spec_path;
+use crate::{made::calico::pools::choose, shared::pods::spec_path};
 
 /// What the `ConfigMap` is called, and the volume.
 const NAME: &str = "chainbreak-tells";
 const FOLDER: &str = "/etc/nginx";
 const FILE: &str = "chainbreak.conf";
 
-/// The objects, with their servers telling; a `ConfigMap` stands before the first of each namespace that needs it.
-pub(crate) fn dress(objects: &[Value]) -> Vec<Value> {
+/// The objects, with their servers telling; a `ConfigMap` stands before the first of each namespace that needs it. Pods choose pools of each family.
+pub(crate) fn dress(objects: &[Value], families: &[IpFamily]) -> Vec<Value> {
     let mut dressed = Vec::with_capacity(objects.len());
     let mut served = BTreeSet::new();
     for object in objects {
         let mut object = object.clone();
+        choose(&mut object, families);
         if tells(&mut object) {
             let namespace = object["metadata"]["namespace"].as_str();
             let namespace = namespace.unwrap_or("default").to_owned();
@@ -110,7 +112,7 @@ mod tests {
             deployment("test", &nginx),
             pod,
         ];
-        let dressed = dress(&objects);
+        let dressed = dress(&objects, &[]);
         let kinds: Vec<&str> = dressed
             .iter()
             .filter_map(|it| it["kind"].as_str())
@@ -145,7 +147,7 @@ mod tests {
             json!({ "image": "nginx:1.27", "volumeMounts": [{ "mountPath": "/etc/nginx/conf.d" }] }),
         ] {
             let objects = [deployment("test", &container), json!({ "kind": "Service" })];
-            assert_eq!(dress(&objects), objects, "{container}");
+            assert_eq!(dress(&objects, &[]), objects, "{container}");
         }
     }
 }

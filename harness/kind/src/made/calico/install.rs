@@ -83,13 +83,3 @@ impl Install<'_> {
         Ok(())
     }
 }
-
-/// The `IPPool`s among a case's objects, as Calico's manifests define them.
-pub(crate) fn pools(objects: &[Value]) -> Vec<Value> {
-    let pools = objects.iter().filter(|it| it["kind"] == "IPPool").cloned();
-    let kept = pools.map(|mut pool| {
-        pool["apiVersion"] = "crd.projectcalico.org/v1".into();
-        pool
-    });
-    kept.collect()
-}

@@ -1,10 +1,13 @@
 //! Calico's manifest, made fit for a case: pure.
 
-use chainbreak_model::case::{Dataplane, IpFamily, IptablesVariant};
+use chainbreak_model::{
+    case::{Dataplane, IpFamily, IptablesVariant},
+    names::AgentName,
+};
 use serde_json::{Map, Value, json};
 
 use super::{Order, Way, is};
-use crate::{error::KindError, hash::short, made::config};
+use crate::{error::KindError, hash::short, made::config, shared::signal};
 
 /// The annotation of pods by which they are new ones.
 pub(super) const FELIX: &str = "chainbreak.dev/felix";
@@ -29,11 +32,16 @@ pub(super) fn fit(object: &mut Value, order: &Order<'_>) -> Result<(), KindError
     Ok(())
 }
 
-/// Of the `DaemonSet` calico-node: settings of the case.
+/// Of the `DaemonSet` calico-node: settings of the case, and what has its pods ready soon. They run where our label is, so that a case
+/// may stop one.
 fn node(set: &mut Value, order: &Order<'_>) {
+    if set["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
+        set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = "100%".into();
+    }
     let template = &mut set["spec"]["template"];
     template["metadata"]["annotations"][FELIX] = generation(order).into();
     let pods = &mut template["spec"];
+    pods["nodeSelector"][signal::label(AgentName::Felix)] = signal::LABELLED.into();
     let containers = pods["containers"].as_array_mut().into_iter().flatten();
     for container in containers.filter(|it| it["name"] == "calico-node") {
         for (name, value) in settings(order) {
@@ -42,7 +50,23 @@ fn node(set: &mut Value, order: &Order<'_>) {
         if bpf(order.felix) {
             container["resources"]["limits"]["memory"] = BPF_MEMORY.into();
         }
+        look_often(container);
     }
+}
+
+/// The manifest asks every ten seconds whether Felix is ready, also of one that has just started: first when it has started. Felix alone is asked
+/// for: of BIRD, which waits for other nodes, the readiness probe says what is to be said.
+fn look_often(container: &mut Value) {
+    let Some(mut startup) = container.get("readinessProbe").cloned() else {
+        return;
+    };
+    if let Some(words) = startup["exec"]["command"].as_array_mut() {
+        words.retain(|word| word != "-bird-ready");
+    }
+    startup["periodSeconds"] = 1.into();
+    // A liveness probe, which waits for this one, ends Felix after 70 s: a minute and the manifest's delay.
+    startup["failureThreshold"] = 70.into();
+    container["startupProbe"] = startup;
 }
 
 /// New pods whenever FelixConfiguration, or the API's address, is another one: an annotation of theirs.
@@ -80,7 +104,6 @@ fn settings(order: &Order<'_>) -> Vec<(&'static str, String)> {
     if families.contains(&v6) {
         set("FELIX_IPV6SUPPORT", "true");
         set("IP6", "autodetect");
-        set("CALICO_IPV6POOL_CIDR", config::PODS.1);
     }
     if !families.contains(&v4) {
         set("IP", "none");
@@ -91,7 +114,11 @@ fn settings(order: &Order<'_>) -> Vec<(&'static str, String)> {
         // All nodes are on one network: BIRD's routes reach every pod, in eBPF mode too, which knows no IPIP.
         set("CALICO_IPV4POOL_IPIP", "Never");
         set("CALICO_IPV4POOL_CIDR", config::PODS.0);
+        if families.contains(&v6) {
+            set("CALICO_IPV6POOL_CIDR", config::PODS.1);
+        }
     } else {
+        // With a default pool's network beside it calico-node ends at once.
         set("NO_DEFAULT_POOLS", "true");
     }
     settings
@@ -165,12 +192,16 @@ mod tests {
                 { "name": "CALICO_IPV4POOL_IPIP", "value": "Always" },
             ],
             "livenessProbe": { "exec": { "command": ["/bin/calico-node", "-felix-live", "-bird-live"] } },
+            "readinessProbe": { "exec": { "command": ["/bin/calico-node", "-felix-ready", "-bird-ready"] }, "periodSeconds": 10 },
             "lifecycle": { "preStop": { "exec": { "command": ["/bin/calico-node", "-shutdown"] } } },
         }]);
         let init = json!([{ "name": "upgrade-ipam" }, { "name": "install-cni" }, { "name": "mount-bpffs" }]);
-        json!({ "spec": { "template": {
+        let update = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } });
+        json!({ "spec": { "updateStrategy": update, "template": {
             "metadata": { "labels": { "k8s-app": "calico-node" } },
-            "spec": { "initContainers": init, "containers": containers },
+            "spec": {
+                "nodeSelector": { "kubernetes.io/os": "linux" }, "initContainers": init, "containers": containers,
+            },
         } } })
     }
 
@@ -178,11 +209,11 @@ mod tests {
         let mut set = set();
         let (spec, felix) = (spec(&with_calico(PodOwner::Calico)).unwrap(), Map::new());
         node(&mut set, &order(&spec, &felix));
-        set["spec"]["template"].take()
+        set["spec"].take()
     }
 
     #[test]
-    fn where_calico_owns_the_pods_it_keeps_its_cni_and_routes_without_encapsulation() {
+    fn calico_keeps_its_cni_routes_without_encapsulation_and_is_ready_as_soon_as_it_says_so() {
         insta::assert_snapshot!(serde_yaml::to_string(&patched()).unwrap());
     }
 

@@ -18,7 +18,7 @@ use super::cluster::{
 };
 use crate::{
     made::{
-        calico::{Way, apply, check, documents, pools},
+        calico::{Way, apply, check, documents, pools::pools},
         spec::tests::with_calico,
     },
     served,
@@ -179,7 +179,7 @@ async fn a_cases_own_pools_are_there_before_calico_and_instead_of_its_own() {
         "apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": { "name": "overlay" },
         "spec": { "cidr": "10.30.0.0/16", "vxlanMode": "Always" },
     });
-    let pools = pools(&[json!({ "kind": "Pod" }), pool]);
+    let pools = pools(&[json!({ "kind": "Pod" }), pool], &cluster.ip_families);
     let done = installed(&client, &cluster, Way::Manifest, Fate::Ready, pools).await;
     done.unwrap();
     let pools = custom(&client, "crd.projectcalico.org", "IPPool");
