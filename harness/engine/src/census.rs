@@ -9,12 +9,14 @@ use chainbreak_model::{
     event::{Dropped, DropsSeen, EventKind},
     names::NodeName,
 };
-use chainbreak_netfilter::{NetfilterError, RuleCounters, Ruleset, Tally, conntrack, nft::listing};
+use chainbreak_netfilter::{
+    NetfilterError, RuleCounters, Ruleset, Tally, bpf_counters, conntrack, nft::listing,
+};
 use futures::future::join_all;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    cluster::{Command, Place},
+    cluster::{Command, FelixProgram, Place},
     infra_error::InfraError,
     log::EventLog,
     looks::{self, KEPT_US, Looks},
@@ -22,10 +24,14 @@ use crate::{
 
 /// Distance of two looks.
 const LOOK: Duration = Duration::from_secs(3);
+/// How long the first look at Felix's programs may take, on each node.
+const FIRST: Duration = Duration::from_secs(5);
 /// How long the last look may take; a machine that is busier than that has no last look.
 const LAST: Duration = Duration::from_secs(2);
 /// Whether anything is there that only nft, or iptables-nft, lists in full.
 const TABLES: looks::Source = looks::Source::All("nft list tables");
+/// Felix's eBPF programs.
+const BPF: &str = "eBPF";
 /// Tables of iptables-nft, which the `nft` tool lists as well.
 const SHARED: [&str; 5] = ["filter", "mangle", "nat", "raw", "security"];
 
@@ -54,14 +60,35 @@ struct Source {
 
 impl Census {
     /// A census that has not looked yet.
-    pub(crate) fn new(looks: Arc<Looks>, nodes: Vec<NodeName>, case: &Case) -> Self {
+    pub(crate) fn new(
+        looks: Arc<Looks>,
+        nodes: Vec<NodeName>,
+        case: &Case,
+        felix: Option<&FelixProgram>,
+    ) -> Self {
         let node = |name| Node {
             name,
-            sources: sources(case),
+            sources: sources(case, felix),
         };
         Self {
             looks,
             nodes: nodes.into_iter().map(node).collect(),
+        }
+    }
+
+    /// The first look at Felix's programs, of node after node: there is time for it before anything is judged.
+    pub(crate) async fn begin(&mut self, log: &EventLog) {
+        for node in &mut self.nodes {
+            let place = Place::Node(node.name.clone());
+            let of_programs = node.sources.iter_mut().filter(|it| it.front == BPF);
+            for source in of_programs {
+                // Where no Felix runs, or none has programs yet, nothing is counted yet.
+                let read = source.read(&self.looks, &place, log.now_us());
+                if let Ok(Ok(counted)) = tokio::time::timeout(FIRST, read).await {
+                    source.tell(counted, &node.name, log);
+                }
+                source.drops = Some(false);
+            }
         }
     }
 
@@ -152,6 +179,7 @@ impl Source {
         let counted = match self.front {
             "nft" => tables(&reading.text),
             "conntrack" => Ok(conntrack::dropping(&reading.text)),
+            BPF => Ok(bpf_counters::dropping(&reading.text)),
             _ => Ruleset::parse(&reading.text).map(|rules| rules.dropping()),
         };
         let counted = counted
@@ -160,7 +188,9 @@ impl Source {
     }
 
     fn tell(&mut self, (at_us, counted): (u64, RuleCounters), node: &NodeName, log: &EventLog) {
-        self.drops = Some(!counted.is_empty());
+        // A look at Felix's programs takes half a second of a processor: one before and one after. What they counted at interfaces that are gone
+        // by then is not told.
+        self.drops = Some(!counted.is_empty() && self.front != BPF);
         let grown = self.tally.see(counted).into_iter();
         let grown = grown.map(|(site, counters)| Dropped {
             owner: site.owner().to_string(),
@@ -194,8 +224,8 @@ impl Source {
 /// What lists the rules of a node: its own iptables backend, table by table, since an ordinary user's legacy does
 /// not know which there are; then the other iptables backend and nft, for what somebody else wrote there. Asked
 /// without a table, neither makes one, and `nft list tables` tells both whether there is anything to list. Last
-/// conntrack, which drops without a rule.
-fn sources(case: &Case) -> Vec<Source> {
+/// conntrack, which drops without a rule, and Felix's eBPF programs.
+fn sources(case: &Case, felix: Option<&FelixProgram>) -> Vec<Source> {
     let mut sources = vec![Source::own("iptables", "iptables-save", "filter")];
     let drops = case
         .cluster
@@ -216,12 +246,14 @@ fn sources(case: &Case) -> Vec<Source> {
     });
     sources.push(Source::all_if("nft", "nft list ruleset", is_of_nft));
     sources.push(Source::new("conntrack", looks::Source::Conntrack));
+    let felix = felix.filter(|_| case.wants_programs());
+    sources.extend(felix.map(|felix| Source::new(BPF, looks::Source::BpfCounters(felix.clone()))));
     sources
 }
 
 /// What counts on a node, as far as there is anything to count.
-pub(crate) fn commands(case: &Case) -> Vec<Command> {
-    let sources = sources(case);
+pub(crate) fn commands(case: &Case, felix: Option<&FelixProgram>) -> Vec<Command> {
+    let sources = sources(case, felix);
     let all = sources.iter().flat_map(|source| {
         let first = source.only_if.map(|_| TABLES.listing());
         first.into_iter().chain([source.what.listing()])
@@ -258,6 +290,8 @@ fn is_shared(family: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use chainbreak_model::case::{Dataplane, Step};
+
     use super::*;
     use crate::fake::{Commands, Fake, case};
 
@@ -270,7 +304,7 @@ mod tests {
         .cluster();
         let case = case("{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }");
         let looks = Arc::new(Looks::new(cluster, log.clone()));
-        (fake, Census::new(looks, vec!["n1".into()], &case))
+        (fake, Census::new(looks, vec!["n1".into()], &case, None))
     }
 
     #[tokio::test]
@@ -281,6 +315,52 @@ mod tests {
         let mut asked = fake.asked();
         asked.retain(|words| words.starts_with("nft") || words.starts_with("iptables-nft"));
         assert_eq!(asked, ["nft list tables"]);
+    }
+
+    #[tokio::test]
+    async fn felixs_programs_are_looked_at_before_and_after_what_is_judged_and_at_no_other_time() {
+        let (log, mut events) = EventLog::new();
+        let folder = tempfile::tempdir().unwrap();
+        let counted = folder.path().join("counted");
+        // Each look finds three more.
+        let script = format!(
+            "n=$(($(cat {0} 2>/dev/null) + 3)); echo $n > {0}; echo \"| Dropped | by policy | $n | 0 | N/A |\"; echo dumped eth0 counters.",
+            counted.display()
+        );
+        let commands = Commands::Shell(script, Duration::ZERO);
+        let (_fake, cluster) = Fake {
+            commands,
+            ..Fake::default()
+        }
+        .cluster();
+        let mut case =
+            case("{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }");
+        let bpf = serde_json::json!({ Dataplane::FIELD: true });
+        case.timeline = vec![Step::Felix(bpf.as_object().unwrap().clone())].into();
+        let looks = Arc::new(Looks::new(cluster, log.clone()));
+        let felix = FelixProgram::at("/calico-node".as_ref());
+        let mut census = Census::new(looks, vec!["n1".into()], &case, Some(&felix));
+        census.begin(&log).await;
+        census.nodes[0].sources.retain(|it| it.front == BPF);
+        let mut told = || {
+            let events = std::iter::from_fn(|| events.try_recv().ok());
+            let drops = events.filter_map(|event| match event.what {
+                EventKind::Drops(seen) => Some(seen.grown),
+                _ => None,
+            });
+            drops.flatten().collect::<Vec<Dropped>>()
+        };
+        let watched = tokio::time::timeout(Duration::from_millis(50), census.watch(&log)).await;
+        assert!(watched.is_err() && told().is_empty());
+        census.end(&log).await;
+        let told = told();
+        let [dropped] = told.as_slice() else {
+            panic!("{told:?}")
+        };
+        assert_eq!(
+            (dropped.packets, dropped.chain.as_str()),
+            (3, "eth0 ingress")
+        );
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 
 mod capability;
 mod debt;
+mod felix_program;
 
 use std::{
     fmt, io,
@@ -28,6 +29,7 @@ pub use capability::{
 };
 pub(crate) use capability::{agent_control, exec_as};
 pub use debt::{Debt, Debts};
+pub use felix_program::FelixProgram;
 
 /// A raised cluster.
 #[async_trait]
@@ -93,6 +95,11 @@ pub trait Cluster: Send + Sync {
 
     /// `None` where entries of logs come as they are written.
     fn late_logs(&self) -> Option<&dyn LateLogs> {
+        None
+    }
+
+    /// Runs at a node. `None` where Felix is a model, or has no program there.
+    fn felix_program(&self) -> Option<FelixProgram> {
         None
     }
 

@@ -1,30 +1,54 @@
-//! The rules of nodes as they are when a case is over, which are kept with its report.
+//! What nodes hold when a case is over, and is kept with its report: rules, and the maps of Felix's eBPF programs.
+
+use std::time::Duration;
 
 use chainbreak_model::{
-    case::{ClusterSpec, IpFamily, ProxyMode},
+    case::{Case, IpFamily, ProxyMode},
     names::NodeName,
 };
 use futures::future::join_all;
+use tokio::time::timeout;
 
 use crate::{
-    cluster::{Cluster, Command, Place, nodes},
+    cluster::{Cluster, Command, FelixProgram, Place, nodes},
     output::output,
     ready::IPVS,
     run::Artifact,
 };
 
-/// The rules of every node in every family, best effort: what cannot be had is left out.
-pub(crate) async fn rules(cluster: &dyn Cluster, spec: &ClusterSpec) -> Vec<Artifact> {
+/// What Felix lists of each family, and what it lists once.
+const MAPS: [&str; 3] = ["nat", "conntrack", "routes"];
+const MAPS_OF_BOTH: [&str; 2] = ["ifstate", "counters"];
+
+/// What Felix's programs know of a busy node are tens of megabytes; so much of it may be kept of each map.
+const MOST: usize = 8 << 20;
+/// How long a map may take: nobody's verdict waits for it.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// Of every node in every family, best effort: what cannot be had is left out. Rules come first, since what is kept of a case is bounded.
+pub(crate) async fn all(cluster: &dyn Cluster, case: &Case) -> Vec<Artifact> {
     let nodes = nodes(cluster);
-    let dumps = dumps_of(spec);
+    let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
+    let rules = dumps(&case.cluster.ip_families, mode);
     let all = nodes
         .iter()
-        .flat_map(|node| dumps.iter().map(move |dump| (node, *dump)));
-    join_all(all.map(|(node, dump)| rules_of(cluster, node, dump))).await
+        .flat_map(|node| rules.iter().map(move |dump| (node, dump)));
+    let mut kept = join_all(all.map(|(node, dump)| rules_of(cluster, node, dump))).await;
+    let maps = maps(case, cluster.felix_program());
+    // One after the other: each takes a part of a second of a processor.
+    let of_node = nodes.iter().map(async |node| {
+        let mut kept = Vec::new();
+        for map in &maps {
+            kept.extend(map_of(cluster, node, map).await);
+        }
+        kept
+    });
+    kept.extend(join_all(of_node).await.into_iter().flatten());
+    kept
 }
 
-/// What lists rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What lists something.
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Dump {
     /// iptables' of a family, with counters.
     Save(IpFamily),
@@ -32,6 +56,8 @@ enum Dump {
     Ruleset,
     /// What IPVS balances.
     Ipvs,
+    /// A map of Felix's programs.
+    Map(FelixProgram, &'static str, IpFamily),
 }
 
 /// What is kept of each node: where kube-proxy writes a table of its own, nft's tables too, and what IPVS balances.
@@ -45,38 +71,51 @@ fn dumps(families: &[IpFamily], mode: Option<ProxyMode>) -> Vec<Dump> {
     saves.chain(own).collect()
 }
 
-fn dumps_of(cluster: &ClusterSpec) -> Vec<Dump> {
-    let mode = cluster.kube_proxy.as_ref().map(|it| it.mode);
-    dumps(&cluster.ip_families, mode)
+/// Those of a real Felix that is in eBPF mode at some time.
+fn maps(case: &Case, felix: Option<FelixProgram>) -> Vec<Dump> {
+    let Some(felix) = felix.filter(|_| case.wants_programs()) else {
+        return Vec::new();
+    };
+    let once = MAPS_OF_BOTH.map(|map| (map, IpFamily::V4));
+    let of_each = case.cluster.ip_families.iter();
+    let of_each = of_each.flat_map(|family| MAPS.map(|map| (map, *family)));
+    let all = of_each.chain(once);
+    all.map(|(map, family)| Dump::Map(felix.clone(), map, family))
+        .collect()
 }
 
 impl Dump {
-    /// What the artifact is called, behind its node.
-    fn name(self) -> String {
+    /// What the artifact is called, behind its node. Maps are called as `calicoctl cluster diags` calls them.
+    fn name(&self) -> String {
         match self {
             Self::Save(family) => format!("{}-save", family.iptables()),
             Self::Ruleset => "nft".to_owned(),
             Self::Ipvs => "ip_vs".to_owned(),
+            Self::Map(_, map, IpFamily::V4) => format!("bpf-{map}"),
+            Self::Map(_, map, IpFamily::V6) => format!("bpf-{map}-6"),
         }
     }
 
     /// What lists it.
-    fn argv(self) -> Vec<String> {
+    fn argv(&self) -> Vec<String> {
         match self {
             Self::Save(_) => vec![self.name(), "-c".to_owned()],
             Self::Ruleset => ["nft", "list", "ruleset"].map(str::to_owned).to_vec(),
             Self::Ipvs => IPVS.map(str::to_owned).to_vec(),
+            Self::Map(felix, map, family) => felix.dump(map, *family),
         }
     }
 }
 
 /// What lists all of them on a node.
-pub(crate) fn commands(cluster: &ClusterSpec) -> Vec<Command> {
-    let all = dumps_of(cluster).into_iter();
+pub(crate) fn commands(case: &Case, felix: Option<FelixProgram>) -> Vec<Command> {
+    let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
+    let rules = dumps(&case.cluster.ip_families, mode).into_iter();
+    let all = rules.chain(maps(case, felix));
     all.map(|dump| Command::Argv(dump.argv())).collect()
 }
 
-async fn rules_of(cluster: &dyn Cluster, node: &NodeName, dump: Dump) -> Artifact {
+async fn rules_of(cluster: &dyn Cluster, node: &NodeName, dump: &Dump) -> Artifact {
     let place = Place::Node(node.clone());
     let list = async |argv: Vec<String>| {
         let listed = output(cluster, &place, &Command::Argv(argv)).await;
@@ -96,9 +135,27 @@ async fn rules_of(cluster: &dyn Cluster, node: &NodeName, dump: Dump) -> Artifac
     }
 }
 
+/// Nothing where there is no such map, or where Felix does not run.
+async fn map_of(cluster: &dyn Cluster, node: &NodeName, dump: &Dump) -> Option<Artifact> {
+    let (place, command) = (Place::Node(node.clone()), Command::Argv(dump.argv()));
+    let listed = timeout(WITHIN, output(cluster, &place, &command)).await;
+    let text = listed.ok()?.ok().filter(|text| !text.is_empty())?;
+    let bytes = text.len();
+    let text = if bytes > MOST {
+        format!("left out: {bytes} bytes, and {MOST} of a map are kept\n")
+    } else {
+        text
+    };
+    let name = format!("{node}.{}", dump.name());
+    Some(Artifact { name, text })
+}
+
 #[cfg(test)]
 mod tests {
+    use chainbreak_model::case::{Dataplane, Step};
+
     use super::*;
+    use crate::fake;
 
     #[test]
     fn a_case_in_nftables_mode_keeps_what_nft_lists() {
@@ -108,5 +165,31 @@ mod tests {
         assert_eq!(dumps(&families, Some(ProxyMode::Iptables)), saves);
         let both = dumps(&families, Some(ProxyMode::Nftables));
         assert_eq!(both, [&saves[..], &[Dump::Ruleset]].concat());
+    }
+
+    #[test]
+    fn the_maps_of_a_felix_in_ebpf_mode_are_kept_of_each_family_and_of_no_other_felix() {
+        let promise = "{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }";
+        let mut case = fake::case(promise);
+        case.cluster.ip_families = vec![IpFamily::V4, IpFamily::V6];
+        let names = |case: &Case, felix| {
+            let maps = maps(case, felix);
+            maps.iter().map(Dump::name).collect::<Vec<_>>().join(" ")
+        };
+        let felix = Some(FelixProgram::at("/calico-node".as_ref()));
+        assert_eq!(names(&case, felix.clone()), "");
+        let on = serde_json::json!({ Dataplane::FIELD: true });
+        let on = on.as_object().cloned().unwrap_or_default();
+        case.timeline = vec![Step::Felix(on)].into();
+        assert_eq!(
+            names(&case, felix.clone()),
+            "bpf-nat bpf-conntrack bpf-routes bpf-nat-6 bpf-conntrack-6 bpf-routes-6 bpf-ifstate bpf-counters"
+        );
+        assert_eq!(names(&case, None), "");
+        let last = commands(&case, felix).pop();
+        let words = "/calico-node -bpf counters dump"
+            .split(' ')
+            .map(str::to_owned);
+        assert_eq!(last, Some(Command::Argv(words.collect())));
     }
 }

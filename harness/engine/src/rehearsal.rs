@@ -3,11 +3,14 @@
 
 use std::fmt;
 
-use chainbreak_model::case::{Case, Step};
+use chainbreak_model::{
+    case::{AgentSource, Case, Step},
+    names::AgentName,
+};
 
 use crate::{
     census,
-    cluster::{Command, Place},
+    cluster::{Command, FelixProgram, Place},
     dumps, faults, network, observe, ready,
     shell::quoted,
 };
@@ -33,7 +36,10 @@ pub fn orders(case: &Case) -> Vec<Order> {
         };
         commands.into_iter().map(order).collect::<Vec<_>>()
     };
-    let (census, written) = (census::commands(case), vec![ready::watch(case)]);
+    let felix = (case.cluster.source(AgentName::Felix) == Some(&AgentSource::Cluster))
+        .then(FelixProgram::in_its_pod);
+    let census = census::commands(case, felix.as_ref());
+    let written = vec![ready::watch(case)];
     let watched = observe::places(case).into_iter().flat_map(|(at, watched)| {
         watched.commands().into_iter().map(move |command| Order {
             at: Some(Place::from(&at)),
@@ -51,7 +57,7 @@ pub fn orders(case: &Case) -> Vec<Order> {
         command: observe::ask_for_addresses(),
         why: "reads addresses that promises name".to_owned(),
     });
-    let rules = dumps::commands(&case.cluster);
+    let rules = dumps::commands(case, felix);
     let all = on_nodes(
         written,
         "looks again and again whether agents have written their rules",
@@ -66,7 +72,10 @@ pub fn orders(case: &Case) -> Vec<Order> {
     .chain(watched)
     .chain(on_nodes(census, "counts what is dropped, before and after"))
     .chain(of_faults(case))
-    .chain(on_nodes(rules, "keeps the rules with the report"));
+    .chain(on_nodes(
+        rules,
+        "keeps the rules, and Felix's maps, with the report",
+    ));
     let mut orders: Vec<Order> = Vec::new();
     for order in all {
         let same = |it: &&Order| (&it.at, &it.command) == (&order.at, &order.command);

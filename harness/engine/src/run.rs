@@ -134,7 +134,7 @@ async fn on_cluster(
             text: trouble.to_string(),
         });
     }
-    let artifacts = dumps::rules(cluster.as_ref(), &case.cluster).await;
+    let artifacts = dumps::all(cluster.as_ref(), case).await;
     let kept = async {
         if after.keeps(log).await {
             cluster.keep().await;
@@ -227,9 +227,11 @@ async fn judge(
     faults: &mut Faults,
     log: &EventLog,
 ) -> Result<(), InfraError> {
+    let (nodes, felix) = (nodes(cluster.as_ref()), cluster.felix_program());
+    let mut census = Census::new(Arc::clone(looks), nodes, case, felix.as_ref());
+    census.begin(log).await;
     log.barrier(EventKind::Phase(Phase::Judging)).await;
     let api = cluster.api();
-    let mut census = Census::new(Arc::clone(looks), nodes(cluster.as_ref()), case);
     let mut starvation = Starvation::new(cluster);
     let judged = async {
         tokio::select! {

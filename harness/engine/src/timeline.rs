@@ -1,5 +1,7 @@
 //! Playing a scenario's timeline, one step after the other.
 
+mod rollout;
+
 use std::{fmt::Display, time::Duration};
 
 use chainbreak_model::{
@@ -57,6 +59,13 @@ pub(crate) async fn play(
                     due += *every;
                 }
                 due = end;
+            }
+            Step::Rollout {
+                namespace,
+                deployment,
+            } => {
+                rollout::over(client, faults, (namespace, deployment)).await?;
+                due = due.max(Instant::now());
             }
             Step::Felix(spec) => felix_config::merge(client, spec, log).await?,
             Step::Apply(objects) => {
@@ -142,6 +151,9 @@ pub fn length(steps: &[Step]) -> Duration {
                 due += 2 * within(fault);
             }
             last = last.max(due + duration.unwrap_or_default());
+        }
+        if let Step::Rollout { .. } = step {
+            due += rollout::WITHIN;
         }
     }
     last.max(due)

@@ -16,8 +16,8 @@ use chainbreak_apiserver::{Kubelets, Server};
 use chainbreak_engine::{
     backend::{Backend, BackendError, RaiseError},
     cluster::{
-        AgentControl, ApiEndpoints, Cluster, Command, ExecError, Killing, Leftovers, Place,
-        Process, Recording, Scheduling,
+        AgentControl, ApiEndpoints, Cluster, Command, ExecError, FelixProgram, Killing, Leftovers,
+        Place, Process, Recording, Scheduling,
     },
     gate::Gate,
     log::EventLog,
@@ -305,6 +305,12 @@ impl Cluster for Raised {
 
     fn scheduling(&self) -> Option<&dyn Scheduling> {
         Some(&self.tasks)
+    }
+
+    /// Not of an image's root: a place is in none.
+    fn felix_program(&self) -> Option<FelixProgram> {
+        let path = self.cluster.source(AgentName::Felix)?.path()?;
+        path.is_file().then(|| FelixProgram::at(path))
     }
 
     /// Its agents get pods.

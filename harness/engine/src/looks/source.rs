@@ -1,8 +1,9 @@
 //! Where rules, elements and counters are read.
 
-use chainbreak_model::case::{Counter, ElementQuery, Family, RuleBackend, RuleQuery};
+use chainbreak_model::case::{Counter, ElementQuery, Family, IpFamily, RuleBackend, RuleQuery};
 
 use super::tables;
+use crate::cluster::FelixProgram;
 
 /// What one command shows.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +17,8 @@ pub(crate) enum Source {
     Nft { family: Family, table: String },
     /// What a command of these words lists, of whatever table.
     All(&'static str),
+    /// What this Felix says that its eBPF programs have counted.
+    BpfCounters(FelixProgram),
     /// `conntrack -S`.
     Conntrack,
     /// `/proc/net/snmp` and its kin.
@@ -58,7 +61,7 @@ impl Source {
     pub(crate) fn table(&self) -> Option<&str> {
         match self {
             Self::Save { table, .. } | Self::Nft { table, .. } => Some(table),
-            Self::All(_) | Self::Conntrack | Self::Snmp => None,
+            Self::All(_) | Self::BpfCounters(_) | Self::Conntrack | Self::Snmp => None,
         }
     }
 
@@ -76,6 +79,7 @@ impl Source {
                 words(["nft", "list", "table", &family.to_string(), table])
             }
             Self::All(listing) => words(listing.split(' ')),
+            Self::BpfCounters(felix) => felix.dump("counters", IpFamily::V4),
             Self::Conntrack => words(["conntrack", "-S"]),
             Self::Snmp => {
                 // Without IPv6 there is no snmp6.

@@ -24,8 +24,8 @@ impl Seen {
                 Self::Table(rules.tables.shift_remove(table).map(saved))
             }
             Source::Nft { .. } => Self::Table(nft::listing(text)?.into_iter().next()),
-            // No promise is about all tables.
-            Source::All(_) => Self::Table(None),
+            // No promise is about all tables, or about Felix's programs.
+            Source::All(_) | Source::BpfCounters(_) => Self::Table(None),
             Source::Conntrack => Self::Numbers(conntrack::statistics(text)),
             Source::Snmp => Self::Numbers(snmp(text)),
         })

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -138,6 +138,16 @@ pub enum AgentSource {
     /// The real one, in an image: the one by that name, or that of the version that is written. Whoever runs the case gives a path
     /// in its place.
     Image(Option<String>),
+}
+
+impl AgentSource {
+    /// Where it is, where that is known.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(path),
+            Self::Model | Self::Cluster | Self::Build | Self::Image(_) => None,
+        }
+    }
 }
 
 /// What kube-proxy programs services with.

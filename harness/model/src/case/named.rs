@@ -54,6 +54,10 @@ fn words(step: &Step, versions: &mut Versions) -> Option<String> {
             deployment,
             ..
         } => format!("churn of {namespace}/{deployment}"),
+        Step::Rollout {
+            namespace,
+            deployment,
+        } => format!("rollout of {namespace}/{deployment}"),
         Step::Felix(_) => "change of FelixConfiguration".to_owned(),
         Step::Apply(_) => "apply".to_owned(),
         Step::MoveApi => "move of the API's endpoint".to_owned(),

@@ -30,6 +30,13 @@ pub enum Step {
         /// How long.
         duration: Duration,
     },
+    /// Wait until a Deployment's pods are all of its newest template and Ready, and no other is there.
+    Rollout {
+        /// `test/nginx`.
+        namespace: String,
+        /// `test/nginx`.
+        deployment: String,
+    },
     /// Merge this into FelixConfiguration `default`'s spec.
     Felix(serde_json::Map<String, serde_json::Value>),
     /// Apply Kubernetes objects, in order.
@@ -55,6 +62,7 @@ impl Step {
             Self::Settle(time) | Self::Churn { duration: time, .. } => due + *time,
             Self::At(time) => due.max(*time),
             Self::Mark(_)
+            | Self::Rollout { .. }
             | Self::Felix(_)
             | Self::Apply(_)
             | Self::Delete(_)
@@ -70,6 +78,7 @@ impl Step {
             Self::At(_) => "at",
             Self::Mark(_) => "mark",
             Self::Churn { .. } => "churn",
+            Self::Rollout { .. } => "rollout",
             Self::Felix(_) => "felix",
             Self::Apply(_) => "apply",
             Self::Delete(_) => "delete",

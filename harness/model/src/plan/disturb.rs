@@ -30,7 +30,11 @@ fn disruptions(case: &Case) -> Vec<&'static str> {
 
 fn step(step: &Step) -> Vec<&'static str> {
     match step {
-        Step::Settle(_) | Step::At(_) | Step::Mark(_) | Step::Churn { .. } => Vec::new(),
+        Step::Settle(_)
+        | Step::At(_)
+        | Step::Mark(_)
+        | Step::Churn { .. }
+        | Step::Rollout { .. } => Vec::new(),
         Step::Felix(_) => vec!["sets FelixConfiguration"],
         Step::MoveApi => vec!["moves the API's endpoint"],
         Step::Apply(objects) => objects.iter().filter_map(object).collect(),

@@ -80,7 +80,7 @@ fn steps() -> impl Iterator<Item = &'static Word> {
     STEPS.iter().chain(of_agents).chain(faults::of_nodes())
 }
 
-static STEPS: [Word; 7] = [
+static STEPS: [Word; 8] = [
     step(
         "settle",
         Kind::Time,
@@ -103,6 +103,12 @@ static STEPS: [Word; 7] = [
         Kind::Fields(&churn::CHURN),
         "Scale a Deployment through replica counts, over and over.",
         |reader, entry, there| churn::read(reader.gathered, &entry.node, there.world),
+    ),
+    step(
+        "rollout",
+        churn::NAMED,
+        "Wait until all pods of this Deployment are of its newest template and Ready, and no other is there.",
+        |reader, entry, there| churn::rollout(reader.gathered, &entry.node, there.world),
     ),
     step(
         "felix",

@@ -1,4 +1,4 @@
-//! `churn`: a Deployment that is scaled over and over.
+//! `churn` and `rollout`: a Deployment that is scaled over and over, and one that is waited for.
 
 use super::{
     super::{
@@ -15,15 +15,14 @@ use crate::{
     yaml::Node,
 };
 
+/// How a Deployment is named.
+pub(super) const NAMED: Kind = Kind::Form("^[^/]+/[^/]+$", "test/nginx");
+
 pub(super) static CHURN: Mapping = Mapping {
     called: "churn",
     doc: "",
     fields: &[&[
-        needed(
-            "deployment",
-            Kind::Form("^[^/]+/[^/]+$", "test/nginx"),
-            "NAMESPACE/NAME.",
-        ),
+        needed("deployment", NAMED, "NAMESPACE/NAME."),
         needed(
             "replicas",
             Kind::NonEmpty(&Kind::Whole(REPLICAS.0, REPLICAS.1)),
@@ -57,6 +56,14 @@ pub(super) fn read(gathered: &Gathered, node: &Node, world: &World<'_>) -> Optio
         replicas: replicas?,
         every: every?,
         duration: length?,
+    })
+}
+
+pub(super) fn rollout(gathered: &Gathered, node: &Node, world: &World<'_>) -> Option<Step> {
+    let (namespace, deployment) = deployment(gathered, node, world)?;
+    Some(Step::Rollout {
+        namespace,
+        deployment,
     })
 }
 

@@ -84,6 +84,13 @@ fn lasting(step: &Step) -> Vec<(Place, String)> {
             })
             .collect(),
         Step::Fault { fault, .. } => vec![(Place::Scenario, word(fault))],
+        Step::Rollout {
+            namespace,
+            deployment,
+        } => vec![(
+            Place::Scenario,
+            format!("rollout of {namespace}/{deployment}"),
+        )],
         Step::Settle(_)
         | Step::At(_)
         | Step::Mark(_)
