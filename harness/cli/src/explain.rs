@@ -2,6 +2,7 @@
 //! cluster.
 
 mod asked;
+pub(crate) mod at_the_end;
 mod kept;
 pub(crate) mod moment;
 mod names;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Collects what `chainbreak explain --dump` and `diagnose` read of a node: rules, sets, connections, routes, addresses, settings; in Felix's container its NAT map.
+# Collects what `chainbreak explain --dump` and `diagnose` read of a node: rules, sets, connections, routes, addresses, settings; in Felix's container its maps.
 # On the node, as root: sh collect.sh [FOLDER]; it makes FOLDER and FOLDER.tgz. With - all of it goes to standard output.
 # Nothing else is changed, and no API is asked: no Secret is read. Settings named after keys and secrets are left out.
 # A dump of more than MOST bytes (32 MiB unless set) is left out whole: half of one would mislead.
@@ -50,7 +50,7 @@ for family in iptables ip6tables; do
 	esac
 done
 dump nft nft list ruleset; dump ipset ipset save; dump conntrack conntrack -L; dump statistics conntrack -S
-dump routes ip route show table all; dump rules ip rule; dump addresses ip addr; dump sysctls settings; if ls /sys/fs/bpf/tc/globals/cali_v4_nat_fe* >/dev/null 2>&1 && command -v calico-node >/dev/null; then dump felix-nat-map calico-node -bpf nat dump; fi
+dump routes ip route show table all; dump rules ip rule; dump addresses ip addr; dump sysctls settings; if ls /sys/fs/bpf/tc/globals/cali_v4_nat_fe* >/dev/null 2>&1 && command -v calico-node >/dev/null; then for map in nat conntrack routes; do dump felix-$map-map calico-node -bpf $map dump; done; fi
 left_out "settings whose names have key or secret in them"
 if [ "$to" = - ]; then
 	for file in "$folder"/*; do echo "== ${file##*/}"; cat "$file"; done

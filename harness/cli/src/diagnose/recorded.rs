@@ -20,10 +20,15 @@ use chainbreak_report::{
 };
 use serde_json::{Value, json};
 
-use crate::{args::Diagnose, cases::invalid, explain::moment, reports};
+use crate::{
+    args::Diagnose,
+    cases::invalid,
+    explain::{at_the_end, moment},
+    reports,
+};
 
 pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
-    let (run, _) = reports::read(run)?;
+    let (run, file) = reports::read(run)?;
     let (id, recorded) = moment::case(&run, args.case.as_deref())?;
     let events = recorded
         .history
@@ -37,13 +42,26 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
         None => nodes.next(),
     };
     let node = node.ok_or_else(|| invalid(format!("{id} has no such node")))?;
-    let mut evidence = Evidence::of(rules(case, &events, &node, at_us).dumps());
+    let is_recorded = !at_the_end::is_real_cluster(case);
+    let mut evidence = if is_recorded {
+        Evidence::of(rules(case, &events, &node, at_us).dumps())
+    } else {
+        match at_the_end::dumps_of((args.at, id), recorded, &file, &node) {
+            Ok(texts) => kept(&texts)?,
+            Err(why) => {
+                crate::note(&format!("{why}. Logs and objects are judged alone"));
+                Evidence::default()
+            }
+        }
+    };
     if let Some(network) = Network::at(&events, &case.timeline, reroutes, &node, at_us) {
         let added = evidence.dumps.add(network.text);
         added.map_err(|why| invalid(format!("what {node} routes by cannot be read: {why}")))?;
     }
-    evidence.is_of_one_moment = true;
-    count(&mut evidence.dumps, &events, &node, at_us);
+    evidence.is_of_one_moment = is_recorded;
+    if is_recorded {
+        count(&mut evidence.dumps, &events, &node, at_us);
+    }
     if let Some(statistics) = statistics(&events, &node, at_us) {
         evidence.add(&statistics)?;
     }
@@ -55,6 +73,16 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
     evidence
         .logs
         .extend(logs.into_iter().filter(|it| !it.entries.is_empty()));
+    Ok(evidence)
+}
+
+/// What was kept when the case was over.
+fn kept(texts: &[(String, String)]) -> Result<Evidence> {
+    let mut evidence = Evidence::default();
+    for (name, text) in texts {
+        let added = evidence.dumps.add(text);
+        added.map_err(|why| invalid(format!("{name} cannot be read: {why}")))?;
+    }
     Ok(evidence)
 }
 

@@ -53,7 +53,7 @@ pub(super) fn check(
 ) -> Check {
     let mut kept: Vec<Kept> = artifacts
         .iter()
-        .filter_map(|path| read(folder, path, node))
+        .filter_map(|path| rules(folder, path, node))
         .collect();
     if kept.is_empty() {
         return Check {
@@ -125,25 +125,48 @@ fn told(kept: &[Kept]) -> Check {
     }
 }
 
-/// A file of a run that has rules of the node.
-fn read(folder: &Path, path: &str, node: &NodeName) -> Option<Kept> {
-    let path = PathBuf::from(path);
-    let name = path.file_name()?.to_str()?.to_owned();
-    let family = match name.strip_prefix(node.as_str())?.strip_prefix('.')? {
+/// Files of a run that have rules of the node, and those maps of Felix's there that a walk goes by: their names and texts.
+pub(crate) fn texts(folder: &Path, artifacts: &[String], node: &NodeName) -> Vec<(String, String)> {
+    const RULES: [&str; 3] = ["iptables-save", "ip6tables-save", "nft"];
+    const MAPS: [&str; 3] = ["nat", "conntrack", "routes"];
+    let is_map = |kind: &str| {
+        let map = kind.strip_prefix("bpf-").unwrap_or_default();
+        MAPS.contains(&map.strip_suffix("-6").unwrap_or(map))
+    };
+    let read = |path: &String| {
+        let (name, kind, text) = read(folder, path, node)?;
+        (RULES.contains(&kind.as_str()) || is_map(&kind)).then_some((name, text))
+    };
+    artifacts.iter().filter_map(read).collect()
+}
+
+/// Rules of the node that are to be held against the history.
+fn rules(folder: &Path, path: &str, node: &NodeName) -> Option<Kept> {
+    let (name, kind, text) = read(folder, path, node)?;
+    let family = match kind.as_str() {
         "iptables-save" => Some(Family::V4),
         "ip6tables-save" => Some(Family::V6),
         "nft" => None,
         _ => return None,
     };
-    let mut text = String::new();
-    let mut file = input::open_below(folder, &path, MOST).ok()?;
-    file.read_to_string(&mut text).ok()?;
-    (!text.trim().is_empty()).then_some(Kept {
+    Some(Kept {
         name,
         text,
         family,
         differs: None,
     })
+}
+
+/// A file of the node that is not empty: its name, what it is of, and its text.
+fn read(folder: &Path, path: &str, node: &NodeName) -> Option<(String, String, String)> {
+    let path = PathBuf::from(path);
+    let name = path.file_name()?.to_str()?.to_owned();
+    let kind = name.strip_prefix(node.as_str())?.strip_prefix('.')?;
+    let kind = kind.to_owned();
+    let mut text = String::new();
+    let mut file = input::open_below(folder, &path, MOST).ok()?;
+    file.read_to_string(&mut text).ok()?;
+    (!text.trim().is_empty()).then_some((name, kind, text))
 }
 
 impl Kept {

@@ -20,7 +20,7 @@ use chainbreak_report::{
 };
 
 use super::{
-    Known, States, asked,
+    Known, States, asked, at_the_end,
     kept::{self, Check},
     names::Names,
 };
@@ -40,6 +40,9 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
     let history = recorded.history.events();
     let events = history.map_err(|why| invalid(why.to_string()))?;
     let at_us = moment(args.at, &events)?;
+    if at_the_end::is_real_cluster(&recorded.case) {
+        return at_the_end::known(args, (id, recorded), &file, (&events, at_us));
+    }
     let names = Names {
         case: &recorded.case,
         events: &events,
@@ -50,9 +53,10 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
     let commands = commands(&events, &node);
     if commands.is_empty() {
         return Err(invalid(format!(
-            "the history of {id} has no command of {node}, from which its rules could be rebuilt: those of real clusters are not recorded"
+            "the history of {id} has no command of {node}, from which its rules could be rebuilt"
         )));
     }
+    let network = Network::at(&events, &recorded.case.timeline, reroutes, &node, at_us);
     let own = backend(&recorded.case);
     let ends = names.ends(&node, &args.from, &args.to)?;
     let rebuilt = Rebuilt::of(&commands, at_us, own);
@@ -64,7 +68,6 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
         &commands,
         &events,
     );
-    let network = Network::at(&events, &recorded.case.timeline, reroutes, &node, at_us);
     let addresses = names.own(&node);
     let states = |network: Option<&str>| -> Result<States> {
         let with_network = rebuilt.states.iter().map(|(premise, replay)| {

@@ -149,6 +149,69 @@ fn rules_that_were_kept_confirm_the_rebuilt_ones_or_the_answer_says_that_it_is_n
     assert!(unsure.contains("nat KUBE-POSTROUTING"), "{unsure}");
 }
 
+/// Has the last run be one of a real cluster: its agents are pods, and its history has no commands.
+fn as_of_a_real_cluster(ground: &Ground) {
+    let edit = |file: &str, edit: &dyn Fn(&str) -> String| {
+        let path = ground.newest(file);
+        let before = fs::read_to_string(&path).unwrap();
+        let after = edit(&before);
+        assert_ne!(before, after, "{file}");
+        fs::write(&path, after).unwrap();
+    };
+    edit("run.jsonl", &|run| {
+        run.replace(r#""source":"model""#, r#""source":"cluster""#)
+    });
+    edit("short_fight-nobody-expects/events.jsonl", &|history| {
+        let others = history.lines();
+        let others = others.filter(|it| !it.contains(r#""what":{"command":"#));
+        others.collect::<Vec<_>>().join("\n") + "\n"
+    });
+}
+
+#[test]
+fn a_run_of_a_real_cluster_is_explained_and_diagnosed_by_what_was_kept_at_its_end() {
+    let ground = fight();
+    as_of_a_real_cluster(&ground);
+    let kept = ground.newest("short_fight-nobody-expects/n1.iptables-save");
+    let rules = fs::read_to_string(&kept).unwrap();
+    let jump = "-A PREROUTING -j KUBE-SERVICES";
+    let others = rules.lines();
+    let others = others.filter(|it| !it.contains(" PREROUTING ") || !it.contains("KUBE-SERVICES"));
+    let without = others.collect::<Vec<_>>().join("\n");
+    let (before, nat) = without.split_once("*nat\n").unwrap();
+    let (chains, of_nat) = nat.split_once("\n-A ").unwrap();
+    let with = format!("{before}*nat\n{chains}\n{jump}\n-A {of_nat}");
+    let asked = ["explain", "10.0.2.1", "10.96.7.8:80", "out/latest"];
+    for (rules, leads) in [(with, true), (without, false)] {
+        fs::write(&kept, rules).unwrap();
+        let explained = ground.chainbreak(&asked);
+        exits(&explained, 0);
+        let said = text(&explained.stdout);
+        assert!(said.contains("at the end on n1 in short/fight"), "{said}");
+        assert!(said.contains("(n1.iptables-save)"), "{said}");
+        assert_eq!(said.contains("to KUBE-SERVICES"), leads, "{said}");
+        let diagnosed = ground.chainbreak(&["diagnose", "out/latest", "--format", "json"]);
+        exits(&diagnosed, 0);
+        let is_missing = text(&diagnosed.stdout).contains("\"jump-missing\"");
+        assert_eq!(is_missing, !leads, "{}", text(&diagnosed.stdout));
+    }
+    let refused = |args: &[&str], why: &str| {
+        let output = ground.chainbreak(args);
+        exits(&output, 2);
+        let said = text(&output.stderr);
+        assert!(said.contains(why), "{said}");
+    };
+    refused(&[&asked[..], &["--at", "1s"]].concat(), "leave out --at");
+    // Where pods and Services are nobody says: the lab's addresses are not theirs.
+    refused(&ASKED, "test/web:80");
+    fs::remove_file(&kept).unwrap();
+    refused(&asked, "were not kept");
+    let alone = ground.chainbreak(&["diagnose", "out/latest", "--format", "json"]);
+    exits(&alone, 0);
+    let said = text(&alone.stderr);
+    assert!(said.contains("Logs and objects are judged alone"), "{said}");
+}
+
 #[test]
 fn what_a_run_cannot_tell_is_one_line_that_says_what_to_do() {
     let ground = Ground::new();

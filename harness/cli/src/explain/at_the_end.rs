@@ -1,0 +1,106 @@
+//! A run of a real cluster, whose commands nobody records: what was kept of its nodes when a case was over.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::Result;
+use chainbreak_model::{
+    case::{AgentSource, Case},
+    event::Event,
+    names::{AgentName, NodeName},
+};
+use chainbreak_netfilter::dumps::{Dumps, Kind};
+use chainbreak_report::{
+    Recorded,
+    network::{Network, reroutes},
+};
+
+use super::{Known, ends, kept, of_dumps};
+use crate::{args::Explain, cases::invalid, reports};
+
+/// Whether an agent's commands are recorded: those of a pod of a real cluster are not.
+pub(crate) fn is_real_cluster(case: &Case) -> bool {
+    AgentName::ALL
+        .iter()
+        .any(|agent| case.cluster.source(*agent) == Some(&AgentSource::Cluster))
+}
+
+/// What was kept of a node: names and texts. That is of the end of the case alone.
+pub(crate) fn dumps_of(
+    (at, id): (Option<Duration>, &str),
+    recorded: &Recorded,
+    file: &Path,
+    node: &NodeName,
+) -> Result<Vec<(String, String)>> {
+    let none = format!(
+        "{id} ran on a real cluster, where commands are not recorded: the rules of {node} cannot be rebuilt"
+    );
+    if at.is_some() {
+        return Err(invalid(format!(
+            "{none}. What they were at the end may be kept: leave out --at"
+        )));
+    }
+    let texts = kept::texts(reports::folder(file), &recorded.artifacts, node);
+    if texts.is_empty() {
+        return Err(invalid(format!(
+            "{none}, and they were not kept, as those of cases are that do not come out as expected"
+        )));
+    }
+    Ok(texts)
+}
+
+/// By what was kept of a node: FROM and TO are addresses, as of any dumps, and their node has to be said where there are several.
+pub(super) fn known(
+    args: &Explain,
+    (id, recorded): (&str, &Recorded),
+    file: &Path,
+    (events, at_us): (&[Event], u64),
+) -> Result<Known> {
+    let node = node(args, &recorded.case)?;
+    let ends = ends(args)?;
+    let texts = dumps_of((args.at, id), recorded, file, &node)?;
+    let network = Network::at(events, &recorded.case.timeline, reroutes, &node, at_us);
+    let routes = network.as_ref().map(|it| it.text.to_owned());
+    let routes = routes.map(|text| (format!("what {node} routes by"), text));
+    let mut dumps = Dumps::default();
+    for (name, text) in texts.iter().chain(&routes) {
+        let added = dumps.add(text);
+        added.map_err(|why| invalid(format!("{name} cannot be read: {why}")))?;
+    }
+    if !dumps.found().contains(&Kind::Save) && !dumps.found().contains(&Kind::Nft) {
+        return Err(invalid(format!("no rules of {node} were kept of {id}")));
+    }
+    let files: Vec<&str> = texts.iter().map(|(name, _)| name.as_str()).collect();
+    let mut about = vec![format!(
+        "The rules are those that were kept of {node} when the case was over and its faults were undone ({}): its commands are not recorded.",
+        files.join(", ")
+    )];
+    let doubt = network.and_then(|it| it.doubt);
+    let sure = doubt.is_none();
+    about.extend(doubt);
+    Ok(Known {
+        at: Some(format!("at the end on {node} in {id}")),
+        about,
+        sure,
+        among: "among what was kept",
+        ..of_dumps(ends, dumps)
+    })
+}
+
+fn node(args: &Explain, case: &Case) -> Result<NodeName> {
+    let all: Vec<NodeName> = case.cluster.node_names().collect();
+    let listed = || {
+        let names: Vec<&str> = all.iter().map(NodeName::as_str).collect();
+        names.join(", ")
+    };
+    match (&args.node, all.as_slice()) {
+        (Some(wanted), _) => {
+            let found = all.iter().find(|it| it.as_str() == wanted).cloned();
+            found.ok_or_else(|| invalid(format!("the case has no node {wanted}, but {}", listed())))
+        }
+        (None, [only]) => Ok(only.clone()),
+        (None, _) => Err(invalid(format!(
+            "on which node? Say it with --node: {}",
+            listed()
+        ))),
+    }
+}
