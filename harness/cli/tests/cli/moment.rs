@@ -174,13 +174,13 @@ fn a_run_of_a_real_cluster_is_explained_and_diagnosed_by_what_was_kept_at_its_en
     as_of_a_real_cluster(&ground);
     let kept = ground.newest("short_fight-nobody-expects/n1.iptables-save");
     let rules = fs::read_to_string(&kept).unwrap();
-    let jump = "-A PREROUTING -j KUBE-SERVICES";
+    let jump = "[0:0] -A PREROUTING -j KUBE-SERVICES";
     let others = rules.lines();
     let others = others.filter(|it| !it.contains(" PREROUTING ") || !it.contains("KUBE-SERVICES"));
     let without = others.collect::<Vec<_>>().join("\n");
     let (before, nat) = without.split_once("*nat\n").unwrap();
-    let (chains, of_nat) = nat.split_once("\n-A ").unwrap();
-    let with = format!("{before}*nat\n{chains}\n{jump}\n-A {of_nat}");
+    let (chains, of_nat) = nat.split_once("\n[").unwrap();
+    let with = format!("{before}*nat\n{chains}\n{jump}\n[{of_nat}");
     let asked = ["explain", "10.0.2.1", "10.96.7.8:80", "out/latest"];
     for (rules, leads) in [(with, true), (without, false)] {
         fs::write(&kept, rules).unwrap();
