@@ -1,4 +1,5 @@
-//! A run of a real cluster, whose commands nobody records: what was kept of its nodes when a case was over.
+//! What was kept of nodes when a case was over: all that is known of a real cluster, whose commands nobody records, and in the lab what a real
+//! Felix's programs know.
 
 use std::{path::Path, time::Duration};
 
@@ -22,6 +23,42 @@ pub(crate) fn is_real_cluster(case: &Case) -> bool {
     AgentName::ALL
         .iter()
         .any(|agent| case.cluster.source(*agent) == Some(&AgentSource::Cluster))
+}
+
+/// The eBPF programs of a real Felix in the lab, which come before the rules that its commands made.
+pub(super) enum Programs {
+    /// It has none, or its model's table of nftables stands in for them.
+    None,
+    /// They are as these dumps of the end of the case say; at another moment nobody knows.
+    Real(Vec<(String, String)>),
+}
+
+impl Programs {
+    pub(super) fn of(
+        at: Option<Duration>,
+        recorded: &Recorded,
+        file: &Path,
+        node: &NodeName,
+    ) -> Self {
+        let source = recorded.case.cluster.source(AgentName::Felix);
+        if source.and_then(AgentSource::path).is_none() {
+            return Self::None;
+        }
+        let mut maps = kept::texts(reports::folder(file), &recorded.artifacts, node);
+        maps.retain(|(name, _)| at.is_none() && name.contains(".bpf-"));
+        Self::Real(maps)
+    }
+
+    pub(super) fn before(&self, mut dumps: Dumps) -> Result<Dumps> {
+        let Self::Real(maps) = self else {
+            return Ok(dumps);
+        };
+        for (name, text) in maps {
+            let added = dumps.add(text);
+            added.map_err(|why| invalid(format!("{name} cannot be read: {why}")))?;
+        }
+        Ok(dumps.with_programs())
+    }
 }
 
 /// What was kept of a node: names and texts. That is of the end of the case alone.

@@ -69,13 +69,14 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
         &events,
     );
     let addresses = names.own(&node);
+    let programs = at_the_end::Programs::of(args.at, recorded, &file, &node);
     let states = |network: Option<&str>| -> Result<States> {
         let with_network = rebuilt.states.iter().map(|(premise, replay)| {
             let mut dumps = replay.dumps();
             dumps.set_own(addresses.iter().copied());
             let read = network.map_or(Ok(BTreeSet::new()), |text| dumps.add(text));
             read.map_err(|why| invalid(format!("what {node} routes by cannot be read: {why}")))?;
-            Ok((premise.clone(), dumps))
+            Ok((premise.clone(), programs.before(dumps)?))
         });
         with_network.collect()
     };
