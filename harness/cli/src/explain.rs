@@ -3,7 +3,7 @@
 
 mod asked;
 pub(crate) mod at_the_end;
-mod kept;
+pub(crate) mod kept;
 pub(crate) mod moment;
 mod names;
 mod service;

@@ -87,7 +87,6 @@ impl Census {
                 if let Ok(Ok(counted)) = tokio::time::timeout(FIRST, read).await {
                     source.tell(counted, &node.name, log);
                 }
-                source.drops = Some(false);
             }
         }
     }
@@ -100,8 +99,7 @@ impl Census {
             ticks.tick().await;
             // What an observer has just read says enough.
             let since_us = log.now_us().saturating_sub(KEPT_US);
-            self.look(log, since_us, |source| source.drops != Some(false))
-                .await;
+            self.look(log, since_us, Source::is_watched).await;
         }
     }
 
@@ -159,6 +157,12 @@ impl Source {
         }
     }
 
+    /// Whether it is looked at while the case is judged. A look at Felix's programs takes half a second of a processor: one before and one after are
+    /// enough. What they counted at interfaces that are gone by then is not told.
+    fn is_watched(&self) -> bool {
+        self.drops != Some(false) && self.front != BPF
+    }
+
     /// What it counts, and when that was.
     async fn read(
         &mut self,
@@ -188,9 +192,7 @@ impl Source {
     }
 
     fn tell(&mut self, (at_us, counted): (u64, RuleCounters), node: &NodeName, log: &EventLog) {
-        // A look at Felix's programs takes half a second of a processor: one before and one after. What they counted at interfaces that are gone
-        // by then is not told.
-        self.drops = Some(!counted.is_empty() && self.front != BPF);
+        self.drops = Some(!counted.is_empty());
         let grown = self.tally.see(counted).into_iter();
         let grown = grown.map(|(site, counters)| Dropped {
             owner: site.owner().to_string(),
@@ -290,10 +292,8 @@ fn is_shared(family: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::{Dataplane, Step};
-
     use super::*;
-    use crate::fake::{Commands, Fake, case};
+    use crate::fake::{Commands, Fake, case, switch_to_ebpf};
 
     fn census(log: &EventLog) -> (Arc<Fake>, Census) {
         let nothing = Commands::Shell("true".to_owned(), Duration::ZERO);
@@ -335,8 +335,7 @@ mod tests {
         .cluster();
         let mut case =
             case("{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }");
-        let bpf = serde_json::json!({ Dataplane::FIELD: true });
-        case.timeline = vec![Step::Felix(bpf.as_object().unwrap().clone())].into();
+        switch_to_ebpf(&mut case);
         let looks = Arc::new(Looks::new(cluster, log.clone()));
         let felix = FelixProgram::at("/calico-node".as_ref());
         let mut census = Census::new(looks, vec!["n1".into()], &case, Some(&felix));

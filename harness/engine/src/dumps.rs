@@ -28,8 +28,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// Of every node in every family, best effort: what cannot be had is left out. Rules come first, since what is kept of a case is bounded.
 pub(crate) async fn all(cluster: &dyn Cluster, case: &Case) -> Vec<Artifact> {
     let nodes = nodes(cluster);
-    let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
-    let rules = dumps(&case.cluster.ip_families, mode);
+    let rules = rules(case);
     let all = nodes
         .iter()
         .flat_map(|node| rules.iter().map(move |dump| (node, dump)));
@@ -71,6 +70,11 @@ fn dumps(families: &[IpFamily], mode: Option<ProxyMode>) -> Vec<Dump> {
     saves.chain(own).collect()
 }
 
+fn rules(case: &Case) -> Vec<Dump> {
+    let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
+    dumps(&case.cluster.ip_families, mode)
+}
+
 /// Those of a real Felix that is in eBPF mode at some time.
 fn maps(case: &Case, felix: Option<FelixProgram>) -> Vec<Dump> {
     let Some(felix) = felix.filter(|_| case.wants_programs()) else {
@@ -109,9 +113,7 @@ impl Dump {
 
 /// What lists all of them on a node.
 pub(crate) fn commands(case: &Case, felix: Option<FelixProgram>) -> Vec<Command> {
-    let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
-    let rules = dumps(&case.cluster.ip_families, mode).into_iter();
-    let all = rules.chain(maps(case, felix));
+    let all = rules(case).into_iter().chain(maps(case, felix));
     all.map(|dump| Command::Argv(dump.argv())).collect()
 }
 
@@ -152,8 +154,6 @@ async fn map_of(cluster: &dyn Cluster, node: &NodeName, dump: &Dump) -> Option<A
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::case::{Dataplane, Step};
-
     use super::*;
     use crate::fake;
 
@@ -178,9 +178,7 @@ mod tests {
         };
         let felix = Some(FelixProgram::at("/calico-node".as_ref()));
         assert_eq!(names(&case, felix.clone()), "");
-        let on = serde_json::json!({ Dataplane::FIELD: true });
-        let on = on.as_object().cloned().unwrap_or_default();
-        case.timeline = vec![Step::Felix(on)].into();
+        fake::switch_to_ebpf(&mut case);
         assert_eq!(
             names(&case, felix.clone()),
             "bpf-nat bpf-conntrack bpf-routes bpf-nat-6 bpf-conntrack-6 bpf-routes-6 bpf-ifstate bpf-counters"

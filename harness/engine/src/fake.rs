@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use chainbreak_model::{
-    case::{ApiWay, Capabilities, Case},
+    case::{ApiWay, Capabilities, Case, Dataplane, Step},
     event::Event,
     names::{AgentName, NodeName},
     plan::{Choice, Planned},
@@ -58,6 +58,12 @@ pub(crate) enum Commands {
     Hang,
     /// That script is run in their place, so much later.
     Shell(String, Duration),
+}
+
+/// Has a case's Felix go over to eBPF mode, and do nothing else.
+pub(crate) fn switch_to_ebpf(case: &mut Case) {
+    let on = serde_json::Map::from_iter([(Dataplane::FIELD.to_owned(), true.into())]);
+    case.timeline = vec![Step::Felix(on)].into();
 }
 
 /// The case of one node whose only promise is this one.

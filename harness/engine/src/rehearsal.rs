@@ -4,7 +4,7 @@
 use std::fmt;
 
 use chainbreak_model::{
-    case::{AgentSource, Case, Step},
+    case::{Case, Step},
     names::AgentName,
 };
 
@@ -36,8 +36,8 @@ pub fn orders(case: &Case) -> Vec<Order> {
         };
         commands.into_iter().map(order).collect::<Vec<_>>()
     };
-    let felix = (case.cluster.source(AgentName::Felix) == Some(&AgentSource::Cluster))
-        .then(FelixProgram::in_its_pod);
+    let felix = case.cluster.source(AgentName::Felix);
+    let felix = felix.and_then(FelixProgram::of);
     let census = census::commands(case, felix.as_ref());
     let written = vec![ready::watch(case)];
     let watched = observe::places(case).into_iter().flat_map(|(at, watched)| {

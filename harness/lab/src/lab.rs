@@ -307,10 +307,8 @@ impl Cluster for Raised {
         Some(&self.tasks)
     }
 
-    /// Not of an image's root: a place is in none.
     fn felix_program(&self) -> Option<FelixProgram> {
-        let path = self.cluster.source(AgentName::Felix)?.path()?;
-        path.is_file().then(|| FelixProgram::at(path))
+        FelixProgram::of(self.cluster.source(AgentName::Felix)?)
     }
 
     /// Its agents get pods.

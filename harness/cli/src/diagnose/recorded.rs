@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::{
     args::Diagnose,
     cases::invalid,
-    explain::{at_the_end, moment},
+    explain::{at_the_end, kept, moment},
     reports,
 };
 
@@ -47,7 +47,11 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
         Evidence::of(rules(case, &events, &node, at_us).dumps())
     } else {
         match at_the_end::dumps_of((args.at, id), recorded, &file, &node) {
-            Ok(texts) => kept(&texts)?,
+            Ok(texts) => {
+                let mut dumps = Dumps::default();
+                kept::add(&mut dumps, &texts)?;
+                Evidence::of(dumps)
+            }
             Err(why) => {
                 crate::note(&format!("{why}. Logs and objects are judged alone"));
                 Evidence::default()
@@ -73,16 +77,6 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
     evidence
         .logs
         .extend(logs.into_iter().filter(|it| !it.entries.is_empty()));
-    Ok(evidence)
-}
-
-/// What was kept when the case was over.
-fn kept(texts: &[(String, String)]) -> Result<Evidence> {
-    let mut evidence = Evidence::default();
-    for (name, text) in texts {
-        let added = evidence.dumps.add(text);
-        added.map_err(|why| invalid(format!("{name} cannot be read: {why}")))?;
-    }
     Ok(evidence)
 }
 

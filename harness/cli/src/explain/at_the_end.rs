@@ -15,7 +15,7 @@ use chainbreak_report::{
     network::{Network, reroutes},
 };
 
-use super::{Known, ends, kept, of_dumps};
+use super::{Known, ends, kept, moment, of_dumps};
 use crate::{args::Explain, cases::invalid, reports};
 
 /// Whether an agent's commands are recorded: those of a pod of a real cluster are not.
@@ -53,10 +53,7 @@ impl Programs {
         let Self::Real(maps) = self else {
             return Ok(dumps);
         };
-        for (name, text) in maps {
-            let added = dumps.add(text);
-            added.map_err(|why| invalid(format!("{name} cannot be read: {why}")))?;
-        }
+        kept::add(&mut dumps, maps)?;
         Ok(dumps.with_programs())
     }
 }
@@ -92,17 +89,18 @@ pub(super) fn known(
     file: &Path,
     (events, at_us): (&[Event], u64),
 ) -> Result<Known> {
-    let node = node(args, &recorded.case)?;
+    let only = |all: &[NodeName]| match all {
+        [only] => Some(only.clone()),
+        _ => None,
+    };
+    let node = moment::node(args, &recorded.case, only)?;
     let ends = ends(args)?;
     let texts = dumps_of((args.at, id), recorded, file, &node)?;
     let network = Network::at(events, &recorded.case.timeline, reroutes, &node, at_us);
     let routes = network.as_ref().map(|it| it.text.to_owned());
     let routes = routes.map(|text| (format!("what {node} routes by"), text));
     let mut dumps = Dumps::default();
-    for (name, text) in texts.iter().chain(&routes) {
-        let added = dumps.add(text);
-        added.map_err(|why| invalid(format!("{name} cannot be read: {why}")))?;
-    }
+    kept::add(&mut dumps, texts.iter().chain(&routes))?;
     if !dumps.found().contains(&Kind::Save) && !dumps.found().contains(&Kind::Nft) {
         return Err(invalid(format!("no rules of {node} were kept of {id}")));
     }
@@ -121,23 +119,4 @@ pub(super) fn known(
         among: "among what was kept",
         ..of_dumps(ends, dumps)
     })
-}
-
-fn node(args: &Explain, case: &Case) -> Result<NodeName> {
-    let all: Vec<NodeName> = case.cluster.node_names().collect();
-    let listed = || {
-        let names: Vec<&str> = all.iter().map(NodeName::as_str).collect();
-        names.join(", ")
-    };
-    match (&args.node, all.as_slice()) {
-        (Some(wanted), _) => {
-            let found = all.iter().find(|it| it.as_str() == wanted).cloned();
-            found.ok_or_else(|| invalid(format!("the case has no node {wanted}, but {}", listed())))
-        }
-        (None, [only]) => Ok(only.clone()),
-        (None, _) => Err(invalid(format!(
-            "on which node? Say it with --node: {}",
-            listed()
-        ))),
-    }
 }

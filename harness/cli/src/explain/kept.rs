@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::Result;
 use chainbreak_model::{
     event::{Command, Event, EventKind, Phase},
     input,
@@ -13,9 +14,12 @@ use chainbreak_model::{
 };
 use chainbreak_netfilter::{
     Family, NetfilterError, Ruleset,
+    dumps::Dumps,
     replay::{Backend, Replay},
 };
 use chainbreak_report::edits::ran;
+
+use crate::cases::invalid;
 
 /// So long may a kept dump be, in bytes.
 const MOST: u64 = 256 << 20;
@@ -140,6 +144,18 @@ pub(crate) fn texts(folder: &Path, artifacts: &[String], node: &NodeName) -> Vec
     artifacts.iter().filter_map(read).collect()
 }
 
+/// Takes in what such files say.
+pub(crate) fn add<'a>(
+    dumps: &mut Dumps,
+    texts: impl IntoIterator<Item = &'a (String, String)>,
+) -> Result<()> {
+    for (name, text) in texts {
+        let added = dumps.add(text);
+        added.map_err(|why| invalid(format!("{name} cannot be read: {why}")))?;
+    }
+    Ok(())
+}
+
 /// Rules of the node that are to be held against the history.
 fn rules(folder: &Path, path: &str, node: &NodeName) -> Option<Kept> {
     let (name, kind, text) = read(folder, path, node)?;
@@ -185,7 +201,7 @@ impl Kept {
         }
     }
 
-    fn compare(&self, replay: &Replay) -> Result<BTreeSet<String>, NetfilterError> {
+    fn compare(&self, replay: &Replay) -> std::result::Result<BTreeSet<String>, NetfilterError> {
         let Some(family) = self.family else {
             return Ok(replay
                 .differs_from_listing(&self.text)?

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Result;
 use chainbreak_model::{
+    case::Case,
     event::{Command, Event, EventKind, Phase},
     names::NodeName,
 };
@@ -49,7 +50,7 @@ pub(super) fn known(args: &Explain) -> Result<Known> {
         at_us,
         protocol: asked::protocol(args)?,
     };
-    let node = node(args, recorded, &names)?;
+    let node = node(args, &recorded.case, |_| names.node(&args.from, &args.to))?;
     let commands = commands(&events, &node);
     if commands.is_empty() {
         return Err(invalid(format!(
@@ -143,8 +144,13 @@ pub(crate) fn moment(at: Option<Duration>, events: &[Event]) -> Result<u64> {
     Ok(at_us)
 }
 
-fn node(args: &Explain, recorded: &Recorded, names: &Names<'_>) -> Result<NodeName> {
-    let all: Vec<NodeName> = recorded.case.cluster.node_names().collect();
+/// The node that is asked for, or otherwise meant.
+pub(super) fn node(
+    args: &Explain,
+    case: &Case,
+    otherwise: impl FnOnce(&[NodeName]) -> Option<NodeName>,
+) -> Result<NodeName> {
+    let all: Vec<NodeName> = case.cluster.node_names().collect();
     let listed = || {
         let names: Vec<&str> = all.iter().map(NodeName::as_str).collect();
         names.join(", ")
@@ -155,8 +161,7 @@ fn node(args: &Explain, recorded: &Recorded, names: &Names<'_>) -> Result<NodeNa
             .find(|it| it.as_str() == node)
             .cloned()
             .ok_or_else(|| invalid(format!("the case has no node {node}, but {}", listed()))),
-        None => names
-            .node(&args.from, &args.to)
+        None => otherwise(&all)
             .ok_or_else(|| invalid(format!("on which node? Say it with --node: {}", listed()))),
     }
 }

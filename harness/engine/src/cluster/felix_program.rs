@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use chainbreak_model::case::IpFamily;
+use chainbreak_model::case::{AgentSource, IpFamily};
 
 /// Its maps and process file system are those of the Felix that runs on the node. The container runs several programs of that name.
 /// (`calico-node -felix` up to v3.32.)
@@ -16,13 +16,21 @@ const IN_ITS_POD: &str = "for p in $(grep -lsaz '^calico-node' /proc/[0-9]*/cmdl
 pub struct FelixProgram(Vec<String>);
 
 impl FelixProgram {
-    /// As a container of a pod that is on the node.
-    pub fn in_its_pod() -> Self {
-        Self(["sh", "-c", IN_ITS_POD, "sh"].map(str::to_owned).to_vec())
+    /// That of a Felix from there: in a container of a pod that is on the node, or a program that the node sees. A model has none, and the root of an
+    /// image is not where commands of a node are.
+    pub fn of(source: &AgentSource) -> Option<Self> {
+        match source {
+            AgentSource::Cluster => {
+                let words = ["sh", "-c", IN_ITS_POD, "sh"];
+                Some(Self(words.map(str::to_owned).to_vec()))
+            }
+            AgentSource::Path(path) => path.is_file().then(|| Self::at(path)),
+            AgentSource::Model | AgentSource::Build | AgentSource::Image(_) => None,
+        }
     }
 
     /// A program on the node.
-    pub fn at(path: &Path) -> Self {
+    pub(crate) fn at(path: &Path) -> Self {
         Self(vec![path.to_string_lossy().into_owned()])
     }
 

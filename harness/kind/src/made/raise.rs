@@ -123,7 +123,7 @@ impl Raising<'_> {
                 nodes: nodes.clone(),
                 is_foreseen,
                 labels_agents: signal::touches_any(self.case),
-                manifests: telling::dress(&objects(self.case), &[]),
+                manifests: telling::dress(&objects(self.case), &self.case.cluster.ip_families),
             }),
             tasks: Mutex::default(),
             client,

@@ -236,7 +236,7 @@ impl Cluster for Raised {
     }
 
     fn felix_program(&self) -> Option<FelixProgram> {
-        (self.felix == Some(AgentSource::Cluster)).then(FelixProgram::in_its_pod)
+        self.felix.as_ref().and_then(FelixProgram::of)
     }
 
     async fn silent_nodes(&self) -> Vec<String> {

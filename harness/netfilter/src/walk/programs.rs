@@ -46,6 +46,12 @@ impl Programs {
         self.maps.flow((packet.protocol, src, dst))
     }
 
+    /// Whether it asks a Service that their NAT map has.
+    fn leads(&self, packet: &Packet) -> bool {
+        protocol(packet.protocol)
+            .is_some_and(|it| self.map.contains_key(&(packet.dst, it, packet.dport)))
+    }
+
     /// Whether they have it masqueraded: it comes from a pod of a pool with `natOutgoing` and goes to no pool, nor to this node. Where it goes to another node,
     /// a setting decides (`natOutgoingExclusions`; v3.28 has none), which is in no map.
     fn leaves_pools(&self, packet: &Packet) -> Option<bool> {
@@ -170,12 +176,9 @@ impl Walker<'_> {
 
     /// Of a TCP connection that has begun before.
     fn known(&mut self, programs: &Programs, of_flow: Known) -> Ends<()> {
-        let packet = &self.flight.packet;
-        let asks_service = protocol(packet.protocol)
-            .is_some_and(|it| programs.map.contains_key(&(packet.dst, it, packet.dport)));
         match of_flow {
             Known::NotDumped => {}
-            Known::Nothing if asks_service => {
+            Known::Nothing if programs.leads(&self.flight.packet) => {
                 return lost(
                     "it asks a Service and is of no flow that Felix's programs know by that: they may have led it where it connected",
                 );
@@ -212,9 +215,7 @@ impl Walker<'_> {
         if goes_on(packet) {
             return Ok(());
         }
-        let is_service = protocol(packet.protocol)
-            .is_some_and(|it| programs.map.contains_key(&(packet.dst, it, packet.dport)));
-        if packet.protocol != Protocol::TCP && is_service {
+        if packet.protocol != Protocol::TCP && programs.leads(packet) {
             // `bpfConnectTimeLoadBalancing: TCP` is the default.
             let question = "whether Felix's programs lead it where it connects (bpfConnectTimeLoadBalancing: Enabled) or only behind the rules";
             let answers = ["where it connects", "behind the rules"];
