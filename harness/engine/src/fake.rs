@@ -78,14 +78,20 @@ promises: {{ it: {promise} }}
 variants: {{ only: {{ expect: healthy }} }}
 "
     );
-    let open = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+    of(&text, "")
+}
+
+/// The only case of a scenario with these manifests, whose file is `pods.yaml`.
+pub(crate) fn of(text: &str, manifests: &str) -> Case {
+    let open = |_: &Path| Ok(manifests.as_bytes().to_vec());
     let scenario = chainbreak_model::read(Path::new("faked.yaml"), text.as_bytes(), &open)
         .unwrap_or_else(|error| panic!("{}", error.plain()));
     let choice = Choice {
         backend: "lab".to_owned(),
         ..Choice::default()
     };
-    let here = ["lab", "iptables-legacy", "conntrack"].map(|name| (name.to_owned(), Ok(())));
+    let here = ["lab", "iptables-legacy", "conntrack", "nft", "nginx"];
+    let here = here.map(|name| (name.to_owned(), Ok(())));
     match chainbreak_model::plan(&scenario, &choice, &Capabilities(here.into())).swap_remove(0) {
         Planned::Run(case) => *case,
         skipped @ Planned::Skip(_) => panic!("{skipped:?}"),

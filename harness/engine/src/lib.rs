@@ -1,6 +1,7 @@
 //! The run loop over the one seam ([`cluster`]): apply manifests, drive traffic, observe, append to
 //! the history.
 
+mod answered_by;
 pub mod backend;
 mod census;
 pub mod cluster;

@@ -9,7 +9,7 @@ use chainbreak_model::{
 };
 
 use crate::{
-    census,
+    answered_by, census,
     cluster::{Command, FelixProgram, Place},
     dumps, faults, network, observe, ready,
     shell::quoted,
@@ -64,6 +64,10 @@ pub fn orders(case: &Case) -> Vec<Order> {
     )
     .into_iter()
     .chain(traffic)
+    .chain(on_nodes(
+        answered_by::listings(case),
+        "tells whether programs or rules answer for services",
+    ))
     .chain(addresses)
     .chain(on_nodes(
         vec![network::command()],

@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use crate::{
+    answered_by,
     backend::Backend,
     census::Census,
     cluster::{Cluster, nodes},
@@ -203,6 +204,7 @@ async fn exercise(
         for (number, (name, traffic)) in (0..).zip(case.traffic.iter()) {
             flows.push(Flow::start(cluster.as_ref(), number, name, traffic, log).await?);
         }
+        answered_by::tell(cluster.as_ref(), case, &flows, deadline, log).await?;
         observe::addresses(cluster.as_ref(), case, log).await?;
         network::tell(cluster.as_ref(), log).await;
         log.append(EventKind::Phase(Phase::Ready));

@@ -13,18 +13,19 @@ use chainbreak_model::{
     event::{EventKind, WatchTarget},
     names::{NodeName, TrafficName},
 };
-use chainbreak_probe::wire::{Errand, Order, Protocol, Report};
+use chainbreak_probe::wire::{Errand, Order, Outcome, Protocol, Report};
 use k8s_openapi::api::core::v1::{Node, NodeAddress, Pod, Service};
 use kube::{Api, Client, ResourceExt};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::ChildStdin,
-    sync::oneshot,
+    sync::watch,
     task::JoinHandle,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use crate::{
+    answered_by::Answered,
     cluster::{Cluster, Command, Place, Process},
     infra_error::InfraError,
     log::{EventLog, micros},
@@ -38,6 +39,9 @@ const BESIDE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Flow {
     name: TrafficName,
+    /// Where its requests go.
+    target: SocketAddr,
+    answered: watch::Receiver<Answered>,
     /// How long it may take to end.
     within: Duration,
     stdin: ChildStdin,
@@ -101,10 +105,10 @@ impl Flow {
             .write_all(line.as_bytes())
             .await
             .map_err(|error| trouble(&error))?;
-        let (began, begun) = oneshot::channel();
-        let reading = read(name.clone(), BufReader::new(stdout), log.clone(), began);
+        let (last, mut answered) = watch::channel(None);
+        let reading = read(name.clone(), BufReader::new(stdout), log.clone(), last);
         let reader = tokio::spawn(reading);
-        if begun.await.is_err() {
+        if answered.changed().await.is_err() {
             let ended = reader.await.map_err(|error| trouble(&error))?;
             let why = match ended {
                 Ok(()) => "the probe ended at once".to_owned(),
@@ -114,11 +118,28 @@ impl Flow {
         }
         Ok(Self {
             name: name.clone(),
+            target,
+            answered,
             within: traffic.timeout + BESIDE,
             stdin,
             reader,
             process,
         })
+    }
+
+    /// The traffic's name.
+    pub(crate) fn name(&self) -> &TrafficName {
+        &self.name
+    }
+
+    /// Where its requests go.
+    pub(crate) fn target(&self) -> SocketAddr {
+        self.target
+    }
+
+    /// What became of its last request.
+    pub(crate) fn answered(&self) -> &watch::Receiver<Answered> {
+        &self.answered
     }
 
     /// Stops sending and waits for what is under way.
@@ -134,10 +155,10 @@ impl Flow {
     async fn end(self) -> Result<(), InfraError> {
         let Self {
             name,
-            within: _,
             stdin,
             reader,
             mut process,
+            ..
         } = self;
         drop(stdin);
         let trouble = |error: &dyn std::fmt::Display| InfraError::new(format!("end {name}"), error);
@@ -164,15 +185,14 @@ async fn last_words(process: &mut Process) -> String {
     }
 }
 
-/// Copies the probe's reports into the history. `began` is told at the first sample.
+/// Copies the probe's reports into the history. `last` is told with each sample.
 async fn read(
     name: TrafficName,
     stdout: BufReader<tokio::process::ChildStdout>,
     log: EventLog,
-    began: oneshot::Sender<()>,
+    last: watch::Sender<Answered>,
 ) -> Result<(), InfraError> {
     let trouble = |error: &dyn std::fmt::Display| InfraError::new(format!("hear of {name}"), error);
-    let mut began = Some(began);
     let mut start_us = 0;
     let mut lines = stdout.lines();
     while let Some(line) = lines.next_line().await.map_err(|error| trouble(&error))? {
@@ -184,7 +204,10 @@ async fn read(
                     sample: sample.clone(),
                 };
                 log.append_at(start_us + sample.at_us, what);
-                began.take().map(|began| began.send(()));
+                last.send_replace(match sample.outcome {
+                    Outcome::Answered { local, .. } => Some((Instant::now(), local)),
+                    _ => None,
+                });
             }
             Report::Done { sent, lateness } => {
                 // Whoever doubts a gap looks here first: a starved probe sends late.

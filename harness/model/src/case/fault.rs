@@ -272,7 +272,7 @@ impl Dataplane {
     }
 
     /// With which Felix begins; `None` where there is no Calico.
-    pub(crate) fn of(cluster: &ClusterSpec) -> Option<Self> {
+    pub fn of(cluster: &ClusterSpec) -> Option<Self> {
         cluster.calico.as_ref()?;
         Some(Self::said(cluster).unwrap_or(Self::Iptables))
     }

@@ -29,11 +29,12 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
         needs.extend(of_a_real_cluster(case));
     }
     needs.extend(iptables(&case.cluster));
-    if case.cluster.kube_proxy.is_some() {
-        needs.push("conntrack".to_owned());
-    }
     let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
     let programs = loads_programs(case);
+    // Without kube-proxy conntrack tells that programs answer.
+    if mode.is_some() || programs {
+        needs.push("conntrack".to_owned());
+    }
     // Without eBPF mode, too: there Felix's model takes the table away.
     let stands_in = !has_real_felix(case) && case.programs() == Some(Programs::Work);
     if mode == Some(ProxyMode::Nftables) || stands_in {
