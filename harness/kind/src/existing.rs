@@ -43,7 +43,7 @@ use crate::{
     error::{KindError, causes},
     shared::{
         cluster::Raised, connect::connect, felix::Models, felix_config, iptables_backend,
-        pods as places, program, signal, survey,
+        nodes::Nodes, pods as places, program, signal, survey,
     },
     versions::{Version, Versions},
 };
@@ -298,7 +298,11 @@ impl InExisting {
             let mut felix = felix_config::get(&client).await?;
             felix.extend((*case.cluster.felix).clone());
             felix_config::set(&client, &felix).await?;
-            iptables_backend::restart(&client, &nodes, AgentName::Felix).await?;
+            // One after the other: it is somebody's cluster.
+            for node in &nodes.0 {
+                let node = Nodes(vec![node.clone()]);
+                iptables_backend::restart(&client, &node, AgentName::Felix).await?;
+            }
         }
         preflight::iptables_backends(&nodes, case).await?;
         signal::prepare(&client, case).await?;

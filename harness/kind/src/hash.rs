@@ -3,9 +3,9 @@
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of a text, 64 digits.
-pub(crate) fn sha256(text: &str) -> String {
-    HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
+/// SHA-256 of a text or a file, 64 digits.
+pub(crate) fn sha256(text: impl AsRef<[u8]>) -> String {
+    HEXLOWER.encode(&Sha256::digest(text))
 }
 
 /// Enough of it to tell texts of one kind apart.

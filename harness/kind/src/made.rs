@@ -11,6 +11,7 @@ mod factory;
 mod fitting;
 mod iptables_backend;
 mod journal;
+mod objects;
 mod owned_cluster;
 mod standing;
 mod state;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::KindError,
-    shared::{cluster::End, nodes::Nodes, signal},
+    shared::{cluster::End, nodes::Nodes},
 };
 
 /// See the module.
@@ -25,8 +25,6 @@ pub(super) struct EndOfCase {
     pub(super) fitting: Fitting,
     /// Whether the cluster is to be as it was: not where a real Calico writes what nobody foresees.
     pub(super) is_foreseen: bool,
-    /// Whether agents were made to run where our label is.
-    pub(super) labels_agents: bool,
     /// The case's objects, which go from a cluster that is kept.
     pub(super) manifests: Vec<Value>,
 }
@@ -49,10 +47,6 @@ impl End for EndOfCase {
             errors.extend(self.hosts.forget_routes().await.err());
             errors.extend(self.fitting.undo().await);
             errors.extend(leftovers::remove(client, &self.manifests).await.err());
-            // The labels of a cluster with the real Calico stay, and what wants them: new pods of calico-node take their time.
-            if self.labels_agents && self.is_foreseen {
-                errors.extend(signal::release(client).await.err());
-            }
             if self.is_foreseen {
                 leftovers::scrub(&self.nodes).await
             } else {

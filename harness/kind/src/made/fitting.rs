@@ -1,8 +1,9 @@
 //! What a case has of its nodes beside the cluster: kernel settings, and a third-party CNI's rules. Where the cluster is kept, settings are set
 //! back after the case; rules are with all others ([`super::leftovers::scrub`]).
 
-use chainbreak_engine::vpc_cni;
+use chainbreak_engine::{shell::quoted, vpc_cni};
 use chainbreak_model::case::{Case, CniSpec};
+use futures::future::try_join_all;
 use ipnet::IpNet;
 
 use crate::{
@@ -23,16 +24,18 @@ pub(super) struct Fitting(Vec<(Node, Vec<String>)>);
 impl Fitting {
     /// Makes the nodes what the case asks for.
     pub(super) async fn of(case: &Case, nodes: &Nodes) -> Result<Self, KindError> {
-        let mut fitting = Self::default();
-        for node in &nodes.0 {
+        let fitted = nodes.0.iter().map(async |node| {
+            let mut fitting = Self::default();
             for (name, value) in &case.cluster.sysctls {
                 fitting.set(node, name, value).await?;
             }
             if let Some(cni) = &case.cluster.cni {
                 Self::translate(node, cni).await?;
             }
-        }
-        Ok(fitting)
+            Ok(fitting.0)
+        });
+        let fitted = try_join_all(fitted).await?;
+        Ok(Self(fitted.into_iter().flatten().collect()))
     }
 
     async fn set(&mut self, node: &Node, name: &str, value: &str) -> Result<(), KindError> {
@@ -67,12 +70,13 @@ impl Fitting {
             // A scenario's are about the lab's nodes; these are in the VPC, too, whatever their network is.
             cni.vpc_cidrs.extend(inside.first());
         }
+        let mut script = String::from("set -ex\n");
         for rule in vpc_cni::rules(&cni, &inside, node.address) {
-            let program = std::iter::once("iptables".to_owned());
-            let command: Vec<String> = program.chain(rule).collect();
-            node.run(&command).await?;
+            let words = std::iter::once("iptables".to_owned()).chain(rule);
+            let words: Vec<String> = words.map(|it| quoted(&it)).collect();
+            script += &format!("{}\n", words.join(" "));
         }
-        Ok(())
+        node.run(&["sh", "-c", &script]).await.map(drop)
     }
 
     /// Sets them back. Every error.

@@ -133,7 +133,7 @@ impl Hosts {
             ..Neighbours::default()
         };
         let network = network_of(name, nodes, &mut neighbours).await?;
-        for host in cluster.hosts.keys() {
+        let started = cluster.hosts.keys().map(async |host| {
             let whose = Whose {
                 cluster: name,
                 host,
@@ -141,8 +141,9 @@ impl Hosts {
             let request = whose.pause(&images.node, &network);
             raised.keep(container::start(request).await?);
             let own = addresses(&name.beside("host", host), &network).await?;
-            neighbours.hosts.insert(host.clone(), own);
-        }
+            Ok((host.clone(), own))
+        });
+        neighbours.hosts = try_join_all(started).await?.into_iter().collect();
         let hosts = neighbours.hosts.iter().map(|(host, own)| {
             let raised = Host {
                 addresses: wiring::main_addresses(cluster, host, own),
@@ -152,9 +153,9 @@ impl Hosts {
         });
         raised.all = hosts.collect();
         raised.wire(cluster, &neighbours).await?;
-        for (host, spec) in cluster.hosts.iter() {
-            raised.serve(name, host, spec, images).await?;
-        }
+        let hosts = cluster.hosts.iter();
+        let served = hosts.map(|(host, spec)| raised.serve(name, host, spec, images));
+        try_join_all(served).await?;
         Ok(raised)
     }
 
@@ -215,7 +216,7 @@ impl Hosts {
 
     /// Takes routes of ours from the nodes of a cluster that is kept: this case's, or what a killed run left.
     pub(crate) async fn forget_routes(&self) -> Result<(), KindError> {
-        for node in &self.nodes {
+        let flushed = self.nodes.iter().map(async |node| {
             for family in &self.families {
                 let family = match family {
                     IpFamily::V4 => "-4",
@@ -224,8 +225,9 @@ impl Hosts {
                 let argv = ["ip", family, "route", "flush", "proto", PROTOCOL];
                 told(node, &argv, String::new()).await?;
             }
-        }
-        Ok(())
+            Ok(())
+        });
+        try_join_all(flushed).await.map(drop)
     }
 
     fn keep(&self, container: Container) {

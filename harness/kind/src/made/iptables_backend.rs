@@ -3,6 +3,7 @@
 //! started again. What came of it is looked at, not assumed.
 
 use chainbreak_model::{case::IptablesVariant, names::AgentName};
+use futures::future::try_join_all;
 use kube::Client;
 
 use super::{spec::Spec, standing::Origin};
@@ -47,40 +48,43 @@ pub(super) async fn choose(
     if mode.is_some_and(|mode| mode != "iptables") {
         return Ok(());
     }
-    for node in &nodes.0 {
+    let nodes_own = nodes.0.iter().map(async |node| {
         if own(node).await? != spec.iptables {
             let argv = ["sh", "-c", OWN, "sh", word(spec.iptables)];
             node.run(&argv).await?;
         }
-    }
+        Ok(())
+    });
+    try_join_all(nodes_own).await?;
     if mode.is_none() {
         return Ok(());
     }
-    let mut chosen = true;
-    for node in &nodes.0 {
-        if found(node).await? != spec.iptables {
+    let chosen = nodes.0.iter().map(async |node| {
+        let chosen = found(node).await? == spec.iptables;
+        if !chosen {
             set(node, spec.iptables).await?;
-            chosen = false;
         }
-    }
-    if chosen {
+        Ok(chosen)
+    });
+    if try_join_all(chosen).await?.into_iter().all(|chosen| chosen) {
         return Ok(());
     }
     restart(client, nodes, AgentName::KubeProxy).await?;
-    for node in &nodes.0 {
+    let looked = nodes.0.iter().map(async |node| {
         // The old one may have missed its rules, and written them once more.
         run(node, PURGE, spec.iptables).await?;
         let is = found(node).await?;
-        if is != spec.iptables {
-            return Err(KindError::Unable(format!(
-                "kube-proxy on {} writes through iptables-{}, whatever the node's own iptables are: {}",
-                node.name,
-                word(is),
-                spec.image.name
-            )));
+        if is == spec.iptables {
+            return Ok(());
         }
-    }
-    Ok(())
+        Err(KindError::Unable(format!(
+            "kube-proxy on {} writes through iptables-{}, whatever the node's own iptables are: {}",
+            node.name,
+            word(is),
+            spec.image.name
+        )))
+    });
+    try_join_all(looked).await.map(drop)
 }
 
 async fn set(node: &Node, wanted: IptablesVariant) -> Result<(), KindError> {

@@ -2,20 +2,47 @@
 
 use std::time::Duration;
 
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, TypeMeta},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams,
+        TypeMeta,
+    },
     discovery::Scope,
 };
 use serde_json::{Value, json};
 
-use crate::{error::KindError, shared::nodes::Nodes, wait};
+use crate::{error::KindError, made::objects::Kinds, shared::nodes::Nodes, wait};
 
 /// What all objects together may take to be gone.
 const GONE: Duration = Duration::from_secs(120);
 
-/// Deletes the objects of these manifests and waits until they are gone: the next case may have the same ones.
+/// What is in a namespace because it is one; up to 1.23 there is a Secret of the ServiceAccount, too.
+const OF_A_NAMESPACE: [&str; 3] = [
+    "ConfigMap NAME/kube-root-ca.crt",
+    "ServiceAccount NAME/default",
+    "Secret NAME/default-token-",
+];
+
+/// Deletes the objects of these manifests and waits until they are gone: the next case may have the same ones. The last one goes first, and
+/// namespaces as soon as they are empty.
 pub(crate) async fn remove(client: &Client, manifests: &[Value]) -> Result<(), KindError> {
+    let namespaces = async {
+        if let Err(error) = hurry(client, manifests).await {
+            // Kubernetes ends them itself, later.
+            tracing::debug!(%error, "no namespace was hurried");
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        gone = delete(client, manifests) => gone,
+        () = namespaces => Ok(()),
+    }
+}
+
+async fn delete(client: &Client, manifests: &[Value]) -> Result<(), KindError> {
     let mut going = Vec::new();
     for manifest in manifests.iter().rev() {
         let Some((api, name)) = find(client, manifest).await? else {
@@ -43,6 +70,72 @@ pub(crate) async fn remove(client: &Client, manifests: &[Value]) -> Result<(), K
     wait::until(what, GONE, look, wait::nothing).await
 }
 
+/// Has namespaces go as soon as they are empty. Kubernetes leaves each for five seconds as it is, and empties it then
+/// (kube-controller-manager 1.20 to 1.36, `namespaceDeletionGracePeriod`).
+async fn hurry(client: &Client, manifests: &[Value]) -> Result<(), KindError> {
+    let names = manifests.iter().filter_map(namespace);
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let kinds = Kinds::served(client).await?;
+    let hurried = names.iter().map(|name| end(client, &kinds, name));
+    try_join_all(hurried).await.map(drop)
+}
+
+/// Waits until nothing is in a namespace that is being deleted but what is in each, and ends it.
+async fn end(client: &Client, kinds: &Kinds, name: &str) -> Result<(), KindError> {
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let pods = Api::<Pod>::namespaced(client.clone(), name);
+    let look = || async {
+        let words = |error: kube::Error| error.to_string();
+        let found = namespaces.get_opt(name).await.map_err(words)?;
+        let found = found.ok_or_else(|| format!("{name} is gone already"))?;
+        if found.metadata.deletion_timestamp.is_none() {
+            return Err(format!("{name} is not being deleted yet"));
+        }
+        // They take longest, and are one question.
+        let pods = pods.list_metadata(&ListParams::default()).await;
+        if !pods.map_err(words)?.items.is_empty() {
+            return Err("there are pods".to_owned());
+        }
+        let inside = kinds.names_in(client, name).await;
+        let inside = inside.map_err(|error| error.to_string())?;
+        match inside.iter().find(|line| !is_of_every(name, line)) {
+            Some(left) => Err(format!("{left} is still there")),
+            None => Ok(found),
+        }
+    };
+    let mut found = wait::until("the namespace is empty", GONE, look, wait::nothing).await?;
+    let every = DeleteParams::default();
+    let events = Api::<Event>::namespaced(client.clone(), name);
+    let forgotten = events
+        .delete_collection(&every, &ListParams::default())
+        .await;
+    forgotten.map_err(KindError::api(format!("forget events of {name}")))?;
+    let own = [
+        ("ConfigMap", "kube-root-ca.crt"),
+        ("ServiceAccount", "default"),
+    ];
+    let own = own.map(|(kind, own)| {
+        let metadata = json!({ "namespace": name, "name": own });
+        json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata })
+    });
+    delete(client, &own).await?;
+    // Whatever its status is meanwhile.
+    (found.spec, found.metadata.resource_version) = (None, None);
+    let params = PostParams::default();
+    let ended = namespaces.replace_subresource("finalize", name, &params, &found);
+    let ended = ended.await.map(drop);
+    ended.map_err(KindError::api(format!("end namespace {name}")))
+}
+
+/// Whether an object, as `Kind namespace/name`, is there because the namespace is.
+fn is_of_every(namespace: &str, object: &str) -> bool {
+    let mut all = OF_A_NAMESPACE.iter();
+    all.any(|it| object.starts_with(&it.replace("NAME", namespace)))
+}
+
 /// Keeps rules and mounts of every node, for [`scrub`] to set them back.
 pub(crate) async fn keep(nodes: &Nodes) -> Result<(), KindError> {
     const KEEP: &str = "\
@@ -53,7 +146,8 @@ pub(crate) async fn keep(nodes: &Nodes) -> Result<(), KindError> {
     on_every(nodes, KEEP).await
 }
 
-/// Sets back on every node what no object stands for: files that something was mounted over, rules, whoever wrote them, sets of Felix's
+/// Sets back on every node what no object stands for: files that something was mounted over, rules, whoever wrote them (of nftables tables
+/// that were not there go whole: empty ones would be a difference), sets of Felix's
 /// model, which has ended, and connections that are tracked. kube-proxy, which may write meanwhile, begins anew with the next case.
 pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
     const SCRUB: &str = "\
@@ -63,6 +157,7 @@ pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
           kept=/kind/chainbreak-$f-$b.rules; [ -e $kept ] || continue; \
           for t in raw mangle nat filter; do \
             grep -q \"^\\*$t\" $kept && continue; \
+            [ $b = legacy ] || ! command -v nft >/dev/null || nft delete table ${f%tables} $t 2>/dev/null; \
             $f-$b-save -t $t 2>/dev/null | grep -q -e ^-A -e '^:[^ ]* -' || continue; \
             $f-$b -t $t -F && $f-$b -t $t -X || exit 1; \
           done; \
@@ -74,10 +169,9 @@ pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
 }
 
 async fn on_every(nodes: &Nodes, script: &str) -> Result<(), KindError> {
-    for node in &nodes.0 {
-        node.run(&["sh", "-c", script]).await?;
-    }
-    Ok(())
+    let argv = ["sh", "-c", script];
+    let done = nodes.0.iter().map(|node| node.run(&argv));
+    try_join_all(done).await.map(drop)
 }
 
 /// Takes the cluster's name service away. Scenarios speak in addresses, and the lab has none: a Service more, whose pods come and
@@ -96,7 +190,14 @@ pub(crate) async fn without_names(client: &Client) -> Result<(), KindError> {
     remove(client, &objects).await
 }
 
-/// Where the object of a manifest is. Namespaces of the cluster itself stay.
+/// The name of the namespace that a manifest makes. Those of the cluster itself stay.
+fn namespace(manifest: &Value) -> Option<&str> {
+    let name = manifest["metadata"]["name"].as_str()?;
+    let is_its_own = name == "default" || name.starts_with("kube-");
+    (manifest["kind"] == "Namespace" && !is_its_own).then_some(name)
+}
+
+/// Where the object of a manifest is.
 async fn find(
     client: &Client,
     manifest: &Value,
@@ -106,7 +207,7 @@ async fn find(
     let namespace = manifest["metadata"]["namespace"]
         .as_str()
         .unwrap_or("default");
-    if kind == "Namespace" && (name == "default" || name.starts_with("kube-")) {
+    if kind == "Namespace" && self::namespace(manifest).is_none() {
         return Ok(None);
     }
     let Some((resource, scope)) = resource(client, &text(&manifest["apiVersion"]), &kind).await?
@@ -151,6 +252,37 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
+
+    #[test]
+    fn what_is_in_each_namespace_is_told_from_what_a_case_left_there() {
+        for (object, is_its) in [
+            ("ConfigMap test/kube-root-ca.crt", true),
+            ("ServiceAccount test/default", true),
+            ("Secret test/default-token-x7k2p", true),
+            ("Secret test/mine", false),
+            ("ConfigMap test/chainbreak-tells", false),
+            ("EndpointSlice test/web-abcde", false),
+            ("ConfigMap other/kube-root-ca.crt", false),
+        ] {
+            assert_eq!(is_of_every("test", object), is_its, "{object}");
+        }
+    }
+
+    #[test]
+    fn namespaces_of_the_cluster_itself_are_none_of_a_cases() {
+        let of = |kind: &str, name: &str| {
+            let object = json!({ "kind": kind, "metadata": { "name": name } });
+            namespace(&object).map(str::to_owned)
+        };
+        assert_eq!(of("Namespace", "test").as_deref(), Some("test"));
+        for (kind, name) in [
+            ("Namespace", "default"),
+            ("Namespace", "kube-system"),
+            ("Pod", "test"),
+        ] {
+            assert_eq!(of(kind, name), None, "{kind} {name}");
+        }
+    }
 
     #[tokio::test]
     async fn a_kind_of_a_group_that_the_api_does_not_serve_is_nowhere() {

@@ -93,7 +93,7 @@ impl Raising<'_> {
             since,
         } = self.stand(plan).await?;
         signal::prepare(&client, self.case).await?;
-        program::place(&nodes).await?;
+        program::place_once(&nodes).await?;
         let fitting = Fitting::of(self.case, &nodes).await?;
         if !self.case.cluster.sysctls.is_empty() && spec.proxy.is_some() {
             // It reads them when it starts.
@@ -122,7 +122,6 @@ impl Raising<'_> {
                 fitting,
                 nodes: nodes.clone(),
                 is_foreseen,
-                labels_agents: signal::touches_any(self.case),
                 manifests: telling::dress(&objects(self.case), &self.case.cluster.ip_families),
             }),
             tasks: Mutex::default(),

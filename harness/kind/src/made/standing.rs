@@ -25,7 +25,13 @@ use crate::{
         state::{self, State},
     },
     name::ClusterName,
-    shared::{connect::connect, iptables_backend::restart, nodes::Nodes, signal},
+    shared::{
+        connect::connect,
+        iptables_backend::restart,
+        logs::DaemonPod,
+        nodes::Nodes,
+        signal::{self, ROLLOUT},
+    },
     tool::Tool,
     wait,
 };
@@ -144,6 +150,8 @@ impl Raising<'_> {
             for agent in AgentName::ALL {
                 signal::label_everywhere(client, agent).await?;
             }
+        } else if self.options.reuse && spec.proxy.is_some() {
+            keep_by_label(client, nodes, origin).await?;
         }
         if origin == Origin::Found && !spec.is_foreseen() {
             // The iptables were chosen when the cluster was made; kube-proxy writes when the Felix of the case before has made way.
@@ -214,6 +222,29 @@ impl Raising<'_> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Some(Arc::clone(owned));
     }
+}
+
+/// Has kube-proxy run where our label is, which is on every node again: cases that stop it need no other pods for that.
+async fn keep_by_label(client: &Client, nodes: &Nodes, origin: Origin) -> Result<(), KindError> {
+    let agent = AgentName::KubeProxy;
+    signal::label_everywhere(client, agent).await?;
+    let pod = DaemonPod::of(client, agent).await?;
+    if origin == Origin::Made {
+        signal::run_where_labelled(client, agent, pod).await?;
+        return signal::rolled_out(client, pod, ROLLOUT).await;
+    }
+    for node in &nodes.0 {
+        let look = || async {
+            match pod.on(client, &node.registered).await {
+                Ok(Some(_)) => Ok(()),
+                Ok(None) => Err("it has none yet".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        let what = format!("{agent} on {} has a pod", node.name);
+        wait::until(&what, ROLLOUT, look, wait::nothing).await?;
+    }
+    Ok(())
 }
 
 /// Whether Calico was ready once: a run may have been killed while it installed it.

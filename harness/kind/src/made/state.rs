@@ -2,7 +2,7 @@
 //! settings and tracked connections of every node, and the names of the API's objects. What differs is named, and the cluster is made
 //! anew.
 //!
-//! Lines are compared as a set, without counters. What comes and goes by itself is left out: [`VOLATILE`], [`STATE`].
+//! Lines are compared as a set, without counters. What comes and goes by itself is left out: [`STATE`], [`Kinds`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,16 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DynamicObject, ListParams},
-    discovery::{Discovery, Scope, verbs},
-};
+use futures::future::{try_join, try_join_all};
+use kube::Client;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     error::KindError,
-    made::{config::PODS, leftovers, spec::Proxy},
+    made::{config::PODS, leftovers, objects::Kinds, spec::Proxy},
     shared::nodes::{Node, Nodes},
     tool::Tool,
     wait,
@@ -71,25 +68,6 @@ const STATE: &str = r#"
     done
     exit 0"#;
 
-/// Kinds whose objects come and go while nobody does anything.
-const VOLATILE: [&str; 9] = [
-    "CertificateSigningRequest",
-    "ComponentStatus",
-    "ControllerRevision",
-    "Endpoints",
-    "EndpointSlice",
-    "Event",
-    "IPAddress",
-    "Lease",
-    "Secret",
-];
-/// Labels by which agents are made to run on some nodes only.
-const OURS_OF_AGENTS: &str = "chainbreak.dev/runs-";
-/// Whose objects are the cluster's own pods.
-const PODS_KINDS: [&str; 2] = ["Pod", "ReplicaSet"];
-/// Where those are.
-const OWN: [&str; 2] = ["kube-system", "local-path-storage"];
-
 /// All of it: lines, by whose they are.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State(BTreeMap<String, BTreeSet<String>>);
@@ -97,14 +75,15 @@ pub(super) struct State(BTreeMap<String, BTreeSet<String>>);
 impl State {
     /// As it is now.
     async fn now(client: &Client, nodes: &Nodes) -> Result<Self, KindError> {
-        let mut all = BTreeMap::new();
-        for node in &nodes.0 {
+        let of_nodes = nodes.0.iter().map(async |node| {
             let argv = node.argv(["sh", "-c", STATE, "sh", PODS.0, PODS.1]);
             let said = Tool::new(READ, argv).output().await?;
             let lines = said.lines().map(str::to_owned);
-            all.insert(node.name.to_string(), lines.collect());
-        }
-        all.insert("the API".to_owned(), objects(client).await?);
+            Ok((node.name.to_string(), lines.collect()))
+        });
+        let (of_nodes, names) = try_join(try_join_all(of_nodes), names(client)).await?;
+        let mut all: BTreeMap<_, _> = of_nodes.into_iter().collect();
+        all.insert("the API".to_owned(), names);
         Ok(Self(all))
     }
 
@@ -223,49 +202,8 @@ fn first(nodes: &Nodes) -> Result<&Node, KindError> {
     nodes.0.first().ok_or_else(lost)
 }
 
-/// Every object that can be listed, as `Kind namespace/name`.
-async fn objects(client: &Client) -> Result<BTreeSet<String>, KindError> {
-    let asked = Discovery::new(client.clone()).run().await;
-    let discovery = asked.map_err(KindError::api("ask for the kinds of objects"))?;
-    let mut names = BTreeSet::new();
-    for group in discovery.groups() {
-        for (resource, capabilities) in group.recommended_resources() {
-            let kind = resource.kind.as_str();
-            if !capabilities.supports_operation(verbs::LIST) || VOLATILE.contains(&kind) {
-                continue;
-            }
-            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            let listed = api.list_metadata(&ListParams::default()).await;
-            let listed = listed.map_err(KindError::api(format!("list {kind}")))?;
-            let is_namespaced = capabilities.scope == Scope::Namespaced;
-            let lines = listed
-                .items
-                .iter()
-                .flat_map(|it| told(kind, it, is_namespaced));
-            names.extend(lines);
-        }
-    }
-    Ok(names)
-}
-
-/// What is said of an object: its name, and of a node our labels.
-fn told(kind: &str, object: &impl ResourceExt, is_namespaced: bool) -> Vec<String> {
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    if OWN.contains(&namespace.as_str()) && PODS_KINDS.contains(&kind) {
-        return Vec::new();
-    }
-    let whole = if is_namespaced {
-        format!("{kind} {namespace}/{name}")
-    } else {
-        format!("{kind} {name}")
-    };
-    let labels = object
-        .labels()
-        .keys()
-        .filter(|it| it.starts_with(OURS_OF_AGENTS));
-    let labels = labels.map(|label| format!("{whole} label {label}"));
-    let labels: Vec<String> = labels.collect();
-    std::iter::once(whole).chain(labels).collect()
+async fn names(client: &Client) -> Result<BTreeSet<String>, KindError> {
+    Kinds::served(client).await?.names(client).await
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(super) struct Upgrades {
     pub(super) client: Client,
     pub(super) nodes: Nodes,
     pub(super) owned: Arc<OwnedCluster>,
-    /// Whether the case has kube-proxy run where our label is.
+    /// Whether the case stops kube-proxy, which is to run where our label is for that.
     pub(super) stops_kube_proxy: bool,
     /// The node image that a person chose.
     pub(super) chosen: Option<String>,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chainbreak_model::{case::IptablesVariant, names::AgentName};
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt, api::DeleteParams};
 
@@ -50,7 +51,7 @@ pub(crate) async fn found(node: &Node) -> Result<IptablesVariant, KindError> {
     wait::until(&what, WRITTEN, look, wait::nothing).await
 }
 
-/// New pods of an agent, which look again.
+/// New pods of an agent on all nodes at a time, which look again.
 pub(crate) async fn restart(
     client: &Client,
     nodes: &Nodes,
@@ -58,9 +59,9 @@ pub(crate) async fn restart(
 ) -> Result<(), KindError> {
     let set = DaemonPod::of(client, agent).await?;
     let pods = Api::<Pod>::namespaced(client.clone(), set.namespace);
-    for node in &nodes.0 {
+    let renewed = nodes.0.iter().map(async |node| {
         let Some(pod) = set.on(client, &node.registered).await? else {
-            continue;
+            return Ok(());
         };
         let name = pod.name_any();
         let deleted = pods.delete(&name, &DeleteParams::default()).await;
@@ -74,8 +75,9 @@ pub(crate) async fn restart(
             }
         };
         let what = format!("{agent} on {node} has a new pod");
-        wait::until(&what, WRITTEN, look, wait::nothing).await?;
-    }
+        wait::until(&what, WRITTEN, look, wait::nothing).await
+    });
+    try_join_all(renewed).await?;
     rolled_out(client, set, ROLLOUT).await
 }
 

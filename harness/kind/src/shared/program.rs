@@ -3,8 +3,9 @@
 use std::{fmt::Display, time::Duration};
 
 use chainbreak_engine::cluster::Command;
+use futures::future::try_join_all;
 
-use crate::{error::KindError, shared::nodes::Nodes, tool::Tool};
+use crate::{error::KindError, hash, shared::nodes::Nodes, tool::Tool};
 
 /// Where it is in a node or host that is ours.
 pub(crate) const PROGRAM: &str = "/usr/local/bin/chainbreak";
@@ -22,6 +23,20 @@ pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
         put(&node.name, &node.entry, &node.program, &own).await?;
     }
     Ok(())
+}
+
+/// The same, but for nodes on which it is already, as those of a cluster that is kept.
+pub(crate) async fn place_once(nodes: &Nodes) -> Result<(), KindError> {
+    let own = own()?;
+    let sum = hash::sha256(&own);
+    let placed = nodes.0.iter().map(async |node| {
+        let there = node.run(&["sha256sum", &node.program]).await;
+        if there.is_ok_and(|said| said.starts_with(&sum)) {
+            return Ok(());
+        }
+        put(&node.name, &node.entry, &node.program, &own).await
+    });
+    try_join_all(placed).await.map(drop)
 }
 
 /// A command in words, where this program is there.

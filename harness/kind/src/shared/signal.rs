@@ -1,7 +1,7 @@
 //! Stopping, starting and pausing agents that are pods of DaemonSets.
 //!
 //! A DaemonSet starts its pods again, wherever they may run. So that an agent can be stopped on one node, its DaemonSet
-//! wants a label of ours on nodes ([`prepare`]): taking the label away ends the agent there as the kubelet ends it, and it
+//! wants a label of ours on nodes ([`prepare`], and in clusters of ours that are kept always): taking the label away ends the agent there as the kubelet ends it, and it
 //! is not started again until the label is back. A pause is SIGSTOP to the agent's process.
 
 use std::time::Duration;
