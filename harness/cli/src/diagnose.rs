@@ -7,7 +7,7 @@ mod written;
 
 use std::{path::Path, process::ExitCode};
 
-use chainbreak_diagnose::{Evidence, Finding, Writer, findings, writers};
+use chainbreak_diagnose::{Evidence, Examined, Writer, examine, writers};
 use chainbreak_model::scenario::Scenario;
 
 use self::told::{Found, Told};
@@ -16,7 +16,7 @@ use crate::{args, attached::Attached, cases, live_node::LiveNode};
 /// What is known and found of a node.
 struct Diagnosis {
     writers: Vec<Writer>,
-    findings: Vec<Finding>,
+    examined: Examined,
     missing: Vec<String>,
 }
 
@@ -24,19 +24,20 @@ impl Diagnosis {
     fn of(evidence: &Evidence) -> Self {
         Self {
             writers: writers(evidence),
-            findings: findings(evidence),
+            examined: examine(evidence),
             missing: told::missing(evidence),
         }
     }
 
     fn told<'a>(&'a self, scenarios: &[Scenario]) -> Told<'a> {
-        let findings = self.findings.iter();
+        let findings = self.examined.findings.iter();
         Told {
             node: None,
             writers: &self.writers,
             findings: findings
                 .map(|finding| Found::of(finding, scenarios))
                 .collect(),
+            complaints: &self.examined.complaints,
             missing: &self.missing,
         }
     }
@@ -82,7 +83,7 @@ fn one(args: &args::Diagnose, evidence: &Evidence, node: Option<&str>) -> anyhow
         name.unwrap_or_default() + &told.human()
     })?;
     if let Some(file) = &args.write {
-        written::write(file, evidence, &diagnosis.findings)?;
+        written::write(file, evidence, &diagnosis.examined.findings)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,15 +11,19 @@ mod nat_map;
 mod nftables;
 mod stale;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
+use chainbreak_model::case::Symptom;
 use chainbreak_netfilter::{
     dumps::{At, Backends},
     nft::NftTable,
 };
 
 use crate::{
-    Evidence, Finding,
+    Complaint, Evidence, Finding,
     services::{self, Led},
     tables::Tables,
 };
@@ -59,10 +63,19 @@ impl<'a> Context<'a> {
     }
 }
 
-/// All that is found, what breaks something first.
-pub fn findings(evidence: &Evidence) -> Vec<Finding> {
+/// What was attached comes to.
+#[derive(Debug)]
+pub struct Examined {
+    /// What does not fit together, what breaks something first.
+    pub findings: Vec<Finding>,
+    /// What agents complained of beside that, from which nothing follows: agents that do their work complain, too.
+    pub complaints: Vec<Complaint>,
+}
+
+/// Looks for all that is known to mean something.
+pub fn examine(evidence: &Evidence) -> Examined {
     let context = Context::of(evidence);
-    let checks: [fn(&Context<'_>) -> Vec<Finding>; 10] = [
+    let checks: [fn(&Context<'_>) -> Vec<Finding>; 9] = [
         nat_map::check,
         jumps::check,
         nftables::check,
@@ -72,11 +85,38 @@ pub fn findings(evidence: &Evidence) -> Vec<Finding> {
         felix::check,
         kernel::check,
         known::check,
-        logged::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(&context)).collect();
     findings.sort_by_key(|finding| finding.weight);
-    findings
+    let made_good = if rules_are_whole(&context, &findings) {
+        findings.drain(..).map(Complaint::from).collect()
+    } else {
+        Vec::new()
+    };
+    let unknown = logged::complaints(evidence);
+    Examined {
+        findings,
+        complaints: made_good.into_iter().chain(unknown).collect(),
+    }
+}
+
+/// Whether nothing is found but restores that failed, and rules lead as the API wants it, so that later ones made up for them: those of each
+/// family that an entry names lead some Service whose endpoints are known.
+fn rules_are_whole(context: &Context<'_>, findings: &[Finding]) -> bool {
+    let Some(endpoints) = context.evidence.objects.endpoints() else {
+        return false;
+    };
+    let known: BTreeSet<String> = endpoints.keys().map(ToString::to_string).collect();
+    let compared = |is_v6: bool| {
+        let mut led = context.led.iter();
+        led.any(|it| it.address.is_ipv6() == is_v6 && known.contains(&it.name))
+    };
+    let made_good = |finding: &Finding| {
+        let says = |family: &str| finding.evidence.iter().any(|line| line.contains(family));
+        let of_v6 = says("ip6tables") || says("IPv6");
+        finding.kind == Symptom::RestoreFails && compared(of_v6)
+    };
+    !findings.is_empty() && findings.iter().all(made_good)
 }
 
 /// The first of many, and how many more there are.
@@ -103,12 +143,21 @@ pub(crate) mod tests {
         for text in texts {
             assert!(evidence.add(text).unwrap(), "{text}");
         }
-        let findings = findings(&evidence).into_iter();
+        let findings = examine(&evidence).findings.into_iter();
         let told = findings.map(|it| {
             let lines: Vec<String> = [it.what].into_iter().chain(it.evidence).collect();
             (it.kind.to_string(), lines.join("\n"))
         });
         told.collect()
+    }
+
+    /// What agents complain of in these texts beside that.
+    pub(crate) fn complaints(texts: &[&str]) -> Vec<Complaint> {
+        let mut evidence = Evidence::default();
+        for text in texts {
+            assert!(evidence.add(text).unwrap(), "{text}");
+        }
+        examine(&evidence).complaints
     }
 
     /// Their kinds.

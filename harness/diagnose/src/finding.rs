@@ -42,6 +42,28 @@ pub struct Finding {
     pub(crate) made: Option<Made>,
 }
 
+/// What an agent logged that nothing follows from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Complaint {
+    /// Whose it is, or what it means.
+    pub what: String,
+    /// Entries, a line of each kind.
+    pub lines: Vec<String>,
+    /// What mends it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mends: Option<String>,
+}
+
+impl From<Finding> for Complaint {
+    fn from(finding: Finding) -> Self {
+        Self {
+            what: finding.what,
+            lines: finding.evidence,
+            mends: finding.mends,
+        }
+    }
+}
+
 impl Finding {
     pub(crate) fn breaks(kind: Symptom, what: impl Into<String>) -> Self {
         Self::new(kind, Weight::Breaks, what)

@@ -3,7 +3,7 @@
 //!
 //! - [`Evidence`] is what was attached, recognised by what is in it.
 //! - [`writers`] says who wrote the rules, in which mode and by which releases.
-//! - [`findings`] says what does not fit together.
+//! - [`examine`] says what does not fit together.
 //! - [`Reproduction`] is a scenario of it.
 
 mod checks;
@@ -18,9 +18,9 @@ mod services;
 mod tables;
 mod writers;
 
-pub use checks::findings;
+pub use checks::{Examined, examine};
 pub use evidence::Evidence;
-pub use finding::{Finding, Weight};
+pub use finding::{Complaint, Finding, Weight};
 pub use logs::Log;
 pub use nat_map::has_model_of_programs;
 pub use objects::Objects;

@@ -1,6 +1,6 @@
 //! A diagnosis in words and as a document.
 
-use chainbreak_diagnose::{Evidence, Finding, Weight, Writer, has_model_of_programs};
+use chainbreak_diagnose::{Complaint, Evidence, Finding, Weight, Writer, has_model_of_programs};
 use chainbreak_model::{names::AgentName, scenario::Scenario};
 use chainbreak_netfilter::dumps::Kind;
 use chainbreak_report::text::{self, wrap};
@@ -20,6 +20,8 @@ pub(super) struct Told<'a> {
     pub(super) node: Option<&'a str>,
     pub(super) writers: &'a [Writer],
     pub(super) findings: Vec<Found<'a>>,
+    /// What agents complained of beside that.
+    pub(super) complaints: &'a [Complaint],
     /// What would tell more.
     pub(super) missing: &'a [String],
 }
@@ -102,6 +104,7 @@ impl Told<'_> {
     /// In words, but for the node's name.
     pub(super) fn human(&self) -> String {
         let mut parts = vec![self.who(), self.what()];
+        parts.extend((!self.complaints.is_empty()).then(|| self.complained()));
         if !self.missing.is_empty() {
             parts.push(format!(
                 "Not attached, and so not known: {}\n",
@@ -128,6 +131,18 @@ impl Told<'_> {
             .iter()
             .map(|Writer { who, what }| format!("  {who:wide$}  {what}\n"));
         format!("Who wrote these rules:\n{}", lines.collect::<String>())
+    }
+
+    fn complained(&self) -> String {
+        let parts = self.complaints.iter().map(|complaint| {
+            let Complaint { what, lines, mends } = complaint;
+            let mends = mends.iter().map(|what| format!("mends it: {what}"));
+            let lines = lines.iter().cloned().chain(mends);
+            let lines = lines.map(|line| format!("    {line}\n"));
+            format!("  {what}\n{}", lines.collect::<String>())
+        });
+        let parts: String = parts.collect();
+        format!("What agents complained of beside that:\n{parts}")
     }
 
     fn what(&self) -> String {

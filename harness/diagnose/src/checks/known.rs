@@ -183,7 +183,7 @@ fn of(log: &Log) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use crate::checks::tests::{found, kinds};
+    use crate::checks::tests::{HEALTHY, complaints, found, kinds, service};
 
     /// As people attached them to public issues: see docs/diagnose.md.
     const LINES: [(&str, &str); 11] = [
@@ -255,6 +255,34 @@ mod tests {
     #[test]
     fn what_another_agent_says_is_not_taken_for_it() {
         let felix = "2025-09-19 07:25:19.184 [ERROR][55] felix/x.go 1: nftables sync failed\n";
-        assert_eq!(kinds(&[felix]), ["complaints"]);
+        assert_eq!(kinds(&[felix]), [""; 0]);
+        let [complaint] = complaints(&[felix]).try_into().unwrap();
+        assert_eq!(complaint.what, "felix complains");
+    }
+
+    #[test]
+    fn a_restore_that_failed_before_the_rules_were_whole_is_no_finding_and_is_told() {
+        let (_, line) = LINES[0];
+        let slices = |endpoints: &[&str]| {
+            let items = service(("test", "nginx"), "10.96.1.0", ("http", 80, 80), endpoints);
+            serde_json::json!({ "kind": "List", "items": items }).to_string()
+        };
+        let whole = slices(&["10.20.1.2", "10.20.1.3"]);
+        assert_eq!(kinds(&[HEALTHY[3], &whole, line]), [""; 0]);
+        let [complaint] = complaints(&[HEALTHY[3], &whole, line]).try_into().unwrap();
+        assert!(complaint.lines[0].starts_with("1 × E0610"), "{complaint:?}");
+        let behind = slices(&["10.20.1.2", "10.20.1.99"]);
+        let found = kinds(&[HEALTHY[3], &behind, line]);
+        assert_eq!(found, ["endpoints-differ", "restore-fails"]);
+        let of_another = whole
+            .replace("10.96.1.0", "10.96.77.77")
+            .replace("nginx", "other");
+        for attached in [&[HEALTHY[3], line][..], &[HEALTHY[3], &of_another, line]] {
+            let found = kinds(attached);
+            let is_found = found.iter().any(|kind| kind == "restore-fails");
+            assert!(is_found, "nothing was compared: {found:?}");
+        }
+        let of_v6 = line.replace("iptables-restore", "ip6tables-restore");
+        assert_eq!(kinds(&[HEALTHY[3], &whole, &of_v6]), ["restore-fails"]);
     }
 }

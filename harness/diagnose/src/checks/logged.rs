@@ -2,21 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use chainbreak_model::case::Symptom;
-
-use super::{Context, first_of, known::is_known};
-use crate::{Finding, logs::Log};
+use super::{first_of, known::is_known};
+use crate::{Complaint, Evidence, logs::Log};
 
 /// What kube-proxy 1.31 and later says at that level of kubeadm's own configuration, when it has nothing else to say of it (seen of 1.34.10).
 const ADVICE: &str = "err=\"nodePortAddresses is unset";
 /// So much of an entry shows what it is.
 const SHOWN: usize = 200;
 
-pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
-    context.evidence.logs.iter().filter_map(of).collect()
+/// What each agent's log has of it.
+pub(super) fn complaints(evidence: &Evidence) -> Vec<Complaint> {
+    evidence.logs.iter().filter_map(of).collect()
 }
 
-fn of(log: &Log) -> Option<Finding> {
+fn of(log: &Log) -> Option<Complaint> {
     let mut kinds: BTreeMap<String, (usize, &str)> = BTreeMap::new();
     let unknown = log.complaints();
     let unknown = unknown.filter(|entry| !is_known(log.agent, entry) && !entry.contains(ADVICE));
@@ -31,8 +30,11 @@ fn of(log: &Log) -> Option<Finding> {
     let lines = kinds
         .iter()
         .map(|(times, entry)| format!("{times} × {}", shown(entry)));
-    let what = format!("{} complains", log.agent);
-    Some(Finding::odd(Symptom::Complaints, what).on(first_of(lines)))
+    Some(Complaint {
+        what: format!("{} complains", log.agent),
+        lines: first_of(lines),
+        mends: None,
+    })
 }
 
 /// What makes entries the same: their words without figures, names of chains and times.
@@ -62,7 +64,7 @@ pub(super) fn shown(entry: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::checks::tests::found;
+    use crate::{Complaint, checks::tests::complaints};
 
     #[test]
     fn complaints_of_a_kind_are_one_line_with_how_often_they_came() {
@@ -76,15 +78,14 @@ mod tests {
         let advice = "E1128 07:10:13.387344       1 server.go:256] \"Kube-proxy configuration may be incomplete or incorrect\" \
             err=\"nodePortAddresses is unset; NodePort connections will be accepted on all local IPs. Consider using \
             `--nodeport-addresses primary`\"\n";
-        assert!(found(&[&[advice, fine].concat()]).is_empty());
+        assert!(complaints(&[&[advice, fine].concat()]).is_empty());
         let log = [odd(16, "A"), fine.to_owned(), odd(22, "B")].concat();
-        let [(kind, text)] = found(&[&log]).try_into().unwrap();
-        assert_eq!(kind, "complaints");
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 2, "{text}");
+        let [Complaint { what, lines, .. }] = complaints(&[&log]).try_into().unwrap();
+        assert_eq!(what, "kube-proxy complains");
+        assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(
-            lines[1].starts_with("2 × E0610") && lines[1].contains("Error with `KUBE-SVC-A'"),
-            "{text}"
+            lines[0].starts_with("2 × E0610") && lines[0].contains("Error with `KUBE-SVC-A'"),
+            "{lines:?}"
         );
     }
 }

@@ -171,7 +171,7 @@ mod tests {
     use crate::{
         Evidence,
         checks::tests::{found, kinds, service},
-        findings,
+        examine,
     };
 
     const DUMP: &str = include_str!("../../../netfilter/tests/data/felix.nat");
@@ -194,7 +194,7 @@ mod tests {
         for text in texts {
             assert!(evidence.add(text).unwrap(), "{text}");
         }
-        findings(&evidence)
+        examine(&evidence).findings
     }
 
     #[test]

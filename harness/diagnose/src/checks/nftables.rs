@@ -157,7 +157,7 @@ mod tests {
             .replace("chain nat-prerouting {", "chain other {");
         let mut evidence = crate::Evidence::default();
         evidence.add(&v6).unwrap();
-        let findings = crate::findings(&evidence);
+        let findings = crate::examine(&evidence).findings;
         assert!(
             findings[0]
                 .mends

@@ -3,7 +3,7 @@ use chainbreak_model::read;
 use super::*;
 use crate::{
     checks::tests::{HEALTHY, without},
-    findings,
+    examine,
 };
 
 fn scenario(texts: &[&str]) -> Result<String, String> {
@@ -11,7 +11,7 @@ fn scenario(texts: &[&str]) -> Result<String, String> {
     for text in texts {
         assert!(evidence.add(text).unwrap(), "{text}");
     }
-    let found = findings(&evidence);
+    let found = examine(&evidence).findings;
     let reproduction = Reproduction::of(&evidence, &found)?;
     let text = reproduction.scenario("as-found");
     let file = std::path::Path::new("as-found.yaml");

@@ -58,13 +58,11 @@ pub enum Symptom {
     LockHeld,
     /// conntrack leads connections to a Service's own address, as no rule translated them when they began.
     ConnectionsUntranslated,
-    /// An agent's log has warnings or errors.
-    Complaints,
 }
 
 impl Symptom {
     /// Each with its word.
-    pub const ALL: [(&'static str, Self); 26] = [
+    pub const ALL: [(&'static str, Self); 25] = [
         ("jump-missing", Self::JumpMissing),
         ("services-empty", Self::ServicesEmpty),
         ("service-leads-nowhere", Self::ServiceLeadsNowhere),
@@ -90,7 +88,6 @@ impl Symptom {
         ("port-taken", Self::PortTaken),
         ("lock-held", Self::LockHeld),
         ("connections-untranslated", Self::ConnectionsUntranslated),
-        ("complaints", Self::Complaints),
     ];
 }
 
