@@ -77,6 +77,7 @@ impl Dumps {
             found.insert(Kind::NatMap);
             self.nat_map.insert(at, backends);
         }
+        found.extend(Arc::make_mut(&mut self.felix_maps).take_json(&rest));
         let (sets, rest) = sets::of_listing(&rest);
         if !sets.is_empty() {
             found.insert(Kind::Sets);

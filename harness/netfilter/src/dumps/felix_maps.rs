@@ -7,6 +7,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use serde_json::Value;
 
 use super::Kind;
 use crate::{Family, walk::Protocol};
@@ -53,6 +54,18 @@ impl FelixMaps {
         let (kind, ip) = self.take_flow(line).or_else(|| self.take_route(line))?;
         self.dumped.insert((kind, family(ip)));
         Some(kind)
+    }
+
+    /// Takes in one of them as JSON (`--json`, from v3.32 on, as `calicoctl cluster diags` keeps them); nothing where the text is none.
+    pub(super) fn take_json(&mut self, text: &str) -> Option<Kind> {
+        text.trim_start().starts_with('[').then_some(())?;
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Vec<Value>>();
+        let entries = values.next()?.ok()?;
+        let lines = entries
+            .iter()
+            .filter_map(|it| flow_line(it).or_else(|| route_line(it)));
+        let kinds = lines.filter_map(|line| self.take(&line));
+        kinds.last()
     }
 
     /// `TCP 10.0.1.1:34918 -> 10.96.0.1:443 -> 10.0.1.2:6443  Active ago 4m18.6s ESTABLISHED`; of what was not translated the middle is not there.
@@ -134,8 +147,31 @@ fn family(ip: IpAddr) -> Family {
     if ip.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
-/// Of either family the port stands behind the last colon.
+/// An entry of JSON as the line that the other form has.
+fn flow_line(entry: &Value) -> Option<String> {
+    let text = |name: &str| entry[name].as_str();
+    let (protocol, src, dst) = (text("proto")?, text("src")?, text("dst")?);
+    let asked = text("orig_dst").map_or_else(String::new, |it| format!("{it} -> "));
+    let forwarded = text("tunnel_ip").map_or("", |_| "external client");
+    let changed = entry["orig_src_port"].as_u64();
+    let changed = changed.map_or_else(String::new, |it| format!("source port changed from {it}"));
+    let (ago, state) = (text("active_ago")?, text("tcp_state").unwrap_or_default());
+    Some(format!(
+        "{protocol} {src} -> {asked}{dst} {forwarded} {changed} Active ago {ago} {state}"
+    ))
+}
+
+fn route_line(entry: &Value) -> Option<String> {
+    let flags = entry["flags"].as_array()?.iter().filter_map(Value::as_str);
+    let flags: Vec<&str> = flags.collect();
+    Some(format!("{}: {}", entry["dest"].as_str()?, flags.join(" ")))
+}
+
+/// Of either family the port stands behind the last colon; in JSON an address of IPv6 has brackets.
 fn end(text: &str) -> Option<SocketAddr> {
+    if let Ok(end) = text.parse() {
+        return Some(end);
+    }
     let (ip, port) = text.rsplit_once(':')?;
     Some(SocketAddr::new(ip.parse().ok()?, port.parse().ok()?))
 }
@@ -235,6 +271,38 @@ mod tests {
         );
         assert_eq!(has("192.0.2.1", "host"), no);
         assert_eq!(has("fd00::1", "host"), None);
+    }
+
+    #[test]
+    fn flows_and_routes_in_json_are_those_in_lines() {
+        let flows = r#"[
+            { "type": "nat", "proto": "TCP", "src": "10.0.1.1:34918", "dst": "10.0.1.2:6443", "orig_dst": "10.96.0.1:443",
+              "flags": [], "active_ago": "4m18.638909936s", "tcp_state": "ESTABLISHED" },
+            { "type": "nat", "proto": "TCP", "src": "10.20.1.2:50001", "dst": "10.0.1.2:6443", "orig_dst": "10.96.0.1:443",
+              "orig_src_port": 40001, "flags": ["host-psnat"], "active_ago": "1s", "tcp_state": "ESTABLISHED" },
+            { "type": "nat", "proto": "TCP", "src": "192.0.2.1:40002", "dst": "10.20.2.2:80", "orig_dst": "10.0.1.1:30080",
+              "tunnel_ip": "10.0.1.2", "flags": [], "active_ago": "1s", "tcp_state": "ESTABLISHED" },
+            { "type": "normal", "proto": "UDP", "src": "[fd00::1]:40000", "dst": "[fd00::2]:53", "flags": [], "active_ago": "1s" }
+        ]"#;
+        let routes = r#"[
+            { "dest": "10.20.0.0/16", "flags": ["remote", "in-pool", "nat-out"] },
+            { "dest": "10.20.217.3/32", "flags": ["local", "workload", "in-pool"], "ifindex": 7 }
+        ]"#;
+        let mut of_json = FelixMaps::default();
+        assert_eq!(of_json.take_json(flows), Some(Kind::FelixFlows));
+        assert_eq!(of_json.take_json(routes), Some(Kind::FelixRoutes));
+        let of_lines = maps(&[
+            "TCP 10.0.1.1:34918 -> 10.96.0.1:443 -> 10.0.1.2:6443  Active ago 4m18.638909936s ESTABLISHED",
+            "TCP 10.20.1.2:50001 -> 10.96.0.1:443 -> 10.0.1.2:6443 source port changed from 40001  Active ago 1s ESTABLISHED",
+            "TCP 192.0.2.1:40002 -> 10.0.1.1:30080 -> 10.20.2.2:80 external client, service forwarded to/from 10.0.1.2  Active ago 1s ESTABLISHED",
+            "UDP fd00::1:40000 -> fd00::2:53  Active ago 1s",
+            "10.20.0.0/16: remote in-pool nat-out",
+            "10.20.217.3/32: local workload in-pool idx 7",
+        ]);
+        assert_eq!(of_json, of_lines);
+        for other in ["[]", "[{\"frontend\": {}}]", "[1", "{}", ""] {
+            assert_eq!(of_json.take_json(other), None, "{other}");
+        }
     }
 
     #[test]
