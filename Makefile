@@ -71,13 +71,14 @@ record: test-program ## what a real kube-proxy does in random worlds, for `make 
 	CHAINBREAK_REAL_KUBE_PROXY=$$real CHAINBREAK_REAL_VERSION=$(KUBE_PROXY) \
 	$(CARGO) test --workspace --test differential -- --ignored --exact record::a_real_kube_proxy_is_recorded --nocapture
 
-# The first cluster takes about seven minutes the first time, and under one later; the tests, most of which make their own, a quarter of an hour on two cores.
-test-kind: packages ## what needs a kind cluster: one of Kubernetes 1.34, or KUBERNETES=1.33, or 1.20, made of Go's modules and Debian's packages first
+# The first cluster takes about seven minutes the first time, and under one later; all of it less than twenty minutes on two cores then.
+test-kind: build ## what needs a kind cluster, and twenty cases of the catalogue: one of Kubernetes 1.34, or KUBERNETES=1.33, or 1.20, made of Go's modules and Debian's packages first
 	@.ci/offline-kind/up >/dev/null
 	@.ci/offline-kind/smoke 1
 	@.ci/offline-kind/smoke 3
 	$(CARGO) test --workspace --test kind --no-run
-	@.ci/offline-kind/enter $(CARGO) test --offline --workspace --test kind --quiet -- --ignored --test-threads=1 --skip upgrades::
+	@.ci/offline-kind/enter $(CARGO) test --offline --workspace --test kind -- --ignored --test-threads=1 --skip long::
+	@[ "$(KUBERNETES)" = 1.20 ] || $(MAKE) --no-print-directory test-kind-cases
 
 # About ten minutes on two cores.
 test-kind-cases: build ## that twenty cases of the catalogue come out on kind as in the lab
@@ -86,8 +87,10 @@ test-kind-cases: build ## that twenty cases of the catalogue come out on kind as
 	@.ci/offline-kind/enter target/debug/chainbreak clean
 
 # More than an hour on two cores (docs/parity.md).
-test-kind-all: build ## that whatever a kind cluster can express has the lab's verdicts there
+test-kind-all: build ## what takes long on a kind cluster, and that whatever it can express has the lab's verdicts there
 	@.ci/offline-kind/up >/dev/null
+	$(CARGO) test --workspace --test kind --no-run
+	@.ci/offline-kind/enter $(CARGO) test --offline --workspace --test kind -- --ignored --test-threads=1 --skip upgrades:: long::
 	@.ci/offline-kind/catalogue parity scenarios
 	@.ci/offline-kind/enter target/debug/chainbreak clean
 

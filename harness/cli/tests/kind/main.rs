@@ -8,13 +8,9 @@
 mod ground;
 
 mod cluster;
-mod existing;
-mod jobs;
 mod kept;
+mod long;
 mod off_cluster;
-mod perils;
-mod rehearsed;
-mod upgrades;
 
 use std::{
     fs,
@@ -24,8 +20,6 @@ use std::{
 
 use ground::{Ground, Running, exits, text, validates};
 use nix::sys::signal::Signal;
-
-const SILENT: &str = "kube-proxy/silent-outage-without-an-error-line.yaml";
 
 /// A folder with the scenario, and a state of its own.
 fn ground() -> Ground {
@@ -141,48 +135,6 @@ fn pods_on_two_nodes_are_answered_and_the_next_case_has_the_same_cluster() {
     assert_eq!(standing(), [""; 0]);
 }
 
-/// The Service of two nodes in iptables mode by either front end, in nftables mode, over IPv4 alone and over both families; and without a kube-proxy.
-#[test]
-#[ignore = "needs Docker, kind and a node image: make test-kind"]
-fn a_service_is_answered_in_every_mode_of_kube_proxy_and_by_nobody_without_one() {
-    // 1.20 has no nftables mode, and its images here no second family.
-    let most = if is_1_20() {
-        "mode=iptables,iptables"
-    } else {
-        ""
-    };
-    let ground = ground();
-    ground.write("modes.yaml", include_str!("modes.yaml"));
-    let output = run(&ground, "modes.yaml", &["--reuse", "-k", most])
-        .output()
-        .unwrap();
-    let history = history(&ground, &output);
-    for words in ["Using iptables Proxier", "Using nftables Proxier"] {
-        assert!(!most.is_empty() || history.contains(words), "{words}");
-    }
-    // The nodes' kernel is this one.
-    let ipvs = history.contains("Using ipvs Proxier");
-    let said = text(&output.stdout);
-    assert!(ipvs || said.contains("no ip_vs"), "{said}");
-    assert!(standing().len() <= 2, "{:?}", standing());
-    clean(&ground);
-    assert_eq!(standing(), [""; 0]);
-}
-
-#[test]
-#[ignore = "needs Docker, kind and a node image: make test-kind"]
-fn what_is_flushed_stays_lost_as_long_as_the_real_kube_proxy_is_stopped() {
-    let ground = ground();
-    let more = ["--variant", "flushed-while-kube-proxy-is-stopped"];
-    let output = run(&ground, "two-nodes.yaml", &more).output().unwrap();
-    history(&ground, &output);
-    assert_eq!(
-        standing(),
-        [""; 0],
-        "without --reuse a cluster ends with its case"
-    );
-}
-
 #[test]
 #[ignore = "needs Docker, kind and a node image: make test-kind"]
 fn what_a_killed_run_left_is_found_named_and_deleted() {
@@ -245,34 +197,4 @@ fn a_calico_that_never_gets_ready_is_an_error_with_its_last_words_and_leaves_not
         assert!(junit.contains(words), "{words}: {junit}");
     }
     assert_eq!(standing(), [""; 0]);
-}
-
-/// In the nodes the model knows no pod's interface, which decides what `cleanup-disabled` comes to.
-#[test]
-#[ignore = "needs Docker, kind and a node image: make test-kind"]
-fn felix_s_model_deletes_the_jumps_of_the_real_kube_proxy_in_ebpf_mode_and_not_without() {
-    let ground = ground();
-    let scenario = scenarios().join(SILENT);
-    let more = [
-        "--agent",
-        "felix=model",
-        "--variant",
-        "quiet-cluster",
-        "--variant",
-        "bpf-off",
-        "--matrix",
-        "iptables=legacy",
-        "--reuse",
-    ];
-    let output = run(&ground, scenario.to_str().unwrap(), &more)
-        .output()
-        .unwrap();
-    let history = history(&ground, &output);
-    assert!(history.contains("\"value\":\"model v3.28.1 (asked for)\""));
-    let report = fs::read_to_string(ground.newest("report.txt")).unwrap();
-    assert!(
-        report.contains("OUTPUT → KUBE-SERVICES deleted by felix"),
-        "{report}"
-    );
-    clean(&ground);
 }

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use crate::{
     cluster::Made,
     ground::{Ground, Running, exits, text, validates},
-    rehearsed,
+    long::rehearsed,
 };
 
 /// Somebody's cluster of two nodes, deleted with this.
@@ -119,7 +119,7 @@ impl<'a> Theirs<'a> {
 
 /// Steps of one test: a cluster takes a minute to be made.
 #[test]
-#[ignore = "needs Docker, kind and a node image: make test-kind"]
+#[ignore = "needs Docker, kind and a node image: make test-kind-all"]
 fn in_somebodys_cluster_a_case_keeps_to_itself_and_leaves_nothing_however_it_ends() {
     let ground = crate::ground();
     let theirs = Theirs::make(&ground);
@@ -291,7 +291,7 @@ fn what_a_killed_run_left_is_found_and_removed(theirs: &Theirs<'_>) {
 
 /// Their calico-node does nothing: the case waits in vain for Felix's rules, and is over before it has begun.
 fn felixs_configuration_is_set_back_whatever_becomes_of_the_case(theirs: &Theirs<'_>) {
-    let calico = include_str!("crashing-calico.yaml").replace("exit 3", "sleep 3600");
+    let calico = include_str!("../crashing-calico.yaml").replace("exit 3", "sleep 3600");
     // policy/v1 came with Kubernetes 1.21.
     let known = calico
         .split("---\n")

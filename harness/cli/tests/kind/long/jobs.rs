@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{cluster::Made, *};
+use crate::{cluster::Made, *};
 
 const NAME: &str = "jobs";
 const IMAGE: &str = "chainbreak:of-a-test";
@@ -120,7 +120,7 @@ fn merge(three: &Made<'_>, head: &str) {
 }
 
 #[test]
-#[ignore = "needs Docker, kind and a node image: make test-kind"]
+#[ignore = "needs Docker, kind and a node image: make test-kind-all"]
 fn a_run_in_eight_parts_one_of_them_killed_gives_the_report_of_one_machine() {
     let ground = ground();
     let three = made(&ground);

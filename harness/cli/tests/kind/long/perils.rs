@@ -12,8 +12,8 @@ use nix::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
-    existing::{NAME, Theirs},
     ground::{Running, descendants, exits, is_alive, until},
+    long::existing::{NAME, Theirs},
 };
 
 /// How many moments are tried where `CHAINBREAK_KILLS` names no other number.
@@ -54,7 +54,7 @@ fn killed_after(mut command: Command, moment: Duration) {
 
 /// Steps of one test: a cluster takes a while to be made.
 #[test]
-#[ignore = "needs Docker, kind and a node image: make test-kind"]
+#[ignore = "needs Docker, kind and a node image: make test-kind-all"]
 fn a_cluster_is_left_as_it_was_by_runs_that_meet_or_lose_a_node() {
     let ground = crate::ground();
     let theirs = Theirs::make(&ground);
@@ -102,13 +102,15 @@ fn a_node_that_dies_makes_the_case_inconclusive_and_is_named(theirs: &Theirs<'_>
 
 /// At the first moments nothing may be there yet, at the last nothing any more.
 #[test]
-#[ignore = "needs Docker, kind and a node image: make test-kind"]
+#[ignore = "needs Docker, kind and a node image: make test-kind-all"]
 fn after_a_run_that_was_killed_at_any_moment_the_next_command_leaves_the_cluster_as_it_was() {
     let ground = crate::ground();
     let theirs = &Theirs::make(&ground);
     let name = "disturbing.yaml";
-    theirs.ground.write(name, include_str!("disturbing.yaml"));
-    let pod = include_str!("disturbing-pod.yaml");
+    theirs
+        .ground
+        .write(name, include_str!("../disturbing.yaml"));
+    let pod = include_str!("../disturbing-pod.yaml");
     theirs.ground.write("disturbing-pod.yaml", pod);
     let before = state(theirs);
     let run = || theirs.run_of(name, "kubeconfig", "all", &DISTURBING);

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde_json::Value;
 
 use crate::{
-    existing::{NAME, Theirs},
     ground::exits,
+    long::existing::{NAME, Theirs},
 };
 
 /// Everything with its object, once.

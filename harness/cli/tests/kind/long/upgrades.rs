@@ -13,8 +13,8 @@ fn nodes_are_upgraded_and_drained_one_after_the_other_and_each_step_is_judged() 
     let before = before.expect("`make test-kind-upgrade` names the image");
     let (_, version) = before.rsplit_once(":v").expect("its tag is a version");
     let ground = ground();
-    ground.write("upgrade.yaml", include_str!("upgrade.yaml"));
-    ground.write("upgrade-pods.yaml", include_str!("upgrade-pods.yaml"));
+    ground.write("upgrade.yaml", include_str!("../upgrade.yaml"));
+    ground.write("upgrade-pods.yaml", include_str!("../upgrade-pods.yaml"));
     let (matrix, to) = (format!("kube-proxy={version}"), crate::kubernetes());
     let args = [
         "run",
