@@ -25,11 +25,14 @@ const NAMED: usize = 20;
 pub(crate) const NODES: usize = 5;
 /// In which folder each node has one.
 const OF_NODES: &str = "nodes";
-/// The folder of `bpftool map dump`, and what other files of eBPF maps are called but for the NAT map's: by far the largest of a bundle, and
-/// nothing here reads them.
+/// The folder of `bpftool map dump`, and what files of eBPF maps are called: by far the largest of a bundle, and nothing here reads others than
+/// these.
 const MAPS: &str = "bpf-maps";
 const OF_MAPS: &str = "bpf-";
-const NAT_MAP: &str = "bpf-nat.";
+const READ_MAPS: [&str; 3] = ["bpf-nat.", "bpf-conntrack.", "bpf-routes."];
+/// In which folder a sosreport has what it asks in other network namespaces, pods' among them: rules, addresses and settings that are not the
+/// node's.
+const ELSEWHERE: &str = "networking/namespaces";
 
 /// What is made of a file's text: whether anything in it is known.
 pub(crate) type Take<'a> = dyn FnMut(&Path, &str) -> Result<bool> + 'a;
@@ -42,8 +45,10 @@ pub(crate) struct Attached {
     folders: BTreeMap<String, BTreeSet<String>>,
     /// So many files are left out.
     left_out: Cell<usize>,
-    /// So many of these are eBPF maps.
+    /// So many files are eBPF maps that are not read.
     maps: usize,
+    /// So many are of other network namespaces than the node's own.
+    elsewhere: usize,
 }
 
 /// A file that is text.
@@ -133,7 +138,12 @@ impl Attached {
             let files = self.folders.entry(node.clone()).or_default();
             files.extend(is_direct.then(|| name.clone().into_owned()));
         }
-        let is_map = name.starts_with(OF_MAPS) && !name.starts_with(NAT_MAP)
+        if is_elsewhere(inside) {
+            self.elsewhere += 1;
+            return false;
+        }
+        let is_read = READ_MAPS.iter().any(|map| name.starts_with(map));
+        let is_map = name.starts_with(OF_MAPS) && !is_read
             || inside.parent().is_some_and(|it| it.ends_with(MAPS));
         if is_map && lies != Lies::Anywhere {
             self.maps += 1;
@@ -273,7 +283,15 @@ impl Attached {
         }
         if self.maps > 0 {
             let maps = count(self.maps, "file");
-            crate::note(&format!("{maps} of eBPF maps: only the NAT map's are read"));
+            crate::note(&format!(
+                "{maps} of eBPF maps: only those of NAT, conntrack and routes are read"
+            ));
+        }
+        if self.elsewhere > 0 {
+            let elsewhere = count(self.elsewhere, "file");
+            crate::note(&format!(
+                "{elsewhere} of other network namespaces ({ELSEWHERE}): left out"
+            ));
         }
     }
 }
@@ -321,6 +339,12 @@ pub(crate) fn first_of(names: &BTreeSet<&str>, most: usize) -> String {
         String::new()
     };
     format!("{}{more}", first.join(", "))
+}
+
+/// Whether a file is of another network namespace than the node's own.
+fn is_elsewhere(inside: &Path) -> bool {
+    let mut folders = inside.ancestors().skip(1);
+    folders.any(|folder| folder.ends_with(ELSEWHERE))
 }
 
 /// Where a file lies, by the folders that were named and those in them: `…/nodes/n1/ip-route.txt` is of n1. The last such folder counts, as

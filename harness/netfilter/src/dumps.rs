@@ -1,4 +1,4 @@
-//! What people attach of a node, recognised by what is in it: `iptables-save`, `nft list ruleset`, `conntrack -L`,
+//! What people attach of a node, recognised by what is in it: `iptables-save`, `iptables -nvL`, `nft list ruleset`, `conntrack -L`,
 //! `ip route`, `ip rule`, `ip addr`, `sysctl`, `ipset save` or `ipset list`, Felix's maps of NAT, flows and routes, one after the other or all in one file, with
 //! whatever stands between them.
 
@@ -6,6 +6,7 @@ mod felix_maps;
 mod head;
 mod kinds;
 mod line;
+mod listed;
 mod nat_map;
 mod programs;
 mod rebuilt;
@@ -64,6 +65,8 @@ pub struct Save {
     pub backend: Option<Backend>,
     /// The tables.
     pub ruleset: Ruleset,
+    /// Whether it was listed by `iptables -nvL`, table by table.
+    pub(crate) is_listed: bool,
 }
 
 impl Dumps {
@@ -72,6 +75,8 @@ impl Dumps {
     pub fn add(&mut self, text: &str) -> Result<BTreeSet<Kind>, NetfilterError> {
         let mut found = BTreeSet::new();
         let rest = self.add_rules(text, &mut found)?;
+        let (has_listed, rest) = listed::add(&mut self.saves, &rest)?;
+        found.extend(has_listed.then_some(Kind::Save));
         for (at, backends) in nat_map::read(&rest) {
             // What was dumped later counts.
             found.insert(Kind::NatMap);
@@ -147,6 +152,7 @@ impl Dumps {
                 family: family.unwrap_or_else(|| family_of_save(&text)),
                 backend: head.and_then(|head| head.backend),
                 ruleset,
+                is_listed: false,
             });
         }
         let mut tables = nft::listing(&listing)?;
@@ -155,6 +161,7 @@ impl Dumps {
         // Of a text that breaks off nothing is taken in.
         found.extend((!read.is_empty()).then_some(Kind::Save));
         found.extend((!tables.is_empty()).then_some(Kind::Nft));
+        listed::give_way(&mut self.saves, &read);
         self.saves.extend(read);
         self.nft.extend(tables);
         Ok(rest)

@@ -128,6 +128,7 @@ impl Replay {
                 family: it.family,
                 backend: Some(it.backend),
                 ruleset: Ruleset { tables: one.into() },
+                is_listed: false,
             }
         });
         Dumps::rebuilt(saves.collect(), self.nft.listed(), self.sets.to_string())

@@ -42,17 +42,39 @@ fn a_folder_of_what_pods_say_is_no_nodes() {
 }
 
 #[test]
-fn of_maps_only_the_nat_map_is_read_and_of_nodes_the_one_that_is_asked_for() {
+fn of_maps_three_are_read_and_of_nodes_the_one_that_is_asked_for() {
     let mut attached = Attached::default();
     let mut is_wanted = |file: &str| attached.is_wanted(Path::new(file), Some("n1"));
-    assert!(is_wanted("nodes/n1/bpf-nat.txt") && is_wanted("nodes/n1/ip-route.txt"));
-    assert!(is_wanted("cluster/services.yaml") && is_wanted("bpf-conntrack.txt"));
     for file in [
+        "nodes/n1/bpf-nat.txt",
         "nodes/n1/bpf-conntrack.json",
+        "nodes/n1/bpf-routes.json",
+        "nodes/n1/ip-route.txt",
+        "cluster/services.yaml",
+    ] {
+        assert!(is_wanted(file), "{file}");
+    }
+    for file in [
+        "nodes/n1/bpf-conntrack-stats.json",
         "nodes/n1/bpf-maps/cali_v4_ct-id_7.txt",
         "nodes/n2/ip-route.txt",
     ] {
         assert!(!is_wanted(file), "{file}");
     }
     assert_eq!((attached.maps, attached.nodes().len()), (2, 2));
+}
+
+#[test]
+fn what_a_sosreport_has_of_other_network_namespaces_is_left_out() {
+    let mut attached = Attached::default();
+    let mut is_wanted = |file: &str| {
+        let folder = Path::new("sosreport-n1/sos_commands");
+        attached.is_wanted(&folder.join(file), None)
+    };
+    assert!(is_wanted("firewall_tables/iptables_-t_nat_-nvL"));
+    assert!(is_wanted("networking/ip_route_show_table_all"));
+    assert!(!is_wanted(
+        "networking/namespaces/cni-1/ip_netns_exec_cni-1_iptables-save"
+    ));
+    assert_eq!(attached.elsewhere, 1);
 }

@@ -50,6 +50,21 @@ fn of_a_real_node_nothing_is_found_until_something_is_wrong_there() {
     let said = text(&after.stdout);
     let line = "✗ nat PREROUTING does not jump to KUBE-SERVICES (legacy, IPv4): pods and others outside reach no service by this node";
     assert!(said.contains(line), "{said}");
+    // As a sosreport has it.
+    let folder = "sos/sos_commands/firewall_tables";
+    fs::create_dir_all(ground.path().join(folder)).unwrap();
+    for table in ["mangle", "nat", "filter"] {
+        let argv = ["iptables", "-t", table, "-nvL"];
+        let listed = registry::command(Some(world), "n1", &argv)
+            .unwrap()
+            .output();
+        let file = format!("{folder}/iptables_-t_{table}_-nvL");
+        ground.write(&file, listed.unwrap().stdout);
+    }
+    let listed = ground.chainbreak(&["diagnose", "sos"]);
+    exits(&listed, 0);
+    let said = text(&listed.stdout);
+    assert!(said.contains(&line.replace("legacy, ", "")), "{said}");
     run.signal(Signal::SIGINT);
     run.ends();
 
