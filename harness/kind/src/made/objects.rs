@@ -48,8 +48,7 @@ impl Kinds {
         };
         let discovery = discovery.map_err(KindError::api("ask for the kinds of objects"))?;
         let all = discovery.groups().flat_map(ApiGroup::recommended_resources);
-        let all =
-            all.filter(|(_, capabilities)| capabilities.supports_operation(verbs::LIST));
+        let all = all.filter(|(_, capabilities)| capabilities.supports_operation(verbs::LIST));
         let all = all.map(|(resource, capabilities)| (resource, capabilities.scope));
         Ok(Self(all.collect()))
     }

@@ -7,11 +7,13 @@ use std::{
 
 use chainbreak_model::names::AgentName;
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::{
-    Client,
+    Api, Client,
+    api::{Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Duration;
 
 use crate::{
@@ -230,6 +232,14 @@ async fn keep_by_label(client: &Client, nodes: &Nodes, origin: Origin) -> Result
     signal::label_everywhere(client, agent).await?;
     let pod = DaemonPod::of(client, agent).await?;
     if origin == Origin::Made {
+        let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
+        let at_once = json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": "100%" } } } });
+        let patched = sets
+            .patch(pod.name, &PatchParams::default(), &Patch::Merge(at_once))
+            .await;
+        patched.map_err(KindError::api(format!(
+            "have all of {agent} renewed at a time"
+        )))?;
         signal::run_where_labelled(client, agent, pod).await?;
         return signal::rolled_out(client, pod, ROLLOUT).await;
     }
