@@ -26,13 +26,17 @@ pub(crate) const NODES: usize = 5;
 /// In which folder each node has one.
 const OF_NODES: &str = "nodes";
 /// The folder of `bpftool map dump`, and what files of eBPF maps are called: by far the largest of a bundle, and nothing here reads others than
-/// these.
+/// these, by which packets are walked.
 const MAPS: &str = "bpf-maps";
 const OF_MAPS: &str = "bpf-";
-const READ_MAPS: [&str; 3] = ["bpf-nat.", "bpf-conntrack.", "bpf-routes."];
+const WALKED: [&str; 3] = ["bpf-nat.", "bpf-conntrack.", "bpf-routes."];
+/// By which a node is diagnosed.
+pub(crate) const DIAGNOSED: [&str; 1] = ["bpf-nat."];
 /// In which folder a sosreport has what it asks in other network namespaces, pods' among them: rules, addresses and settings that are not the
 /// node's.
 const ELSEWHERE: &str = "networking/namespaces";
+/// What such a file is called, also in older ones, which have them among the node's own.
+const ASKED_ELSEWHERE: &str = "ip_netns_exec_";
 
 /// What is made of a file's text: whether anything in it is known.
 pub(crate) type Take<'a> = dyn FnMut(&Path, &str) -> Result<bool> + 'a;
@@ -45,6 +49,8 @@ pub(crate) struct Attached {
     folders: BTreeMap<String, BTreeSet<String>>,
     /// So many files are left out.
     left_out: Cell<usize>,
+    /// Which eBPF maps are read, by how their files begin.
+    reads: &'static [&'static str],
     /// So many files are eBPF maps that are not read.
     maps: usize,
     /// So many are of other network namespaces than the node's own.
@@ -74,9 +80,16 @@ enum Lies {
 }
 
 impl Attached {
-    /// Reads every file that is named or lies in a folder; of nodes only the one that is asked for.
-    pub(crate) fn read(paths: &[PathBuf], asked: Option<&str>) -> Result<Self> {
-        let mut attached = Self::default();
+    /// Reads every file that is named or lies in a folder; of nodes only the one that is asked for, and of eBPF maps these.
+    pub(crate) fn read(
+        paths: &[PathBuf],
+        asked: Option<&str>,
+        reads: &'static [&'static str],
+    ) -> Result<Self> {
+        let mut attached = Self {
+            reads,
+            ..Self::default()
+        };
         let mut left = MOST;
         for file in found::files(paths)? {
             match attached.read_file(&file, left, asked) {
@@ -142,7 +155,7 @@ impl Attached {
             self.elsewhere += 1;
             return false;
         }
-        let is_read = READ_MAPS.iter().any(|map| name.starts_with(map));
+        let is_read = self.reads.iter().any(|map| name.starts_with(map));
         let is_map = name.starts_with(OF_MAPS) && !is_read
             || inside.parent().is_some_and(|it| it.ends_with(MAPS));
         if is_map && lies != Lies::Anywhere {
@@ -284,7 +297,7 @@ impl Attached {
         if self.maps > 0 {
             let maps = count(self.maps, "file");
             crate::note(&format!(
-                "{maps} of eBPF maps: only those of NAT, conntrack and routes are read"
+                "{maps} of eBPF maps, which nothing here reads: left out"
             ));
         }
         if self.elsewhere > 0 {
@@ -298,7 +311,7 @@ impl Attached {
 
 /// The dumps in these files and folders, of that node where they are of several.
 pub(crate) fn dumps(paths: &[PathBuf], node: Option<&str>) -> Result<Dumps> {
-    let attached = Attached::read(paths, node)?;
+    let attached = Attached::read(paths, node, &WALKED)?;
     let node = attached.only(node)?;
     let mut dumps = Dumps::default();
     let known = attached.take(node, &mut |name, text| {
@@ -343,8 +356,10 @@ pub(crate) fn first_of(names: &BTreeSet<&str>, most: usize) -> String {
 
 /// Whether a file is of another network namespace than the node's own.
 fn is_elsewhere(inside: &Path) -> bool {
+    let name = inside.file_name().map(|it| it.to_string_lossy());
     let mut folders = inside.ancestors().skip(1);
     folders.any(|folder| folder.ends_with(ELSEWHERE))
+        || name.is_some_and(|name| name.starts_with(ASKED_ELSEWHERE))
 }
 
 /// Where a file lies, by the folders that were named and those in them: `…/nodes/n1/ip-route.txt` is of n1. The last such folder counts, as

@@ -11,7 +11,12 @@ use chainbreak_diagnose::{Evidence, Examined, Writer, examine, writers};
 use chainbreak_model::scenario::Scenario;
 
 use self::told::{Found, Told};
-use crate::{args, attached::Attached, cases, live_node::LiveNode};
+use crate::{
+    args,
+    attached::{Attached, DIAGNOSED},
+    cases,
+    live_node::LiveNode,
+};
 
 /// What is known and found of a node.
 struct Diagnosis {
@@ -59,7 +64,7 @@ pub(crate) fn diagnose(args: &args::Diagnose) -> anyhow::Result<ExitCode> {
             "--case and --at are of a recorded run, which is named alone",
         ));
     }
-    let attached = Attached::read(&args.what, args.node.as_deref())?;
+    let attached = Attached::read(&args.what, args.node.as_deref(), &DIAGNOSED)?;
     match *attached.chosen(args.node.as_deref())?.as_slice() {
         [] => one(args, &nodes::evidence(args, &attached, None)?, None),
         [only] => one(

@@ -16,7 +16,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use chainbreak_model::case::Symptom;
+use chainbreak_model::{case::Symptom, names::AgentName};
 use chainbreak_netfilter::{
     dumps::{At, Backends},
     nft::NftTable,
@@ -100,8 +100,8 @@ pub fn examine(evidence: &Evidence) -> Examined {
     }
 }
 
-/// Whether nothing is found but restores that failed, and rules lead as the API wants it, so that later ones made up for them: those of each
-/// family that an entry names lead some Service whose endpoints are known.
+/// Whether nothing is found but restores that failed, after which the log goes on, and rules lead as the API wants it, so that later ones made up
+/// for them: those of each family that an entry names lead some Service whose endpoints are known.
 fn rules_are_whole(context: &Context<'_>, findings: &[Finding]) -> bool {
     let Some(endpoints) = context.evidence.objects.endpoints() else {
         return false;
@@ -111,12 +111,10 @@ fn rules_are_whole(context: &Context<'_>, findings: &[Finding]) -> bool {
         let mut led = context.led.iter();
         led.any(|it| it.address.is_ipv6() == is_v6 && known.contains(&it.name))
     };
-    let made_good = |finding: &Finding| {
-        let says = |family: &str| finding.evidence.iter().any(|line| line.contains(family));
-        let of_v6 = says("ip6tables") || says("IPv6");
-        finding.kind == Symptom::RestoreFails && compared(of_v6)
-    };
-    !findings.is_empty() && findings.iter().all(made_good)
+    let log = context.evidence.log(AgentName::KubeProxy);
+    let failed = log.and_then(known::failed_restores);
+    let are_all = findings.iter().all(|it| it.kind == Symptom::RestoreFails);
+    are_all && failed.is_some_and(|failed| failed.into_iter().all(compared))
 }
 
 /// The first of many, and how many more there are.

@@ -139,8 +139,7 @@ impl Asked<'_> {
 
     /// Who translated the address of its last request, if that was answered just now.
     async fn by(&self, cluster: &dyn Cluster) -> Result<Option<&'static str>, InfraError> {
-        let answered = *self.answered.borrow();
-        let Some((_, from)) = answered.filter(|(at, _)| at.elapsed() < FRESH) else {
+        let Some((at, from)) = *self.answered.borrow() else {
             return Ok(None);
         };
         let listed = nodes(cluster).into_iter().map(async |node| {
@@ -149,6 +148,9 @@ impl Asked<'_> {
             try_join_all(listed).await
         });
         let listed = try_join_all(listed).await?.concat();
+        if at.elapsed() >= FRESH {
+            return Ok(None);
+        }
         let mut tracked = listed.iter().flat_map(|it| conntrack::flows(it));
         let is_translated = tracked.any(|it| is_translated(&it, from, self.to));
         Ok(Some(if is_translated { RULES } else { PROGRAMS }))
@@ -219,13 +221,13 @@ spec: { selector: { app: web }, ports: [{ name: http, port: 80 }, { name: dns, p
         (by, waited.map_err(|trouble| trouble.to_string()))
     }
 
-    fn now() -> Answered {
-        Some((Instant::now(), CLIENT.parse().expect("an address")))
+    fn client() -> SocketAddr {
+        CLIENT.parse().expect("an address")
     }
 
     #[tokio::test]
     async fn what_conntrack_translated_was_answered_by_rules_and_programs_are_waited_for_in_vain() {
-        let (by, waited) = by(TRANSLATED, now()).await;
+        let (by, waited) = by(TRANSLATED, Some((Instant::now(), client()))).await;
         assert_eq!(by, Some(RULES));
         let why = waited.expect_err("programs never answer");
         assert!(
@@ -240,7 +242,7 @@ spec: { selector: { app: web }, ports: [{ name: http, port: 80 }, { name: dns, p
         let other_service = TRANSLATED.replace("10.96.0.80", "10.96.0.81");
         let as_asked = TRANSLATED.replace("src=10.20.1.3", "src=10.96.0.80");
         for lines in ["", &other_port, &other_service, &as_asked] {
-            let (by, waited) = by(lines, now()).await;
+            let (by, waited) = by(lines, Some((Instant::now(), client()))).await;
             assert_eq!(by, Some(PROGRAMS), "{lines}");
             waited.expect("nothing is to be waited for");
         }
@@ -249,7 +251,7 @@ spec: { selector: { app: web }, ports: [{ name: http, port: 80 }, { name: dns, p
     #[tokio::test]
     async fn of_what_was_not_answered_just_now_nothing_is_said_and_programs_are_waited_for() {
         let long_ago = Instant::now().checked_sub(FRESH).expect("a clock");
-        let stale = now().map(|(_, from)| (long_ago, from));
+        let stale = Some((long_ago, client()));
         for answered in [None, stale] {
             let (by, waited) = by("", answered).await;
             assert_eq!(by, None);

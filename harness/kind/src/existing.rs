@@ -298,11 +298,7 @@ impl InExisting {
             let mut felix = felix_config::get(&client).await?;
             felix.extend((*case.cluster.felix).clone());
             felix_config::set(&client, &felix).await?;
-            // One after the other: it is somebody's cluster.
-            for node in &nodes.0 {
-                let node = Nodes(vec![node.clone()]);
-                iptables_backend::restart(&client, &node, AgentName::Felix).await?;
-            }
+            renew_felix(&client, &nodes).await?;
         }
         preflight::iptables_backends(&nodes, case).await?;
         signal::prepare(&client, case).await?;
@@ -333,6 +329,15 @@ impl InExisting {
             raised.following(case, since);
         Ok(raised)
     }
+}
+
+/// New pods of calico-node, one after the other: it is somebody's cluster.
+async fn renew_felix(client: &Client, nodes: &Nodes) -> Result<(), KindError> {
+    for node in &nodes.0 {
+        let node = Nodes(vec![node.clone()]);
+        iptables_backend::restart(client, &node, AgentName::Felix).await?;
+    }
+    Ok(())
 }
 
 fn sets_felix(case: &Case) -> bool {

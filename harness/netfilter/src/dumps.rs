@@ -75,8 +75,6 @@ impl Dumps {
     pub fn add(&mut self, text: &str) -> Result<BTreeSet<Kind>, NetfilterError> {
         let mut found = BTreeSet::new();
         let rest = self.add_rules(text, &mut found)?;
-        let (has_listed, rest) = listed::add(&mut self.saves, &rest)?;
-        found.extend(has_listed.then_some(Kind::Save));
         for (at, backends) in nat_map::read(&rest) {
             // What was dumped later counts.
             found.insert(Kind::NatMap);
@@ -158,11 +156,17 @@ impl Dumps {
         let mut tables = nft::listing(&listing)?;
         // What this program lists itself has names: looks at rules need no second reading.
         tables.iter_mut().for_each(NftTable::name_numbers);
+        let (listed, rest) = listed::read(&rest)?;
+        let has_saves = !read.is_empty() || !listed.is_empty();
+        let was_listed = self.saves.iter().any(|it| it.is_listed);
+        if listed.is_empty() && !was_listed {
+            self.saves.extend(read);
+        } else {
+            self.saves = listed::beside(&self.saves, read, listed)?;
+        }
         // Of a text that breaks off nothing is taken in.
-        found.extend((!read.is_empty()).then_some(Kind::Save));
+        found.extend(has_saves.then_some(Kind::Save));
         found.extend((!tables.is_empty()).then_some(Kind::Nft));
-        listed::give_way(&mut self.saves, &read);
-        self.saves.extend(read);
         self.nft.extend(tables);
         Ok(rest)
     }

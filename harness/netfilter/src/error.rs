@@ -11,6 +11,14 @@ pub enum NetfilterError {
         /// The line.
         text: String,
     },
+    /// A listing of iptables that is not whole, or not of one table.
+    #[error("line {line}: the listing {why}; `iptables-save -c` says more")]
+    Listing {
+        /// Where, from 1.
+        line: usize,
+        /// What is amiss.
+        why: &'static str,
+    },
     /// A rule or chain line outside of any table.
     #[error("line {line} stands before any table: {text:?}")]
     NoTable {
@@ -59,7 +67,7 @@ impl NetfilterError {
             | Self::NoTable { line, .. }
             | Self::NoChain { line, .. }
             | Self::OpenQuote { line, .. } => *line += by,
-            Self::Incompatible { .. } | Self::Argv { .. } => {}
+            Self::Listing { .. } | Self::Incompatible { .. } | Self::Argv { .. } => {}
         }
         self
     }

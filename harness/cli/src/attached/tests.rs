@@ -42,8 +42,11 @@ fn a_folder_of_what_pods_say_is_no_nodes() {
 }
 
 #[test]
-fn of_maps_three_are_read_and_of_nodes_the_one_that_is_asked_for() {
-    let mut attached = Attached::default();
+fn of_maps_three_are_read_to_walk_and_of_nodes_the_one_that_is_asked_for() {
+    let mut attached = Attached {
+        reads: &WALKED,
+        ..Attached::default()
+    };
     let mut is_wanted = |file: &str| attached.is_wanted(Path::new(file), Some("n1"));
     for file in [
         "nodes/n1/bpf-nat.txt",
@@ -76,5 +79,8 @@ fn what_a_sosreport_has_of_other_network_namespaces_is_left_out() {
     assert!(!is_wanted(
         "networking/namespaces/cni-1/ip_netns_exec_cni-1_iptables-save"
     ));
-    assert_eq!(attached.elsewhere, 1);
+    assert!(!is_wanted(
+        "networking/ip_netns_exec_cni-1_ip_route_show_table_all"
+    ));
+    assert_eq!(attached.elsewhere, 2);
 }

@@ -1,6 +1,6 @@
 //! Lines of logs of which it is known what they mean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_model::{case::Symptom, names::AgentName};
 
@@ -153,6 +153,18 @@ pub(super) fn is_known(agent: AgentName, entry: &str) -> bool {
     known(agent, entry).is_some()
 }
 
+/// Of which families restores failed, as whether it is IPv6; none where nothing was logged after the last one.
+pub(super) fn failed_restores(log: &Log) -> Option<BTreeSet<bool>> {
+    let failed = |entry: &String| {
+        known(log.agent, entry).is_some_and(|it| KNOWN[it].kind == Symptom::RestoreFails)
+    };
+    let goes_on = log.entries.last().is_some_and(|last| !failed(last));
+    let entries = log.entries.iter().filter(|entry| failed(entry));
+    let is_v6 = |entry: &String| entry.contains("ip6tables") || entry.contains("\"IPv6\"");
+    let families: BTreeSet<bool> = entries.map(is_v6).collect();
+    (goes_on && !families.is_empty()).then_some(families)
+}
+
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     context.evidence.logs.iter().flat_map(of).collect()
 }
@@ -268,21 +280,35 @@ mod tests {
             serde_json::json!({ "kind": "List", "items": items }).to_string()
         };
         let whole = slices(&["10.20.1.2", "10.20.1.3"]);
-        assert_eq!(kinds(&[HEALTHY[3], &whole, line]), [""; 0]);
-        let [complaint] = complaints(&[HEALTHY[3], &whole, line]).try_into().unwrap();
+        let next = "I0610 07:40:18.449102       1 proxier.go:828] \"Syncing iptables rules\" ipFamily=\"IPv4\"\n";
+        let log = [line, next].concat();
+        assert_eq!(kinds(&[HEALTHY[3], &whole, &log]), [""; 0]);
+        let [complaint] = complaints(&[HEALTHY[3], &whole, &log]).try_into().unwrap();
         assert!(complaint.lines[0].starts_with("1 × E0610"), "{complaint:?}");
+        assert!(complaint.mends.is_some());
         let behind = slices(&["10.20.1.2", "10.20.1.99"]);
-        let found = kinds(&[HEALTHY[3], &behind, line]);
+        let found = kinds(&[HEALTHY[3], &behind, &log]);
         assert_eq!(found, ["endpoints-differ", "restore-fails"]);
         let of_another = whole
             .replace("10.96.1.0", "10.96.77.77")
             .replace("nginx", "other");
-        for attached in [&[HEALTHY[3], line][..], &[HEALTHY[3], &of_another, line]] {
-            let found = kinds(attached);
-            let is_found = found.iter().any(|kind| kind == "restore-fails");
-            assert!(is_found, "nothing was compared: {found:?}");
-        }
-        let of_v6 = line.replace("iptables-restore", "ip6tables-restore");
-        assert_eq!(kinds(&[HEALTHY[3], &whole, &of_v6]), ["restore-fails"]);
+        let of_both = [
+            &log,
+            &line.replace("iptables-restore", "ip6tables-restore"),
+            next,
+        ]
+        .concat();
+        let is_found =
+            |attached: &[&str]| kinds(attached).iter().any(|kind| kind == "restore-fails");
+        assert!(is_found(&[HEALTHY[3], &log]), "there are no slices");
+        assert!(
+            is_found(&[HEALTHY[3], &of_another, &log]),
+            "none of these Services"
+        );
+        assert!(is_found(&[HEALTHY[3], &whole, &of_both]), "none of IPv6");
+        assert!(
+            is_found(&[HEALTHY[3], &whole, line]),
+            "nothing was logged after it"
+        );
     }
 }

@@ -70,12 +70,15 @@ impl Fitting {
             // A scenario's are about the lab's nodes; these are in the VPC, too, whatever their network is.
             cni.vpc_cidrs.extend(inside.first());
         }
-        let mut script = String::from("set -ex\n");
-        for rule in vpc_cni::rules(&cni, &inside, node.address) {
+        let rules = vpc_cni::rules(&cni, &inside, node.address).into_iter();
+        let rules = rules.map(|rule| {
             let words = std::iter::once("iptables".to_owned()).chain(rule);
             let words: Vec<String> = words.map(|it| quoted(&it)).collect();
-            script += &format!("{}\n", words.join(" "));
-        }
+            words.join(" ")
+        });
+        // The last line that it prints is of the rule that failed.
+        let script = std::iter::once("set -ex".to_owned()).chain(rules);
+        let script = script.collect::<Vec<_>>().join("\n");
         node.run(&["sh", "-c", &script]).await.map(drop)
     }
 

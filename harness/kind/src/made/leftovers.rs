@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::{
     Api, Client,
@@ -19,7 +19,7 @@ use crate::{error::KindError, made::objects::Kinds, shared::nodes::Nodes, wait};
 /// What all objects together may take to be gone.
 const GONE: Duration = Duration::from_secs(120);
 
-/// What is in a namespace because it is one; up to 1.23 there is a Secret of the ServiceAccount, too.
+/// What is in a namespace because it is one; up to 1.23 there is a Secret of its `ServiceAccount`, too.
 const OF_A_NAMESPACE: [&str; 3] = [
     "ConfigMap NAME/kube-root-ca.crt",
     "ServiceAccount NAME/default",
@@ -34,7 +34,7 @@ pub(crate) async fn remove(client: &Client, manifests: &[Value]) -> Result<(), K
             // Kubernetes ends them itself, later.
             tracing::debug!(%error, "no namespace was hurried");
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     tokio::select! {
         gone = delete(client, manifests) => gone,
@@ -80,7 +80,8 @@ async fn hurry(client: &Client, manifests: &[Value]) -> Result<(), KindError> {
     }
     let kinds = Kinds::served(client).await?;
     let hurried = names.iter().map(|name| end(client, &kinds, name));
-    try_join_all(hurried).await.map(drop)
+    // Each for itself: Kubernetes may have been faster with one.
+    join_all(hurried).await.into_iter().collect()
 }
 
 /// Waits until nothing is in a namespace that is being deleted but what is in each, and ends it.
@@ -133,7 +134,10 @@ async fn end(client: &Client, kinds: &Kinds, name: &str) -> Result<(), KindError
 /// Whether an object, as `Kind namespace/name`, is there because the namespace is.
 fn is_of_every(namespace: &str, object: &str) -> bool {
     let mut all = OF_A_NAMESPACE.iter();
-    all.any(|it| object.starts_with(&it.replace("NAME", namespace)))
+    all.any(|it| {
+        let name = it.replace("NAME", namespace);
+        object == name || name.ends_with('-') && object.starts_with(&name)
+    })
 }
 
 /// Keeps rules and mounts of every node, for [`scrub`] to set them back.
@@ -260,6 +264,7 @@ mod tests {
             ("ServiceAccount test/default", true),
             ("Secret test/default-token-x7k2p", true),
             ("Secret test/mine", false),
+            ("ServiceAccount test/default-viewer", false),
             ("ConfigMap test/chainbreak-tells", false),
             ("EndpointSlice test/web-abcde", false),
             ("ConfigMap other/kube-root-ca.crt", false),

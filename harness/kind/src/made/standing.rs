@@ -246,8 +246,8 @@ async fn keep_by_label(client: &Client, nodes: &Nodes, origin: Origin) -> Result
     for node in &nodes.0 {
         let look = || async {
             match pod.on(client, &node.registered).await {
-                Ok(Some(_)) => Ok(()),
-                Ok(None) => Err("it has none yet".to_owned()),
+                Ok(Some(pod)) if pod.metadata.deletion_timestamp.is_none() => Ok(()),
+                Ok(_) => Err("it has none yet".to_owned()),
                 Err(error) => Err(error.to_string()),
             }
         };

@@ -23,6 +23,8 @@ pub(crate) struct FelixMaps {
     /// By the length of their prefix: the longest counts.
     routes: BTreeMap<u8, BTreeMap<IpNet, BTreeSet<&'static str>>>,
     dumped: BTreeSet<(Kind, Family)>,
+    /// Of which something was not understood.
+    unknown: BTreeSet<Kind>,
 }
 
 /// What the programs make of a packet of a connection that they know.
@@ -58,14 +60,36 @@ impl FelixMaps {
 
     /// Takes in one of them as JSON (`--json`, from v3.32 on, as `calicoctl cluster diags` keeps them); nothing where the text is none.
     pub(super) fn take_json(&mut self, text: &str) -> Option<Kind> {
-        text.trim_start().starts_with('[').then_some(())?;
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Vec<Value>>();
-        let entries = values.next()?.ok()?;
-        let lines = entries
-            .iter()
-            .filter_map(|it| flow_line(it).or_else(|| route_line(it)));
-        let kinds = lines.filter_map(|line| self.take(&line));
-        kinds.last()
+        // Messages may stand in front, and of several families there are several lists.
+        let begins = |text: &str| {
+            text.starts_with("[\n") || text.starts_with("[{") || text.starts_with("[ ")
+        };
+        let at = if begins(text) {
+            0
+        } else {
+            text.find("\n[")
+                .filter(|at| text.get(at + 1..).is_some_and(begins))?
+                + 1
+        };
+        let values = serde_json::Deserializer::from_str(text.get(at..)?).into_iter::<Vec<Value>>();
+        let mut found = None;
+        for entries in values.map_while(Result::ok) {
+            for entry in &entries {
+                let line = flow_line(entry).or_else(|| route_line(entry));
+                match line.and_then(|line| self.take(&line)) {
+                    Some(kind) => found = Some(kind),
+                    // What is not understood may be what is asked for.
+                    None if entry.get("proto").is_some() => {
+                        self.unknown.insert(Kind::FelixFlows);
+                    }
+                    None if entry.get("dest").is_some() => {
+                        self.unknown.insert(Kind::FelixRoutes);
+                    }
+                    None => {}
+                }
+            }
+        }
+        found
     }
 
     /// `TCP 10.0.1.1:34918 -> 10.96.0.1:443 -> 10.0.1.2:6443  Active ago 4m18.6s ESTABLISHED`; of what was not translated the middle is not there.
@@ -120,11 +144,16 @@ impl FelixMaps {
         Some((Kind::FelixRoutes, net.addr()))
     }
 
+    /// Whether a map was dumped whole, in that address's family.
+    fn has(&self, map: Kind, ip: IpAddr) -> bool {
+        self.dumped.contains(&(map, family(ip))) && !self.unknown.contains(&map)
+    }
+
     /// What they make of a packet, by the flow that it is of.
     pub(crate) fn flow(&self, tuple: Tuple) -> Known {
         let (protocol, src, _) = tuple;
         let is_read = [Protocol::TCP, Protocol::UDP].contains(&protocol);
-        if !is_read || !self.dumped.contains(&(Kind::FelixFlows, family(src.ip()))) {
+        if !is_read || !self.has(Kind::FelixFlows, src.ip()) {
             return Known::NotDumped;
         }
         self.flows.get(&tuple).copied().unwrap_or(Known::Nothing)
@@ -132,7 +161,7 @@ impl FelixMaps {
 
     /// Whether an address has a flag by the longest network that holds it. None where the routes of its family were not dumped.
     pub(crate) fn has_flag(&self, address: IpAddr, flag: &str) -> Option<bool> {
-        let is_known = self.dumped.contains(&(Kind::FelixRoutes, family(address)));
+        let is_known = self.has(Kind::FelixRoutes, address);
         is_known.then(|| {
             let longest = self.routes.iter().rev().find_map(|(length, routes)| {
                 let net = IpNet::new(address, *length).ok()?.trunc();
@@ -300,6 +329,15 @@ mod tests {
             "10.20.217.3/32: local workload in-pool idx 7",
         ]);
         assert_eq!(of_json, of_lines);
+        let two = format!("a message\n{}\n{}", flows.trim(), routes.trim());
+        let mut of_both = FelixMaps::default();
+        assert_eq!(of_both.take_json(&two), Some(Kind::FelixRoutes));
+        assert_eq!(of_both, of_lines);
+        let strange = r#"[ { "proto": "TCP", "src": "somewhere", "dst": "10.0.1.2:6443", "active_ago": "1s" } ]"#;
+        of_both.take_json(strange);
+        let tuple = (Protocol::TCP, at("10.9.9.9:1"), at("10.9.9.8:2"));
+        assert_eq!(of_lines.flow(tuple), Known::Nothing);
+        assert_eq!(of_both.flow(tuple), Known::NotDumped);
         for other in ["[]", "[{\"frontend\": {}}]", "[1", "{}", ""] {
             assert_eq!(of_json.take_json(other), None, "{other}");
         }

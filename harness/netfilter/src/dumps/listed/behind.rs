@@ -28,20 +28,39 @@ impl Behind {
             } else if first == "/*" {
                 behind.comment(after)
             } else {
-                let words = &mut Words(after);
-                let taken = behind.option(target, first, words) || behind.matched(first, words);
-                taken.then_some(words.0)
+                behind.known(target, first, after)
             };
             let Some(behind_it) = read else {
-                let unknown = quote(rest.trim()).into_owned();
+                // Nobody takes a comment's words for an option.
+                let unknown = format!("as listed: {}", rest.trim());
+                let unknown = quote(&unknown);
                 behind
                     .matches
-                    .push(format!("-m as-listed --words {unknown}"));
+                    .push(format!("-m as-listed -m comment --comment {unknown}"));
                 break;
             };
             rest = behind_it;
         }
         behind
+    }
+
+    /// Takes in an option of the target, or a match, and says what stands behind it; nothing where it is not known. Words that only say what is
+    /// logged stand last, and decide nothing.
+    fn known<'a>(&mut self, target: &str, first: &str, after: &'a str) -> Option<&'a str> {
+        let logs = match target {
+            "LOG" => first == "LOG",
+            "NFLOG" => first.starts_with("nflog-"),
+            _ => false,
+        };
+        if logs {
+            return Some("");
+        }
+        let mut words = Words(after);
+        if self.option(target, first, &mut words) {
+            return Some(words.0);
+        }
+        let mut words = Words(after);
+        self.matched(first, &mut words).then_some(words.0)
     }
 
     fn comment<'a>(&mut self, after: &'a str) -> Option<&'a str> {
@@ -93,6 +112,9 @@ impl Behind {
         } else {
             ("", first)
         };
+        if !not.is_empty() && !TURNED.contains(&first) {
+            return false;
+        }
         let read = match first {
             "ctstate" | "ctstatus" | "ctorigdst" | "ctorigsrc" | "ctorigdstport"
             | "ctorigsrcport" | "ctdir" => words
@@ -106,7 +128,14 @@ impl Behind {
                 ("!", _) => format!("-m {first} ! --mark {}", words.take().unwrap_or_default()),
                 (value, _) => format!("-m {first} --mark {value}"),
             }),
-            "tcp" | "udp" | "sctp" | "dccp" => Some(of_ports(first, words)),
+            "tcp" | "udp" | "sctp" | "dccp" => of_ports(first, words),
+            "nfacct-name" => words
+                .take()
+                .map(|it| format!("-m nfacct --nfacct-name {it}")),
+            // What is listed of any type.
+            "icmptype" if words.0.trim_start().starts_with("255") => {
+                words.take().map(|_| "-m icmp --icmp-type any".to_owned())
+            }
             "icmptype" => words.take().map(|it| format!("-m icmp --icmp-type {it}")),
             "ipv6-icmptype" => words
                 .take()
@@ -123,20 +152,8 @@ impl Behind {
                 words,
             )),
             "recent:" => recent(words),
-            "owner" => words.two().and_then(|(which, _match)| {
-                let option = match which {
-                    "UID" => "--uid-owner",
-                    "GID" => "--gid-owner",
-                    _ => return None,
-                };
-                words
-                    .take()
-                    .map(|it| format!("-m owner {not}{option} {it}"))
-            }),
-            "limit:" => words.after("avg").map(|rate| {
-                let burst = words.after("burst").unwrap_or("5");
-                format!("-m limit --limit {rate} --limit-burst {burst}")
-            }),
+            "owner" => owner(not, words),
+            "limit:" => limit(words),
             _ => None,
         };
         let is_known = read.is_some();
@@ -144,6 +161,20 @@ impl Behind {
         is_known
     }
 }
+
+/// Matches before which an exclamation mark is listed.
+const TURNED: [&str; 10] = [
+    "ctstate",
+    "ctstatus",
+    "ctorigdst",
+    "ctorigsrc",
+    "ctorigdstport",
+    "ctorigsrcport",
+    "ctdir",
+    "state",
+    "match-set",
+    "owner",
+];
 
 /// The words behind what was read.
 struct Words<'a>(&'a str);
@@ -161,7 +192,8 @@ impl<'a> Words<'a> {
 
     /// The word behind this one, which is next.
     fn after(&mut self, expected: &str) -> Option<&'a str> {
-        (self.take()? == expected).then(|| self.take())?
+        self.next_if(|it| it == expected)?;
+        self.take()
     }
 
     /// The next one, if it is such.
@@ -175,7 +207,7 @@ impl<'a> Words<'a> {
 }
 
 /// `dpt:80`, `spts:1024:65535`, `dpt:!80`, `flags:0x17/0x02`.
-fn of_ports(protocol: &str, words: &mut Words<'_>) -> String {
+fn of_ports(protocol: &str, words: &mut Words<'_>) -> Option<String> {
     let mut text = format!("-m {protocol}");
     let options = [
         ("dpt:", "--dport"),
@@ -192,55 +224,71 @@ fn of_ports(protocol: &str, words: &mut Words<'_>) -> String {
         let Some((option, value)) = found else { break };
         let (not, value) = turned(value);
         let value = match option {
-            "--tcp-flags" => tcp_flags(value),
+            "--tcp-flags" => tcp_flags(value)?,
             _ => value.to_owned(),
         };
         text += &[" ", not, option, " ", &value].concat();
     }
-    text
+    Some(text)
 }
 
-/// `0x17/0x02` as `FIN,SYN,RST,ACK SYN`.
-fn tcp_flags(text: &str) -> String {
+/// `0x17/0x02` as `FIN,SYN,RST,ACK SYN`. Other bits have no names.
+fn tcp_flags(text: &str) -> Option<String> {
     let names = ["FIN", "SYN", "RST", "PSH", "ACK", "URG"];
     let named = |part: &str| {
-        let Some(bits) = part
-            .strip_prefix("0x")
-            .and_then(|it| u8::from_str_radix(it, 16).ok())
-        else {
-            return part.to_owned();
+        let Some(bits) = part.strip_prefix("0x") else {
+            return Some(part.to_owned());
         };
-        let set = names
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| bits & (1 << at) != 0);
+        let bits = u8::from_str_radix(bits, 16)
+            .ok()
+            .filter(|it| it >> names.len() == 0)?;
+        let set = names.iter().enumerate();
+        let set = set.filter(|(at, _)| bits & (1 << at) != 0);
         let set: Vec<&str> = set.map(|(_, name)| *name).collect();
-        if set.is_empty() {
+        Some(if set.is_empty() {
             "NONE".to_owned()
         } else {
             set.join(",")
-        }
+        })
     };
-    let (mask, wanted) = text.split_once('/').unwrap_or((text, ""));
-    format!("{} {}", named(mask), named(wanted))
+    let (mask, wanted) = text.split_once('/')?;
+    Some(format!("{} {}", named(mask)?, named(wanted)?))
 }
 
 /// `ADDRTYPE match dst-type LOCAL limit-out`.
 fn of_types(first: &str, words: &mut Words<'_>) -> String {
-    let mut text = String::from("-m addrtype");
+    let mut parts = vec!["-m addrtype".to_owned()];
     let mut word = Some(first);
     while let Some(option) = word {
-        text += &match option {
-            "limit-in" => " --limit-iface-in".to_owned(),
-            "limit-out" => " --limit-iface-out".to_owned(),
+        parts.push(match option {
+            "limit-in" => "--limit-iface-in".to_owned(),
+            "limit-out" => "--limit-iface-out".to_owned(),
             _ => {
                 let (not, kind) = turned(words.take().unwrap_or_default());
-                format!(" {not}--{option} {kind}")
+                format!("{not}--{option} {kind}")
             }
-        };
+        });
         word = words.next_if(|it| matches!(it, "src-type" | "dst-type" | "limit-in" | "limit-out"));
     }
-    text
+    parts.join(" ")
+}
+
+/// `owner UID match 0`.
+fn owner(not: &str, words: &mut Words<'_>) -> Option<String> {
+    let option = match words.take()? {
+        "UID" => "--uid-owner",
+        "GID" => "--gid-owner",
+        _ => return None,
+    };
+    let of = words.after("match")?;
+    Some(format!("-m owner {not}{option} {of}"))
+}
+
+/// `limit: avg 5/sec burst 7`.
+fn limit(words: &mut Words<'_>) -> Option<String> {
+    let rate = words.after("avg")?;
+    let burst = words.after("burst").unwrap_or("5");
+    Some(format!("-m limit --limit {rate} --limit-burst {burst}"))
 }
 
 /// `statistic mode random probability 0.5`, `statistic mode nth every 3 packet 1`.
@@ -267,7 +315,7 @@ fn recent(words: &mut Words<'_>) -> Option<String> {
         "REMOVE" => "--remove",
         _ => return None,
     };
-    let mut text = format!("-m recent {does}");
+    let mut parts = vec![format!("-m recent {does}")];
     let known = [
         "seconds:",
         "hit_count:",
@@ -278,15 +326,15 @@ fn recent(words: &mut Words<'_>) -> Option<String> {
         "TTL-Match",
     ];
     while let Some(word) = words.next_if(|it| known.contains(&it)) {
-        text += &match word {
-            "reap" => " --reap".to_owned(),
-            "TTL-Match" => " --rttl".to_owned(),
-            "side:" => format!(" --r{}", words.take()?),
-            "hit_count:" => format!(" --hitcount {}", words.take()?),
-            _ => format!(" --{} {}", word.trim_end_matches(':'), words.take()?),
-        };
+        parts.push(match word {
+            "reap" => "--reap".to_owned(),
+            "TTL-Match" => "--rttl".to_owned(),
+            "side:" => format!("--r{}", words.take()?),
+            "hit_count:" => format!("--hitcount {}", words.take()?),
+            _ => format!("--{} {}", word.trim_end_matches(':'), words.take()?),
+        });
     }
-    Some(text)
+    Some(parts.join(" "))
 }
 
 /// Those of these words that come next, as options.

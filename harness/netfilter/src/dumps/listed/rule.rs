@@ -4,8 +4,20 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::behind::{Behind, turned, word};
+use super::{
+    behind::{Behind, turned, word},
+    counters,
+};
 use crate::Family;
+
+/// Whether a line begins as a rule does: with how often it matched.
+pub(super) fn has_counters(line: &str) -> bool {
+    let Some((packets, rest)) = word(line) else {
+        return false;
+    };
+    let bytes = word(rest).map_or("", |(bytes, _)| bytes);
+    counters(packets, bytes).is_some()
+}
 
 /// What a listing has of a rule in columns, and behind them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +25,7 @@ pub(super) struct Fields<'a> {
     pub(super) packets: &'a str,
     pub(super) bytes: &'a str,
     pub(super) family: Family,
-    target: Option<&'a str>,
+    pub(super) target: Option<&'a str>,
     protocol: &'a str,
     of_fragments: Option<&'a str>,
     interfaces: [&'a str; 2],
@@ -55,7 +67,9 @@ impl<'a> Fields<'a> {
             [protocol] => (None, protocol),
             _ => return None,
         };
-        Some(Self {
+        // Listed without `-n`, where names stand for addresses and ports, too.
+        let is_named = [input, output].contains(&"any");
+        (!is_named).then_some(Self {
             packets,
             bytes,
             family: family(source)?,
@@ -130,10 +144,8 @@ fn named(protocol: &str) -> &str {
         "4" => "ipencap",
         "6" => "tcp",
         "17" => "udp",
-        "33" => "dccp",
         "47" => "gre",
         "50" => "esp",
-        "51" => "ah",
         "58" => "ipv6-icmp",
         "132" => "sctp",
         other => other,
