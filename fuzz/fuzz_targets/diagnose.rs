@@ -2,7 +2,7 @@
 //! texts that know nothing add nothing. A scenario of it has no steps but ours.
 #![no_main]
 
-use chainbreak_diagnose::{Evidence, Reproduction, findings, writers};
+use chainbreak_diagnose::{Evidence, Reproduction, examine, writers};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -30,7 +30,7 @@ fn diagnosed(parts: &[&str]) -> Vec<String> {
     }
     let writers = writers(&evidence).into_iter();
     let mut lines: Vec<String> = writers.flat_map(|it| [it.who, it.what]).collect();
-    let found = findings(&evidence);
+    let found = examine(&evidence).findings;
     if let Ok(reproduction) = Reproduction::of(&evidence, &found) {
         has_our_steps(&reproduction.scenario("fuzzed"));
     }
