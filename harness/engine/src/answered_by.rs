@@ -43,19 +43,21 @@ pub(crate) async fn tell(
     log: &EventLog,
 ) -> Result<(), InfraError> {
     let listings = listings(case);
-    let asking = |flow: &&Flow| {
+    if listings.is_empty() {
+        return Ok(());
+    }
+    for flow in flows {
         let traffic = case.traffic.get(flow.name());
-        traffic.is_some_and(asks_a_service)
-    };
-    for flow in flows.iter().filter(asking) {
+        let Some(traffic) = traffic.filter(|it| asks_a_service(it)) else {
+            continue;
+        };
         let asked = Asked {
             listings: &listings,
             name: flow.name(),
             to: flow.target(),
             answered: flow.answered(),
         };
-        let traffic = case.traffic.get(flow.name());
-        let by = if traffic.is_some_and(|it| is_for_programs(case, it)) {
+        let by = if is_for_programs(case, traffic) {
             asked.by_programs(cluster, deadline).await?;
             Some(PROGRAMS)
         } else {
@@ -72,15 +74,16 @@ pub(crate) async fn tell(
     Ok(())
 }
 
-/// What lists the connections of which it is told by, on every node; nothing where it is not told. In this is the case whose Felix, that is no
-/// model, is told to be in eBPF mode from the beginning.
-pub(crate) fn listings(case: &Case) -> Vec<Command> {
+/// Whether a Felix that is no model is told to be in eBPF mode from the beginning.
+fn begins_with_programs(case: &Case) -> bool {
     let felix = case.cluster.source(AgentName::Felix);
-    let is_real = felix.is_some_and(|source| *source != AgentSource::Model);
-    if !is_real || Dataplane::of(&case.cluster) != Some(Dataplane::Bpf) {
-        return Vec::new();
-    }
-    if !case.traffic.values().any(asks_a_service) {
+    felix.is_some_and(|source| *source != AgentSource::Model)
+        && Dataplane::of(&case.cluster) == Some(Dataplane::Bpf)
+}
+
+/// What lists the connections by which it is told, on every node; nothing where it is not told.
+pub(crate) fn listings(case: &Case) -> Vec<Command> {
+    if !begins_with_programs(case) || !case.traffic.values().any(asks_a_service) {
         return Vec::new();
     }
     let families = case.cluster.ip_families.iter();
@@ -106,7 +109,7 @@ fn asks_a_service(traffic: &Traffic) -> bool {
 /// when a connection is made, and a kept connection may be older than they are.
 fn is_for_programs(case: &Case, traffic: &Traffic) -> bool {
     case.programs() == Some(Programs::Work)
-        && !listings(case).is_empty()
+        && begins_with_programs(case)
         && asks_a_service(traffic)
         && traffic.connections == Connections::New
         && matches!(traffic.from, Origin::Pod { .. })

@@ -96,6 +96,17 @@ fn jsonl_on_standard_output_is_the_recorded_run_with_its_events_and_is_read_as_o
     assert_eq!(fs::read(ground.path().join("report.txt")).unwrap(), report);
 }
 
+#[test]
+fn by_whom_services_are_answered_is_said_where_a_real_felix_has_programs_and_nowhere_else() {
+    for variant in ["calm", "fight-nobody-expects"] {
+        let ground = Ground::new();
+        ground.run(variant, &[]);
+        let history = ground.history();
+        assert!(history.contains("\"sample\""), "{history}");
+        assert!(!history.contains("is answered by"), "{history}");
+    }
+}
+
 /// What a log of CI gets: lines that a person reads, and not many of what is the same. Phases, turns of the
 /// traffic and each kind of news with its count are some 20 lines; every piece of news would be more than 40.
 #[test]
