@@ -135,13 +135,18 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What is found in these texts: kinds, and the lines.
-    pub(crate) fn found(texts: &[&str]) -> Vec<(String, String)> {
+    /// What was attached, each text of which is known.
+    pub(crate) fn evidence(texts: &[&str]) -> Evidence {
         let mut evidence = Evidence::default();
         for text in texts {
             assert!(evidence.add(text).unwrap(), "{text}");
         }
-        let findings = examine(&evidence).findings.into_iter();
+        evidence
+    }
+
+    /// What is found in these texts: kinds, and the lines.
+    pub(crate) fn found(texts: &[&str]) -> Vec<(String, String)> {
+        let findings = examine(&evidence(texts)).findings.into_iter();
         let told = findings.map(|it| {
             let lines: Vec<String> = [it.what].into_iter().chain(it.evidence).collect();
             (it.kind.to_string(), lines.join("\n"))
@@ -151,11 +156,7 @@ pub(crate) mod tests {
 
     /// What agents complain of in these texts beside that.
     pub(crate) fn complaints(texts: &[&str]) -> Vec<Complaint> {
-        let mut evidence = Evidence::default();
-        for text in texts {
-            assert!(evidence.add(text).unwrap(), "{text}");
-        }
-        examine(&evidence).complaints
+        examine(&evidence(texts)).complaints
     }
 
     /// Their kinds.

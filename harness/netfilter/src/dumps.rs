@@ -156,7 +156,7 @@ impl Dumps {
         let mut tables = nft::listing(&listing)?;
         // What this program lists itself has names: looks at rules need no second reading.
         tables.iter_mut().for_each(NftTable::name_numbers);
-        let (listed, rest) = listed::read(&rest)?;
+        let (listed, rest) = listed::read(rest)?;
         let has_saves = !read.is_empty() || !listed.is_empty();
         let was_listed = self.saves.iter().any(|it| it.is_listed);
         if listed.is_empty() && !was_listed {

@@ -54,6 +54,7 @@ fn of_maps_three_are_read_to_walk_and_of_nodes_the_one_that_is_asked_for() {
         "nodes/n1/bpf-routes.json",
         "nodes/n1/ip-route.txt",
         "cluster/services.yaml",
+        "bpf-conntrack.txt",
     ] {
         assert!(is_wanted(file), "{file}");
     }

@@ -136,10 +136,7 @@ impl Told<'_> {
     fn complained(&self) -> String {
         let parts = self.complaints.iter().map(|complaint| {
             let Complaint { what, lines, mends } = complaint;
-            let mends = mends.iter().map(|what| format!("mends it: {what}"));
-            let lines = lines.iter().cloned().chain(mends);
-            let lines = lines.map(|line| format!("    {line}\n"));
-            format!("  {what}\n{}", lines.collect::<String>())
+            block(&format!("  {what}"), lines, mends.as_deref(), None)
         });
         let parts: String = parts.collect();
         format!("What agents complained of beside that:\n{parts}")
@@ -154,14 +151,19 @@ impl Told<'_> {
                 Weight::Breaks => '✗',
                 Weight::Odd => '!',
             };
-            let mut lines = finding.evidence.clone();
-            lines.extend(finding.mends.iter().map(|what| format!("mends it: {what}")));
-            if !shown_by.is_empty() {
-                lines.push(format!("shown by: {}", shown_by.join(", ")));
-            }
-            let lines = lines.iter().map(|line| format!("    {line}\n"));
-            format!("{mark} {}\n{}", finding.what, lines.collect::<String>())
+            let head = format!("{mark} {}", finding.what);
+            let shown_by = (!shown_by.is_empty()).then(|| shown_by.join(", "));
+            block(&head, &finding.evidence, finding.mends.as_deref(), shown_by)
         });
         findings.collect()
     }
+}
+
+/// A head, and below it, indented, what it stands on, what mends it and what shows it.
+fn block(head: &str, lines: &[String], mends: Option<&str>, shown_by: Option<String>) -> String {
+    let mends = mends.map(|what| format!("mends it: {what}"));
+    let shown_by = shown_by.map(|names| format!("shown by: {names}"));
+    let below = lines.iter().cloned().chain(mends).chain(shown_by);
+    let below = below.map(|line| format!("    {line}\n"));
+    format!("{head}\n{}", below.collect::<String>())
 }

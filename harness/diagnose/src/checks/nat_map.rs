@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::{
         Evidence,
-        checks::tests::{found, kinds, service},
+        checks::tests::{evidence, found, kinds, service},
         examine,
     };
 
@@ -187,13 +187,10 @@ mod tests {
 
     /// What is found of these, with its weight.
     fn weighed(texts: &[&str], is_of_one_moment: bool) -> Vec<Finding> {
-        let mut evidence = Evidence {
+        let evidence = Evidence {
             is_of_one_moment,
-            ..Evidence::default()
+            ..evidence(texts)
         };
-        for text in texts {
-            assert!(evidence.add(text).unwrap(), "{text}");
-        }
         examine(&evidence).findings
     }
 

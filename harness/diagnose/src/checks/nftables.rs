@@ -114,7 +114,7 @@ fn names_refused(table: &NftTable) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::checks::tests::{HEALTHY, found};
+    use crate::checks::tests::{HEALTHY, evidence, found};
 
     #[test]
     fn elements_that_were_flushed_are_missed() {
@@ -155,9 +155,7 @@ mod tests {
         let v6 = HEALTHY[3]
             .replace("table ip kube-proxy", "table ip6 kube-proxy")
             .replace("chain nat-prerouting {", "chain other {");
-        let mut evidence = crate::Evidence::default();
-        evidence.add(&v6).unwrap();
-        let findings = crate::examine(&evidence).findings;
+        let findings = crate::examine(&evidence(&[&v6])).findings;
         assert!(
             findings[0]
                 .mends

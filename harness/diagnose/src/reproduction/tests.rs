@@ -2,15 +2,12 @@ use chainbreak_model::read;
 
 use super::*;
 use crate::{
-    checks::tests::{HEALTHY, without},
+    checks::tests::{HEALTHY, evidence, without},
     examine,
 };
 
 fn scenario(texts: &[&str]) -> Result<String, String> {
-    let mut evidence = Evidence::default();
-    for text in texts {
-        assert!(evidence.add(text).unwrap(), "{text}");
-    }
+    let evidence = evidence(texts);
     let found = examine(&evidence).findings;
     let reproduction = Reproduction::of(&evidence, &found)?;
     let text = reproduction.scenario("as-found");

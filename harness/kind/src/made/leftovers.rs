@@ -19,12 +19,13 @@ use crate::{error::KindError, made::objects::Kinds, shared::nodes::Nodes, wait};
 /// What all objects together may take to be gone.
 const GONE: Duration = Duration::from_secs(120);
 
-/// What is in a namespace because it is one; up to 1.23 there is a Secret of its `ServiceAccount`, too.
-const OF_A_NAMESPACE: [&str; 3] = [
-    "ConfigMap NAME/kube-root-ca.crt",
-    "ServiceAccount NAME/default",
-    "Secret NAME/default-token-",
+/// What is in a namespace because it is one, by kind and name.
+const OF_A_NAMESPACE: [(&str, &str); 2] = [
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("ServiceAccount", "default"),
 ];
+/// How the Secret of its `ServiceAccount` begins, which is there, too, up to 1.23.
+const TOKEN: &str = "default-token-";
 
 /// Deletes the objects of these manifests and waits until they are gone: the next case may have the same ones. The last one goes first, and
 /// namespaces as soon as they are empty.
@@ -114,11 +115,7 @@ async fn end(client: &Client, kinds: &Kinds, name: &str) -> Result<(), KindError
         .delete_collection(&every, &ListParams::default())
         .await;
     forgotten.map_err(KindError::api(format!("forget events of {name}")))?;
-    let own = [
-        ("ConfigMap", "kube-root-ca.crt"),
-        ("ServiceAccount", "default"),
-    ];
-    let own = own.map(|(kind, own)| {
+    let own = OF_A_NAMESPACE.map(|(kind, own)| {
         let metadata = json!({ "namespace": name, "name": own });
         json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata })
     });
@@ -134,10 +131,8 @@ async fn end(client: &Client, kinds: &Kinds, name: &str) -> Result<(), KindError
 /// Whether an object, as `Kind namespace/name`, is there because the namespace is.
 fn is_of_every(namespace: &str, object: &str) -> bool {
     let mut all = OF_A_NAMESPACE.iter();
-    all.any(|it| {
-        let name = it.replace("NAME", namespace);
-        object == name || name.ends_with('-') && object.starts_with(&name)
-    })
+    all.any(|(kind, name)| object == format!("{kind} {namespace}/{name}"))
+        || object.starts_with(&format!("Secret {namespace}/{TOKEN}"))
 }
 
 /// Keeps rules and mounts of every node, for [`scrub`] to set them back.

@@ -13,6 +13,8 @@ use crate::error::KindError;
 
 /// The group of pods and services.
 const CORE: &str = ApiGroup::CORE_GROUP;
+/// What the cluster says of its objects.
+const EVENT: &str = "Event";
 /// Kinds whose objects come and go while nobody does anything.
 const VOLATILE: [&str; 9] = [
     "CertificateSigningRequest",
@@ -25,8 +27,6 @@ const VOLATILE: [&str; 9] = [
     "Lease",
     "Secret",
 ];
-/// What the cluster says of its objects.
-pub(super) const EVENT: &str = "Event";
 /// Labels by which agents are made to run on some nodes only.
 const OURS_OF_AGENTS: &str = "chainbreak.dev/runs-";
 /// Whose objects are the cluster's own pods.

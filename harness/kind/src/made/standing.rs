@@ -7,13 +7,11 @@ use std::{
 
 use chainbreak_model::names::AgentName;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
+    Client,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Duration;
 
 use crate::{
@@ -27,13 +25,7 @@ use crate::{
         state::{self, State},
     },
     name::ClusterName,
-    shared::{
-        connect::connect,
-        iptables_backend::restart,
-        logs::DaemonPod,
-        nodes::Nodes,
-        signal::{self, ROLLOUT},
-    },
+    shared::{connect::connect, iptables_backend::restart, nodes::Nodes, signal},
     tool::Tool,
     wait,
 };
@@ -153,7 +145,13 @@ impl Raising<'_> {
                 signal::label_everywhere(client, agent).await?;
             }
         } else if self.options.reuse && spec.proxy.is_some() {
-            keep_by_label(client, nodes, origin).await?;
+            // So that cases which stop it need no other pods.
+            match origin {
+                Origin::Made => signal::always_by_label(client, AgentName::KubeProxy).await?,
+                Origin::Found => {
+                    signal::back_everywhere(client, nodes, AgentName::KubeProxy).await?;
+                }
+            }
         }
         if origin == Origin::Found && !spec.is_foreseen() {
             // The iptables were chosen when the cluster was made; kube-proxy writes when the Felix of the case before has made way.
@@ -224,37 +222,6 @@ impl Raising<'_> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Some(Arc::clone(owned));
     }
-}
-
-/// Has kube-proxy run where our label is, which is on every node again: cases that stop it need no other pods for that.
-async fn keep_by_label(client: &Client, nodes: &Nodes, origin: Origin) -> Result<(), KindError> {
-    let agent = AgentName::KubeProxy;
-    signal::label_everywhere(client, agent).await?;
-    let pod = DaemonPod::of(client, agent).await?;
-    if origin == Origin::Made {
-        let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
-        let at_once = json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": "100%" } } } });
-        let patched = sets
-            .patch(pod.name, &PatchParams::default(), &Patch::Merge(at_once))
-            .await;
-        patched.map_err(KindError::api(format!(
-            "have all of {agent} renewed at a time"
-        )))?;
-        signal::run_where_labelled(client, agent, pod).await?;
-        return signal::rolled_out(client, pod, ROLLOUT).await;
-    }
-    for node in &nodes.0 {
-        let look = || async {
-            match pod.on(client, &node.registered).await {
-                Ok(Some(pod)) if pod.metadata.deletion_timestamp.is_none() => Ok(()),
-                Ok(_) => Err("it has none yet".to_owned()),
-                Err(error) => Err(error.to_string()),
-            }
-        };
-        let what = format!("{agent} on {} has a pod", node.name);
-        wait::until(&what, ROLLOUT, look, wait::nothing).await?;
-    }
-    Ok(())
 }
 
 /// Whether Calico was ready once: a run may have been killed while it installed it.

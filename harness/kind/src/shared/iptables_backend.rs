@@ -12,7 +12,7 @@ use crate::{
     shared::{
         logs::DaemonPod,
         nodes::{Node, Nodes},
-        signal::{ROLLOUT, rolled_out},
+        signal::{self, ROLLOUT, rolled_out},
     },
     wait,
 };
@@ -67,15 +67,12 @@ pub(crate) async fn restart(
         let deleted = pods.delete(&name, &DeleteParams::default()).await;
         deleted.map_err(KindError::api(format!("restart {name}")))?;
         let (uid, node) = (pod.uid(), &node.registered);
-        let look = || async {
-            match set.on(client, node).await {
-                Ok(Some(new)) if new.uid() != uid => Ok(()),
-                Ok(_) => Err("the old one is still there".to_owned()),
-                Err(error) => Err(error.to_string()),
-            }
+        let is_new = |found: Option<&Pod>| match found {
+            Some(new) if new.uid() != uid => Ok(()),
+            _ => Err("the old one is still there"),
         };
         let what = format!("{agent} on {node} has a new pod");
-        wait::until(&what, WRITTEN, look, wait::nothing).await
+        signal::until(client, set, node, (&what, WRITTEN), is_new).await
     });
     try_join_all(renewed).await?;
     rolled_out(client, set, ROLLOUT).await

@@ -1,8 +1,8 @@
 //! Stopping, starting and pausing agents that are pods of DaemonSets.
 //!
 //! A DaemonSet starts its pods again, wherever they may run. So that an agent can be stopped on one node, its DaemonSet
-//! wants a label of ours on nodes ([`prepare`], and in clusters of ours that are kept always): taking the label away ends the agent there as the kubelet ends it, and it
-//! is not started again until the label is back. A pause is SIGSTOP to the agent's process.
+//! wants a label of ours on nodes ([`prepare`], and in clusters of ours that are kept [`always_by_label`]): taking the label away ends the agent
+//! there as the kubelet ends it, and it is not started again until the label is back. A pause is SIGSTOP to the agent's process.
 
 use std::time::Duration;
 
@@ -62,10 +62,62 @@ pub(crate) async fn prepare(client: &Client, case: &Case) -> Result<(), KindErro
             return Err(KindError::Unable(why.to_owned()));
         }
         label_everywhere(client, agent).await?;
-        run_where_labelled(client, agent, pod).await?;
-        rolled_out(client, pod, ROLLOUT).await?;
+        keep_by_label(client, agent, pod).await?;
     }
     Ok(())
+}
+
+/// Has an agent run where our label is from now on, so that no case that stops it needs other pods for that. They are renewed on all nodes at
+/// a time.
+pub(crate) async fn always_by_label(client: &Client, agent: AgentName) -> Result<(), KindError> {
+    label_everywhere(client, agent).await?;
+    let pod = DaemonPod::of(client, agent).await?;
+    let at_once =
+        json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": "100%" } } } });
+    let doing = format!("have all of {agent} renewed at a time");
+    let patched = patch(client, pod, at_once).await;
+    patched.map_err(KindError::api(doing))?;
+    keep_by_label(client, agent, pod).await
+}
+
+async fn keep_by_label(client: &Client, agent: AgentName, pod: DaemonPod) -> Result<(), KindError> {
+    run_where_labelled(client, agent, pod).await?;
+    rolled_out(client, pod, ROLLOUT).await
+}
+
+/// Has an agent that runs where our label is run on all of these nodes again: it may still be starting there when this returns.
+pub(crate) async fn back_everywhere(
+    client: &Client,
+    nodes: &Nodes,
+    agent: AgentName,
+) -> Result<(), KindError> {
+    label_everywhere(client, agent).await?;
+    let pod = DaemonPod::of(client, agent).await?;
+    for node in &nodes.0 {
+        let is_there = |found: Option<&Pod>| match found {
+            Some(pod) if pod.metadata.deletion_timestamp.is_none() => Ok(()),
+            _ => Err("it has none yet"),
+        };
+        let what = format!("{agent} on {} has a pod", node.name);
+        until(client, pod, &node.registered, (&what, ROLLOUT), is_there).await?;
+    }
+    Ok(())
+}
+
+/// Waits until an agent's pod on a node, if it has one there, is as it is to be; else what is missing.
+pub(crate) async fn until(
+    client: &Client,
+    set: DaemonPod,
+    node: &str,
+    (what, within): (&str, Duration),
+    is: impl Fn(Option<&Pod>) -> Result<(), &'static str>,
+) -> Result<(), KindError> {
+    let look = || async {
+        let found = set.on(client, node).await;
+        let found = found.map_err(|error| error.to_string())?;
+        is(found.as_ref()).map_err(str::to_owned)
+    };
+    wait::until(what, within, look, wait::nothing).await
 }
 
 /// Labels every node, also those that the case does not know of, so that the agent goes on there.
@@ -94,11 +146,15 @@ async fn select(
     label: &str,
     value: Option<&str>,
 ) -> Result<(), kube::Error> {
-    let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
     let selector = json!({ label: value });
-    let patch = json!({ "spec": { "template": { "spec": { "nodeSelector": selector } } } });
+    let selected = json!({ "spec": { "template": { "spec": { "nodeSelector": selector } } } });
+    patch(client, pod, selected).await
+}
+
+async fn patch(client: &Client, pod: DaemonPod, with: Value) -> Result<(), kube::Error> {
+    let sets = Api::<DaemonSet>::namespaced(client.clone(), pod.namespace);
     let params = PatchParams::default();
-    let patched = sets.patch(pod.name, &params, &Patch::Merge(patch)).await;
+    let patched = sets.patch(pod.name, &params, &Patch::Merge(with)).await;
     patched.map(drop)
 }
 
@@ -199,33 +255,22 @@ pub(crate) async fn signal(
     match signal {
         Signal::Stop => {
             set_label(client, registered, &label(agent), None).await?;
-            let gone = || async {
-                match pod.on(client, registered).await {
-                    Ok(None) => Ok(()),
-                    Ok(Some(_)) => Err("its pod is still there".to_owned()),
-                    Err(error) => Err(error.to_string()),
-                }
+            let is_gone = |found: Option<&Pod>| match found {
+                None => Ok(()),
+                Some(_) => Err("its pod is still there"),
             };
-            wait::until(
-                &format!("{agent} on {node} has ended"),
-                WITHIN,
-                gone,
-                wait::nothing,
-            )
-            .await
+            let what = format!("{agent} on {node} has ended");
+            until(client, pod, registered, (&what, WITHIN), is_gone).await
         }
         Signal::Pause => kill(client, on, pod, "-STOP").await,
         Signal::Run => {
             set_label(client, registered, &label(agent), Some(LABELLED)).await?;
-            let runs = || async {
-                match pod.on(client, registered).await {
-                    Ok(Some(found)) if is_running(&found) => Ok(()),
-                    Ok(_) => Err("it has no running container".to_owned()),
-                    Err(error) => Err(error.to_string()),
-                }
+            let runs = |found: Option<&Pod>| match found {
+                Some(pod) if is_running(pod) => Ok(()),
+                _ => Err("it has no running container"),
             };
             let what = format!("{agent} on {node} runs");
-            wait::until(&what, WITHIN, runs, wait::nothing).await?;
+            until(client, pod, registered, (&what, WITHIN), runs).await?;
             kill(client, on, pod, "-CONT").await
         }
     }

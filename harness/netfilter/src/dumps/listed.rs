@@ -33,9 +33,9 @@ pub(super) struct Listed {
 
 /// The tables that are listed in a text, and the lines of it that are none of theirs. A listing that is not whole, or that is not of one table, is
 /// an error.
-pub(super) fn read(text: &str) -> Result<(Vec<Listed>, String), NetfilterError> {
+pub(super) fn read(text: String) -> Result<(Vec<Listed>, String), NetfilterError> {
     if !text.contains(HEAD) {
-        return Ok((Vec::new(), text.to_owned()));
+        return Ok((Vec::new(), text));
     }
     let (mut listed, mut rest) = (Vec::new(), String::new());
     let mut open: Option<Open> = None;

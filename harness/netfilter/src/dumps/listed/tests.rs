@@ -24,8 +24,12 @@ const FORMS: (&str, &str) = (
     include_str!("../../../tests/data/listed/forms.save"),
 );
 
+fn listing(text: &str) -> Result<(Vec<Listed>, String), NetfilterError> {
+    read(text.to_owned())
+}
+
 fn rulesets(list: &str, save: &str) -> (Ruleset, Ruleset) {
-    let (listed, rest) = read(list).unwrap();
+    let (listed, rest) = listing(list).unwrap();
     assert_eq!(rest.trim(), "", "nothing is left of it");
     let saves = beside(&[], Vec::new(), listed).unwrap();
     let [listed] = saves.try_into().unwrap();
@@ -62,7 +66,7 @@ fn counters_are_numbers_again_and_the_family_is_that_of_addresses() {
         3M   1G ACCEPT     6        lo     *       ::/0                 ::/0                 tcp dpt:22\n\n\
         Chain FORWARD (policy ACCEPT 0 packets, 0 bytes)\n pkts bytes target     prot opt in     out     source               destination         \n\n\
         Chain OUTPUT (policy ACCEPT 0 packets, 0 bytes)\n pkts bytes target     prot opt in     out     source               destination         \n";
-    let (listed, _) = read(list).unwrap();
+    let (listed, _) = listing(list).unwrap();
     let [listed] = listed.try_into().unwrap();
     assert_eq!((listed.family, listed.table), (Family::V6, "filter"));
     let input = &listed.rules.chains["INPUT"];
@@ -114,7 +118,7 @@ fn other_texts_and_listings_without_counters_are_left_alone() {
         "Chain reaction (2 references)\n",
         "10.20.0.0/16 via 10.0.1.1 dev eth0\n",
     ] {
-        assert_eq!(read(text).unwrap(), (Vec::new(), text.to_owned()));
+        assert_eq!(listing(text).unwrap(), (Vec::new(), text.to_owned()));
     }
 }
 
@@ -126,7 +130,7 @@ fn split(list: &str) -> (&str, &str) {
 
 /// Why a text is not read.
 fn refused(text: &str) -> String {
-    read(text).unwrap_err().to_string()
+    listing(text).unwrap_err().to_string()
 }
 
 #[test]
@@ -176,18 +180,18 @@ fn chains_of_several_commands_are_no_table() {
     assert!(refused(&two).contains("has not the chains of one table"));
     let filter = ["INPUT", "FORWARD", "OUTPUT"].map(chain).concat();
     let (listed, _) =
-        read(&[filter.as_str(), &chain("PREROUTING"), &chain("OUTPUT")].concat()).unwrap();
+        listing(&[filter.as_str(), &chain("PREROUTING"), &chain("OUTPUT")].concat()).unwrap();
     let tables: Vec<&str> = listed.iter().map(|it| it.table).collect();
     assert_eq!(tables, ["filter", "raw"]);
     let nat = ["PREROUTING", "INPUT", "POSTROUTING", "OUTPUT"]
         .map(chain)
         .concat();
-    let (listed, _) = read(&nat).unwrap();
+    let (listed, _) = listing(&nat).unwrap();
     assert_eq!(listed[0].table, "nat", "as iptables-nft 1.8.4 lists it");
     // A comment of two lines in the last chain, and a rule below it.
     let raw = [chain("PREROUTING"), chain("OUTPUT")].concat();
     let commented = format!("{}/* a\nb */\n", raw.trim_end_matches('\n'));
-    assert_eq!(read(&commented).unwrap().0[0].table, "raw");
+    assert_eq!(listing(&commented).unwrap().0[0].table, "raw");
     let below = "    3     4 DROP       0    --  *      *       0.0.0.0/0            0.0.0.0/0           \n";
     assert!(refused(&[&commented, below].concat()).contains("has a rule that is not read"));
     // security has filter's chains.
@@ -211,7 +215,7 @@ fn a_policy_that_drops_is_not_lost_where_no_rule_tells_the_family() {
     let accepts = ["INPUT", "FORWARD", "OUTPUT"]
         .map(|it| chain(it, "ACCEPT"))
         .concat();
-    assert_eq!(read(&accepts).unwrap().0, []);
+    assert_eq!(listing(&accepts).unwrap().0, []);
     let drops = accepts.replacen("ACCEPT", "DROP", 1);
     assert!(refused(&drops).contains("drops by a policy"));
 }
