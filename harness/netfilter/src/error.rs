@@ -12,7 +12,7 @@ pub enum NetfilterError {
         text: String,
     },
     /// A listing of iptables that is not whole, or not of one table.
-    #[error("line {line}: the listing {why}; `iptables-save -c` says more")]
+    #[error("line {line}: the listing {why}; or attach `iptables-save -c`, which says more")]
     Listing {
         /// Where, from 1.
         line: usize,

@@ -59,7 +59,7 @@ pub(super) fn read(text: String) -> Result<(Vec<Listed>, String), NetfilterError
             if !taken {
                 return Err(incomplete(
                     number,
-                    "has a rule that is not read: `-n` prints numbers",
+                    "has a rule that is not read: list it whole and with `-n -v`, as `-n` prints numbers",
                 ));
             }
         } else {
