@@ -5,6 +5,7 @@ pub(crate) mod cluster;
 pub(crate) mod connect;
 pub(crate) mod felix;
 pub(crate) mod felix_config;
+pub(crate) mod first_sync;
 pub(crate) mod iptables_backend;
 pub(crate) mod logs;
 pub(crate) mod nodes;

@@ -160,7 +160,7 @@ impl Raised {
             self.end.before_upgrade()?;
         }
         let node = self.nodes.get(node.as_str())?;
-        restart::restart_with(&self.client, agent, &node.registered, release).await
+        restart::restart_with(&self.client, agent, node, release).await
     }
 
     async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{
     error::KindError,
-    shared::logs::DaemonPod,
+    shared::{first_sync, logs::DaemonPod, nodes::Node},
     versions::{Version, Versions},
     wait,
 };
@@ -25,8 +25,24 @@ use crate::{
 /// What a pod may take to be ready in place of another one, with the image that it may need.
 const WITHIN: Duration = Duration::from_secs(300);
 
-/// Ends the agent's pod on a node, by Kubernetes' name of it, and waits until the next one is ready, from then on in that version.
+/// Ends the agent's pod on a node, and waits until the next one has begun, from then on in that version: until it is ready, and where it is a
+/// kube-proxy, which kubeadm gives no readiness probe, until it has synced. One whose metrics nobody can read is taken for ready as it is.
 pub(crate) async fn restart_with(
+    client: &Client,
+    agent: AgentName,
+    node: &Node,
+    version: Option<Version>,
+) -> Result<(), KindError> {
+    let tells = agent == AgentName::KubeProxy && first_sync::is_told(node).await;
+    renew(client, agent, &node.registered, version).await?;
+    if tells {
+        first_sync::seen(node).await?;
+    }
+    Ok(())
+}
+
+/// The same, as far as Kubernetes knows it, which has a name of its own for the node.
+async fn renew(
     client: &Client,
     agent: AgentName,
     node: &str,
@@ -203,7 +219,7 @@ mod tests {
     async fn an_upgrade_gives_the_daemonset_the_new_image_and_ends_the_pod_of_that_node_alone() {
         let client = cluster().await;
         let (node, version) = ("n2", Version([1, 33, 4]));
-        let restarting = restart_with(&client, AgentName::KubeProxy, node, Some(version));
+        let restarting = renew(&client, AgentName::KubeProxy, node, Some(version));
         let (restarted, ()) = tokio::join!(restarting, control(client.clone(), "old"));
         restarted.unwrap();
         let spec = spec(&client).await;
@@ -242,7 +258,7 @@ mod tests {
     async fn a_restart_ends_the_pod_and_leaves_the_daemonset_alone() {
         let client = cluster().await;
         let (node, before) = ("n2", spec(&client).await);
-        let restarting = restart_with(&client, AgentName::KubeProxy, node, None);
+        let restarting = renew(&client, AgentName::KubeProxy, node, None);
         let (restarted, ()) = tokio::join!(restarting, control(client.clone(), "old"));
         restarted.unwrap();
         assert_eq!(spec(&client).await, before);
@@ -251,7 +267,7 @@ mod tests {
     #[tokio::test]
     async fn a_restart_is_over_when_the_new_pod_is_ready_however_long_the_old_one_still_is() {
         let client = cluster().await;
-        let mut restarting = Box::pin(restart_with(&client, AgentName::KubeProxy, "n2", None));
+        let mut restarting = Box::pin(renew(&client, AgentName::KubeProxy, "n2", None));
         let early = timeout(Duration::from_millis(300), &mut restarting).await;
         assert!(early.is_err(), "{early:?}: the old pod is still there");
         let (restarted, ()) = tokio::join!(restarting, control(client.clone(), "old"));
