@@ -7,9 +7,6 @@ use std::net::IpAddr;
 use chainbreak_model::case::{CniSpec, RandomizeSnat};
 use ipnet::IpNet;
 
-/// The daemon's name in a cluster, and in the history.
-pub const WHO: &str = "aws-node";
-
 /// The arguments of each `iptables` of a node, in order; `inside` is the VPC, where the scenario does not say it. Networks go in
 /// at the top of their chain, the last one ends first.
 pub fn rules(cni: &CniSpec, inside: &[IpNet], node: IpAddr) -> Vec<Vec<String>> {

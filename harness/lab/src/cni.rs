@@ -1,11 +1,8 @@
 //! Amazon's VPC CNI beside the pods' interfaces: its rules ([`vpc_cni`]) on every node, in its name.
 
 use chainbreak_agents::step::Command;
-use chainbreak_engine::{
-    log::EventLog,
-    vpc_cni::{self, WHO},
-};
-use chainbreak_model::case::CniSpec;
+use chainbreak_engine::{log::EventLog, vpc_cni};
+use chainbreak_model::case::{AWS_NODE, CniSpec};
 use futures::future::try_join_all;
 
 use crate::{
@@ -29,7 +26,8 @@ async fn write_on(
     log: &EventLog,
 ) -> Result<(), LabError> {
     let inside = [world.plan.underlay(), world.pools.main()];
-    let recorder = Recorder::new(WHO, node.name.clone(), log.clone()).behind(world.gate.clone());
+    let recorder = Recorder::new(AWS_NODE, node.name.clone(), log.clone());
+    let recorder = recorder.behind(world.gate.clone());
     for arguments in vpc_cni::rules(cni, &inside, node.address) {
         let argv = std::iter::once("iptables".to_owned()).chain(arguments);
         let command = Command {

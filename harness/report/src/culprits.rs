@@ -16,6 +16,7 @@ use crate::{
     attribution::Cause,
     finding::{Finding, Lost, Outage},
     summary::{PromiseSummary, State},
+    text::one_line,
 };
 
 /// Who and what is found behind what a promise came to.
@@ -50,6 +51,50 @@ pub(crate) fn hold(case: &Case, events: &[Event], promises: &mut [PromiseSummary
     }
     if let Some(first) = broken.first_mut().filter(|_| !is_found) {
         first.expected_by = Some(by.clone());
+    }
+}
+
+/// Whom the report finds behind promises that broke, where nobody of them is the case's own ([`Case::own_culprits`]): nobody or nothing that it
+/// does, or others. Where the case names somebody, it is judged by that ([`hold`]).
+pub(crate) fn strays(
+    case: &Case,
+    events: &[Event],
+    promises: &[PromiseSummary],
+) -> Option<BTreeSet<String>> {
+    let mut broken = promises.iter().filter(|it| can_be_somebodys(it)).peekable();
+    broken.peek()?;
+    if case.by.is_some() || !is_told(case, events) {
+        return None;
+    }
+    let found = broken.flat_map(|it| [&it.by, &it.just_before, &it.rules_of]);
+    let found: BTreeSet<String> = found.flatten().cloned().collect();
+    let own = case.own_culprits();
+    let is_own = found.iter().any(|it| own.contains(&it.as_str()));
+    (!is_own).then_some(found)
+}
+
+/// Whether a promise broke of which it can be said because of whom.
+fn can_be_somebodys(promise: &PromiseSummary) -> bool {
+    let is_forbidden = matches!(promise.claim, Some(Claim::Unreachable { .. }));
+    let is_told = match promise.finding {
+        Finding::Lost(_) => !is_forbidden,
+        Finding::Logged(_)
+        | Finding::Rule(_)
+        | Finding::Translated { .. }
+        | Finding::Uneven { .. } => true,
+        Finding::Unknown { .. } | Finding::Kept(_) | Finding::Broken(_) => false,
+    };
+    promise.state == State::Broken && is_told
+}
+
+/// [`strays`] in words.
+pub(crate) fn stray(strays: &BTreeSet<String>) -> String {
+    let names: Vec<String> = strays.iter().map(|it| one_line(it)).collect();
+    if names.is_empty() {
+        "⚠ nothing that the case does, and none of its agents, is found behind it".to_owned()
+    } else {
+        let names = names.join(" and ");
+        format!("⚠ behind it is {names}, and nothing that the case does, nor its agents")
     }
 }
 

@@ -21,7 +21,9 @@ use junit_report::{
 };
 
 use crate::{
-    Ended, Header, ReportError, Run, drops,
+    Ended, Header, ReportError, Run,
+    culprits::stray,
+    drops,
     summary::{Outcome, PromiseSummary, State, Summary},
     text::{clean, escaped, one_line},
 };
@@ -236,11 +238,17 @@ fn suite(
 fn properties(run: &Run, summary: &Summary) -> Properties {
     let before = summary.judged_before.iter();
     let before = before.map(|before| ("judged-before".to_owned(), before.to_string()));
+    let strays = summary.strays.iter();
+    let strays = strays.map(|them| ("strays".to_owned(), stray(them)));
     let unknown = summary.unknown.iter();
     let unknown = unknown.map(|request| ("unknown-request".to_owned(), request.to_string()));
     let outcome = ("outcome".to_owned(), summary.outcome.words().to_owned());
     let facts = summary.facts.iter().cloned();
-    let all = facts.chain(before).chain(unknown).chain(of_run(run));
+    let all = facts
+        .chain(before)
+        .chain(strays)
+        .chain(unknown)
+        .chain(of_run(run));
     all.chain([outcome]).collect()
 }
 

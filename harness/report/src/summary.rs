@@ -95,6 +95,8 @@ pub struct Summary {
     pub expected: String,
     /// What was seen, in short.
     pub got: String,
+    /// Who is found behind what broke, where nobody of them, or nobody at all, is the case's own.
+    pub strays: Option<BTreeSet<String>>,
     /// The promises, in the scenario's order.
     pub promises: Vec<PromiseSummary>,
     /// The requests of that `available` promise of which fewest were answered.
@@ -289,6 +291,7 @@ fn of_case(
         evidence: trouble.collect(),
         expected: expected(&case.expect, &promises),
         got: got(&promises),
+        strays: culprits::strays(case, events, &promises),
         promises,
         requests: worst(case, verdict).cloned(),
         judged: verdict.window,
@@ -331,6 +334,7 @@ pub fn of_skipped(id: &str, reason: &str) -> Summary {
         evidence: Vec::new(),
         expected: String::new(),
         got: String::new(),
+        strays: None,
         promises: Vec::new(),
         requests: None,
         judged: None,

@@ -94,6 +94,8 @@ struct Entry<'a> {
     reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     judged_before: Option<CaseVerdict>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strays: Option<&'a BTreeSet<String>>,
     expected: Option<&'a str>,
     got: Option<&'a str>,
     headline: Option<String>,
@@ -128,6 +130,7 @@ impl<'a> Entry<'a> {
             outcome: summary.outcome,
             reason,
             judged_before: summary.judged_before,
+            strays: summary.strays.as_ref(),
             expected: ran.then_some(summary.expected.as_str()),
             got: ran.then_some(summary.got.as_str()),
             headline,

@@ -4,7 +4,7 @@
 use indexmap::IndexMap;
 
 use crate::{
-    drops,
+    culprits, drops,
     head::Head,
     repeats::rates,
     summary::{Headline, Outcome, PromiseSummary, State, Summary},
@@ -220,7 +220,7 @@ fn row(summary: &Summary) -> [String; 7] {
         format!("{} {}", mark(summary.outcome), summary.outcome.words()),
         case.to_owned(),
         figure(&summary.expected),
-        figure(&summary.got),
+        figure(&summary.got) + if summary.strays.is_some() { " ⚠" } else { "" },
         summary
             .judged
             .map_or_else(none, |judged| length(judged.len_us())),
@@ -247,7 +247,7 @@ pub(crate) fn mark(outcome: Outcome) -> char {
 /// incident that reproduced, everything of a case that is not as expected.
 pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
     let Summary { id, outcome, .. } = summary;
-    let otherwise = judged_otherwise(summary);
+    let remarks = remarks(summary);
     let said = summary.headline();
     let headline = match (&said, outcome) {
         (Some(headline), _) => headline,
@@ -258,7 +258,7 @@ pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
     let mut lines = Vec::new();
     match outcome {
         Outcome::AsExpected => {
-            said.as_ref().or(otherwise.as_ref())?;
+            said.as_ref().or(remarks.first())?;
             lines.push(format!("  {id}, as expected: {}", summary.got));
         }
         Outcome::Skipped | Outcome::NotBegun => return None,
@@ -278,18 +278,21 @@ pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
             lines.extend(kept(summary));
         }
     }
-    lines.extend(otherwise.map(|text| format!("    {text}")));
+    lines.extend(remarks.iter().map(|text| format!("    {text}")));
     let first = paint(&first, Some(*outcome), terminal.colour);
     let lines = lines.iter().map(|line| wrap(line, terminal.width) + "\n");
     Some(std::iter::once(first + "\n").chain(lines).collect())
 }
 
-/// That the verdict is not what it was when the case ran.
-pub(crate) fn judged_otherwise(summary: &Summary) -> Option<String> {
-    let before = summary.judged_before?;
-    Some(format!(
-        "when it ran it was judged {before}: its history is the same, what judges it is not"
-    ))
+/// That others are behind it than the case's own, and that the verdict is not what it was when the case ran.
+pub(crate) fn remarks(summary: &Summary) -> Vec<String> {
+    let strays = summary.strays.as_ref().map(culprits::stray);
+    let before = summary.judged_before.map(|before| {
+        format!(
+            "when it ran it was judged {before}: its history is the same, what judges it is not"
+        )
+    });
+    strays.into_iter().chain(before).collect()
 }
 
 /// Of which promises more than their states is said.

@@ -5,7 +5,7 @@ use crate::{
     Run,
     head::of_run,
     summary::Summary,
-    term::{Overview, Terminal, Told, dropped, judged_otherwise, kept, story, told},
+    term::{Overview, Terminal, Told, dropped, kept, remarks, story, told},
     text::wrap,
 };
 
@@ -34,7 +34,7 @@ pub fn case(summary: &Summary, terminal: Terminal) -> Option<String> {
     text.extend(summary.evidence.iter().map(|line| format!("    {line}")));
     let outcome = outcome.words();
     text.push(format!("  {outcome}: expected {expected}, got {got}"));
-    text.extend(judged_otherwise(summary).map(|line| format!("    {line}")));
+    text.extend(remarks(summary).iter().map(|line| format!("    {line}")));
     let promises = summary.promises.iter();
     text.extend(promises.flat_map(|promise| told(promise, headline, Told::All)));
     text.extend(dropped(summary));

@@ -15,7 +15,7 @@ pub(super) use self::top::{rows, top, top_end};
 use super::{axis::Scale, case::CasePage, said};
 use crate::{
     summary::{Outcome, Summary},
-    term::{judged_otherwise, mark, split},
+    term::{mark, remarks, split},
     text::clock,
 };
 
@@ -59,7 +59,7 @@ pub(super) fn case(number: usize, page: &CasePage<'_>, summary: &Summary) -> Str
             }
             @if let Some(headline) = summary.headline() { p.headline { (said(&headline)) } }
             @for line in &summary.evidence { p.evidence { (said(line)) } }
-            @if let Some(otherwise) = judged_otherwise(summary) { p.evidence { (said(&otherwise)) } }
+            @for line in &remarks(summary) { p.evidence { (said(line)) } }
             (chart::chart(number, page, summary))
             (found::promises(number, page, summary))
             (found::dead(number, page))

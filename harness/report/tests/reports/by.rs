@@ -8,12 +8,17 @@ use chainbreak_model::{
     verdict::{CaseVerdict, Verdict},
 };
 use chainbreak_report::{
-    Line,
+    Line, Run,
     summary::{Outcome, Summary, comes_to},
 };
 use indexmap::IndexMap;
 
-use crate::history::{ROUNDS, all_broken, case, command, event, history, run, summaries};
+use crate::{
+    history::{
+        ROUNDS, all_broken, case, command, event, history, junit, printed, run, summaries, text,
+    },
+    terminal::PLAIN,
+};
 
 fn by(who: &str, expect: Expect) -> Case {
     Case {
@@ -140,4 +145,59 @@ fn a_case_that_names_nobody_or_did_not_break_is_judged_by_its_promises_alone() {
         said, [&None; 3],
         "others broke, and nobody is asked for then"
     );
+}
+
+/// What is said of it where docker did it.
+pub(crate) const DOCKER: &str =
+    "⚠ behind it is docker, and nothing that the case does, nor its agents";
+
+/// A case that names nobody, with its deletions by another than Felix.
+pub(crate) fn by_another(who: &str) -> Run {
+    of_another(case("v", all_broken()), who)
+}
+
+fn of_another(case: Case, who: &str) -> Run {
+    let mut events = history(ROUNDS);
+    for event in &mut events {
+        if let EventKind::Command(command) = &mut event.what
+            && command.who == "felix"
+        {
+            who.clone_into(&mut command.who);
+        }
+    }
+    run(vec![(case, events)])
+}
+
+#[test]
+fn whom_the_case_does_not_have_is_marked_where_nobody_of_its_own_is_found() {
+    let strays = summaries(&by_another("docker")).remove(0).strays.unwrap();
+    assert_eq!(strays, ["docker".to_owned()].into());
+    for own in ["felix", "kube-proxy"] {
+        assert_eq!(summaries(&by_another(own)).remove(0).strays, None, "{own}");
+    }
+    let named = of_another(by("felix", all_broken()), "docker");
+    let named = summaries(&named).remove(0);
+    assert_eq!(named.strays, None, "that is judged");
+}
+
+#[test]
+fn where_nobody_is_found_and_the_case_names_nobody_that_is_marked_as_well() {
+    let mut events = history(ROUNDS);
+    events.retain(|it| !matches!(&it.what, EventKind::Command(command) if command.who == "felix"));
+    let found = summaries(&run(vec![(case("v", all_broken()), events)])).remove(0);
+    assert_eq!(found.strays, Some([].into()));
+    let mut unrecorded = history(ROUNDS);
+    unrecorded.retain(|it| !matches!(it.what, EventKind::Command(_)));
+    let found = summaries(&run(vec![(case("v", all_broken()), unrecorded)])).remove(0);
+    assert_eq!(found.strays, None, "nothing is told of anybody");
+}
+
+#[test]
+fn every_report_has_the_mark() {
+    let run = by_another("docker");
+    let printed = printed(&summaries(&run), &[], PLAIN);
+    assert!(printed.contains("3 broken ⚠"), "{printed}");
+    for text in [printed, junit(&run), text(&run, PLAIN)] {
+        assert!(text.contains(DOCKER), "{text}");
+    }
 }

@@ -11,7 +11,10 @@ use chainbreak_model::{
 use chainbreak_report::{Line, Run, Skipped, html, summary, term::Overview};
 use indexmap::IndexMap;
 
-use crate::history::{ROUNDS, all_broken, case, command, event, header, history, run};
+use crate::{
+    by::{DOCKER, by_another},
+    history::{ROUNDS, all_broken, case, command, event, header, history, run},
+};
 
 pub(crate) fn page(run: &Run) -> String {
     let mut overview = Overview::default();
@@ -256,4 +259,10 @@ fn of_a_run_of_thousands_of_cases_the_first_that_failed_have_sections() {
     let (shown, page) = sections(killed.collect());
     assert_eq!((shown.len(), shown.last().unwrap().as_str()), (500, "c499"));
     assert!(page.contains("killed-500"));
+}
+
+#[test]
+fn that_others_are_behind_a_case_stands_below_its_verdict() {
+    let page = page(&by_another("docker"));
+    assert_eq!(page.matches(DOCKER).count(), 1, "{page}");
 }
