@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chainbreak_engine::cluster::NodeUpgrades;
+use futures::future::join4;
 use kube::Client;
 use serde_json::Value;
 
@@ -42,20 +43,25 @@ impl End for EndOfCase {
     }
 
     async fn after_case(&self, client: &Client) -> Vec<KindError> {
-        let mut errors = self.hosts.end().await;
-        let gone = if self.owned.is_kept() {
-            errors.extend(self.hosts.forget_routes().await.err());
-            errors.extend(self.fitting.undo().await);
-            errors.extend(leftovers::remove(client, &self.manifests).await.err());
-            if self.is_foreseen {
-                leftovers::scrub(&self.nodes).await
-            } else {
-                Ok(())
-            }
-        } else {
-            self.owned.delete().await
-        };
-        errors.extend(gone.err());
+        if !self.owned.is_kept() {
+            let mut errors = self.hosts.end().await;
+            errors.extend(self.owned.delete().await.err());
+            return errors;
+        }
+        let (mut errors, forgotten, unfit, removed) = join4(
+            self.hosts.end(),
+            self.hosts.forget_routes(),
+            self.fitting.undo(),
+            leftovers::remove(client, &self.manifests),
+        )
+        .await;
+        errors.extend(forgotten.err());
+        errors.extend(unfit);
+        errors.extend(removed.err());
+        if self.is_foreseen {
+            // What connections of the above are left is known only now.
+            errors.extend(leftovers::scrub(&self.nodes).await.err());
+        }
         errors
     }
 }

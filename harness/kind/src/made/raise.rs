@@ -12,6 +12,7 @@ use chainbreak_model::{
     event::EventKind,
     names::AgentName,
 };
+use futures::future::join;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::json;
@@ -92,19 +93,18 @@ impl Raising<'_> {
             nodes,
             since,
         } = self.stand(plan).await?;
-        signal::prepare(&client, self.case).await?;
-        program::place_once(&nodes).await?;
-        let fitting = Fitting::of(self.case, &nodes).await?;
-        if !self.case.cluster.sysctls.is_empty() && spec.proxy.is_some() {
-            // It reads them when it starts.
-            restart(&client, &nodes, AgentName::KubeProxy).await?;
-        }
         let is_foreseen = spec.is_foreseen();
         if !is_foreseen && self.case.cluster.cni.is_some() {
             // Nothing would take its rules away.
             owned.keep_no_longer();
         }
-        let hosts = self.hosts(&client, &nodes, &spec, &pins).await?;
+        // Both come to their end: whoever is broken off leaves what nobody knows of.
+        let (hosts, fitting) = join(
+            self.hosts(&client, &nodes, &spec, &pins),
+            self.fit(&client, &nodes, &spec),
+        )
+        .await;
+        let (hosts, fitting) = (hosts?, fitting?);
         self.facts(&spec, &own);
         let logbook = Logbook::default();
         let raised = Raised {
@@ -129,6 +129,18 @@ impl Raising<'_> {
             nodes,
         };
         self.begin(raised, &spec, since).await
+    }
+
+    /// Has nodes and agents as the case wants them, and this program on every node.
+    async fn fit(&self, client: &Client, nodes: &Nodes, spec: &Spec) -> Result<Fitting, KindError> {
+        signal::prepare(client, self.case).await?;
+        program::place_once(nodes).await?;
+        let fitting = Fitting::of(self.case, nodes).await?;
+        if !self.case.cluster.sysctls.is_empty() && spec.proxy.is_some() {
+            // It reads them when it starts.
+            restart(client, nodes, AgentName::KubeProxy).await?;
+        }
+        Ok(fitting)
     }
 
     fn upgrades(&self, client: &Client, nodes: &Nodes, owned: &Arc<OwnedCluster>) -> Upgrades {
