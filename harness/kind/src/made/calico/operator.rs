@@ -1,6 +1,7 @@
 //! Calico by its operator: the operator's manifest, then an Installation, by which the operator makes calico-node and tells by
 //! `TigeraStatus`es how far that has come.
 
+use chainbreak_engine::evidence::of_labelled;
 use chainbreak_model::{
     case::{Case, Fault, IpFamily, Step},
     names::AgentName,
@@ -26,6 +27,11 @@ use crate::{
 
 /// The operator's Deployment, and its namespace.
 pub(super) const NAME: &str = "tigera-operator";
+/// The label `k8s-app` of Typha's pods, beside calico-node.
+const TYPHA: &str = "calico-typha";
+/// The statuses of what an Installation asks for. Others wait for what nobody asks for here, as that of tiers for an API server of Calico's own
+/// (v3.32.1).
+const OF_INSTALLATION: [&str; 2] = ["calico", "ippools"];
 /// The definitions without which nothing can be asked for. From v3.30 on the operator makes them.
 const DEFINED: [&str; 4] = [
     "felixconfigurations.crd.projectcalico.org",
@@ -133,7 +139,7 @@ fn pools(order: &Order<'_>) -> Vec<Value> {
     order.spec.ip_families.iter().map(pool).collect()
 }
 
-/// Waits until the operator says that all it was asked for is there, and nothing older than this Installation.
+/// Waits until the operator says that all it was asked for by this Installation is there.
 async fn available(install: &Install<'_>) -> Result<(), KindError> {
     let statuses = of_tigera(install.client, "TigeraStatus", "tigerastatuses");
     let installations = of_tigera(install.client, "Installation", "installations");
@@ -146,13 +152,18 @@ async fn available(install: &Install<'_>) -> Result<(), KindError> {
             return Err("the operator has said nothing of calico yet".to_owned());
         }
         let generation = asked.metadata.generation.unwrap_or_default();
-        let missing = listed.iter().find_map(|status| missing(status, generation));
-        missing.map_or(Ok(()), Err)
+        let of_ours = listed
+            .iter()
+            .filter(|it| OF_INSTALLATION.contains(&&*it.name_any()));
+        let mut missing = of_ours.filter_map(|status| missing(status, generation));
+        missing.next().map_or(Ok(()), Err)
     };
     let evidence = || async {
-        let operators = DaemonPod::by_operator();
-        let mut text = operators.evidence(install.client).await;
-        text += &chainbreak_engine::evidence::of_labelled(install.client, NAME, NAME).await;
+        let (client, operators) = (install.client, DaemonPod::by_operator());
+        // calico-node waits for Typha, and is not ready before that.
+        let mut text = of_labelled(client, operators.namespace, TYPHA).await;
+        text += &operators.evidence(client).await;
+        text += &of_labelled(client, NAME, NAME).await;
         text
     };
     let what = "the operator says that Calico is available";

@@ -27,7 +27,7 @@ use crate::{
 const LONG: Duration = Duration::from_secs(300);
 /// Calico's images by name, and what Docker is told of an unpacked one: how its program is started, as Calico's Dockerfiles have it
 /// (v3.28.1 and v3.32.1).
-const PARTS: [(&str, &[&str]); 4] = [
+const PARTS: [(&str, &[&str]); 5] = [
     (
         "node",
         &[
@@ -45,6 +45,11 @@ const PARTS: [(&str, &[&str]); 4] = [
         &["ENTRYPOINT [\"/usr/bin/kube-controllers\"]", "USER 999"],
     ),
     ("typha", &["CMD [\"/usr/bin/calico-typha\"]", "USER 999"]),
+    // Of its v1.42.3.
+    (
+        "operator",
+        &["ENTRYPOINT [\"/usr/bin/operator\"]", "USER 10001:10001"],
+    ),
 ];
 
 /// An image that was given.
