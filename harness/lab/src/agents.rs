@@ -10,6 +10,7 @@ mod pausable;
 mod process;
 mod program;
 mod proxy_config;
+pub(crate) mod readiness;
 mod real;
 mod settings;
 pub(crate) mod versions;

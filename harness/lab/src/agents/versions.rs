@@ -99,6 +99,11 @@ impl AgentVersions {
         Ok(())
     }
 
+    /// Whether that is a Felix, and no model of one.
+    pub(crate) fn is_real_felix(&self, agent: AgentName, node: &NodeName) -> bool {
+        agent == AgentName::Felix && !self.models.contains_key(&(agent, node.clone()))
+    }
+
     /// What the agent's pod on that node has pinned in a file system of its own is gone. The agent is to be ended for that.
     pub(crate) async fn end_pod(
         &self,

@@ -8,7 +8,7 @@ use chainbreak_model::{
 };
 
 use super::Raised;
-use crate::{api, error::LabError};
+use crate::{agents::readiness::felix_is_ready, api, error::LabError};
 
 #[async_trait]
 impl AgentControl for Raised {
@@ -34,7 +34,11 @@ impl AgentControl for Raised {
             let changed = self.upgrade(agent, node, version).await;
             changed.map_err(|error| SignalError(error.to_string()))
         });
-        self.supervisor.restart(agent, node, upgraded).await
+        self.supervisor.restart(agent, node, upgraded).await?;
+        match self.world.node(node) {
+            Some(at) if self.versions.is_real_felix(agent, node) => felix_is_ready(at).await,
+            _ => Ok(()),
+        }
     }
 
     async fn replace_pod(
