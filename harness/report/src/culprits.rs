@@ -11,11 +11,12 @@ use chainbreak_model::{
     names::AgentName,
     verdict::{CaseVerdict, Expected, Verdict},
 };
+use chainbreak_netfilter::Owner;
 
 use crate::{
     attribution::Cause,
     finding::{Finding, Lost, Outage},
-    summary::{PromiseSummary, State},
+    summary::{PromiseSummary, State, Summary},
     text::one_line,
 };
 
@@ -54,8 +55,9 @@ pub(crate) fn hold(case: &Case, events: &[Event], promises: &mut [PromiseSummary
     }
 }
 
-/// Whom the report finds behind promises that broke, where nobody of them is the case's own ([`Case::own_culprits`]): nobody or nothing that it
-/// does, or others. Where the case names somebody, it is judged by that ([`hold`]).
+/// Whom the report finds behind promises that broke, where nobody of them is the case's own ([`Case::own_culprits`]). Nobody at all is that
+/// only where the case was not to break so: of what something lacks, or somebody outside does, nobody is ever found. What was held against whom
+/// the case names ([`hold`]) says so itself.
 pub(crate) fn strays(
     case: &Case,
     events: &[Event],
@@ -63,14 +65,18 @@ pub(crate) fn strays(
 ) -> Option<BTreeSet<String>> {
     let mut broken = promises.iter().filter(|it| can_be_somebodys(it)).peekable();
     broken.peek()?;
-    if case.by.is_some() || !is_told(case, events) {
+    let is_held = promises.iter().any(|it| it.expected_by.is_some());
+    if is_held || agent_of(case).is_none() || !is_told(case, events) {
         return None;
     }
     let found = broken.flat_map(|it| [&it.by, &it.just_before, &it.rules_of]);
-    let found: BTreeSet<String> = found.flatten().cloned().collect();
+    let mut found: BTreeSet<String> = found.flatten().cloned().collect();
+    // Rules that nobody has signed may be anybody's.
+    found.remove(&Owner::Other.to_string());
     let own = case.own_culprits();
     let is_own = found.iter().any(|it| own.contains(&it.as_str()));
-    (!is_own).then_some(found)
+    let is_foreseen = found.is_empty() && promises.iter().all(|it| it.as_expected);
+    (!is_own && !is_foreseen).then_some(found)
 }
 
 /// Whether a promise broke of which it can be said because of whom.
@@ -87,15 +93,29 @@ fn can_be_somebodys(promise: &PromiseSummary) -> bool {
     promise.state == State::Broken && is_told
 }
 
+/// What [`strays`] is marked with.
+pub(crate) const STRAYS: &str = "⚠";
+
 /// [`strays`] in words.
-pub(crate) fn stray(strays: &BTreeSet<String>) -> String {
+fn in_words(strays: &BTreeSet<String>) -> String {
     let names: Vec<String> = strays.iter().map(|it| one_line(it)).collect();
     if names.is_empty() {
-        "⚠ nothing that the case does, and none of its agents, is found behind it".to_owned()
+        format!("{STRAYS} nothing that the case does, and none of its agents, is found behind it")
     } else {
         let names = names.join(" and ");
-        format!("⚠ behind it is {names}, and nothing that the case does, nor its agents")
+        format!("{STRAYS} behind it is {names}, and nothing that the case does, nor its agents")
     }
+}
+
+/// That others are behind it than the case's own, and that the verdict is not what it was when the case ran.
+pub(crate) fn remarks(summary: &Summary) -> Vec<String> {
+    let strays = summary.strays.as_ref().map(in_words);
+    let before = summary.judged_before.map(|before| {
+        format!(
+            "when it ran it was judged {before}: its history is the same, what judges it is not"
+        )
+    });
+    strays.into_iter().chain(before).collect()
 }
 
 /// What a case comes to with that: because of another it is not as expected; because of nobody that is known, it is not known.
@@ -113,14 +133,19 @@ pub(crate) fn verdict(verdict: &Verdict, promises: &[PromiseSummary]) -> CaseVer
 /// Whether the history is whole, and says what agents do to rules: in the lab alone it does.
 fn is_told(case: &Case, events: &[Event]) -> bool {
     let is_whole = |event: &Event| event.what == EventKind::Phase(Phase::Judged);
-    let mut agents = [AgentName::KubeProxy, AgentName::Felix].into_iter();
-    let agent = agents.find(|agent| case.cluster.version(*agent).is_some());
     let is_by = |event: &Event, agent: AgentName| match &event.what {
         EventKind::Command(command) => command.who == agent.as_str(),
         _ => false,
     };
-    let is_recorded = agent.is_none_or(|agent| events.iter().any(|event| is_by(event, agent)));
+    let is_recorded =
+        agent_of(case).is_none_or(|agent| events.iter().any(|event| is_by(event, agent)));
     is_recorded && events.iter().any(is_whole)
+}
+
+/// The first of its agents.
+fn agent_of(case: &Case) -> Option<AgentName> {
+    let mut agents = [AgentName::KubeProxy, AgentName::Felix].into_iter();
+    agents.find(|agent| case.cluster.version(*agent).is_some())
 }
 
 impl Culprits {

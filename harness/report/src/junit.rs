@@ -13,6 +13,8 @@
 //! A promise that was expected to be broken and is, is a success that says so. A failure is the product's, an error the
 //! world's.
 
+use std::collections::BTreeSet;
+
 use chainbreak_model::verdict::Span;
 use indexmap::{IndexMap, IndexSet};
 use junit_report::{
@@ -21,9 +23,7 @@ use junit_report::{
 };
 
 use crate::{
-    Ended, Header, ReportError, Run,
-    culprits::stray,
-    drops,
+    Ended, Header, ReportError, Run, drops,
     summary::{Outcome, PromiseSummary, State, Summary},
     text::{clean, escaped, one_line},
 };
@@ -234,12 +234,16 @@ fn suite(
     suite.add_testcases(cases).build()
 }
 
+fn names(strays: &BTreeSet<String>) -> String {
+    strays.iter().cloned().collect::<Vec<_>>().join(", ")
+}
+
 /// How the world was made, in which run, and what the case came to.
 fn properties(run: &Run, summary: &Summary) -> Properties {
     let before = summary.judged_before.iter();
     let before = before.map(|before| ("judged-before".to_owned(), before.to_string()));
     let strays = summary.strays.iter();
-    let strays = strays.map(|them| ("strays".to_owned(), stray(them)));
+    let strays = strays.map(|them| ("strays".to_owned(), names(them)));
     let unknown = summary.unknown.iter();
     let unknown = unknown.map(|request| ("unknown-request".to_owned(), request.to_string()));
     let outcome = ("outcome".to_owned(), summary.outcome.words().to_owned());

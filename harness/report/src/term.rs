@@ -4,7 +4,8 @@
 use indexmap::IndexMap;
 
 use crate::{
-    culprits, drops,
+    culprits::{STRAYS, remarks},
+    drops,
     head::Head,
     repeats::rates,
     summary::{Headline, Outcome, PromiseSummary, State, Summary},
@@ -216,11 +217,17 @@ fn row(summary: &Summary) -> [String; 7] {
         percent(size(requests.answered), size(requests.sent))
     });
     let (_, case) = split(&summary.id);
+    let strays = summary.strays.as_ref().map(|_| format!(" {STRAYS}"));
+    let strays = strays.unwrap_or_default();
     [
-        format!("{} {}", mark(summary.outcome), summary.outcome.words()),
+        format!(
+            "{} {}{strays}",
+            mark(summary.outcome),
+            summary.outcome.words()
+        ),
         case.to_owned(),
         figure(&summary.expected),
-        figure(&summary.got) + if summary.strays.is_some() { " ⚠" } else { "" },
+        figure(&summary.got),
         summary
             .judged
             .map_or_else(none, |judged| length(judged.len_us())),
@@ -282,17 +289,6 @@ pub fn detail(summary: &Summary, terminal: Terminal) -> Option<String> {
     let first = paint(&first, Some(*outcome), terminal.colour);
     let lines = lines.iter().map(|line| wrap(line, terminal.width) + "\n");
     Some(std::iter::once(first + "\n").chain(lines).collect())
-}
-
-/// That others are behind it than the case's own, and that the verdict is not what it was when the case ran.
-pub(crate) fn remarks(summary: &Summary) -> Vec<String> {
-    let strays = summary.strays.as_ref().map(culprits::stray);
-    let before = summary.judged_before.map(|before| {
-        format!(
-            "when it ran it was judged {before}: its history is the same, what judges it is not"
-        )
-    });
-    strays.into_iter().chain(before).collect()
 }
 
 /// Of which promises more than their states is said.

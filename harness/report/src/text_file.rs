@@ -3,9 +3,10 @@
 
 use crate::{
     Run,
+    culprits::remarks,
     head::of_run,
     summary::Summary,
-    term::{Overview, Terminal, Told, dropped, kept, remarks, story, told},
+    term::{Overview, Terminal, Told, dropped, kept, story, told},
     text::wrap,
 };
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{pods, run_namespace, sets_felix};
 use crate::{
     error::KindError,
-    shared::{nodes::Node, pods::FIND, program, signal, telling},
+    shared::{first_sync, nodes::Node, pods::FIND, program, signal, telling},
 };
 
 /// Of a case that is rewritten, on these nodes.
@@ -169,7 +169,12 @@ fn of_fault(fault: &Fault, case: &Case) -> Vec<Doing> {
     match what {
         AgentFault::Restart => {
             let pod = format!("Pod of {agent} on {node}");
-            vec![doing("deletes", pod, "so that it begins anew")]
+            let deletes = doing("deletes", pod, "so that it begins anew");
+            let asks = (*agent == AgentName::KubeProxy).then(|| {
+                let what = format!("bash -c '{}'", first_sync::ASK);
+                doing("runs", what, format!("on {node}: whether it has synced"))
+            });
+            std::iter::once(deletes).chain(asks).collect()
         }
         AgentFault::Pause => {
             let [label, _] = labels(*agent);

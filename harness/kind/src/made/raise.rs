@@ -98,13 +98,13 @@ impl Raising<'_> {
             // Nothing would take its rules away.
             owned.keep_no_longer();
         }
-        // Both come to their end: whoever is broken off leaves what nobody knows of.
+        // Both come to their end, also where one fails: who makes containers is not to be broken off.
         let (hosts, fitting) = join(
             self.hosts(&client, &nodes, &spec, &pins),
             self.fit(&client, &nodes, &spec),
         )
         .await;
-        let (hosts, fitting) = (hosts?, fitting?);
+        let (fitting, hosts) = (fitting?, hosts?);
         self.facts(&spec, &own);
         let logbook = Logbook::default();
         let raised = Raised {
@@ -149,6 +149,7 @@ impl Raising<'_> {
             nodes: nodes.clone(),
             owned: Arc::clone(owned),
             stops_kube_proxy: signal::has_label(self.case, AgentName::KubeProxy),
+            ip_families: self.case.cluster.ip_families.clone(),
             chosen: self.options.image.clone(),
             brought: tokio::sync::Mutex::default(),
         }

@@ -12,7 +12,10 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use chainbreak_engine::cluster::{NodeUpgrades, Say};
-use chainbreak_model::names::{AgentName, NodeName};
+use chainbreak_model::{
+    case::IpFamily,
+    names::{AgentName, NodeName},
+};
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{Api, Client};
 use tokio::sync::Mutex;
@@ -21,6 +24,7 @@ use crate::{
     error::KindError,
     made::{config::OURS, docker, images, owned_cluster::OwnedCluster, spec::Image},
     shared::{
+        first_sync,
         logs::DaemonPod,
         nodes::{self, Node, Nodes},
         restart, signal,
@@ -56,6 +60,8 @@ pub(super) struct Upgrades {
     pub(super) owned: Arc<OwnedCluster>,
     /// Whether the case stops kube-proxy, which is to run where our label is for that.
     pub(super) stops_kube_proxy: bool,
+    /// Of which pods have addresses.
+    pub(super) ip_families: Vec<IpFamily>,
     /// The node image that a person chose.
     pub(super) chosen: Option<String>,
     /// The version whose images all nodes have.
@@ -152,7 +158,14 @@ impl Upgrades {
         if self.stops_kube_proxy {
             signal::run_where_labelled(&self.client, agent, pod).await?;
         }
-        signal::rolled_out(&self.client, pod, signal::ROLLOUT).await
+        signal::rolled_out(&self.client, pod, signal::ROLLOUT).await?;
+        for node in &self.nodes.0 {
+            // The case may have stopped it there.
+            if pod.on(&self.client, &node.registered).await?.is_some() {
+                first_sync::seen(node, &self.ip_families).await?;
+            }
+        }
+        Ok(())
     }
 
     /// What the containers have by which `clean` knows them.

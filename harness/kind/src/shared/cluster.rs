@@ -160,7 +160,8 @@ impl Raised {
             self.end.before_upgrade()?;
         }
         let node = self.nodes.get(node.as_str())?;
-        restart::restart_with(&self.client, agent, node, release).await
+        let families = &self.ip_families;
+        restart::restart_with(&self.client, agent, node, release, families).await
     }
 
     async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use chainbreak_engine::evidence::is_ready;
-use chainbreak_model::names::AgentName;
+use chainbreak_model::{case::IpFamily, names::AgentName};
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use kube::{
     Api, Client, ResourceExt,
@@ -32,11 +32,12 @@ pub(crate) async fn restart_with(
     agent: AgentName,
     node: &Node,
     version: Option<Version>,
+    families: &[IpFamily],
 ) -> Result<(), KindError> {
     let tells = agent == AgentName::KubeProxy && first_sync::is_told(node).await;
     renew(client, agent, &node.registered, version).await?;
     if tells {
-        first_sync::seen(node).await?;
+        first_sync::seen(node, families).await?;
     }
     Ok(())
 }

@@ -14,11 +14,12 @@ use crate::world::Node;
 
 /// Its `HealthPort`, on a node's loopback.
 const FELIX: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9099);
-/// What it may take. Felix v3.32.1 takes seconds to load its programs on a busy machine.
-const WITHIN: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(50);
-/// What an answer may take.
-const ANSWER: Duration = Duration::from_secs(1);
+/// What it may take: Felix v3.32.1 takes seconds to load its programs on a busy machine. Below what a step may (30 s), so that the error says
+/// what is missing.
+const WITHIN: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(100);
+/// What an answer may take: others wait for the node's thread.
+const ANSWER: Duration = Duration::from_millis(250);
 /// The most of an answer that is read: it names what is not ready.
 const LONGEST: u64 = 4096;
 

@@ -36,6 +36,9 @@ pub(super) type NodeContexts = BTreeMap<(AgentName, NodeName), (Lives, NodeConte
 /// Real kube-proxies by the version that a timeline calls them.
 pub(super) type Others = BTreeMap<String, Real>;
 
+/// Settings by which Felix says elsewhere, or nowhere, whether it is ready.
+const HEALTH: [&str; 3] = ["healthEnabled", "healthHost", "healthPort"];
+
 /// What agents are from their next life on.
 #[derive(Debug)]
 struct Wanted {
@@ -99,9 +102,20 @@ impl AgentVersions {
         Ok(())
     }
 
-    /// Whether that is a Felix, and no model of one.
-    pub(crate) fn is_real_felix(&self, agent: AgentName, node: &NodeName) -> bool {
-        agent == AgentName::Felix && !self.models.contains_key(&(agent, node.clone()))
+    /// Whether that is a Felix, and no model of one, which says at its usual port whether it is ready.
+    pub(crate) fn tells_readiness(&self, agent: AgentName, node: &NodeName) -> bool {
+        let wanted = self.wanted();
+        let is_real = !self.models.contains_key(&(agent, node.clone()));
+        let environment = wanted.cluster.calico.iter().flat_map(|it| it.env.keys());
+        let environment = environment.filter_map(|name| name.strip_prefix("FELIX_"));
+        let mut set = wanted
+            .cluster
+            .felix
+            .keys()
+            .map(String::as_str)
+            .chain(environment);
+        let moves = set.any(|it| HEALTH.iter().any(|name| it.eq_ignore_ascii_case(name)));
+        agent == AgentName::Felix && is_real && !moves
     }
 
     /// What the agent's pod on that node has pinned in a file system of its own is gone. The agent is to be ended for that.

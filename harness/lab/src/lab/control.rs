@@ -36,7 +36,7 @@ impl AgentControl for Raised {
         });
         self.supervisor.restart(agent, node, upgraded).await?;
         match self.world.node(node) {
-            Some(at) if self.versions.is_real_felix(agent, node) => felix_is_ready(at).await,
+            Some(at) if self.versions.tells_readiness(agent, node) => felix_is_ready(at).await,
             _ => Ok(()),
         }
     }

@@ -14,8 +14,9 @@ use maud::{Markup, html};
 pub(super) use self::top::{rows, top, top_end};
 use super::{axis::Scale, case::CasePage, said};
 use crate::{
+    culprits::remarks,
     summary::{Outcome, Summary},
-    term::{mark, remarks, split},
+    term::{mark, split},
     text::clock,
 };
 

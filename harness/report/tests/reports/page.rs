@@ -265,4 +265,5 @@ fn of_a_run_of_thousands_of_cases_the_first_that_failed_have_sections() {
 fn that_others_are_behind_a_case_stands_below_its_verdict() {
     let page = page(&by_another("docker"));
     assert_eq!(page.matches(DOCKER).count(), 1, "{page}");
+    assert_eq!(page.matches('⚠').count(), 2, "and in the table");
 }

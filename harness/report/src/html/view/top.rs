@@ -5,6 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::{badge, case_id, class};
 use crate::{
     Run,
+    culprits::STRAYS,
     head::cut_short,
     html::{Row, Scenarios, lanes::Shape, said},
     summary::{Headline, Outcome, Summary},
@@ -130,7 +131,7 @@ fn case(row: &Row<'_>) -> Markup {
     };
     html! {
         tr class=(class(summary.outcome)) {
-            td { (badge(summary.outcome)) }
+            td { (badge(summary.outcome)) @if summary.strays.is_some() { " " (STRAYS) } }
             td.name {
                 @if *shown { a href={ "#" (case_id(*number)) } { (said(name)) } }
                 @else { (said(name)) }
