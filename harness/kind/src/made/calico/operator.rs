@@ -3,7 +3,7 @@
 
 use chainbreak_engine::evidence::of_labelled;
 use chainbreak_model::{
-    case::{Case, Fault, IpFamily, Step},
+    case::{Case, ClusterSpec, Fault, IpFamily, Step},
     names::AgentName,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -22,11 +22,14 @@ use crate::{
     error::KindError,
     made::{config, crds},
     shared::{logs::DaemonPod, signal::rolled_out},
+    versions::Version,
     wait,
 };
 
 /// The operator's Deployment, and its namespace.
 pub(super) const NAME: &str = "tigera-operator";
+/// From this Calico on its operator (v1.40, api/v1/installation_types.go `IsNftables`; seen of v1.42.3) sets `nftablesMode` of a Felix in eBPF mode.
+const NFTABLES_SINCE: Version = Version::of(3, 31, 0);
 /// The label `k8s-app` of Typha's pods, beside calico-node.
 const TYPHA: &str = "calico-typha";
 /// The statuses of what an Installation asks for. Others wait for what nobody asks for here, as that of tiers for an API server of Calico's own
@@ -66,7 +69,19 @@ pub(super) async fn install(install: &Install<'_>, manifest: &[Value]) -> Result
 
 /// Whether the operator can make Calico for that case.
 pub(crate) fn operator_can(case: &Case) -> Result<(), KindError> {
-    undoes(case).map_or(Ok(()), |why| Err(KindError::Unable(why.to_owned())))
+    let why = undoes(case).or_else(|| writes_otherwise(&case.cluster));
+    why.map_or(Ok(()), |why| Err(KindError::Unable(why.to_owned())))
+}
+
+/// What rules the operator would have Felix write, where the case looks for others.
+pub(super) fn writes_otherwise(cluster: &ClusterSpec) -> Option<&'static str> {
+    let version = cluster.version(AgentName::Felix).and_then(Version::parse);
+    let is_late = version.is_some_and(|it| it >= NFTABLES_SINCE);
+    let asks = cluster.felix.get(patch::NFTABLES).and_then(Value::as_str) == Some("Enabled");
+    (is_late && patch::bpf(&cluster.felix) && !asks).then_some(
+        "from v3.31 on Calico's operator has Felix write its rules to nftables where it is in eBPF mode, and the case does not ask for that: \
+         --calico-install manifest, or `felix: { nftablesMode: Enabled }`",
+    )
 }
 
 /// What of a case the operator would undo: the fields by which agents are stopped and dataplanes chosen are its own.

@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
-use chainbreak_model::{case::PodOwner, names::AgentName};
+use chainbreak_model::{
+    case::{AgentSource, CalicoSpec, PodOwner},
+    names::AgentName,
+};
 use serde_json::{Value, json};
 
 use super::cluster::{Fate, custom, endpoint, installed, node_set};
 use crate::{
-    made::{calico::Way, spec::tests::with_calico},
+    made::{
+        calico::{Way, operator::writes_otherwise},
+        spec::tests::with_calico,
+    },
     served,
     shared::felix_config,
 };
@@ -45,4 +51,33 @@ async fn what_the_operator_cannot_do_is_said_in_its_own_words() {
     let said = done.unwrap_err().to_string();
     let why = "calico is not available: Could not resolve CalicoNetwork IPPool";
     assert!(said.contains(why), "{said}");
+}
+
+#[test]
+fn a_felix_in_ebpf_mode_that_writes_nftables_by_the_operator_alone_is_not_what_a_case_asks_for() {
+    for (version, felix, refused) in [
+        ("v3.32.1", json!({ "bpfEnabled": true }), true),
+        (
+            "v3.31.0",
+            json!({ "bpfEnabled": true, "nftablesMode": "Auto" }),
+            true,
+        ),
+        (
+            "v3.32.1",
+            json!({ "bpfEnabled": true, "nftablesMode": "Enabled" }),
+            false,
+        ),
+        ("v3.32.1", json!({}), false),
+        ("v3.30.7", json!({ "bpfEnabled": true }), false),
+    ] {
+        let mut cluster = with_calico(PodOwner::Calico);
+        cluster.calico = Some(CalicoSpec::new(
+            version,
+            AgentSource::Cluster,
+            PodOwner::Calico,
+        ));
+        cluster.felix = Arc::new(felix.as_object().unwrap().clone());
+        let why = writes_otherwise(&cluster);
+        assert_eq!(why.is_some(), refused, "{version} {felix}: {why:?}");
+    }
 }
