@@ -28,7 +28,7 @@ use crate::{
 
 /// The operator's Deployment, and its namespace.
 pub(super) const NAME: &str = "tigera-operator";
-/// From this Calico on its operator (v1.40, api/v1/installation_types.go `IsNftables`; seen of v1.42.3) sets `nftablesMode` of a Felix in eBPF mode.
+/// From this Calico on its operator (v1.40, `IsNftables` in `api/v1/installation_types.go`; seen of v1.42.3) sets `nftablesMode` of a Felix in eBPF mode.
 const NFTABLES_SINCE: Version = Version::of(3, 31, 0);
 /// The label `k8s-app` of Typha's pods, beside calico-node.
 const TYPHA: &str = "calico-typha";

@@ -187,13 +187,8 @@ async fn operate(client: &Client, fate: Fate) {
         { "type": "Degraded", "status": if available == "True" { "False" } else { "True" }, "message": "Could not resolve CalicoNetwork IPPool",
           "observedGeneration": seen, "lastTransitionTime": "2026-01-01T00:00:00Z" },
     ]);
-    // Seen of v1.42.3, of Calico v3.32.1.
-    let of_tiers = json!([
-        { "type": "Degraded", "status": "True", "message": "Waiting for Tigera API server to be ready",
-          "lastTransitionTime": "2026-01-01T00:00:00Z" },
-    ]);
     let statuses = custom(client, "operator.tigera.io", "TigeraStatus");
-    for (name, conditions) in [("calico", conditions), ("tiers", of_tiers)] {
+    for (name, conditions) in [("calico", conditions), ("tiers", of_tiers())] {
         let status = json!({
             "apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus", "metadata": { "name": name },
             "status": { "conditions": conditions },
@@ -204,6 +199,14 @@ async fn operate(client: &Client, fate: Fate) {
         let told = statuses.patch_status(name, &applied, &status).await;
         told.expect("it takes a status");
     }
+}
+
+/// Seen of v1.42.3, of Calico v3.32.1.
+fn of_tiers() -> Value {
+    json!([
+        { "type": "Degraded", "status": "True", "message": "Waiting for Tigera API server to be ready",
+          "lastTransitionTime": "2026-01-01T00:00:00Z" },
+    ])
 }
 
 pub(super) fn custom(client: &Client, group: &str, kind: &str) -> Api<DynamicObject> {
