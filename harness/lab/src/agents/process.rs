@@ -15,7 +15,7 @@ use nix::{
 };
 use tokio::{net::unix::pipe::Receiver, process::Command};
 
-use crate::error::tolerate;
+use crate::{error::tolerate, worker::delegation};
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
@@ -55,6 +55,8 @@ pub(super) async fn live(
         .process_group(0)
         .kill_on_drop(true);
     let mut child = command.spawn()?;
+    // What Felix attaches to it translates what Felix asks, too.
+    delegation::adopt(child.id());
     // The command still holds the pipe's other end.
     drop(command);
     let pid = child.id().and_then(|id| i32::try_from(id).ok());
