@@ -16,8 +16,7 @@ use chainbreak_netfilter::Owner;
 use crate::{
     attribution::Cause,
     finding::{Finding, Lost, Outage},
-    summary::{PromiseSummary, State, Summary},
-    text::one_line,
+    summary::{PromiseSummary, State},
 };
 
 /// Who and what is found behind what a promise came to.
@@ -66,7 +65,7 @@ pub(crate) fn strays(
     let mut broken = promises.iter().filter(|it| can_be_somebodys(it)).peekable();
     broken.peek()?;
     let is_held = promises.iter().any(|it| it.expected_by.is_some());
-    if is_held || agent_of(case).is_none() || !is_told(case, events) {
+    if is_held || case.cluster.agents().next().is_none() || !is_told(case, events) {
         return None;
     }
     let found = broken.flat_map(|it| [&it.by, &it.just_before, &it.rules_of]);
@@ -93,31 +92,6 @@ fn can_be_somebodys(promise: &PromiseSummary) -> bool {
     promise.state == State::Broken && is_told
 }
 
-/// What [`strays`] is marked with.
-pub(crate) const STRAYS: &str = "⚠";
-
-/// [`strays`] in words.
-fn in_words(strays: &BTreeSet<String>) -> String {
-    let names: Vec<String> = strays.iter().map(|it| one_line(it)).collect();
-    if names.is_empty() {
-        format!("{STRAYS} nothing that the case does, and none of its agents, is found behind it")
-    } else {
-        let names = names.join(" and ");
-        format!("{STRAYS} behind it is {names}, and nothing that the case does, nor its agents")
-    }
-}
-
-/// That others are behind it than the case's own, and that the verdict is not what it was when the case ran.
-pub(crate) fn remarks(summary: &Summary) -> Vec<String> {
-    let strays = summary.strays.as_ref().map(in_words);
-    let before = summary.judged_before.map(|before| {
-        format!(
-            "when it ran it was judged {before}: its history is the same, what judges it is not"
-        )
-    });
-    strays.into_iter().chain(before).collect()
-}
-
 /// What a case comes to with that: because of another it is not as expected; because of nobody that is known, it is not known.
 pub(crate) fn verdict(verdict: &Verdict, promises: &[PromiseSummary]) -> CaseVerdict {
     let mut odd = promises.iter().filter(|it| it.expected_by.is_some());
@@ -137,15 +111,12 @@ fn is_told(case: &Case, events: &[Event]) -> bool {
         EventKind::Command(command) => command.who == agent.as_str(),
         _ => false,
     };
-    let is_recorded =
-        agent_of(case).is_none_or(|agent| events.iter().any(|event| is_by(event, agent)));
+    let is_recorded = case
+        .cluster
+        .agents()
+        .next()
+        .is_none_or(|agent| events.iter().any(|event| is_by(event, agent)));
     is_recorded && events.iter().any(is_whole)
-}
-
-/// The first of its agents.
-fn agent_of(case: &Case) -> Option<AgentName> {
-    let mut agents = [AgentName::KubeProxy, AgentName::Felix].into_iter();
-    agents.find(|agent| case.cluster.version(*agent).is_some())
 }
 
 impl Culprits {

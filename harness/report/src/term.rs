@@ -4,12 +4,12 @@
 use indexmap::IndexMap;
 
 use crate::{
-    culprits::{STRAYS, remarks},
     drops,
     head::Head,
     repeats::rates,
     summary::{Headline, Outcome, PromiseSummary, State, Summary},
     text::{count, cut, cut_within, length, percent, tally, wrap},
+    words::{STRAYS, remarks},
 };
 
 const COLUMNS: [&str; 7] = [

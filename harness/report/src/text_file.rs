@@ -3,11 +3,11 @@
 
 use crate::{
     Run,
-    culprits::remarks,
     head::of_run,
     summary::Summary,
     term::{Overview, Terminal, Told, dropped, kept, story, told},
     text::wrap,
+    words::remarks,
 };
 
 /// What stands above the cases: the run, who played the agents, and the table of verdicts.

@@ -210,6 +210,30 @@ fn sources_of(sources: &Sources) -> Vec<String> {
         .collect()
 }
 
+/// What a case is marked with behind which there are strays.
+pub(crate) const STRAYS: &str = "⚠";
+
+fn behind(strays: &BTreeSet<String>) -> String {
+    let names: Vec<String> = strays.iter().map(|it| one_line(it)).collect();
+    if names.is_empty() {
+        format!("{STRAYS} nothing that the case does, and none of its agents, is found behind it")
+    } else {
+        let names = names.join(" and ");
+        format!("{STRAYS} behind it is {names}, and nothing that the case does, nor its agents")
+    }
+}
+
+/// That others are behind it than the case's own, and that the verdict is not what it was when the case ran.
+pub(crate) fn remarks(summary: &Summary) -> Vec<String> {
+    let strays = summary.strays.as_ref().map(behind);
+    let before = summary.judged_before.map(|before| {
+        format!(
+            "when it ran it was judged {before}: its history is the same, what judges it is not"
+        )
+    });
+    strays.into_iter().chain(before).collect()
+}
+
 /// What a case expects, in short; because of whom, where others are found behind it, or nobody.
 pub(crate) fn expected(expect: &Expect, promises: &[PromiseSummary]) -> String {
     let by = promises.iter().find_map(|it| it.expected_by.as_ref());

@@ -24,7 +24,7 @@ pub(crate) async fn is_told(node: &Node) -> bool {
     told.is_some()
 }
 
-/// Waits for its first sync of these families. It has been seen by [`is_told`] before it was started again.
+/// Waits until it has synced each of these families. It is one that tells ([`is_told`]): others are waited for in vain.
 pub(crate) async fn seen(node: &Node, families: &[IpFamily]) -> Result<(), KindError> {
     let look = || async {
         match asked(node, families).await {

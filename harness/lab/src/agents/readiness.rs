@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::world::Node;
 
 /// Its `HealthPort`, on a node's loopback.
-const FELIX: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9099);
+const FELIX: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9099);
 /// What it may take: Felix v3.32.1 takes seconds to load its programs on a busy machine. Below what a step may (30 s), so that the error says
 /// what is missing.
 const WITHIN: Duration = Duration::from_secs(20);

@@ -26,10 +26,8 @@ impl Case {
 
 /// Its agents, the kernel, the third parties of its timeline, and the words of those other steps that do something; each once.
 pub(crate) fn culprits<'a>(cluster: &ClusterSpec, timeline: &'a [Step]) -> Vec<&'a str> {
-    let agents = AgentName::ALL.into_iter();
-    let agents = agents.filter(|agent| cluster.version(*agent).is_some());
     let cni = cluster.cni.as_ref().map(|_| AWS_NODE);
-    let agents = agents.map(AgentName::as_str).chain(cni);
+    let agents = cluster.agents().map(AgentName::as_str).chain(cni);
     let mut culprits: Vec<&str> = agents.chain([KERNEL]).collect();
     for culprit in timeline.iter().flat_map(Step::culprits) {
         if !culprits.contains(&culprit) {

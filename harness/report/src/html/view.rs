@@ -14,10 +14,10 @@ use maud::{Markup, html};
 pub(super) use self::top::{rows, top, top_end};
 use super::{axis::Scale, case::CasePage, said};
 use crate::{
-    culprits::remarks,
     summary::{Outcome, Summary},
     term::{mark, split},
     text::clock,
+    words::remarks,
 };
 
 /// What stands below all sections.

@@ -5,12 +5,12 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::{badge, case_id, class};
 use crate::{
     Run,
-    culprits::STRAYS,
     head::cut_short,
     html::{Row, Scenarios, lanes::Shape, said},
     summary::{Headline, Outcome, Summary},
     term::{self, Overview, split},
     text::{length, percent},
+    words::STRAYS,
 };
 
 /// The page forbids whatever is not in it.
