@@ -87,7 +87,7 @@ pub enum KindError {
         said: String,
     },
     /// Something did not come about in time.
-    #[error("waited {within:?} until {what}: {missing}\n{evidence}")]
+    #[error("waited {within:.0?} until {what}: {missing}\n{evidence}")]
     Wait {
         /// What was waited for.
         what: String,

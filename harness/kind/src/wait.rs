@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::error::KindError;
 
@@ -43,6 +43,11 @@ where
             evidence: evidence().await,
         }),
     }
+}
+
+/// How long it is until then.
+pub(crate) fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
 /// What is known where nothing is, beside what was missing.

@@ -12,6 +12,7 @@ use chainbreak_engine::{
     log::EventLog,
 };
 use chainbreak_model::case::{Capabilities, Case};
+use tokio::time::Instant;
 
 use crate::made::{
     journal::Journal, owned_cluster::OwnedCluster, raise::Raising, spec::Options, survey,
@@ -52,7 +53,7 @@ impl Backend for KindBackend {
             case,
             log,
             options: &self.options,
-            ready_within: within,
+            until: Instant::now() + within * 5 / 6,
             journal: &self.journal,
             held: &self.held,
         };

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use chainbreak_engine::{log::EventLog, logbook::Logbook};
@@ -16,6 +15,7 @@ use futures::future::join;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::{
     agent::Order,
@@ -54,8 +54,8 @@ pub(crate) struct Raising<'a> {
     pub(crate) case: &'a Case,
     pub(crate) log: &'a EventLog,
     pub(crate) options: &'a Options,
-    /// What all of it may take.
-    pub(crate) ready_within: Duration,
+    /// When what is waited for is given up. After that there is still time to ask why it is not there.
+    pub(crate) until: Instant,
     pub(crate) journal: &'a Journal,
     /// Where the cluster is noted as soon as it is ours to delete.
     pub(crate) held: &'a Mutex<Option<Arc<OwnedCluster>>>,
@@ -253,8 +253,7 @@ impl Raising<'_> {
                         pools: self.pools(),
                         api: api.filter(|_| spec.asks_directly()),
                     },
-                    // When it is over there is still time to ask its pods why they are not ready.
-                    within: self.ready_within / 2,
+                    until: self.until,
                 };
                 match origin {
                     Origin::Made => install.apply(manifest).await,

@@ -27,7 +27,7 @@ use crate::{
     name::ClusterName,
     shared::{connect::connect, iptables_backend::restart, nodes::Nodes, signal},
     tool::Tool,
-    wait,
+    wait::{self, left},
 };
 
 /// What `kind create cluster` may take, images apart.
@@ -120,7 +120,7 @@ impl Raising<'_> {
         self.load(&nodes, origin, plan).await?;
         self.have_agents(&client, &nodes, origin, plan).await?;
         self.say("waiting until every node is ready");
-        nodes.ready(&client).await?;
+        nodes.ready(&client, left(self.until)).await?;
         nodes.untaint(&client).await?;
         let standing = Standing {
             owned,

@@ -135,7 +135,7 @@ impl Nodes {
     }
 
     /// Waits until all of them are Ready; what is still missing is told with the end of the kubelet's log.
-    pub(crate) async fn ready(&self, client: &Client) -> Result<(), KindError> {
+    pub(crate) async fn ready(&self, client: &Client, within: Duration) -> Result<(), KindError> {
         let look = || async {
             let listed = list(client).await?;
             let not_ready = listed
@@ -146,7 +146,7 @@ impl Nodes {
             })
         };
         let evidence = || async { self.kubelets().await };
-        wait::until("every node is ready", READY, look, evidence).await
+        wait::until("every node is ready", within, look, evidence).await
     }
 
     async fn kubelets(&self) -> String {

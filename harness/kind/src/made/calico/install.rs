@@ -1,10 +1,9 @@
 //! What is done to have Calico in a cluster, in order, and what is waited for.
 
-use std::time::Duration;
-
 use chainbreak_model::names::AgentName;
 use kube::Client;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
     Order, Way,
@@ -14,14 +13,15 @@ use super::{
 use crate::{
     error::KindError,
     shared::{felix_config, logs::DaemonPod, signal::rolled_out},
+    wait::left,
 };
 
 /// What is installed, and where.
 pub(crate) struct Install<'a> {
     pub(crate) client: &'a Client,
     pub(crate) order: Order<'a>,
-    /// What each thing that is waited for may take. Images may have to be pulled.
-    pub(crate) within: Duration,
+    /// When what is waited for is given up. Images may have to be pulled.
+    pub(crate) until: Instant,
 }
 
 impl Install<'_> {
@@ -71,7 +71,7 @@ impl Install<'_> {
 
     async fn rolled_out(&self) -> Result<(), KindError> {
         let set = DaemonPod::by_manifest(AgentName::Felix);
-        rolled_out(self.client, set, self.within).await
+        rolled_out(self.client, set, left(self.until)).await
     }
 
     /// What Felix is to find when it starts.

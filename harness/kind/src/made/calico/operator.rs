@@ -23,7 +23,7 @@ use crate::{
     made::{config, crds},
     shared::{logs::DaemonPod, signal::rolled_out},
     versions::Version,
-    wait,
+    wait::{self, left},
 };
 
 /// The operator's Deployment, and its namespace.
@@ -45,7 +45,7 @@ const DEFINED: [&str; 4] = [
 
 /// Applies the operator and what it is asked for, and waits until calico-node is ready on every node.
 pub(super) async fn install(install: &Install<'_>, manifest: &[Value]) -> Result<(), KindError> {
-    let (client, within) = (install.client, install.within);
+    let (client, until) = (install.client, install.until);
     let order = &install.order;
     let others = definitions(client, manifest.to_vec()).await?;
     for object in others {
@@ -56,7 +56,7 @@ pub(super) async fn install(install: &Install<'_>, manifest: &[Value]) -> Result
             apply(client, &endpoint).await?;
         }
     }
-    deployed(client, NAME, NAME, within).await?;
+    deployed(client, NAME, NAME, left(until)).await?;
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     for name in DEFINED {
         crds::established(&api, name).await?;
@@ -64,7 +64,7 @@ pub(super) async fn install(install: &Install<'_>, manifest: &[Value]) -> Result
     install.configure().await?;
     apply(client, &installation(order)).await?;
     available(install).await?;
-    rolled_out(client, DaemonPod::by_operator(), within).await
+    rolled_out(client, DaemonPod::by_operator(), left(until)).await
 }
 
 /// Whether the operator can make Calico for that case.
@@ -182,7 +182,7 @@ async fn available(install: &Install<'_>) -> Result<(), KindError> {
         text
     };
     let what = "the operator says that Calico is available";
-    wait::until(what, install.within, look, evidence).await
+    wait::until(what, left(install.until), look, evidence).await
 }
 
 /// What a status lacks to be Available; of calico's own, for that generation of the Installation.

@@ -12,6 +12,7 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::{
     error::KindError,
@@ -77,7 +78,7 @@ pub(super) async fn renewed(client: &Client, cluster: &ClusterSpec) -> Result<()
     let install = Install {
         client,
         order: order(&spec, cluster, Way::Manifest, Vec::new(), "172.18.0.3"),
-        within: ENOUGH,
+        until: Instant::now() + ENOUGH,
     };
     tokio::select! {
         done = install.renew(&manifest) => done,
@@ -98,7 +99,7 @@ pub(super) async fn installed_from(
     let install = Install {
         client,
         order: order(&spec, cluster, way, pools, "172.18.0.2"),
-        within: if fate == Fate::Ready { ENOUGH } else { SOON },
+        until: Instant::now() + if fate == Fate::Ready { ENOUGH } else { SOON },
     };
     tokio::select! {
         done = install.apply(&manifest) => done,
