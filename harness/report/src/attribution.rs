@@ -4,11 +4,11 @@
 use std::{collections::BTreeSet, fmt};
 
 use chainbreak_model::{
-    case::{Case, Destination, Origin, Traffic},
+    case::{Case, Destination, IpFamily, Origin, Traffic},
     names::NodeName,
     verdict::{FirstEntry, Span},
 };
-use chainbreak_netfilter::ChangeKind;
+use chainbreak_netfilter::{ChangeKind, Family};
 use serde::Serialize;
 
 use crate::{
@@ -158,12 +158,14 @@ pub fn of_gap(case: &Case, index: &EditIndex<'_>, traffic: &Traffic, gap: Span) 
         Some(node) => vec![node],
         None => index.nodes().into_iter().collect(),
     };
+    let family = family(case, traffic);
     let removed_by = |by_us| {
         let mut causes: Vec<Cause> = Vec::new();
         for &node in &nodes {
             let links = links(index, node, traffic);
             causes.extend(links.into_iter().filter_map(|link| {
-                removal(index, node, &link, by_us, gap.from_us)
+                let effect = |edit: &RuleEdit<'_>| edit.effect_in(family, &link);
+                removal(index.on(node), effect, by_us, gap.from_us)
                     .map(|edit| Cause::removal(edit, link))
             }));
         }
@@ -174,24 +176,34 @@ pub fn of_gap(case: &Case, index: &EditIndex<'_>, traffic: &Traffic, gap: Span) 
     removed_by(gap.from_us + SENT_LATE_US).or_else(|| removed_by(gap.from_us + starved))
 }
 
+/// Of which protocol the traffic's packets are.
+fn family(case: &Case, traffic: &Traffic) -> Family {
+    let mut first = case.cluster.ip_families.iter().copied();
+    match traffic.family.or(first.next()) {
+        Some(IpFamily::V6) => Family::V6,
+        Some(IpFamily::V4) | None => Family::V4,
+    }
+}
+
 /// What ended a gap: the last command before the first answer that restored anything the packets need.
 pub fn healing(
+    case: &Case,
     index: &EditIndex<'_>,
-    traffic: &Traffic,
-    node: &NodeName,
+    (traffic, node): (&Traffic, &NodeName),
     gap: &Gap,
 ) -> Option<Heal> {
     if !gap.ended {
         return None;
     }
     let links = links(index, node, traffic);
+    let family = family(case, traffic);
     let edits: Vec<&RuleEdit<'_>> = index.on(node).collect();
     let restores = |edit: &RuleEdit<'_>| {
         let during = edit.began_us() <= gap.answered_us && edit.at_us >= gap.span.from_us;
         during
             && links
                 .iter()
-                .any(|link| edit.effect(link) == Some(Effect::Restored))
+                .any(|link| edit.effect_in(family, link) == Some(Effect::Restored))
     };
     let at = edits.iter().rposition(|edit| restores(edit))?;
     let edit = edits[at];
@@ -229,7 +241,8 @@ pub fn of_entry(index: &EditIndex<'_>, entry: &FirstEntry) -> Option<Cause> {
                 table: table.to_owned(),
                 chain: chain.to_owned(),
             };
-            let edit = removal(index, &entry.node, &link, entry.at_us, since)?;
+            let effect = |edit: &RuleEdit<'_>| edit.effect(&link);
+            let edit = removal(index.on(&entry.node), effect, entry.at_us, since)?;
             Some(Cause::removal(edit, link))
         })
 }
@@ -246,22 +259,23 @@ pub fn missing_chain(text: &str) -> Option<&str> {
     legacy.or(nft).map(|(chain, _)| chain)
 }
 
-/// The last command begun by `by_us` that removed the link, unless it was restored again by `since_us`.
-pub(crate) fn removal<'l, 'a>(
-    index: &'l EditIndex<'a>,
-    node: &NodeName,
-    link: &Link,
+/// The command of these begun by `by_us` that removed something for the last time, unless it was restored again by `since_us`. To remove what is
+/// gone already does nothing.
+pub(crate) fn removal<'l, 'a: 'l>(
+    edits: impl DoubleEndedIterator<Item = &'l RuleEdit<'a>>,
+    effect: impl Fn(&RuleEdit<'_>) -> Option<Effect>,
     by_us: u64,
     since_us: u64,
 ) -> Option<&'l RuleEdit<'a>> {
-    for edit in index.on(node).rev().filter(|edit| edit.began_us() <= by_us) {
-        match edit.effect(link) {
-            Some(Effect::Removed) => return Some(edit),
-            Some(Effect::Restored) if edit.at_us <= since_us => return None,
+    let mut removed = None;
+    for edit in edits.rev().filter(|edit| edit.began_us() <= by_us) {
+        match effect(edit) {
+            Some(Effect::Removed) => removed = Some(edit),
+            Some(Effect::Restored) if removed.is_some() || edit.at_us <= since_us => break,
             Some(Effect::Restored) | None => {}
         }
     }
-    None
+    removed
 }
 
 /// kube-proxy's table in nftables mode, and what every packet to a Service passes in it: a map is told as a chain.

@@ -8,7 +8,7 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 use chainbreak_netfilter::{
-    Change, ChangeKind, Site, committed,
+    Change, ChangeKind, Family, Site, committed,
     replay::{Backend, Ran},
 };
 use serde::Serialize;
@@ -176,12 +176,17 @@ impl<'a> RuleEdit<'a> {
         }
     }
 
-    /// What the command as a whole meant for a link: the last change that touches it decides.
+    /// What the command as a whole meant for a link, of either protocol's rules: the last change that touches it decides.
     pub fn effect(&self, link: &Link) -> Option<Effect> {
-        self.changes
-            .iter()
-            .rev()
-            .find_map(|change| link.effect(change))
+        let mut changes = self.changes.iter().rev();
+        changes.find_map(|change| link.effect(change))
+    }
+
+    /// The same of one protocol's rules: both have chains and jumps of the same names.
+    pub fn effect_in(&self, family: Family, link: &Link) -> Option<Effect> {
+        let changes = self.changes.iter().rev();
+        let mut changes = changes.filter(|change| change.family == family);
+        changes.find_map(|change| link.effect(change))
     }
 
     /// What the command comes to.

@@ -204,7 +204,9 @@ impl Material<'_> {
                 cause,
                 programs,
                 turned: None,
-                heal: node.and_then(|node| attribution::healing(self.index, traffic, node, gap)),
+                heal: node.and_then(|node| {
+                    attribution::healing(self.case, self.index, (traffic, node), gap)
+                }),
             }
         };
         gaps.into_iter().take(TOLD).map(explained).collect()

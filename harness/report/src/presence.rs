@@ -167,9 +167,10 @@ impl Asked<'_> {
             return None;
         }
         let since_us = seen_us.saturating_sub(SEEN_LATE_US);
-        let edit = removal(self.index, node, &self.link(), seen_us, since_us)?;
-        let is_ours = (edit.changes.iter()).all(|it| it.family == of(rule.family));
-        is_ours.then(|| Cause::removal(edit, self.link()))
+        let (link, family) = (self.link(), of(rule.family));
+        let effect = |edit: &RuleEdit<'_>| edit.effect_in(family, &link);
+        let edit = removal(self.index.on(node), effect, seen_us, since_us)?;
+        Some(Cause::removal(edit, link))
     }
 
     fn link(&self) -> Link {

@@ -16,6 +16,7 @@ mod presence;
 mod programs;
 mod progress;
 mod recording;
+mod removals;
 mod spared;
 mod summary_file;
 mod terminal;
