@@ -9,6 +9,7 @@ use kube::{
     Api, Client, ResourceExt,
     runtime::{WatchStreamExt, watcher},
 };
+use tokio::sync::watch;
 
 use crate::{infra_error::InfraError, log::EventLog};
 
@@ -20,10 +21,14 @@ pub(crate) fn services(case: &Case) -> BTreeSet<(String, String)> {
         .collect()
 }
 
+/// The endpoints of Services that are ready, as the API has said last: of each, `namespace/name`, as far as they are known.
+pub(crate) type Ready = BTreeMap<String, BTreeSet<String>>;
+
 /// Tells the endpoints of a Service whenever they change, and that they are not known while a watch that failed is begun again.
 pub(crate) async fn follow(
     client: Client,
     (namespace, name): (String, String),
+    all: watch::Sender<Ready>,
     log: EventLog,
 ) -> InfraError {
     let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
@@ -46,6 +51,12 @@ pub(crate) async fn follow(
                 (None, BTreeSet::new())
             }
         };
+        all.send_modify(|all| {
+            match &ready {
+                Some(ready) => all.insert(service.clone(), ready.clone()),
+                None => all.remove(&service),
+            };
+        });
         log.append(EventKind::Endpoints {
             service: service.clone(),
             ready,

@@ -23,6 +23,7 @@ pub mod log;
 pub mod logbook;
 mod looks;
 pub mod manifests;
+mod nat_maps;
 mod network;
 pub mod nginx;
 mod observe;

@@ -11,7 +11,7 @@ use chainbreak_model::{
 use crate::{
     answered_by, census,
     cluster::{Command, FelixProgram, Place},
-    dumps, faults, network, observe, ready,
+    dumps, faults, nat_maps, network, observe, ready,
     shell::quoted,
 };
 
@@ -26,16 +26,18 @@ pub struct Order {
     pub why: String,
 }
 
+/// What is run on every node.
+fn on_nodes(commands: Vec<Command>, why: &str) -> Vec<Order> {
+    let order = |command| Order {
+        at: None,
+        command,
+        why: why.to_owned(),
+    };
+    commands.into_iter().map(order).collect()
+}
+
 /// All of them, in the order in which each is first run.
 pub fn orders(case: &Case) -> Vec<Order> {
-    let on_nodes = |commands: Vec<Command>, why: &str| {
-        let order = |command| Order {
-            at: None,
-            command,
-            why: why.to_owned(),
-        };
-        commands.into_iter().map(order).collect::<Vec<_>>()
-    };
     let felix = case.cluster.source(AgentName::Felix);
     let felix = felix.and_then(FelixProgram::of);
     let census = census::commands(case, felix.as_ref());
@@ -57,6 +59,7 @@ pub fn orders(case: &Case) -> Vec<Order> {
         command: observe::ask_for_addresses(),
         why: "reads addresses that promises name".to_owned(),
     });
+    let maps = nat_maps::commands(case, felix.as_ref());
     let rules = dumps::commands(case, felix);
     let all = on_nodes(
         written,
@@ -75,6 +78,10 @@ pub fn orders(case: &Case) -> Vec<Order> {
     ))
     .chain(watched)
     .chain(on_nodes(census, "counts what is dropped, before and after"))
+    .chain(on_nodes(
+        maps,
+        "looks where Felix's programs lead, and keeps it with the report",
+    ))
     .chain(of_faults(case))
     .chain(on_nodes(
         rules,

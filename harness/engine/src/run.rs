@@ -1,7 +1,7 @@
 //! The run of one case: raise, apply, wait, drive traffic through the timeline, destroy. Whatever
 //! happens, the history says so and the cluster is destroyed.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use chainbreak_model::{
     case::{Case, Versions},
@@ -25,7 +25,9 @@ use crate::{
     infra_error::InfraError,
     log::EventLog,
     looks::Looks,
-    manifests, network, observe, ready,
+    manifests,
+    nat_maps::NatMaps,
+    network, observe, ready,
     starvation::Starvation,
     timeline,
     traffic::Flow,
@@ -140,7 +142,7 @@ async fn on_cluster(
         if after.keeps(log).await {
             cluster.keep().await;
             log.append(EventKind::Phase(Phase::Kept));
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
     };
     tokio::select! {
@@ -174,7 +176,7 @@ fn interrupted() -> InfraError {
 pub async fn stopped(mut stop: watch::Receiver<bool>) {
     // A sender that is gone can no longer stop anything.
     if stop.wait_for(|stop| *stop).await.is_err() {
-        std::future::pending::<()>().await;
+        pending::<()>().await;
     }
 }
 
@@ -187,7 +189,8 @@ async fn exercise(
 ) -> Result<(), InfraError> {
     log.append(observe::watching(cluster.as_ref()));
     let looks = Arc::new(Looks::new(Arc::clone(cluster), log.clone()));
-    let mut background = follow(cluster, &looks, case, log);
+    let (ready, endpoints) = watch::channel(endpoints::Ready::new());
+    let mut background = follow(cluster, &looks, case, &ready, log);
     let foreground = async {
         let api = cluster.api();
         let manifests = cluster.dressed(&case.manifests);
@@ -208,7 +211,8 @@ async fn exercise(
         observe::addresses(cluster.as_ref(), case, log).await?;
         network::tell(cluster.as_ref(), log).await;
         log.append(EventKind::Phase(Phase::Ready));
-        judge(cluster, &looks, case, faults, log).await?;
+        let mut maps = NatMaps::of(cluster, case, &flows, endpoints);
+        judge(cluster, (&looks, maps.as_mut()), case, faults, log).await?;
         network::tell(cluster.as_ref(), log).await;
         for flow in flows {
             flow.stop().await?;
@@ -221,10 +225,10 @@ async fn exercise(
     }
 }
 
-/// Plays the timeline, and looks meanwhile what is dropped, and to the end of what is judged whether the machine has time for it.
+/// Plays the timeline, and looks meanwhile what is dropped and where Felix's programs lead, and to the end of what is judged whether the machine has time for it.
 async fn judge(
     cluster: &Arc<dyn Cluster>,
-    looks: &Arc<Looks>,
+    (looks, mut maps): (&Arc<Looks>, Option<&mut NatMaps>),
     case: &Case,
     faults: &mut Faults,
     log: &EventLog,
@@ -232,6 +236,15 @@ async fn judge(
     let (nodes, felix) = (nodes(cluster.as_ref()), cluster.felix_program());
     let mut census = Census::new(Arc::clone(looks), nodes, case, felix.as_ref());
     census.begin(log).await;
+    if let Some(maps) = &mut maps {
+        maps.look(log).await;
+    }
+    let watch_maps = async {
+        match maps {
+            Some(maps) => maps.watch(log).await,
+            None => pending().await,
+        }
+    };
     log.barrier(EventKind::Phase(Phase::Judging)).await;
     let api = cluster.api();
     let mut starvation = Starvation::new(cluster);
@@ -239,6 +252,7 @@ async fn judge(
         tokio::select! {
             played = timeline::play(&api, faults, &case.timeline, log) => played?,
             () = census.watch(log) => {}
+            () = watch_maps => {}
         }
         census.end(log).await;
         log.barrier(EventKind::Phase(Phase::Judged)).await;
@@ -252,11 +266,12 @@ async fn judge(
     Ok(())
 }
 
-/// What runs beside the timeline: the agents' logs and the observed places. An item is a failure.
+/// What runs beside the timeline: the agents' logs, the observed places, and the endpoints that are ready. An item is a failure.
 fn follow(
     cluster: &Arc<dyn Cluster>,
     looks: &Arc<Looks>,
     case: &Case,
+    ready: &watch::Sender<endpoints::Ready>,
     log: &EventLog,
 ) -> FuturesUnordered<BoxFuture<'static, InfraError>> {
     let background = FuturesUnordered::new();
@@ -272,7 +287,7 @@ fn follow(
         }
     }
     for service in endpoints::services(case) {
-        let following = endpoints::follow(cluster.api(), service, log.clone());
+        let following = endpoints::follow(cluster.api(), service, ready.clone(), log.clone());
         background.push(following.boxed());
     }
     background
@@ -300,7 +315,7 @@ mod tests {
         let (log, mut events) = EventLog::new();
         let looks = Arc::new(Looks::new(Arc::clone(&cluster), log.clone()));
         let mut faults = Faults::new(&cluster, case.seed, &log);
-        let judged = judge(&cluster, &looks, &case, &mut faults, &log).await;
+        let judged = judge(&cluster, (&looks, None), &case, &mut faults, &log).await;
         judged.expect("nothing fails");
         let told = std::iter::from_fn(|| events.try_recv().ok());
         let told: Vec<String> = told.map(|event| format!("{:?}", event.what)).collect();

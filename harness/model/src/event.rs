@@ -132,6 +132,16 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         draining: BTreeSet<String>,
     },
+    /// Where a real Felix's eBPF programs led requests to a Service that traffic goes to, as a look at their map of a node showed. Older histories
+    /// do not say so; of a model's programs the commands say it.
+    NatMap {
+        /// Whose map.
+        node: NodeName,
+        /// `namespace/name`.
+        service: String,
+        /// The addresses of its backends; nothing where the look did not show all of them.
+        backends: Option<BTreeSet<String>>,
+    },
     /// A moment went by before all observers had looked.
     Unanswered {
         /// The moment.

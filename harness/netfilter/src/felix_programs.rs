@@ -1,6 +1,7 @@
-//! The table of nftables that stands in for Felix's eBPF programs where its model plays: written by harness/agents/src/felix/programs.rs.
+//! The table of nftables that stands in for Felix's eBPF programs where its model plays: written by harness/agents/src/felix/programs.rs. And when a
+//! map, a model's or a real one's, is blind.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr};
 
 /// Its name, in family `ip`.
 pub const TABLE: &str = "felix-programs";
@@ -27,9 +28,24 @@ pub fn backends(rule: &str) -> Vec<SocketAddr> {
     backends.collect()
 }
 
+/// Whether a map that leads a Service to these backends knows none of its endpoints that are ready. Of a Service without the one or the other nobody
+/// is led astray.
+pub fn is_blind(backends: &BTreeSet<String>, ready: &BTreeSet<String>) -> bool {
+    !backends.is_empty() && !ready.is_empty() && backends.is_disjoint(ready)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_map_that_knows_one_endpoint_is_not_blind_nor_is_one_where_there_is_none() {
+        let of = |these: &[&str]| these.iter().map(|&it| it.to_owned()).collect();
+        let blind = |map: &[&str], ready: &[&str]| is_blind(&of(map), &of(ready));
+        assert!(blind(&["a", "b"], &["c"]));
+        assert!(!blind(&["a", "b"], &["b", "c"]));
+        assert!(!blind(&[], &["c"]) && !blind(&["a"], &[]) && !blind(&[], &[]));
+    }
 
     #[test]
     fn a_rules_backends_and_whose_it_is_are_read_in_both_forms() {

@@ -1,12 +1,17 @@
-//! What Felix's programs do to requests, as its model's table has it ([`TABLE`]), whatever rules others have: by a map of services that does
-//! not know what the API says, or because they drop each packet.
+//! What Felix's programs do to requests, whatever rules others have: by a map of services that does not know what the API says, or because they
+//! drop each packet. As its model's table has it ([`TABLE`]), or as looks at a real one's map showed.
 
 use std::{collections::BTreeSet, fmt};
 
-use chainbreak_model::{case::Traffic, event::Event, names::NodeName, verdict::Span};
+use chainbreak_model::{
+    case::Traffic,
+    event::{Event, EventKind},
+    names::{AgentName, NodeName},
+    verdict::Span,
+};
 use chainbreak_netfilter::{
     Change, ChangeKind,
-    felix_programs::{self, FRONTENDS, TABLE, port_name},
+    felix_programs::{self, FRONTENDS, TABLE, is_blind, port_name},
 };
 use serde::Serialize;
 
@@ -123,37 +128,38 @@ fn blind(
 ) -> Option<Blind> {
     let (namespace, name) = traffic.to.service()?;
     let service = format!("{namespace}/{name}");
-    let maps = maps(index, node, &service);
+    let maps = [maps(index, node, &service), looks(events, node, &service)].concat();
     let told = endpoints::told(events, &service);
     let endpoints: Vec<_> = told.iter().map(|it| (it.at_us, it.ready)).collect();
     let mut moments: BTreeSet<u64> = maps.iter().map(|(at, _)| *at).collect();
     moments.extend(endpoints.iter().map(|(at, _)| *at));
     moments.retain(|at| *at < gap.to_us);
     let ends = moments.iter().skip(1).chain([&gap.to_us]);
-    let (mut since_us, mut blind_us) = (None, 0);
+    let (mut found, mut blind_us, mut was_known) = (None::<Blind>, 0, false);
     for (&at_us, &until_us) in moments.iter().zip(ends) {
-        let known = latest(&maps, at_us).zip(latest(&endpoints, at_us));
-        let is_blind = known.is_some_and(|((_, map), (_, endpoints))| {
-            let endpoints = endpoints.filter(|it| !it.is_empty() && !map.backends.is_empty());
-            endpoints.is_some_and(|it| map.backends.is_disjoint(it))
-        });
-        if is_blind {
-            since_us.get_or_insert(at_us);
+        let map = latest(&maps, at_us).and_then(|(_, map)| map.as_ref());
+        let ready = latest(&endpoints, at_us).and_then(|(_, ready)| *ready);
+        // What is not known of a time does not say that it sees, and not that it was blind.
+        let Some((map, ready)) = map.zip(ready) else {
+            was_known = false;
+            continue;
+        };
+        if is_blind(&map.backends, ready) {
+            let since_us = found.filter(|_| was_known).map_or(at_us, |it| it.since_us);
+            found = Some(Blind {
+                who: map.who.to_owned(),
+                backends: map.backends.clone(),
+                endpoints: ready.clone(),
+                service: service.clone(),
+                since_us,
+            });
             blind_us += until_us.saturating_sub(at_us.max(gap.from_us));
         } else {
-            since_us = None;
+            found = None;
         }
+        was_known = true;
     }
-    let since_us = since_us.filter(|_| 2 * blind_us >= gap.len_us())?;
-    let ((_, map), (_, endpoints)) = latest(&maps, gap.to_us).zip(latest(&endpoints, gap.to_us))?;
-    let endpoints = (*endpoints)?;
-    Some(Blind {
-        who: map.who.to_owned(),
-        backends: map.backends.clone(),
-        endpoints: endpoints.clone(),
-        service,
-        since_us,
-    })
+    found.filter(|_| 2 * blind_us >= gap.len_us())
 }
 
 /// Who has the programs drop each packet when a gap begins.
@@ -180,15 +186,19 @@ fn latest<T>(told: &[(u64, T)], at_us: u64) -> Option<&(u64, T)> {
     told.iter().rev().find(|(at, _)| *at <= at_us)
 }
 
-/// A map as it was written.
+/// A map as it was written, or seen.
+#[derive(Clone)]
 struct Map<'a> {
     who: &'a str,
     /// What it has of the Service.
     backends: Addresses,
 }
 
-/// A node's maps, each with the time from which on it held.
-fn maps<'a>(index: &'a EditIndex<'_>, node: &NodeName, service: &str) -> Vec<(u64, Map<'a>)> {
+/// A node's maps, each with the time from which on it held; nothing where that is not known.
+type Maps<'a> = Vec<(u64, Option<Map<'a>>)>;
+
+/// Those of a model, as it wrote them.
+fn maps<'a>(index: &'a EditIndex<'_>, node: &NodeName, service: &str) -> Maps<'a> {
     let mut maps = Vec::new();
     for edit in index.on(node) {
         let ours = edit.changes.iter().filter(|it| is_in(it, FRONTENDS));
@@ -202,9 +212,32 @@ fn maps<'a>(index: &'a EditIndex<'_>, node: &NodeName, service: &str) -> Vec<(u6
         });
         let backends = rules.flat_map(|text| backends(text)).collect();
         let who = &edit.command.who;
-        maps.push((edit.at_us, Map { who, backends }));
+        maps.push((edit.at_us, Some(Map { who, backends })));
     }
     maps
+}
+
+/// Those of a real Felix, as looks showed them: what two of them in a row showed held between them.
+fn looks(events: &[Event], node: &NodeName, service: &str) -> Maps<'static> {
+    let looks = events.iter().filter_map(|event| match &event.what {
+        EventKind::NatMap {
+            node: of_node,
+            service: of,
+            backends,
+        } if of_node == node && of == service => Some((event.at_us, backends.as_ref())),
+        _ => None,
+    });
+    let looks: Vec<_> = looks.collect();
+    let nexts = looks.iter().skip(1).map(|(_, seen)| *seen).chain([None]);
+    let held = looks.iter().zip(nexts).map(|((at_us, seen), next)| {
+        let held = seen.filter(|_| *seen == next);
+        let map = |backends: &Addresses| Map {
+            who: AgentName::Felix.as_str(),
+            backends: backends.clone(),
+        };
+        (*at_us, held.map(map))
+    });
+    held.collect()
 }
 
 /// Whether the rule's comment is a port's name of the Service: `namespace/name` or `namespace/name:port`.

@@ -48,6 +48,42 @@ fn a_map_that_knows_none_of_a_services_endpoints_is_named_and_not_the_jump_that_
     );
 }
 
+/// Looks at n2's map at these times, and what each showed; the jump was deleted, and from 1.45 s on the API has 10.20.1.10 alone.
+fn looked_at(looks: &[(u64, Option<&str>)]) -> String {
+    let one = |address: &str| BTreeSet::from([address.to_owned()]);
+    let look = |&(at_us, backend): &(u64, Option<&str>)| {
+        let seen = EventKind::NatMap {
+            node: "n2".into(),
+            service: "test/nginx".to_owned(),
+            backends: backend.map(one),
+        };
+        event(at_us, seen)
+    };
+    let mut events = vec![endpoints(350_000, Some(one("10.20.1.9")), &[])];
+    events.extend(looks.iter().map(look));
+    events.extend(cleanup("n2", 1_200_000));
+    events.push(endpoints(1_450_000, Some(one("10.20.1.10")), &[]));
+    events.sort_by_key(|event| event.at_us);
+    headline(events)
+}
+
+#[test]
+fn a_real_felixs_map_is_blind_from_when_endpoints_changed_until_the_last_look_that_showed_it() {
+    const OLD: Option<&str> = Some("10.20.1.9");
+    let blind = format!(
+        "{DEAD}felix's NAT map leads test/nginx to 10.20.1.9, its EndpointSlices have 10.20.1.10 since 1.450"
+    );
+    let from_before = (400_000, OLD);
+    assert_eq!(looked_at(&[from_before, (9_000_000, OLD)]), blind);
+    // It saw again, who knows when.
+    for later in [Some("10.20.1.10"), None] {
+        let said = looked_at(&[from_before, (1_460_000, OLD), (9_000_000, later)]);
+        assert!(!said.contains("NAT map"), "{later:?}: {said}");
+    }
+    let said = looked_at(&[from_before]);
+    assert!(!said.contains("NAT map"), "nobody looked again: {said}");
+}
+
 #[test]
 fn programs_that_drop_each_packet_are_named_and_not_the_jump_that_was_deleted() {
     let lost = "add table ip felix-programs\nadd chain ip felix-programs marks\n\
