@@ -24,8 +24,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use crate::logbook::AgentLog;
 
 pub use capability::{
-    AgentControl, ApiEndpoints, Killing, LateLogs, NodeUpgrades, Recording, Say, Scheduling,
-    Waited, Waiter,
+    AgentControl, ApiEndpoints, Killing, LateLogs, NodeUpgrades, Reboots, Recording, Say,
+    Scheduling, Waited, Waiter,
 };
 pub(crate) use capability::{agent_control, exec_as};
 pub use debt::{Debt, Debts};
@@ -85,6 +85,11 @@ pub trait Cluster: Send + Sync {
 
     /// `None` where nodes have no Kubernetes of their own.
     fn node_upgrades(&self) -> Option<&dyn NodeUpgrades> {
+        None
+    }
+
+    /// `None` where no node can lose what its kernel holds without ending what runs on it.
+    fn reboots(&self) -> Option<&dyn Reboots> {
         None
     }
 

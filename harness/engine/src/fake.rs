@@ -21,7 +21,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::{
     cluster::{
         AgentControl, Cluster, Command, Debt, Debts, ExecError, Killing, LateLogs, Leftovers,
-        NodeUpgrades, Place, Process, Recording, Say, Signal, SignalError,
+        NodeUpgrades, Place, Process, Reboots, Recording, Say, Signal, SignalError,
     },
     gate::Gate,
     logbook::{AgentLog, Logbook},
@@ -138,6 +138,21 @@ impl Debts for Fake {
 }
 
 #[async_trait]
+impl Reboots for Fake {
+    async fn forget_programs(&self, node: &NodeName) -> Result<(), SignalError> {
+        let mut signals = self.signals.lock().expect("no test panicked");
+        signals.push(format!("forget programs on {node}"));
+        Ok(())
+    }
+
+    async fn begin(&self, node: &NodeName) -> Result<(), SignalError> {
+        let mut signals = self.signals.lock().expect("no test panicked");
+        signals.push(format!("{node} begins"));
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl NodeUpgrades for Fake {
     async fn way(&self, _: &[NodeName], _: &str) -> Result<Vec<String>, String> {
         self.way.clone().ok_or_else(|| "none".to_owned())
@@ -184,6 +199,10 @@ impl Cluster for Fake {
         tokio::time::sleep_until(tokio::time::Instant::now() + late).await;
         let mut shell = tokio::process::Command::new("sh");
         Process::spawn(shell.args(["-c", script])).map_err(failed)
+    }
+
+    fn reboots(&self) -> Option<&dyn Reboots> {
+        Some(self)
     }
 
     fn node_upgrades(&self) -> Option<&dyn NodeUpgrades> {

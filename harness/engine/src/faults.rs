@@ -11,6 +11,7 @@ mod craft;
 mod link;
 mod orders;
 mod process;
+mod reboot;
 mod rules;
 mod sysctl;
 mod undo;
@@ -212,6 +213,7 @@ impl Injection<'_> {
         match fault {
             Fault::Slow { agent, command, by } => self.slow(*agent, command, *by),
             Fault::Agent { agent, node, what } => self.agent(*agent, node.as_ref(), *what).await,
+            Fault::Reboot { node, begin } => self.reboot(node.as_ref(), begin).await,
             Fault::Upgrade {
                 to,
                 node,

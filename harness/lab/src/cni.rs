@@ -1,5 +1,7 @@
 //! Amazon's VPC CNI beside the pods' interfaces: its rules ([`vpc_cni`]) on every node, in its name.
 
+use std::sync::Arc;
+
 use chainbreak_agents::step::Command;
 use chainbreak_engine::{log::EventLog, vpc_cni};
 use chainbreak_model::case::{AWS_NODE, CniSpec};
@@ -11,9 +13,14 @@ use crate::{
     world::{Node, World},
 };
 
-/// Writes the rules on every node.
-pub(crate) async fn write(world: &World, cni: &CniSpec, log: &EventLog) -> Result<(), LabError> {
-    let nodes = world.nodes();
+/// Writes the rules on these nodes.
+pub(crate) async fn write(
+    world: &World,
+    nodes: &[&Arc<Node>],
+    cni: &CniSpec,
+    log: &EventLog,
+) -> Result<(), LabError> {
+    let nodes = nodes.iter();
     try_join_all(nodes.map(|node| write_on(world, node, cni, log)))
         .await
         .map(drop)

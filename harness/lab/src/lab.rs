@@ -17,7 +17,7 @@ use chainbreak_engine::{
     backend::{Backend, BackendError, RaiseError},
     cluster::{
         AgentControl, ApiEndpoints, Cluster, Command, ExecError, FelixProgram, Killing, Leftovers,
-        Place, Process, Recording, Scheduling,
+        Place, Process, Reboots, Recording, Scheduling,
     },
     gate::Gate,
     log::EventLog,
@@ -40,11 +40,11 @@ use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 use crate::{
     agents::{Agents, versions::AgentVersions},
     api::{self, endpoint::Endpoint},
-    cni, controllers,
+    controllers,
     error::LabError,
     facts, hosts,
     kubelet::{
-        self, Kubelet,
+        Kubelet,
         agent_pods::{self, Keeper},
         containers::Containers,
     },
@@ -137,10 +137,8 @@ impl Raised {
     async fn new(case: &Case, log: &EventLog) -> Result<Self, LabError> {
         let world = Arc::new(World::raise(&case.cluster).await?);
         let mut tasks = JoinSet::new();
-        kubelet::chains::make(&world, &case.cluster, log).await?;
-        if let Some(cni) = &case.cluster.cni {
-            cni::write(&world, cni, log).await?;
-        }
+        let nodes: Vec<_> = world.nodes().collect();
+        control::nodes_begin(&world, &nodes, &case.cluster, log).await?;
         let containers = Arc::<Containers>::default();
         let kubelets = Arc::clone(&containers) as Arc<dyn Kubelets>;
         let server = api::server(&world, case.seed, log.clone(), kubelets);
@@ -296,6 +294,10 @@ impl Cluster for Raised {
     }
 
     fn killing(&self) -> Option<&dyn Killing> {
+        Some(self)
+    }
+
+    fn reboots(&self) -> Option<&dyn Reboots> {
         Some(self)
     }
 

@@ -30,7 +30,7 @@ pub use cluster::{
     Programs, ProxyMode,
 };
 pub(crate) use culprits::culprits;
-pub use culprits::{ADMIN, AWS_NODE, END_OF_FELIXS_POD};
+pub use culprits::{ADMIN, AWS_NODE, END_OF_FELIXS_POD, REBOOT};
 pub use family::IpFamily;
 pub use fault::{AgentFault, Craft, Dataplane, Entries, Family, Fault, RuleBackend, Run, TableRef};
 pub use find::Finder;

@@ -139,7 +139,11 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
     // An agent does its first work within as long after it was started.
     let agents_take_us = |step: usize| match timeline.get(step) {
         Some(Step::Fault {
-            fault: Fault::Agent { .. } | Fault::Upgrade { .. } | Fault::Switch { .. },
+            fault:
+                Fault::Agent { .. }
+                | Fault::Reboot { .. }
+                | Fault::Upgrade { .. }
+                | Fault::Switch { .. },
             ..
         }) => Some(TAKES_EFFECT_US),
         _ => None,

@@ -92,6 +92,16 @@ pub trait NodeUpgrades: Send + Sync {
     async fn upgrade(&self, node: &NodeName, to: &str, say: Say<'_>) -> Result<bool, String>;
 }
 
+/// A node's kernel can lose what it holds, while pods go on.
+#[async_trait]
+pub trait Reboots: Send + Sync {
+    /// Felix's eBPF programs of a node are gone with their maps, which no command for rules deletes. Agents are to be ended before that.
+    async fn forget_programs(&self, node: &NodeName) -> Result<(), SignalError>;
+
+    /// What a node writes before any agent begins is there again: its kubelet's chains, and what its CNI has of rules.
+    async fn begin(&self, node: &NodeName) -> Result<(), SignalError>;
+}
+
 /// Entries of [`Cluster::agent_logs`] come later than they are written.
 pub trait LateLogs: Send + Sync {
     /// Returns when what an agent wrote before that is in [`Cluster::agent_logs`]. A log that cannot be read says so there, and

@@ -189,7 +189,7 @@ impl Injection<'_> {
 }
 
 /// What starts an agent, or lets it go on.
-fn to_run(verb: &str, agent: AgentName, node: &NodeName) -> Undo {
+pub(super) fn to_run(verb: &str, agent: AgentName, node: &NodeName) -> Undo {
     Undo::of(
         format!("{verb} {agent} on {node}"),
         How::Signal(agent, node.clone(), Signal::Run),

@@ -15,9 +15,11 @@ type At = Option<Place>;
 /// through what the backend has for that.
 pub(crate) fn orders(fault: &Fault) -> Vec<(At, Command)> {
     let (at, commands) = match fault {
-        Fault::Slow { .. } | Fault::Agent { .. } | Fault::Upgrade { .. } | Fault::Switch { .. } => {
-            (None, Vec::new())
-        }
+        Fault::Slow { .. }
+        | Fault::Agent { .. }
+        | Fault::Reboot { .. }
+        | Fault::Upgrade { .. }
+        | Fault::Switch { .. } => (None, Vec::new()),
         Fault::Sysctl { at, set } => {
             let paths = set.keys().map(|name| sysctl::path(name));
             let commands =

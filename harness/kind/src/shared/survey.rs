@@ -33,7 +33,7 @@ pub(crate) const CALICO_STAYS: &str =
     "Calico is not upgraded on kind yet: it takes its whole manifest, not an image alone";
 
 /// What no real cluster has for now, and why.
-const LACKING: [(&str, &str); 7] = [
+const LACKING: [(&str, &str); 8] = [
     (
         "api-endpoints",
         "where a real cluster's API is, and how its pods reach it, is not the harness's to change",
@@ -54,6 +54,10 @@ const LACKING: [(&str, &str); 7] = [
     (
         "own-bpffs",
         "Calico's manifest gives Felix the host's /sys/fs/bpf",
+    ),
+    (
+        "reboots",
+        "pods of a real node end with it: nothing of what is asked here would be left",
     ),
     (
         "underlay-addresses",

@@ -9,7 +9,7 @@ use std::{
 use chainbreak_agents::{felix::NOTHING_ATTACHED, step::Command};
 use chainbreak_engine::log::EventLog;
 use chainbreak_model::{
-    case::{ApiWay, Case, ClusterSpec, END_OF_FELIXS_POD, Versions},
+    case::{ApiWay, Case, ClusterSpec, END_OF_FELIXS_POD, REBOOT, Versions},
     names::{AgentName, NodeName},
 };
 
@@ -172,12 +172,24 @@ impl AgentVersions {
             return Ok(());
         };
         let recorder = Recorder::new(END_OF_FELIXS_POD, at.name.clone(), log.clone());
-        let output = recorder.run_in(&at.place, lost).await;
-        if output.exit == 0 || output.stderr.contains(NOTHING_ATTACHED) {
+        take_away(&recorder, at, lost).await
+    }
+
+    /// The programs of a real Felix on that node are gone with their maps; a model's are a table, which goes with the others.
+    pub(crate) async fn lose_programs(
+        &self,
+        world: &World,
+        log: &EventLog,
+        node: &NodeName,
+    ) -> Result<(), LabError> {
+        let is_there = self.wanted().versions.get(AgentName::Felix, node).is_some();
+        let is_real = is_there && !self.models.contains_key(&(AgentName::Felix, node.clone()));
+        let Some(at) = world.node(node).filter(|_| is_real) else {
             return Ok(());
-        }
-        let what = format!("take away what felix has pinned: {}", output.stderr.trim());
-        Err(LabError::Unable { what })
+        };
+        let recorder = Recorder::new(REBOOT, at.name.clone(), log.clone());
+        take_away(&recorder, at, unpin_all()).await?;
+        take_away(&recorder, at, detach_all()).await
     }
 
     /// The model's next life is as it is wanted.
@@ -201,6 +213,26 @@ impl AgentVersions {
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes away what Felix has on a node, where it has that.
+async fn take_away(recorder: &Recorder, at: &Node, lost: Command) -> Result<(), LabError> {
+    let output = recorder.run_in(&at.place, lost).await;
+    if output.exit == 0 || output.stderr.contains(NOTHING_ATTACHED) {
+        return Ok(());
+    }
+    let what = format!("take away what felix has: {}", output.stderr.trim());
+    Err(LabError::Unable { what })
+}
+
+/// Takes the programs of a real Felix from interfaces where they are not pinned (until v3.30).
+fn detach_all() -> Command {
+    let each = "all=$(tc qdisc show) || exit; echo \"$all\" | while read -r _ kind _ _ name _; do \
+        [ \"$kind\" != clsact ] || tc qdisc del dev \"$name\" clsact || exit; done";
+    Command {
+        argv: ["sh", "-c", each].map(str::to_owned).to_vec(),
+        input: String::new(),
     }
 }
 

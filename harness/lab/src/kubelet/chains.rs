@@ -1,6 +1,8 @@
 //! The chains of a kubelet: by some it tells others which iptables its node uses, and with some old ones
 //! drop what kube-proxy marks.
 
+use std::sync::Arc;
+
 use chainbreak_agents::{
     kube_proxy::{Profile, Version},
     step::Command,
@@ -35,10 +37,11 @@ const LOCALNET: &str = "*filter\n\
     -A KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -d 127.0.0.0/8 \
     ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\nCOMMIT\n";
 
-/// Makes the chains on every node, as the kubelet of kube-proxy's release does, or a new one where there
+/// Makes the chains on these nodes, as the kubelet of kube-proxy's release does, or a new one where there
 /// is none; to be called before agents start.
 pub(crate) async fn make(
     world: &World,
+    nodes: &[&Arc<Node>],
     spec: &ClusterSpec,
     log: &EventLog,
 ) -> Result<(), LabError> {
@@ -47,7 +50,7 @@ pub(crate) async fn make(
     let input = |family| input(version.as_ref(), family);
     let v6 = world.families.has_v6().then(|| input(IpFamily::V6));
     let inputs = [Some(input(IpFamily::V4)), v6];
-    let on_each = world.nodes().flat_map(|node| {
+    let on_each = nodes.iter().flat_map(|node| {
         let inputs = inputs.iter().zip([IpFamily::V4, IpFamily::V6]);
         inputs.filter_map(move |(input, family)| {
             let input = input.as_deref()?;

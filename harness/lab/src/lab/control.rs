@@ -1,14 +1,25 @@
-//! What is done to a world's agents.
+//! What is done to a world's agents and nodes.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use chainbreak_engine::cluster::{AgentControl, Signal, SignalError};
+use chainbreak_engine::{
+    cluster::{AgentControl, Reboots, Signal, SignalError},
+    log::EventLog,
+};
 use chainbreak_model::{
-    case::ApiWay,
+    case::{ApiWay, ClusterSpec},
     names::{AgentName, NodeName},
 };
 
 use super::Raised;
-use crate::{agents::readiness::felix_is_ready, api, error::LabError};
+use crate::{
+    agents::readiness::felix_is_ready,
+    api, cni,
+    error::LabError,
+    kubelet,
+    world::{Node, World},
+};
 
 #[async_trait]
 impl AgentControl for Raised {
@@ -57,6 +68,20 @@ impl AgentControl for Raised {
     }
 }
 
+#[async_trait]
+impl Reboots for Raised {
+    async fn forget_programs(&self, node: &NodeName) -> Result<(), SignalError> {
+        let lost = self.versions.lose_programs(&self.world, &self.log, node);
+        lost.await.map_err(|error| SignalError(error.to_string()))
+    }
+
+    async fn begin(&self, node: &NodeName) -> Result<(), SignalError> {
+        let node: Vec<_> = self.world.node(node).into_iter().collect();
+        let begun = nodes_begin(&self.world, &node, &self.cluster, &self.log);
+        begun.await.map_err(|error| SignalError(error.to_string()))
+    }
+}
+
 impl Raised {
     /// Another version of an agent that is ended, and what its installation makes.
     async fn upgrade(
@@ -73,5 +98,19 @@ impl Raised {
             api::upgrade_calico(&self.client.0, version).await?;
         }
         self.versions.change(world, log, which, version)
+    }
+}
+
+/// What nodes write when they begin, before any agent: what their kubelets do, and their CNI.
+pub(super) async fn nodes_begin(
+    world: &World,
+    nodes: &[&Arc<Node>],
+    cluster: &ClusterSpec,
+    log: &EventLog,
+) -> Result<(), LabError> {
+    kubelet::chains::make(world, nodes, cluster, log).await?;
+    match &cluster.cni {
+        Some(cni) => cni::write(world, nodes, cni, log).await,
+        None => Ok(()),
     }
 }

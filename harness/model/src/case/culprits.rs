@@ -15,6 +15,9 @@ pub const AWS_NODE: &str = "aws-node";
 /// To whom the history ascribes what the end of a pod of Felix does to its node.
 pub const END_OF_FELIXS_POD: &str = "end of felix's pod";
 
+/// To whom it ascribes what a node loses when it is rebooted: the word of the step.
+pub const REBOOT: &str = "reboot";
+
 impl Case {
     /// Who or what of the case's own can be behind what becomes of it: agents, third parties and steps.
     pub fn own_culprits(&self) -> Vec<&str> {

@@ -7,7 +7,7 @@ use chainbreak_probe::wire::craft::Segment;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{ApiWay, ClusterSpec, Destination, Origin};
+use super::{ApiWay, ClusterSpec, Destination, Origin, REBOOT};
 use crate::names::{AgentName, NodeName, TrafficName};
 
 /// What is done. Where a node or a place may be given, `None` is every node.
@@ -85,6 +85,14 @@ pub enum Fault {
         /// What is done to it.
         what: AgentFault,
     },
+    /// A node's agents end, its kernel loses what it holds, and agents begin again when the fault is undone.
+    Reboot {
+        /// Where.
+        node: Option<NodeName>,
+        /// Who begins again, in that order; all, in an order that is drawn, when nobody is named.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        begin: Vec<AgentName>,
+    },
     /// Agents are replaced by other versions of them, one after the other, node by node. What they have written stays.
     Upgrade {
         /// Which, and by which version.
@@ -145,6 +153,7 @@ impl Fault {
                 AgentFault::Restart => "restart",
                 AgentFault::Recreate { .. } => "recreate",
             },
+            Self::Reboot { .. } => REBOOT,
             Self::Upgrade { .. } => "upgrade",
             Self::Switch { .. } => "switch",
             Self::Craft(_) => "craft",
@@ -165,6 +174,7 @@ impl Fault {
             | Self::Loss { .. }
             | Self::Route { .. }
             | Self::Lock { .. }
+            | Self::Reboot { .. }
             | Self::Craft(_) => true,
             Self::Agent { what, .. } => *what != AgentFault::Restart,
             Self::Upgrade { .. }
@@ -193,6 +203,7 @@ impl Fault {
                 None
             }
             Self::Agent { .. } => Some("stops an agent"),
+            Self::Reboot { .. } => Some("reboots nodes"),
             Self::Upgrade {
                 kubernetes: true, ..
             } => Some("upgrades nodes"),

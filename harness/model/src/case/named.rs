@@ -89,6 +89,11 @@ fn of_fault(fault: &Fault, versions: &mut Versions) -> String {
         Fault::Agent { agent, node, what } => {
             format!("{} of {agent}{}", done(*what), on(node.as_ref()))
         }
+        Fault::Reboot { node, begin } => {
+            let begin: Vec<&str> = begin.iter().map(|agent| agent.as_str()).collect();
+            let then = if begin.is_empty() { "" } else { ", then " };
+            format!("reboot{}{then}{}", on(node.as_ref()), begin.join(", "))
+        }
         Fault::Slow { agent, command, by } => format!("{command} of {agent} {by:?} later"),
         Fault::Run(run) => format!("commands of {}", run.who),
         Fault::Flush { rules, .. } => format!("flush of {}", rules.table),

@@ -122,6 +122,12 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
         ("own-bpffs", cluster.has_own_bpffs()),
         ("modelled-pods", models_pods(case)),
         (
+            "reboots",
+            faults
+                .clone()
+                .any(|(it, _)| matches!(it, Fault::Reboot { .. })),
+        ),
+        (
             "held-commands",
             faults
                 .clone()

@@ -1,9 +1,11 @@
 //! What happens to agents.
 
+use std::collections::BTreeSet;
+
 use super::{
     super::{
         super::{
-            fields::{duration, note, word},
+            fields::{duration, list, note, word},
             words::NODE,
         },
         LENGTH, Word,
@@ -14,12 +16,13 @@ use crate::{
     case::{AgentFault, AgentSource, ApiWay, ClusterSpec, Fault, Step},
     language::{Field, Kind, Mapping, default, needed, optional, words},
     names::AgentName,
+    yaml::Node,
 };
 
 /// No command but a point in kube-proxy's model: between its look at what changed and its taking it over.
 pub(crate) const TAKING_CHANGES: &str = "taking-changes";
 
-pub(in super::super) static STEPS: [Word; 5] = [
+pub(in super::super) static STEPS: [Word; 6] = [
     fault(
         "slow",
         &SLOW,
@@ -49,6 +52,12 @@ pub(in super::super) static STEPS: [Word; 5] = [
         &RECREATE,
         "An agent's pod is deleted, with what it alone had mounted (`calico: { bpffs: none }`), and made anew when the time is over. Nobody waits until it works: it may never.",
         |it| it.recreate(),
+    ),
+    fault(
+        "reboot",
+        &REBOOT,
+        "A node's agents end, and its kernel loses what it holds: rules of its iptables, tables of nftables, sets, conntrack's entries, Felix's eBPF programs and their maps; its kubelet and CNI write theirs again. Agents begin when the time is over; nobody waits until they work. Pods go on as they are, with their links.",
+        |it| it.reboot(),
     ),
 ];
 
@@ -98,6 +107,20 @@ static RECREATE: Mapping = Mapping {
             "api",
             Kind::Word(|| words(&ApiWay::ALL)),
             "How Felix's new pods reach the API from now on: `direct`, when the ConfigMap `kubernetes-services-endpoint` was made.",
+        ),
+    ]],
+};
+
+static REBOOT: Mapping = Mapping {
+    called: "reboot",
+    doc: "",
+    fields: &[&[
+        AT,
+        default("for", Kind::Time, "2s", "How long there is no agent."),
+        optional(
+            "begin",
+            Kind::Set(&Kind::Word(|| words(&AgentName::WORDS)), 2),
+            "Which agents begin then, in this order, and no others; all, in an order that the seed draws, when not given. One that a `stop` still holds is not to be named, or begins.",
         ),
     ]],
 };
@@ -187,6 +210,33 @@ impl Reading<'_> {
         })
     }
 
+    fn reboot(&self) -> Option<Step> {
+        let gathered = self.fields.gathered;
+        let node = self.node();
+        let length = self
+            .fields
+            .or_default("for", |node| duration(gathered, node, "for", LENGTH));
+        let begin = self.fields.or_empty("begin", |node| {
+            let named = list(gathered, node, "begin", |it| self.agent_there(it, "begin"))?;
+            if named.is_empty() {
+                note(gathered, &node.place, "begin names nobody", None);
+            }
+            let once: BTreeSet<&AgentName> = named.iter().collect();
+            if once.len() < named.len() {
+                note(gathered, &node.place, "an agent begins once", None);
+            }
+            Some(named)
+        });
+        let fault = Fault::Reboot {
+            node: node?,
+            begin: begin?,
+        };
+        Some(Step::Fault {
+            fault,
+            duration: Some(length?),
+        })
+    }
+
     fn restart(&self) -> Option<Step> {
         done(self.done_to_agent(AgentFault::Restart))
     }
@@ -203,15 +253,18 @@ impl Reading<'_> {
 
     /// An agent that the cluster has.
     fn agent_name(&self) -> Option<AgentName> {
+        self.fields
+            .need("agent", |node| self.agent_there(node, "agent"))
+    }
+
+    fn agent_there(&self, node: &Node, what: &str) -> Option<AgentName> {
         let gathered = self.fields.gathered;
-        self.fields.need("agent", |node| {
-            let agent = word(gathered, node, "agent", &AgentName::WORDS)?;
-            let absent = |cluster: &ClusterSpec| cluster.version(agent).is_none();
-            if self.world.cluster.is_some_and(absent) {
-                let message = format!("the cluster has no {agent}");
-                note(gathered, &node.place, message, None);
-            }
-            Some(agent)
-        })
+        let agent = word(gathered, node, what, &AgentName::WORDS)?;
+        let absent = |cluster: &ClusterSpec| cluster.version(agent).is_none();
+        if self.world.cluster.is_some_and(absent) {
+            let message = format!("the cluster has no {agent}");
+            note(gathered, &node.place, message, None);
+        }
+        Some(agent)
     }
 }
