@@ -56,7 +56,12 @@ impl Content {
     ) -> Option<Result<(), Reason>> {
         Some(match (verb, object) {
             ("add", "chain") => self.add_chain(name, &body(rest)),
-            ("add", "rule") => self.add_rule(name, text),
+            ("add", "rule") => self
+                .rule(name, text)
+                .map(|(chain, rule)| chain.rules.push(rule)),
+            ("insert", "rule") if !is_beside_another(rest) => self
+                .rule(name, text)
+                .map(|(chain, rule)| chain.rules.insert(0, rule)),
             ("add", "set" | "map") => self.add_set(object, name, &body(rest)),
             ("add", "element") => self.add_elements(name, rest),
             ("flush", "chain") => self.chain(name).map(|it| it.rules.clear()),
@@ -88,7 +93,8 @@ impl Content {
         Ok(())
     }
 
-    fn add_rule(&mut self, name: &str, text: &str) -> Result<(), Reason> {
+    /// A rule that is to be made, and its chain.
+    fn rule(&mut self, name: &str, text: &str) -> Result<(&mut Chain, String), Reason> {
         // What stands behind verb, object, family, table and chain.
         let mut rule = text.trim();
         for _ in 0..5 {
@@ -98,8 +104,7 @@ impl Content {
         if !self.has_all(&Uses::of(rule)) {
             return Err(Reason::NotFound);
         }
-        self.chain(name)?.rules.push(rule.to_owned());
-        Ok(())
+        Ok((self.chain(name)?, rule.to_owned()))
     }
 
     fn has_all(&self, uses: &Uses) -> bool {
@@ -178,6 +183,12 @@ impl Content {
         }
         uses
     }
+}
+
+/// Whether a rule is to stand before or behind one that is there.
+fn is_beside_another(rest: &[String]) -> bool {
+    let first = rest.first().map(String::as_str);
+    matches!(first, Some("position" | "handle" | "index"))
 }
 
 impl Chain {

@@ -230,6 +230,19 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_is_inserted_before_all_others_and_never_where_it_is_not_known() {
+        let mut tables = started();
+        tables.apply("insert rule ip t a counter accept\n").unwrap();
+        let places: BTreeMap<_, _> = tables.places().into_iter().collect();
+        let rules = &places["ip t chain a"][1..];
+        assert_eq!(rules[..2], ["counter accept", "ct state new jump b"]);
+        let beside = tables.apply("insert rule ip t a position 7 drop\n");
+        assert!(matches!(beside, Err(Refusal::Syntax { .. })), "{beside:?}");
+        let to_nowhere = tables.apply("insert rule ip t a jump c\n");
+        assert!(matches!(to_nowhere, Err(Refusal::Kernel { .. })));
+    }
+
+    #[test]
     fn what_the_kernel_refuses_is_refused_whole() {
         let refused = [
             ("delete chain ip t b", Reason::Busy),
