@@ -105,6 +105,9 @@ impl Asked<'_> {
                 before = Some(sought.is_in(&replay));
             }
             if replay.take(ran(edit.command)).is_err() {
+                if self.is_elsewhere(edit) {
+                    continue;
+                }
                 course.known_until_us = Some(edit.began_us());
                 break;
             }
@@ -154,6 +157,23 @@ impl Asked<'_> {
         let is_told = family != Family::Inet && !edit.changes.is_empty();
         let writes = edit.writes() && edit.command.exit == 0;
         writes && (!is_told || flushes.contains(&true) || edit.changes.iter().any(is_it))
+    }
+
+    /// Whether nft was told something of other tables alone: what that made of them is not asked for.
+    fn is_elsewhere(&self, edit: &RuleEdit<'_>) -> bool {
+        let table = match self.query {
+            Query::Rule(rule) => &rule.table,
+            Query::Element(element) => &element.table,
+            Query::Counter(_) => return false,
+        };
+        let (argv, input) = (&edit.command.argv, &edit.command.input);
+        // What a file has is not known.
+        let file = argv.iter().position(|it| it == "-f" || it == "--file");
+        let is_told = file.is_none_or(|at| argv.get(at + 1).is_some_and(|it| it == "-"));
+        let names = [table.as_str(), "ruleset", "include"];
+        let mut texts = argv.iter().skip(1).chain([input]);
+        let is_alone = texts.all(|text| !names.iter().any(|name| text.contains(name)));
+        edit.program() == "nft" && is_told && is_alone
     }
 
     /// The command that says itself that it removes what is asked for, also where nobody knows what rules there were.

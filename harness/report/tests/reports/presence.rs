@@ -170,6 +170,18 @@ fn nobody_is_named_where_another_wrote_at_the_same_time_or_a_command_cannot_be_f
 }
 
 #[test]
+fn what_cannot_be_followed_in_other_tables_hides_nobody() {
+    let replaced = |table: &str| {
+        let words = format!("nft replace rule ip {table} some-chain handle 7 drop");
+        nft("another", 600_000, &words)
+    };
+    let deleted = nft("felix", 1_490_000, "nft delete table ip kube-proxy");
+    let said = |table| after(vmap(), vec![replaced(table), deleted.clone()]);
+    assert_eq!(said("calico"), "deleted by felix (nft)");
+    assert_eq!(said("kube-proxy"), UNEXPLAINED);
+}
+
+#[test]
 fn a_rule_of_iptables_is_known_by_its_text_its_family_and_its_backend() {
     let save = "*nat\n:MINE - [0:0]\n-A MINE -p tcp -m tcp --dport 80 -j RETURN\n-A MINE -j ACCEPT\nCOMMIT\n";
     let on = |program: &str, claim: Claim| {
