@@ -297,10 +297,15 @@ mod tests {
                 }
             }
         };
-        tokio::select! {
-            () = maps.watch(&log) => {}
-            () = seen => {}
-        }
+        let seen = async {
+            tokio::select! {
+                () = maps.watch(&log) => {}
+                () = seen => {}
+            }
+        };
+        timeout(Duration::from_secs(20), seen)
+            .await
+            .expect("it is looked at");
         assert!(maps.blind.is_empty(), "it sees, and is left alone");
     }
 }
