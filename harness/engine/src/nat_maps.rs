@@ -291,7 +291,7 @@ mod tests {
             told.send_replace(ready(&[OLD]));
             while !fake.asked().is_empty() {
                 let before = fake.asked().len();
-                sleep_until(Instant::now() + 10 * look).await;
+                sleep_until(Instant::now() + 30 * look).await;
                 if fake.asked().len() == before {
                     return;
                 }
