@@ -9,11 +9,7 @@ use std::{
     time::Duration,
 };
 
-use chainbreak_model::{
-    case::{Case, IpFamily},
-    event::EventKind,
-    names::NodeName,
-};
+use chainbreak_model::{case::Case, event::EventKind, names::NodeName};
 use chainbreak_netfilter::{
     dumps::{At, Backends, Dumps},
     felix_programs::is_blind,
@@ -57,8 +53,8 @@ pub(crate) fn commands(case: &Case, felix: Option<&FelixProgram>) -> Vec<Command
 /// The maps of a case's nodes.
 pub(crate) struct NatMaps {
     cluster: Arc<dyn Cluster>,
-    felix: FelixProgram,
-    families: Vec<IpFamily>,
+    /// What lists them on a node.
+    listings: Vec<Command>,
     /// What is asked of each Service, `namespace/name`.
     asked: BTreeMap<String, BTreeSet<At>>,
     ready: watch::Receiver<Ready>,
@@ -76,7 +72,7 @@ impl NatMaps {
         flows: &[Flow],
         ready: watch::Receiver<Ready>,
     ) -> Option<Self> {
-        let felix = cluster.felix_program().filter(|_| case.wants_programs())?;
+        let listings = commands(case, cluster.felix_program().as_ref());
         let mut asked = BTreeMap::<_, BTreeSet<At>>::new();
         for flow in flows {
             let traffic = case.traffic.get(flow.name());
@@ -87,10 +83,9 @@ impl NatMaps {
                 asked.entry(service).or_default().insert(at);
             }
         }
-        (!asked.is_empty()).then(|| Self {
+        (!listings.is_empty()).then(|| Self {
             cluster: Arc::clone(cluster),
-            felix,
-            families: case.cluster.ip_families.clone(),
+            listings,
             asked,
             ready,
             blind: BTreeSet::new(),
@@ -142,13 +137,12 @@ impl NatMaps {
     /// What a node's map of each family lists; nothing where none is there or no Felix runs.
     async fn dumps(&self, node: &NodeName) -> Dumps {
         let mut dumps = Dumps::default();
-        for family in &self.families {
-            let argv = self.felix.dump(MAP, *family);
-            let place = Place::Node(node.clone());
-            let listed = output(self.cluster.as_ref(), &place, &Command::Argv(argv)).await;
+        let place = Place::Node(node.clone());
+        for listing in &self.listings {
+            let listed = output(self.cluster.as_ref(), &place, listing).await;
             let added = listed.ok().map(|text| dumps.add(&text).is_ok());
             if added != Some(true) {
-                tracing::debug!(%node, ?family, "no NAT map");
+                tracing::debug!(%node, ?listing, "no NAT map");
             }
         }
         dumps
@@ -181,7 +175,7 @@ fn backends(dumps: &Dumps, asked: &BTreeSet<At>) -> Option<Addresses> {
 
 #[cfg(test)]
 mod tests {
-    use chainbreak_model::event::Event;
+    use chainbreak_model::{case::IpFamily, event::Event};
     use tokio::sync::mpsc::UnboundedReceiver;
 
     use super::*;
@@ -209,10 +203,10 @@ mod tests {
         .cluster();
         let (told, endpoints) = watch::channel(ready(&[OLD]));
         let asked = at(wire::Protocol::Tcp, ([10, 96, 0, 7], 80).into());
+        let felix = FelixProgram::at("/calico-node".as_ref());
         let maps = NatMaps {
             cluster,
-            felix: FelixProgram::at("/calico-node".as_ref()),
-            families: vec![IpFamily::V4],
+            listings: vec![Command::Argv(felix.dump(MAP, IpFamily::V4))],
             asked: BTreeMap::from([(SERVICE.to_owned(), BTreeSet::from([asked]))]),
             ready: endpoints,
             blind: BTreeSet::new(),

@@ -5,7 +5,7 @@ use chainbreak_model::{
     names::{AgentName, NodeName},
 };
 
-use super::{Injection, agent::to_run, rules::HAS_V6};
+use super::{Injection, agent::to_run};
 use crate::{
     cluster::{Place, Signal, SignalError, agent_control},
     fnv::fnv64,
@@ -90,10 +90,8 @@ impl Injection<'_> {
 
     /// Deletes the rules of the node's iptables, nft's tables, and sets.
     async fn lose_rules(&self, at: &Place) -> Result<(), InfraError> {
-        let v6 = self.run(at, &HAS_V6).await;
-        let has_v6 = v6.is_ok_and(|disabled| disabled.trim() == "0");
         let programs = ["iptables-restore", "ip6tables-restore"];
-        for program in &programs[..=usize::from(has_v6)] {
+        for program in &programs[..=usize::from(self.has_v6(at).await)] {
             let argv = [program, "-w", "10"];
             self.run_as(REBOOT, at, &argv, EMPTY).await?;
         }

@@ -70,14 +70,15 @@ impl Injection<'_> {
         Ok(())
     }
 
+    /// Whether a place has IPv6.
+    pub(super) async fn has_v6(&self, at: &Place) -> bool {
+        let disabled = self.run(at, &HAS_V6).await;
+        disabled.is_ok_and(|disabled| disabled.trim() == "0")
+    }
+
     /// Loses a share of the packets that arrive in a place, before anything else sees them.
     pub(super) async fn loss(&mut self, at: &Place, share: f64) -> Result<(), InfraError> {
-        let v6 = self.run(at, &HAS_V6).await;
-        let mut programs = vec![LOSING[0]];
-        if v6.is_ok_and(|disabled| disabled.trim() == "0") {
-            programs.push(LOSING[1]);
-        }
-        for program in programs {
+        for program in &LOSING[..=usize::from(self.has_v6(at).await)] {
             let [begin, end] = lose(program, share);
             let debt = Debt {
                 text: format!("{at} loses no packets any more"),
