@@ -146,7 +146,8 @@ fn named(protocol: &str) -> &str {
         "17" => "udp",
         "47" => "gre",
         "50" => "esp",
-        "58" => "ipv6-icmp",
+        // ip6tables 1.8.7 lists its name of old.
+        "58" | "icmpv6" => "ipv6-icmp",
         "132" => "sctp",
         other => other,
     }

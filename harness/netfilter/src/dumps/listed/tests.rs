@@ -19,10 +19,29 @@ const REAL: [(&str, &str); 3] = [
     ),
 ];
 /// One rule of each form that these do not have, likewise.
-const FORMS: (&str, &str) = (
-    include_str!("../../../tests/data/listed/forms.list"),
-    include_str!("../../../tests/data/listed/forms.save"),
-);
+const SAVED: &str = include_str!("../../../tests/data/listed/forms.save");
+/// The same for IPv6.
+const SAVED6: &str = include_str!("../../../tests/data/listed/forms-ipv6.save");
+/// Both, listed by 1.8.7, 1.8.9 and 1.8.11. Each version's two front ends list the same, and 1.8.7 and 1.8.11 the same of IPv4.
+const FORMS: [(&str, &str); 5] = [
+    (include_str!("../../../tests/data/listed/forms.list"), SAVED),
+    (
+        include_str!("../../../tests/data/listed/forms-1.8.11.list"),
+        SAVED,
+    ),
+    (
+        include_str!("../../../tests/data/listed/forms-ipv6-1.8.7.list"),
+        SAVED6,
+    ),
+    (
+        include_str!("../../../tests/data/listed/forms-ipv6.list"),
+        SAVED6,
+    ),
+    (
+        include_str!("../../../tests/data/listed/forms-ipv6-1.8.11.list"),
+        SAVED6,
+    ),
+];
 
 fn listing(text: &str) -> Result<(Vec<Listed>, String), NetfilterError> {
     read(text.to_owned())
@@ -38,7 +57,7 @@ fn rulesets(list: &str, save: &str) -> (Ruleset, Ruleset) {
 
 #[test]
 fn what_is_listed_are_the_rules_that_are_saved() {
-    for (list, save) in REAL.into_iter().chain([FORMS]) {
+    for (list, save) in REAL.into_iter().chain(FORMS) {
         let (listed, saved) = rulesets(list, save);
         for (name, table) in &listed.tables {
             let known = &saved.tables[name];
