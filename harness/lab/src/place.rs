@@ -124,8 +124,8 @@ impl PlaceThread {
         .await
     }
 
-    /// Starts a process of the worker's own in the place's network, otherwise as [`PlaceThread::spawn`] does: nothing in a
-    /// place can look into it, or say what it did not say.
+    /// Starts a process of the worker's own in the place's network and cgroup, otherwise as [`PlaceThread::spawn`] does: nothing
+    /// in a place can look into it, or say what it did not say, but what is attached to the cgroup translates what it asks.
     pub async fn spawn_witness<S: AsRef<OsStr>>(&self, argv: &[S]) -> io::Result<Child> {
         let mut command = command(argv)?;
         let network = File::open(format!("/proc/self/task/{}/ns/net", self.tid))?;
@@ -139,9 +139,12 @@ impl PlaceThread {
             drop(answer.send(started));
         };
         thread::Builder::new().stack_size(STACK).spawn(visit)?;
-        answered
+        let child = answered
             .await
-            .map_err(|_gone| io::Error::from(io::ErrorKind::BrokenPipe))?
+            .map_err(|_gone| io::Error::from(io::ErrorKind::BrokenPipe))??;
+        let process = child.id();
+        self.run(move || delegation::adopt(process)).await;
+        Ok(child)
     }
 
     /// The thread's id in the world: by it `ip` finds the network namespace.

@@ -1,10 +1,10 @@
 //! The programs that the lab's own tests start. With `worker`: after the case, each line of standard
 //! input is a request, answered by a line on standard output. With `parent CASE REQUEST…`: the parent of
-//! such a worker, which makes each request when the one before is answered, until it ends. With `survey`:
-//! says what the machine can run. With `identify AGENT PATH`: says who that is. With `shell PLACE
+//! such a worker, which makes each request when the one before is answered, until it ends. With `probe`: says in which
+//! cgroup it is when its standard input ends. With `survey`: says what the machine can run. With `identify AGENT PATH`: says who that is. With `shell PLACE
 //! COMMAND…`: looks into a world.
 
-use std::{path::Path, process::ExitCode};
+use std::{fs, io, path::Path, process::ExitCode};
 
 use chainbreak_engine::{
     backend::Backend,
@@ -38,11 +38,21 @@ fn main() -> ExitCode {
     match words[..] {
         [VERB, ..] => work(&words[1..]),
         ["parent", case, ..] => in_runtime(parent(case, &words[2..])),
+        ["probe"] => probe(),
         ["survey"] => in_runtime(survey()),
         ["identify", agent, path] => in_runtime(identify(agent, path)),
         ["shell", place, ..] => shell(Some(place), &arguments[2..]).unwrap_or(ExitCode::FAILURE),
         _ => ExitCode::FAILURE,
     }
+}
+
+fn probe() -> ExitCode {
+    let ended = io::copy(&mut io::stdin(), &mut io::sink());
+    match ended.and_then(|_bytes| fs::read_to_string("/proc/self/cgroup")) {
+        Ok(groups) => say(&json!(groups)),
+        Err(error) => say(&json!(error.to_string())),
+    }
+    ExitCode::SUCCESS
 }
 
 fn in_runtime(what: impl Future<Output = Result<(), String>>) -> ExitCode {
@@ -113,6 +123,8 @@ fn work(options: &[&str]) -> ExitCode {
 enum Ask {
     /// Run a command in a place (`node/n1`, `pod/default/web`, `host/outside`).
     Exec(String, Vec<String>),
+    /// Run the program's probe there.
+    Probe(String),
     /// Create an object.
     Create(Value),
     /// Merge a patch into an object of that kind and name.
@@ -168,7 +180,8 @@ async fn ask_one(
 ) -> Result<Value, String> {
     let client = cluster.api();
     match ask {
-        Ask::Exec(place, argv) => exec(cluster, &place_of(&place), argv).await,
+        Ask::Exec(place, argv) => exec(cluster, &place, Command::Argv(argv)).await,
+        Ask::Probe(place) => exec(cluster, &place, Command::Probe).await,
         Ask::Create(object) => {
             let (api, object) = typed(client, object)?;
             let created = api
@@ -267,11 +280,9 @@ fn place_of(text: &str) -> Place {
     }
 }
 
-async fn exec(cluster: &dyn Cluster, place: &Place, argv: Vec<String>) -> Result<Value, String> {
-    let mut process = cluster
-        .exec(place, &Command::Argv(argv))
-        .await
-        .map_err(text)?;
+async fn exec(cluster: &dyn Cluster, place: &str, command: Command) -> Result<Value, String> {
+    let started = cluster.exec(&place_of(place), &command).await;
+    let mut process = started.map_err(text)?;
     drop(process.stdin.take());
     let (mut stdout, mut stderr) = (String::new(), String::new());
     let mut out = process.stdout.take().expect("standard output is piped");
