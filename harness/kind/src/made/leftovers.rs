@@ -135,19 +135,25 @@ fn is_of_every(namespace: &str, object: &str) -> bool {
         || object.starts_with(&format!("Secret {namespace}/{TOKEN}"))
 }
 
-/// Keeps rules and mounts of every node, for [`scrub`] to set them back.
+/// Prints a node's interfaces to pods.
+const PODS: &str = "ip -o link show type veth | sed 's/^[0-9]*: *\\([^@:]*\\).*/\\1/'";
+
+/// Keeps rules and mounts of every node, for [`scrub`] to set them back, and which interfaces to pods it has.
 pub(crate) async fn keep(nodes: &Nodes) -> Result<(), KindError> {
     const KEEP: &str = "\
         awk '{ print $5 }' /proc/self/mountinfo > /kind/chainbreak.mounts; \
         for f in iptables ip6tables; do for b in legacy nft; do \
           $f-$b-save > /kind/chainbreak-$f-$b.rules 2>/dev/null; \
         done; done";
-    on_every(nodes, KEEP).await
+    let script = format!("{PODS} > /kind/chainbreak.pods; {KEEP}");
+    on_every(nodes, &script).await
 }
 
 /// Sets back on every node what no object stands for: files that something was mounted over, rules, whoever wrote them (of nftables tables
 /// that were not there go whole: empty ones would be a difference), sets of Felix's
 /// model, which has ended, and connections that are tracked. kube-proxy, which may write meanwhile, begins anew with the next case.
+///
+/// A pod's interface goes after its object, and as long as it is there a connection that was not closed sends again, and is tracked again.
 pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
     const SCRUB: &str = "\
         [ ! -e /kind/chainbreak.mounts ] || for m in $(awk '{ print $5 }' /proc/self/mountinfo | grep -e ^/usr/ -e ^/etc/ | \
@@ -163,8 +169,9 @@ pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
           $f-$b-restore < $kept || exit 1; \
         done; done; \
         for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; \
+        for look in $(seq 100); do [ -e /kind/chainbreak.pods ] || break; pods | grep -qvxFf /kind/chainbreak.pods || break; sleep 0.1; done; \
         conntrack -F 2>/dev/null || exit 1";
-    on_every(nodes, SCRUB).await
+    on_every(nodes, &format!("pods() {{ {PODS}; }}; {SCRUB}")).await
 }
 
 async fn on_every(nodes: &Nodes, script: &str) -> Result<(), KindError> {
