@@ -3,6 +3,7 @@
 mod backends;
 mod endpoints;
 mod felix;
+mod interface;
 mod jumps;
 mod kernel;
 mod known;
@@ -75,7 +76,7 @@ pub struct Examined {
 /// Looks for all that is known to mean something.
 pub fn examine(evidence: &Evidence) -> Examined {
     let context = Context::of(evidence);
-    let checks: [fn(&Context<'_>) -> Vec<Finding>; 9] = [
+    let checks: [fn(&Context<'_>) -> Vec<Finding>; 10] = [
         nat_map::check,
         jumps::check,
         nftables::check,
@@ -83,6 +84,7 @@ pub fn examine(evidence: &Evidence) -> Examined {
         endpoints::check,
         stale::check,
         felix::check,
+        interface::check,
         kernel::check,
         known::check,
     ];

@@ -4,6 +4,7 @@
 
 mod felix_maps;
 mod head;
+mod interfaces;
 mod kinds;
 mod line;
 mod listed;
@@ -21,6 +22,7 @@ use std::{
 pub(crate) use self::felix_maps::{FelixMaps, Known};
 use self::{head::Head, line::kind};
 pub use self::{
+    interfaces::Interface,
     kinds::Kind,
     nat_map::{At, Backends},
 };

@@ -7,6 +7,9 @@ use std::{collections::BTreeSet, net::SocketAddr};
 pub const TABLE: &str = "felix-programs";
 /// Its chain that is the NAT map.
 pub const FRONTENDS: &str = "frontends";
+/// The default of `bpfDataIfacePattern` in v3.32.1: which interfaces of a node Felix attaches its programs to, beside those of tunnels and pods. In v3.28.1
+/// tunnels are in it, too.
+pub const DATA_INTERFACES: &str = "^((en|wl|ww|sl|ib)[Popsx].*|(eth|wlan|wwan|bond).*)";
 
 /// Whose a rule of the map is, as logs name it: `test/web:http` of `… comment "test/web:http"`.
 pub fn port_name(rule: &str) -> Option<&str> {

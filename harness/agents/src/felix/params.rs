@@ -6,6 +6,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use chainbreak_netfilter::felix_programs::DATA_INTERFACES;
+use regex::Regex;
 use serde_json::{Map, Value as Json};
 
 use super::{
@@ -71,6 +73,7 @@ const PARAMS: &[Param] = &[
     ),
     param("BPFKubeProxyMinSyncPeriod", Kind::Seconds),
     param("BPFForceTrackPacketsFromIfaces", Kind::List),
+    param("BPFDataIfacePattern", Kind::Pattern),
     required("ChainInsertMode", Kind::OneOf(&["insert", "append"])),
     required(
         "DefaultEndpointToHostAction",
@@ -128,6 +131,7 @@ fn default_of(name: &str, config: &Config) -> Value {
         "BPFHostNetworkedNATWithoutCTLB" if version.balances_tcp_alone() => word("Enabled"),
         "BPFKubeProxyMinSyncPeriod" => Value::Time(Duration::from_secs(1)),
         "BPFHostConntrackBypass" => Value::Bool(version.bypasses_conntrack()),
+        "BPFDataIfacePattern" => word(DATA_INTERFACES),
         "BPFForceTrackPacketsFromIfaces" => Value::List(vec!["docker+".to_owned()]),
         "ChainInsertMode" => word("insert"),
         "DefaultEndpointToHostAction" => word(config.default_endpoint_to_host_action.word()),
@@ -244,7 +248,12 @@ impl Params {
         self.raw.contains_key(name).then(|| self.is(name))
     }
 
-    /// A parameter that is one of several words.
+    /// Whether a parameter of kind [`Kind::Pattern`] matches a text.
+    pub(super) fn matches(&self, name: &str, text: &str) -> bool {
+        Regex::new(self.word(name)).is_ok_and(|pattern| pattern.is_match(text))
+    }
+
+    /// A parameter that is one of several words, or a pattern.
     pub(super) fn word(&self, name: &str) -> &str {
         match self.value(name) {
             Value::Word(word) => word,

@@ -6,6 +6,7 @@
 //! | tc, at pods' interfaces and the node's | chain `interfaces`, before kube-proxy's PREROUTING; chain `marks` sets "Seen" |
 //! | connect-time load balancing | chain `connect`, before kube-proxy's OUTPUT. Where its links are not pinned (until v3.28.4) they go with the process |
 //! | tc behind `bpfin.cali`, for the node's own packets without connect-time load balancing | chain `host`, behind kube-proxy's OUTPUT |
+//! | none at the node's interface (v3.32) | it is in none of the two first chains; replies that come in by it to connections of `host` are dropped in chain `strangers` |
 //!
 //! Not like the programs: connections are the kernel's conntrack's, and so what is marked here is always tracked; a service without
 //! backends swallows packets, which the programs refuse by ICMP; a node port with the cluster policy hides the client's address,
@@ -31,8 +32,10 @@ const MASQUERADE: [&str; 2] = ["0xfc0fffff", "0x03600000"];
 const NFT: [&str; 3] = ["nft", "-f", "-"];
 /// Where connect-time load balancing is: before kube-proxy.
 const CONNECT: &str = "{ type nat hook output priority -105; }";
-/// The node's interface, as the default of `bpfDataIfacePattern` has it in the lab.
+/// A node's interface in the lab, which has programs where `bpfDataIfacePattern` matches it.
 const DATA_INTERFACE: &str = "eth0";
+/// The bit of a connection's mark by which `strangers` knows those of `host`: none that Felix, kube-proxy or AWS VPC CNI sets unless told to.
+const OF_HOST: &str = "0x40000000";
 
 /// The programs of one life of Felix.
 #[derive(Debug)]
@@ -136,15 +139,25 @@ fn hooks(config: &Config, params: &Params) -> String {
          \tchain interfaces {{ type nat hook prerouting priority -105; }}\n\
          \tchain connect {CONNECT}\n\
          \tchain host {{ type nat hook output priority -95; }}\n\
+         \tchain strangers {{ type filter hook prerouting priority -150; }}\n\
          \tchain loopback {{ type nat hook postrouting priority 95; }}\n\
          }}\n"
     );
-    for chain in ["marks", "interfaces", "connect", "host", "loopback"] {
+    for chain in [
+        "marks",
+        "interfaces",
+        "connect",
+        "host",
+        "strangers",
+        "loopback",
+    ] {
         add(&mut text, format_args!("flush chain ip {TABLE} {chain}"));
     }
     let pods = params.list("InterfacePrefix").iter();
     let pods = pods.map(|prefix| format!("\"{prefix}*\""));
-    for interface in pods.chain([format!("\"{DATA_INTERFACE}\"")]) {
+    let is_matched = params.matches("BPFDataIfacePattern", DATA_INTERFACE);
+    let node = is_matched.then(|| format!("\"{DATA_INTERFACE}\""));
+    for interface in pods.chain(node) {
         rule(
             &mut text,
             "marks",
@@ -161,7 +174,7 @@ fn hooks(config: &Config, params: &Params) -> String {
         rule(&mut text, "connect", format_args!("{which}jump frontends"));
     }
     if let Some(which) = host.behind {
-        rule(&mut text, "host", format_args!("{which}jump frontends"));
+        behind(&mut text, which, is_matched);
     }
     rule(
         &mut text,
@@ -169,6 +182,25 @@ fn hooks(config: &Config, params: &Params) -> String {
         format_args!("ip saddr . ip daddr @hairpin ct status dnat masquerade"),
     );
     text
+}
+
+/// The node's own packets that are translated behind kube-proxy's rules. Where its interface has no programs, nobody translates back what
+/// returns by it; kube-proxy's connections are the kernel's, and are.
+fn behind(text: &mut String, which: &str, is_matched: bool) {
+    if !is_matched {
+        rule(
+            text,
+            "host",
+            format_args!("{which}ct mark set ct mark | {OF_HOST}"),
+        );
+        let back = format!("iifname \"{DATA_INTERFACE}\" ct direction reply ct status dnat");
+        rule(
+            text,
+            "strangers",
+            format_args!("{back} ct mark & {OF_HOST} == {OF_HOST} counter drop"),
+        );
+    }
+    rule(text, "host", format_args!("{which}jump frontends"));
 }
 
 /// Which of the node's own connections are translated where.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use regex::Regex;
 use serde_json::Value as Json;
 
 /// How a parameter's text is read.
@@ -19,6 +20,8 @@ pub(super) enum Kind {
     Number,
     /// Words separated by commas.
     List,
+    /// A regular expression.
+    Pattern,
 }
 
 /// A parsed value.
@@ -59,6 +62,7 @@ impl Kind {
                     .all(|word| is_interface(word))
                     .then_some(Value::List(words))
             }
+            Self::Pattern => Regex::new(raw).ok().map(|_it| Value::Word(raw.to_owned())),
         }
     }
 
@@ -71,6 +75,7 @@ impl Kind {
             Self::Mask => "invalid mark: needs to have 2 bits set",
             Self::Number => "invalid int",
             Self::List => "invalid Linux interface name",
+            Self::Pattern => "invalid regexp",
         }
     }
 }
@@ -178,5 +183,6 @@ mod tests {
         assert_eq!(Kind::Mask.parse("0x10000"), None);
         assert_eq!(Kind::OneOf(&["insert"]).parse("prepend"), None);
         assert_eq!(Kind::List.parse("cali,"), None);
+        assert_eq!(Kind::Pattern.parse("^(eth"), None);
     }
 }

@@ -182,6 +182,34 @@ fn the_nodes_own_connections_are_translated_at_connect_time_or_behind_kube_proxy
 }
 
 #[test]
+fn an_interface_that_the_pattern_misses_has_no_programs_and_replies_by_it_are_dropped() {
+    for (pattern, matches) in [("^ens", false), ("^(ens|eth)", true), ("(", true)] {
+        let netns = Netns::new();
+        let spec = json!({
+            "bpfEnabled": true, "bpfConnectTimeLoadBalancing": "Disabled", "bpfDataIfacePattern": pattern,
+        });
+        let node = Node::started_as(working("v3.32.1"), spec, netns.exec_on(Backend::Nft));
+        node.assert_no_failures();
+        for name in ["marks", "interfaces"] {
+            let rules = chain(&netns, name);
+            assert!(rules.contains("iifname \"cali*\""), "{pattern}: {rules}");
+            let there = rules.contains("iifname \"eth0\"");
+            assert_eq!(there, matches, "{pattern}: {rules}");
+        }
+        for (name, words) in [
+            ("host", "ct mark set ct mark | 0x40000000"),
+            (
+                "strangers",
+                "iifname \"eth0\" ct direction reply ct status dnat ct mark & 0x40000000 == 0x40000000 counter packets 0 bytes 0 drop",
+            ),
+        ] {
+            let rules = chain(&netns, name);
+            assert_ne!(rules.contains(words), matches, "{pattern}: {rules}");
+        }
+    }
+}
+
+#[test]
 fn a_felix_that_begins_without_ebpf_takes_the_table_away() {
     let netns = Netns::new();
     drop(told(&netns, "v3.28.1"));

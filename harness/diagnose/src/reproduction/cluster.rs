@@ -60,6 +60,9 @@ fn version(evidence: &Evidence, of: AgentName) -> Option<String> {
     of.kind().takes(number).then(|| number.to_owned())
 }
 
+/// Which of a node's interfaces Felix's programs are on: the lab's has another name.
+const INTERFACES: [&str; 2] = ["bpfDataIfacePattern", "bpfL3IfacePattern"];
+
 /// Of a configuration what is a number, a word, or true or false: no path, no program, no expression.
 pub(super) fn plain(spec: &Value) -> Map<String, Value> {
     let is_word = |text: &str| text.bytes().all(|it| it.is_ascii_alphanumeric());
@@ -67,7 +70,8 @@ pub(super) fn plain(spec: &Value) -> Map<String, Value> {
         value.is_boolean() || value.is_number() || value.as_str().is_some_and(is_word)
     };
     let fields = spec.as_object().into_iter().flatten();
-    let plain = fields.filter(|(name, value)| *name != DRIVER && is_word(name) && is_plain(value));
+    let is_ours = |name: &str| name != DRIVER && !INTERFACES.contains(&name);
+    let plain = fields.filter(|(name, value)| is_ours(name) && is_word(name) && is_plain(value));
     plain
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()

@@ -32,6 +32,8 @@ pub enum Symptom {
     StaleConnections,
     /// Felix in eBPF mode deletes the chains of a kube-proxy beside it.
     FelixCleansUp,
+    /// Felix in eBPF mode attaches no programs to the node's interface.
+    InterfaceWithoutPrograms,
     /// The node passes nothing on.
     NoForwarding,
     /// conntrack's table is full.
@@ -62,7 +64,7 @@ pub enum Symptom {
 
 impl Symptom {
     /// Each with its word.
-    pub const ALL: [(&'static str, Self); 25] = [
+    pub const ALL: [(&'static str, Self); 26] = [
         ("jump-missing", Self::JumpMissing),
         ("services-empty", Self::ServicesEmpty),
         ("service-leads-nowhere", Self::ServiceLeadsNowhere),
@@ -75,6 +77,7 @@ impl Symptom {
         ("service-without-rules", Self::ServiceWithoutRules),
         ("stale-connections", Self::StaleConnections),
         ("felix-cleans-up", Self::FelixCleansUp),
+        ("interface-without-programs", Self::InterfaceWithoutPrograms),
         ("no-forwarding", Self::NoForwarding),
         ("conntrack-full", Self::ConntrackFull),
         ("conntrack-dropped", Self::ConntrackDropped),

@@ -146,7 +146,7 @@ fn named(protocol: &str) -> &str {
         "17" => "udp",
         "47" => "gre",
         "50" => "esp",
-        // ip6tables 1.8.7 lists its name of old.
+        // As ip6tables 1.8.7 lists it.
         "58" | "icmpv6" => "ipv6-icmp",
         "132" => "sctp",
         other => other,
