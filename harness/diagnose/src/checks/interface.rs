@@ -150,7 +150,7 @@ mod tests {
         for dumps in [
             &[ETH0] as &[_],
             &[filter, ETH0],
-            &[ipvs, ETH0],
+            &[&alone, ipvs, ETH0],
             &[&alone, route],
         ] {
             let (weight, _) = found(dumps, ENS).unwrap();
