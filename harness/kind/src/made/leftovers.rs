@@ -153,7 +153,8 @@ pub(crate) async fn keep(nodes: &Nodes) -> Result<(), KindError> {
 /// that were not there go whole: empty ones would be a difference), sets of Felix's
 /// model, which has ended, and connections that are tracked. kube-proxy, which may write meanwhile, begins anew with the next case.
 ///
-/// A pod's interface goes after its object, and as long as it is there a connection that was not closed sends again, and is tracked again.
+/// A pod's interface goes after its object. As long as one is there on any node, a connection that was not closed sends again, and every node on
+/// its way tracks it again.
 pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
     const SCRUB: &str = "\
         [ ! -e /kind/chainbreak.mounts ] || for m in $(awk '{ print $5 }' /proc/self/mountinfo | grep -e ^/usr/ -e ^/etc/ | \
@@ -169,9 +170,9 @@ pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
           $f-$b-restore < $kept || exit 1; \
         done; done; \
         for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; \
-        for look in $(seq 100); do [ -e /kind/chainbreak.pods ] || break; pods | grep -qvxFf /kind/chainbreak.pods || break; sleep 0.1; done; \
-        conntrack -F 2>/dev/null || exit 1";
-    on_every(nodes, &format!("pods() {{ {PODS}; }}; {SCRUB}")).await
+        for look in $(seq 100); do [ -e /kind/chainbreak.pods ] || break; pods | grep -qvxFf /kind/chainbreak.pods || break; sleep 0.1; done";
+    on_every(nodes, &format!("pods() {{ {PODS}; }}; {SCRUB}")).await?;
+    on_every(nodes, "conntrack -F 2>/dev/null || exit 1").await
 }
 
 async fn on_every(nodes: &Nodes, script: &str) -> Result<(), KindError> {
