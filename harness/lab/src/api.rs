@@ -185,7 +185,7 @@ async fn register(
     let (mut object, status) = node_object(world, node);
     if annotated {
         let prefix = world.plan.underlay_prefix();
-        object["metadata"]["annotations"] = calico::node_addresses(world, node.address, prefix);
+        object["metadata"]["annotations"] = calico::node_addresses(world, node, prefix);
     }
     let what = format!("register node {}", node.name);
     let object = serde_json::from_value(object).expect("a node is a node");

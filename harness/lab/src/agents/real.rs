@@ -100,6 +100,7 @@ impl Real {
             path: format!("{}:{path}", shims.path_prefix().display()),
             kubeconfig,
             pod_owner: world.pod_owner,
+            has_pools: world.pools.are_declared,
         };
         Ok((context, shims))
     }

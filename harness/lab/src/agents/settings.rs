@@ -41,6 +41,8 @@ pub(super) struct NodeContext {
     pub(super) kubeconfig: String,
     /// Whose the pods' interfaces are.
     pub(super) pod_owner: PodOwner,
+    /// Whether the scenario says of which pools pods are.
+    pub(super) has_pools: bool,
 }
 
 /// kube-proxy's flags. Those used here mean the same from 1.20 to 1.36 (cmd/kube-proxy/app/server.go, from
@@ -178,8 +180,6 @@ pub(super) fn felix(spec: &CalicoSpec, context: &NodeContext) -> BTreeMap<String
         ("DATASTORE_TYPE", "kubernetes"),
         ("FELIX_DATASTORETYPE", "kubernetes"),
         ("KUBECONFIG", &*context.kubeconfig),
-        // Nodes' own pod addresses, as without Calico's IPAM.
-        ("USE_POD_CIDR", "true"),
         ("FELIX_TYPHAK8SSERVICENAME", "none"),
         ("CALICO_DISABLE_FILE_LOGGING", "true"),
         ("FELIX_LOGFILEPATH", "none"),
@@ -194,6 +194,10 @@ pub(super) fn felix(spec: &CalicoSpec, context: &NodeContext) -> BTreeMap<String
     environment.extend(named(
         settings.map(|(name, value)| (name, value.to_owned())),
     ));
+    if !context.has_pools {
+        // Nodes' own pod addresses, as without Calico's IPAM, and not its blocks: a node has those of one pool.
+        environment.insert("USE_POD_CIDR".to_owned(), "true".to_owned());
+    }
     environment.extend(interface_prefix(context.pod_owner));
     let has_v6 = context.pods.iter().any(|net| net.addr().is_ipv6());
     environment.extend(named([
@@ -223,6 +227,7 @@ mod tests {
             path: "/shims:/usr/sbin".to_owned(),
             kubeconfig: "/run/kubeconfig".to_owned(),
             pod_owner: PodOwner::Calico,
+            has_pools: false,
         }
     }
 

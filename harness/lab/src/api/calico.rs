@@ -1,9 +1,12 @@
 //! What Calico has in a cluster before Felix starts: `calico-node -startup` and the installation make
 //! it (clientv3's `EnsureInitialized`, v3.25 to v3.32), and Felix waits for it.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
-use chainbreak_model::case::{CalicoSpec, Case, IpFamily, PodOwner, PoolSpec, Vxlan};
+use chainbreak_model::{
+    case::{CalicoSpec, Case, IpFamily, PodOwner, PoolSpec, Vxlan},
+    names::NodeName,
+};
 use futures::future::try_join_all;
 use ipnet::IpNet;
 use kube::{
@@ -13,18 +16,59 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::refused;
-use crate::{error::LabError, families::Families, pools::Pools, world::World};
+use crate::{
+    error::LabError,
+    families::Families,
+    pools::{Pools, tunnel_mac},
+    world::{Node, World},
+};
 
-/// Where Calico looks for a node's addresses on the underlay, as annotations of the Node.
-pub(super) fn node_addresses(world: &World, v4: IpAddr, prefix: u8) -> Value {
-    let net = IpNet::new_assert(v4, prefix);
-    let annotation = |family: IpFamily| {
-        let net = family.net(net.trunc())?;
-        let address = family.address(v4);
-        let key = format!("projectcalico.org/{family}Address");
-        Some((key, format!("{address}/{}", net.prefix_len()).into()))
+/// Where Calico looks for a node's addresses on the underlay and in the tunnel, as annotations of the Node.
+pub(super) fn node_addresses(world: &World, node: &Node, prefix: u8) -> Value {
+    let net = IpNet::new_assert(node.address, prefix);
+    let tunnel = world.pools.tunnel(node.number);
+    let of = |family: IpFamily| {
+        let length = family.net(net.trunc()).map(|net| net.prefix_len());
+        let address = family.address(node.address);
+        let on_underlay = length.map(|length| ("Address", format!("{address}/{length}")));
+        let on_underlay = on_underlay.map(|(key, value)| (format!("{family}{key}"), value));
+        let in_tunnel = tunnel.map(|end| in_tunnel(&node.name, family.address(end), family));
+        on_underlay
+            .into_iter()
+            .chain(in_tunnel.into_iter().flatten())
     };
-    Value::Object(world.families.iter().filter_map(annotation).collect())
+    let all = world.families.iter().flat_map(of);
+    let all = all.map(|(key, value)| (format!("projectcalico.org/{key}"), value.into()));
+    Value::Object(all.collect())
+}
+
+/// The annotations of a node's end of the tunnel, which `calico-node -allocate-tunnel-addrs` and Felix write.
+fn in_tunnel(node: &NodeName, address: IpAddr, family: IpFamily) -> [(String, String); 2] {
+    let suffix = match family {
+        IpFamily::V4 => "",
+        IpFamily::V6 => "V6",
+    };
+    let mac = tunnel_mac(node.as_str(), family);
+    [
+        (format!("{family}VXLANTunnelAddr"), address.to_string()),
+        (format!("VXLANTunnelMACAddr{suffix}"), mac),
+    ]
+}
+
+/// A node's parts of the pools, as Calico's own IPAM has them: by them a real Felix knows which nodes its tunnels lead to. Which addresses are
+/// taken is left out, as Felix asks the pods.
+fn ipam_blocks(pools: &Pools, families: &Families, node: &NodeName, number: u16) -> Vec<Object> {
+    let nets = pools.blocks(number).flat_map(|block| families.nets(block));
+    let block = |cidr: IpNet| {
+        let name = cidr.to_string().replace(['.', ':', '/'], "-");
+        let spec = json!({
+            "cidr": cidr, "affinity": format!("host:{node}"), "strictAffinity": false, "deleted": false,
+            "allocations": vec![Value::Null; 256], "unallocated": (0..256).collect::<Vec<u16>>(),
+            "attributes": [], "sequenceNumber": 0, "sequenceNumberForAllocation": {},
+        });
+        ("IPAMBlock", "ipamblocks", name, spec)
+    };
+    nets.map(block).collect()
 }
 
 /// Kind and plural, name, spec.
@@ -36,8 +80,13 @@ pub(super) async fn provision(client: &Client, world: &World, case: &Case) -> Re
         return Ok(());
     };
     let felix = json!(case.cluster.felix);
-    let objects = objects(&world.pools, &world.families, calico, felix, case.seed).into_iter();
-    try_join_all(objects.map(|object| add(client, object)))
+    let mut all = objects(&world.pools, &world.families, calico, felix, case.seed);
+    if calico.pods == PodOwner::Calico && world.pools.are_declared {
+        let (pools, families) = (&world.pools, &world.families);
+        let of = |node: &Arc<Node>| ipam_blocks(pools, families, &node.name, node.number);
+        all.extend(world.nodes().flat_map(of));
+    }
+    try_join_all(all.into_iter().map(|object| add(client, object)))
         .await
         .map(drop)
 }
@@ -235,6 +284,44 @@ mod tests {
         assert_eq!(of(true, &[IpFamily::V4, IpFamily::V6]), [v4, v6]);
         assert_eq!(of(true, &[IpFamily::V6]), [v6, v4]);
         assert_eq!(of(false, &[IpFamily::V6]), [v6]);
+    }
+
+    #[test]
+    fn a_node_has_its_part_of_every_pool_and_an_end_of_the_tunnel_in_each_family() {
+        let pool = |name: &str, cidr: &str, vxlan| PoolSpec {
+            name: name.to_owned(),
+            cidr: cidr.parse().unwrap(),
+            vxlan,
+            nat_outgoing: false,
+        };
+        let mut spec = ClusterSpec::new(2, IptablesVariant::Legacy);
+        spec.pools = Arc::new(vec![
+            pool("routed", "10.20.0.0/16", Vxlan::Never),
+            pool("overlay", "10.30.0.0/16", Vxlan::Always),
+        ]);
+        let pools = Pools::of(&spec, Plan::ipv4());
+        let families = Families::new(vec![IpFamily::V4, IpFamily::V6]);
+        let node = NodeName::from("n2");
+        let blocks = ipam_blocks(&pools, &families, &node, 2).into_iter();
+        let told = blocks.map(|(_, _, name, spec)| {
+            assert_eq!(spec["affinity"], "host:n2");
+            assert_eq!(spec["allocations"].as_array().unwrap().len(), 256);
+            format!("{name} {}", spec["cidr"].as_str().unwrap())
+        });
+        let expected = [
+            "10-20-2-0-24 10.20.2.0/24",
+            "fd00-10-20--2-0-112 fd00:10:20::2:0/112",
+            "10-30-2-0-24 10.30.2.0/24",
+            "fd00-10-30--2-0-112 fd00:10:30::2:0/112",
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+        let end = IpFamily::V6.address(pools.tunnel(2).unwrap());
+        let [(address, _), (mac, at)] = in_tunnel(&node, end, IpFamily::V6);
+        assert_eq!(
+            [address.as_str(), &mac],
+            ["IPv6VXLANTunnelAddr", "VXLANTunnelMACAddrV6"]
+        );
+        assert_eq!(at, tunnel_mac("n2", IpFamily::V6));
     }
 
     #[test]
