@@ -59,7 +59,7 @@ fn missed(context: &Context<'_>) -> Option<Finding> {
         None => "whether kube-proxy's rules do was not attached",
     };
     let whose = given(PATTERN).map_or("the default of bpfDataIfacePattern", |_it| PATTERN);
-    let elsewhere = elsewhere.then(|| "another interface with an address is one that it takes");
+    let elsewhere = elsewhere.then_some("another interface with an address is one that it takes");
     let evidence = [
         Some(format!("the default route leaves by {interface}")),
         Some(format!("{whose}, {pattern}, does not match it")),

@@ -164,7 +164,7 @@ pub(super) fn leads_from_outside(context: &Context<'_>) -> Option<bool> {
     let v4 = context.tables.iter().filter(|it| it.family == Family::V4);
     let v4: Vec<&Tables> = v4.collect();
     let jumps = |it: &&Tables| it.ruleset.count(jump.table, jump.from, Some(jump.to)) > 0;
-    if v4.iter().any(|it| jumps(it)) || context.nftables().any(|it| it.family == "ip") {
+    if v4.iter().any(jumps) || context.nftables().any(|it| it.family == "ip") {
         return Some(true);
     }
     let kube_proxys: Vec<KubeProxy> = v4.iter().map(|it| it.kube_proxy()).collect();

@@ -29,7 +29,7 @@ impl Dumps {
                 && number.ends_with(':')
             {
                 let name = name.trim_end_matches(':');
-                at = name.split('@').next().unwrap_or(name).to_owned();
+                name.split('@').next().unwrap_or(name).clone_into(&mut at);
             }
             let interface = all.entry(at.clone()).or_default();
             if let Some(master) = behind("master") {
