@@ -108,6 +108,12 @@ impl Tables {
             .any(|(_, name, _)| Owner::of_chain(name) == Owner::Felix)
     }
 
+    /// Whether what comes in is led to kube-proxy's services.
+    pub(crate) fn leads_in(&self) -> bool {
+        let to = Some("KUBE-SERVICES");
+        self.ruleset.count("nat", "PREROUTING", to) > 0
+    }
+
     /// What of kube-proxy is here.
     pub(crate) fn kube_proxy(&self) -> KubeProxy {
         let is_led =

@@ -4,7 +4,6 @@
 
 mod felix_maps;
 mod head;
-mod interfaces;
 mod kinds;
 mod line;
 mod listed;
@@ -22,7 +21,6 @@ use std::{
 pub(crate) use self::felix_maps::{FelixMaps, Known};
 use self::{head::Head, line::kind};
 pub use self::{
-    interfaces::Interface,
     kinds::Kind,
     nat_map::{At, Backends},
 };
@@ -238,6 +236,14 @@ impl Dumps {
     pub fn routing(&self, family: Family) -> Option<Routing> {
         let known = !self.routes.is_empty() || !self.addresses.is_empty();
         known.then(|| Routing::read(family, &self.rules, &self.routes, &self.addresses))
+    }
+
+    /// Whether an interface has others as its parts, as a bridge or a bond has (`master br0` of `ip addr`).
+    pub fn has_parts(&self, interface: &str) -> bool {
+        self.addresses.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            words.any(|it| it == "master") && words.next() == Some(interface)
+        })
     }
 
     /// What is known of one family, to walk through.

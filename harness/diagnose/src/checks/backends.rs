@@ -23,10 +23,7 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
 
 /// Services that are led there; none where only a base is left: canaries, chains that are never removed.
 fn led(tables: &Tables) -> BTreeSet<(String, Vec<String>)> {
-    let jumps = tables
-        .ruleset
-        .count("nat", "PREROUTING", Some("KUBE-SERVICES"))
-        > 0;
+    let jumps = tables.leads_in();
     let led = services::of_iptables(tables).into_iter().filter(|_| jumps);
     let told = led.map(|it| {
         let endpoints = it.endpoints.iter().map(ToString::to_string).collect();

@@ -1,7 +1,7 @@
 //! The node's interface beside Felix in eBPF mode, whose programs are to be there.
 
 use chainbreak_model::case::Symptom;
-use chainbreak_netfilter::felix_programs::DATA_INTERFACES;
+use chainbreak_netfilter::{Family, dumps::Kind, felix_programs::DATA_INTERFACES};
 use regex::Regex;
 use serde_json::Value;
 
@@ -27,9 +27,10 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
 fn missed(context: &Context<'_>) -> Option<Finding> {
     let objects = &context.evidence.objects;
     let spec = objects.felix_configuration()?;
-    let interface = context.evidence.dumps.default_interface()?;
-    let interfaces = context.evidence.dumps.interfaces();
-    if !context.ebpf || OWN.contains(&interface) || has_others(objects) {
+    let dumps = &context.evidence.dumps;
+    let routing = dumps.routing(Family::V4)?;
+    let interface = routing.default_interface()?;
+    if !context.ebpf || OWN.contains(&interface) {
         return None;
     }
     let given = |name: &str| spec[name].as_str().filter(|it| !it.is_empty());
@@ -41,15 +42,13 @@ fn missed(context: &Context<'_>) -> Option<Finding> {
     let is_taken =
         |name: &str| pattern.is_match(name) || routed.as_ref().is_some_and(|it| it.is_match(name));
     // What is a part of it may have the programs.
-    let mut masters = interfaces.values().filter_map(|it| it.master.as_deref());
-    if is_taken(interface) || masters.any(|it| it == interface) {
+    if is_taken(interface) || dumps.has_parts(interface) || has_others(objects) {
         return None;
     }
-    let elsewhere = interfaces
-        .iter()
-        .any(|(name, it)| it.has_address && is_taken(name));
+    let is_told = dumps.found().contains(&Kind::Addresses);
+    let elsewhere = is_told && routing.reachable_by().any(is_taken);
     let led = jumps::leads_from_outside(context);
-    let breaks = led == Some(false) && !interfaces.is_empty() && !elsewhere;
+    let breaks = led == Some(false) && is_told && !elsewhere;
     let what = format!(
         "Felix attaches no eBPF programs to {interface}: they translate nothing of what comes in there, as for NodePorts from outside"
     );

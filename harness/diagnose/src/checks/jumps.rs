@@ -160,18 +160,16 @@ fn is_missing(tables: &Tables, jump: &Jump) -> bool {
 
 /// Whether what comes from outside over IPv4 is led to kube-proxy's services. None where what was attached does not tell.
 pub(super) fn leads_from_outside(context: &Context<'_>) -> Option<bool> {
-    let jump = &JUMPS[0];
     let v4 = context.tables.iter().filter(|it| it.family == Family::V4);
     let v4: Vec<&Tables> = v4.collect();
-    let jumps = |it: &&Tables| it.ruleset.count(jump.table, jump.from, Some(jump.to)) > 0;
-    if v4.iter().any(jumps) || context.nftables().any(|it| it.family == "ip") {
+    if v4.iter().any(|it| it.leads_in()) || context.nftables().any(|it| it.family == "ip") {
         return Some(true);
     }
     let kube_proxys: Vec<KubeProxy> = v4.iter().map(|it| it.kube_proxy()).collect();
     let was_there = [KubeProxy::Iptables, KubeProxy::Canary];
     let is_known = kube_proxys.iter().any(|it| was_there.contains(it))
         && !kube_proxys.contains(&KubeProxy::Ipvs)
-        && v4.iter().any(|it| is_missing(it, jump));
+        && v4.iter().any(|it| it.ruleset.tables.contains_key("nat"));
     is_known.then_some(false)
 }
 

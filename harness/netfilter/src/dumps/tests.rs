@@ -83,3 +83,31 @@ fn nothing_is_found_in_what_is_no_dump() {
     let text = "apiVersion: v1\nkind: Service\nmetadata: { name: web }\n=== \u{fffd}\n";
     assert!(Dumps::default().add(text).unwrap().is_empty());
 }
+
+#[test]
+fn an_interface_is_told_with_its_parts_and_whether_others_reach_it() {
+    let dumps = |text: &str| {
+        let mut dumps = Dumps::default();
+        dumps.add(text).unwrap();
+        dumps
+    };
+    let reached = |dumps: &Dumps| {
+        let routing = dumps.routing(Family::V4);
+        let routing = routing.iter().flat_map(Routing::reachable_by);
+        routing.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let told = dumps(
+        "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN group default qlen 1000\n    \
+         link/loopback 00:00:00:00:00:00 brd 00:00:00:00:00:00\n    inet 127.0.0.1/8 scope host lo\n       valid_lft forever preferred_lft forever\n\
+         2: eth0@if7: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc noqueue master br0 state UP group default\n    \
+         link/ether 02:00:00:00:00:01 brd ff:ff:ff:ff:ff:ff link-netnsid 0\n    inet6 fe80::1/64 scope link\n\
+         3: br0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc noqueue state UP group default\n    inet 10.0.1.1/24 brd 10.0.1.255 scope global br0\n",
+    );
+    assert_eq!(reached(&told), ["br0"]);
+    let has_parts = ["lo", "eth0", "br0"].map(|it| told.has_parts(it));
+    assert_eq!(has_parts, [false, false, true]);
+    let one_line = dumps("3: br0    inet 10.0.1.1/24 brd 10.0.1.255 scope global br0\n");
+    assert_eq!(reached(&one_line), ["br0"]);
+    assert!(!one_line.has_parts("br0"));
+    assert!(reached(&dumps("")).is_empty() && !dumps("").has_parts(""));
+}

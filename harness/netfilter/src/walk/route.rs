@@ -203,6 +203,21 @@ impl Routing {
         }
     }
 
+    /// The interface by which the main table's default route leaves. None where there is no such route, or several interfaces.
+    pub fn default_interface(&self) -> Option<&str> {
+        let of_main = self.tables.get("main")?.iter();
+        let of_all = of_main.filter(|it| it.net.prefix_len() == 0);
+        let mut ways = of_all.flat_map(|it| it.hops.iter().map(|hop| hop.interface.as_str()));
+        let first = ways.next()?;
+        ways.all(|it| it == first).then_some(first)
+    }
+
+    /// The interfaces that have an address at which others reach the node.
+    pub fn reachable_by(&self) -> impl Iterator<Item = &str> {
+        let wide = self.addresses.iter().filter(|it| !it.narrow);
+        wide.map(|it| it.interface.as_str())
+    }
+
     /// What the rules and tables say.
     pub(super) fn look(&self, query: Query<'_>) -> Found {
         for rule in &self.rules {

@@ -122,3 +122,23 @@ fn a_rule_that_is_not_understood_is_no_route() {
     });
     assert!(matches!(found, Found::Open(words) if words.contains("tun_id 7")));
 }
+
+#[test]
+fn the_default_route_is_the_main_tables_of_ipv4_where_there_is_one_interface() {
+    let by = |routes: &str| {
+        let routing = Routing::read(Family::V4, "", routes, "");
+        routing.default_interface().map(str::to_owned)
+    };
+    let eth0 = Some("eth0".to_owned());
+    assert_eq!(by("default via 10.0.0.1 dev eth0 proto dhcp\n"), eth0);
+    assert_eq!(by("default dev eth0 scope link\n"), eth0);
+    let other = "default via 10.0.0.9 dev eth1 table 2\ndefault via fe80::1 dev br0\n10.0.0.0/24 dev br0 scope link\n";
+    assert_eq!(by(other), None);
+    assert_eq!(
+        by(&format!("{other}default nhid 7 via 10.0.0.1 dev eth0\n")),
+        eth0
+    );
+    let two =
+        "default via 10.0.0.1 dev eth0 metric 100\ndefault via 10.0.1.1 dev eth1 metric 200\n";
+    assert_eq!(by(two), None);
+}
