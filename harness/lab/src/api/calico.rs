@@ -1,7 +1,7 @@
 //! What Calico has in a cluster before Felix starts: `calico-node -startup` and the installation make
 //! it (clientv3's `EnsureInitialized`, v3.25 to v3.32), and Felix waits for it.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use chainbreak_model::{
     case::{CalicoSpec, Case, IpFamily, PodOwner, PoolSpec, Vxlan},
@@ -30,8 +30,8 @@ pub(super) fn node_addresses(world: &World, node: &Node, prefix: u8) -> Value {
     let of = |family: IpFamily| {
         let length = family.net(net.trunc()).map(|net| net.prefix_len());
         let address = family.address(node.address);
-        let on_underlay = length.map(|length| ("Address", format!("{address}/{length}")));
-        let on_underlay = on_underlay.map(|(key, value)| (format!("{family}{key}"), value));
+        let on_underlay =
+            length.map(|length| (format!("{family}Address"), format!("{address}/{length}")));
         let in_tunnel = tunnel.map(|end| in_tunnel(&node.name, family.address(end), family));
         on_underlay
             .into_iter()
@@ -83,8 +83,8 @@ pub(super) async fn provision(client: &Client, world: &World, case: &Case) -> Re
     let mut all = objects(&world.pools, &world.families, calico, felix, case.seed);
     if calico.pods == PodOwner::Calico && world.pools.are_declared {
         let (pools, families) = (&world.pools, &world.families);
-        let of = |node: &Arc<Node>| ipam_blocks(pools, families, &node.name, node.number);
-        all.extend(world.nodes().flat_map(of));
+        let nodes = world.nodes();
+        all.extend(nodes.flat_map(|it| ipam_blocks(pools, families, &it.name, it.number)));
     }
     try_join_all(all.into_iter().map(|object| add(client, object)))
         .await
@@ -230,6 +230,8 @@ fn minor(version: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use chainbreak_model::case::{AgentSource, ClusterSpec, IptablesVariant};
 
     use super::*;

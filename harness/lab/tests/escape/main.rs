@@ -35,10 +35,6 @@ use tempfile::TempDir;
 const ATTEMPTS: &str = include_str!("attempts.sh");
 /// What programs of eBPF a world may load.
 const EBPF: &str = include_str!("ebpf.pl");
-/// What stands in for kube-proxy, and speaks when it is in the cgroup of its node.
-const AGENT: &str = "#!/bin/sh\n[ \"$1\" = --version ] && { echo Kubernetes v1.99.1; exit; }\n\
-     until grep -qx 0::/n1 /proc/self/cgroup; do :; done\n\
-     echo 'I0610 07:32:16.910840       1 stand-in] there'\nexec sleep 1000\n";
 /// The places in which it is.
 const PLACES: [&str; 2] = ["node/n1", "pod/default/a"];
 /// An attempt that takes longer has failed.
@@ -217,26 +213,6 @@ async fn what_asks_from_a_node_and_from_its_pods_is_of_the_nodes_cgroup() {
         let until = format!("until grep -qx {own} /proc/self/cgroup; do :; done");
         world.sh(place, &until).await;
     }
-    world.stop().await;
-}
-
-#[tokio::test]
-#[ignore = "`make test-escape` runs it"]
-async fn an_agent_that_may_load_programs_is_of_its_nodes_cgroup() {
-    if !geteuid().is_root() {
-        return;
-    }
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let agent = folder.path().join("kube-proxy");
-    fs::write(&agent, AGENT).unwrap();
-    open(folder.path());
-    open(&agent);
-    let mut case = case(1);
-    case["cluster"]["kube-proxy"]["source"] = json!({ "path": agent });
-    case["cluster"]["calico"] = Value::Null;
-    let mut world = World::raise_with_ebpf(&case).await;
-    let said = world.ask(json!({ "log": ["kube-proxy", "n1", 1] })).await;
-    assert!(said[0].as_str().unwrap().ends_with("there"), "{said}");
     world.stop().await;
 }
 

@@ -183,3 +183,19 @@ async fn felix_is_told_by_its_environment_and_started_again_when_its_configurati
     assert_eq!(steps.filter(|step| *step == again).count(), 3);
     world.stop().await;
 }
+
+/// It speaks when it is in the cgroup of its node, where what Felix attaches translates what it asks.
+#[tokio::test]
+#[ignore = "`make test-escape` runs it"]
+async fn one_that_may_load_programs_is_of_its_nodes_cgroup() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let there = "until grep -qx 0::/n1 /proc/self/cgroup; do :; done\nsay there\nexec sleep 1000\n";
+    let program = script(folder.path(), "kube-proxy", &format!("{KUBE_PROXY}{there}"));
+    let mut world = World::raise_with_ebpf(&kube_proxy(case(1), &program)).await;
+    let said = log(&mut world, "kube-proxy", 1).await;
+    assert!(said[0].ends_with("there"), "{said:?}");
+    world.stop().await;
+}
