@@ -170,7 +170,7 @@ pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
           $f-$b-restore < $kept || exit 1; \
         done; done; \
         for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; \
-        for look in $(seq 100); do [ -e /kind/chainbreak.pods ] || break; pods | grep -qvxFf /kind/chainbreak.pods || break; sleep 0.1; done";
+        [ ! -e /kind/chainbreak.pods ] || for look in $(seq 100); do pods | grep -qvxFf /kind/chainbreak.pods || break; sleep 0.1; done";
     on_every(nodes, &format!("pods() {{ {PODS}; }}; {SCRUB}")).await?;
     on_every(nodes, "conntrack -F 2>/dev/null || exit 1").await
 }
