@@ -13,9 +13,8 @@ use std::{
 use chainbreak_engine::cluster::Place;
 use chainbreak_model::case::{ClusterSpec, HostSpec, IpFamily};
 use container::Whose;
-use futures::future::{join_all, try_join_all};
+use futures::future::{join_all, try_join, try_join_all};
 use indexmap::IndexMap;
-use ipnet::IpNet;
 use kube::Client;
 use testcontainers::{ContainerAsync, GenericImage};
 use wiring::{Neighbours, PROTOCOL};
@@ -34,7 +33,6 @@ use crate::{
         program::{self, PROGRAM},
     },
     tool::Tool,
-    versions::Versions,
     wait,
 };
 
@@ -55,96 +53,109 @@ type Container = ContainerAsync<GenericImage>;
 #[derive(Default)]
 pub(crate) struct Hosts {
     pub(super) all: IndexMap<String, Host>,
+    /// What Docker gave each, by name.
+    own: IndexMap<String, Vec<IpAddr>>,
     containers: Mutex<Vec<Container>>,
+    /// The network that the nodes are on, too.
+    network: String,
     /// Where routes to them are.
     nodes: Vec<Vec<String>>,
     families: Vec<IpFamily>,
 }
 
 /// Of what hosts are made.
-struct Images {
+struct Images<'a> {
     /// The nodes'.
-    node: String,
-    nginx: String,
+    node: &'a str,
+    nginx: &'a str,
 }
 
 impl Raising<'_> {
-    /// What the case has outside of the cluster.
-    pub(crate) async fn hosts(
+    /// Starts what the case has outside of the cluster, as soon as that has containers: it need not be ready.
+    pub(super) async fn start_hosts(&self, spec: &Spec, nginx: &str) -> Result<Hosts, KindError> {
+        let cluster = &self.case.cluster;
+        if cluster.hosts.is_empty() {
+            return Ok(Hosts::default());
+        }
+        let names: Vec<&str> = cluster.hosts.keys().map(String::as_str).collect();
+        self.say(format!(
+            "raising outside of the cluster: {}",
+            names.join(", ")
+        ));
+        if cluster.hosts.values().any(|host| host.nginx.is_some()) {
+            docker::have(nginx).await?;
+        }
+        let images = Images {
+            node: &spec.image.name,
+            nginx,
+        };
+        let hosts = Hosts::start(cluster, &spec.name(), &images).await?;
+        for (name, host) in cluster.hosts.iter() {
+            let nginx = host.nginx.map(|_| format!(" with {nginx}"));
+            let value = format!("a container{}", nginx.unwrap_or_default());
+            self.fact(format!("host {name}"), value);
+        }
+        Ok(hosts)
+    }
+
+    /// Has them and the nodes reach each other.
+    pub(super) async fn wire_hosts(
         &self,
+        hosts: &mut Hosts,
         client: &Client,
         nodes: &Nodes,
         spec: &Spec,
-        pins: &Versions,
-    ) -> Result<Hosts, KindError> {
+    ) -> Result<(), KindError> {
         let cluster = &self.case.cluster;
-        let pinned = || pins.host_nginx.name();
-        let images = Images {
-            node: spec.image.name.clone(),
-            nginx: self.options.nginx_image.clone().unwrap_or_else(pinned),
-        };
-        let names: Vec<&str> = cluster.hosts.keys().map(String::as_str).collect();
-        if !names.is_empty() {
-            self.say(format!(
-                "raising outside of the cluster: {}",
-                names.join(", ")
-            ));
-        }
-        if cluster.hosts.values().any(|host| host.nginx.is_some()) {
-            docker::have(&images.nginx).await?;
+        hosts.nodes = nodes.0.iter().map(|node| node.entry.clone()).collect();
+        hosts.families.clone_from(&cluster.ip_families);
+        hosts.forget_routes().await?;
+        if cluster.hosts.is_empty() {
+            return Ok(());
         }
         let pods = match spec.network {
             Network::Kindnet => nodes.pods(client).await?,
             // Its addresses are of blocks that it gives to nodes as they need them.
             Network::Calico => Vec::new(),
         };
-        let hosts = Hosts::raise(cluster, &spec.name(), nodes, &images, pods).await?;
-        for (name, host) in cluster.hosts.iter() {
-            let nginx = host.nginx.map(|_| format!(" with {}", images.nginx));
-            let value = format!("a container{}", nginx.unwrap_or_default());
-            self.fact(format!("host {name}"), value);
+        wiring::check(cluster, &pods)?;
+        let mut neighbours = Neighbours {
+            hosts: hosts.own.clone(),
+            pods,
+            ..Neighbours::default()
+        };
+        for (node, number) in nodes.0.iter().zip(1..) {
+            let own = addresses(&spec.name().container(number), &hosts.network).await?;
+            neighbours.nodes.insert(node.name.to_string(), own);
         }
-        Ok(hosts)
+        hosts.wire(cluster, &neighbours).await
     }
 }
 
 impl Hosts {
-    /// Makes the hosts of a case beside its cluster, whose nodes' `pods` have these networks, n1's first. They answer when this
-    /// returns, and everybody has routes to them.
-    async fn raise(
+    /// Makes the hosts of a case beside its cluster. They answer on the network of its nodes when this returns.
+    async fn start(
         cluster: &ClusterSpec,
         name: &ClusterName,
-        nodes: &Nodes,
-        images: &Images,
-        pods: Vec<Vec<IpNet>>,
+        images: &Images<'_>,
     ) -> Result<Self, KindError> {
         let mut raised = Self {
-            nodes: nodes.0.iter().map(|node| node.entry.clone()).collect(),
+            network: network_of(name).await?,
             families: cluster.ip_families.clone(),
             ..Self::default()
         };
-        raised.forget_routes().await?;
-        if cluster.hosts.is_empty() {
-            return Ok(raised);
-        }
-        wiring::check(cluster, &pods)?;
-        let mut neighbours = Neighbours {
-            pods,
-            ..Neighbours::default()
-        };
-        let network = network_of(name, nodes, &mut neighbours).await?;
         let started = cluster.hosts.keys().map(async |host| {
             let whose = Whose {
                 cluster: name,
                 host,
             };
-            let request = whose.pause(&images.node, &network);
+            let request = whose.pause(images.node, &raised.network);
             raised.keep(container::start(request).await?);
-            let own = addresses(&name.beside("host", host), &network).await?;
+            let own = addresses(&name.beside("host", host), &raised.network).await?;
             Ok((host.clone(), own))
         });
-        neighbours.hosts = try_join_all(started).await?.into_iter().collect();
-        let hosts = neighbours.hosts.iter().map(|(host, own)| {
+        raised.own = try_join_all(started).await?.into_iter().collect();
+        let hosts = raised.own.iter().map(|(host, own)| {
             let raised = Host {
                 addresses: wiring::main_addresses(cluster, host, own),
                 entry: docker::entry(&name.beside("host", host)),
@@ -152,18 +163,30 @@ impl Hosts {
             (host.clone(), raised)
         });
         raised.all = hosts.collect();
-        raised.wire(cluster, &neighbours).await?;
+        let program = program::own()?;
         let hosts = cluster.hosts.iter();
-        let served = hosts.map(|(host, spec)| raised.serve(name, host, spec, images));
-        try_join_all(served).await?;
+        let fitted = hosts.map(|(host, spec)| {
+            try_join(
+                raised.fit(host, &program),
+                raised.serve(name, host, spec, images),
+            )
+        });
+        try_join_all(fitted).await?;
         Ok(raised)
     }
 
-    /// The program, addresses and routes of all hosts, and routes of all nodes.
+    /// The program on a host.
+    async fn fit(&self, host: &str, program: &[u8]) -> Result<(), KindError> {
+        let Some(raised) = self.all.get(host) else {
+            return Ok(());
+        };
+        let place = Place::Host(host.to_owned());
+        program::put(&place, &raised.entry, PROGRAM, program).await
+    }
+
+    /// Addresses and routes of all hosts, and routes of all nodes.
     async fn wire(&self, cluster: &ClusterSpec, neighbours: &Neighbours) -> Result<(), KindError> {
-        let own = program::own()?;
         let hosts = self.all.iter().map(async |(name, host)| {
-            program::put(&Place::Host(name.clone()), &host.entry, PROGRAM, &own).await?;
             let batch = neighbours.of_host(cluster, name);
             told(&host.entry, &["sh", "-c", WIRE], batch).await
         });
@@ -181,13 +204,13 @@ impl Hosts {
         cluster: &ClusterName,
         host: &str,
         spec: &HostSpec,
-        images: &Images,
+        images: &Images<'_>,
     ) -> Result<(), KindError> {
         let (Some(port), Some(raised)) = (spec.nginx, self.all.get(host)) else {
             return Ok(());
         };
         let has_v6 = self.families.contains(&IpFamily::V6);
-        let request = Whose { cluster, host }.nginx(&images.nginx, port, has_v6);
+        let request = Whose { cluster, host }.nginx(images.nginx, port, has_v6);
         self.keep(container::start(request).await?);
         let listeners = ["ss", "-Hltn", &format!("sport = :{port}")].map(str::to_owned);
         let argv: Vec<String> = raised.entry.iter().cloned().chain(listeners).collect();
@@ -241,21 +264,12 @@ impl Hosts {
     }
 }
 
-/// The network that the nodes are on, and what they are called and reached by there.
-async fn network_of(
-    cluster: &ClusterName,
-    nodes: &Nodes,
-    neighbours: &mut Neighbours,
-) -> Result<String, KindError> {
+/// The network that the nodes are on.
+async fn network_of(cluster: &ClusterName) -> Result<String, KindError> {
     let first = cluster.container(1);
     let network = docker::networks(&first).await?.into_keys().next();
     let lost = || KindError::Unable(format!("{first} is on no network"));
-    let network = network.ok_or_else(lost)?;
-    for (node, number) in nodes.0.iter().zip(1..) {
-        let own = addresses(&cluster.container(number), &network).await?;
-        neighbours.nodes.insert(node.name.to_string(), own);
-    }
-    Ok(network)
+    network.ok_or_else(lost)
 }
 
 async fn addresses(container: &str, network: &str) -> Result<Vec<IpAddr>, KindError> {

@@ -81,16 +81,19 @@ impl Raising<'_> {
         // Before anything is made for it.
         let (manifest, own) = self.calico(&mut spec, &pins).await?;
         let wanted = self.images_of_calico(&spec, &manifest, &pins);
+        let pinned = || pins.host_nginx.name();
         let plan = Plan {
             spec: &spec,
             manifest: &manifest,
             images: &wanted,
             own: &own_images::places(&own, &wanted)?,
+            nginx: &self.options.nginx_image.clone().unwrap_or_else(pinned),
         };
         let Standing {
             owned,
             client,
             nodes,
+            mut hosts,
             since,
         } = self.stand(plan).await?;
         let is_foreseen = spec.is_foreseen();
@@ -98,13 +101,13 @@ impl Raising<'_> {
             // Nothing would take its rules away.
             owned.keep_no_longer();
         }
-        // Both come to their end, also where one fails: who makes containers is not to be broken off.
-        let (hosts, fitting) = join(
-            self.hosts(&client, &nodes, &spec, &pins),
+        let (wired, fitting) = join(
+            self.wire_hosts(&mut hosts, &client, &nodes, &spec),
             self.fit(&client, &nodes, &spec),
         )
         .await;
-        let (fitting, hosts) = (fitting?, hosts?);
+        wired?;
+        let fitting = fitting?;
         self.facts(&spec, &own);
         let logbook = Logbook::default();
         let raised = Raised {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use chainbreak_model::names::AgentName;
+use futures::future::join;
 use jiff::Timestamp;
 use kube::{
     Client,
@@ -18,7 +19,9 @@ use crate::{
     error::KindError,
     made::{
         calico::own_images::OwnImage,
-        clean, config, docker, iptables_backend, leftovers,
+        clean, config, docker,
+        hosts::Hosts,
+        iptables_backend, leftovers,
         owned_cluster::{self, OwnedCluster},
         raise::Raising,
         spec::Spec,
@@ -63,6 +66,8 @@ pub(super) struct Plan<'a> {
     pub(super) images: &'a BTreeSet<String>,
     /// What a person gave in place of some of them.
     pub(super) own: &'a [(&'a OwnImage, Vec<String>)],
+    /// The image of what answers on hosts beside it.
+    pub(super) nginx: &'a str,
 }
 
 /// A cluster that a case may have.
@@ -70,6 +75,8 @@ pub(super) struct Standing {
     pub(super) owned: Arc<OwnedCluster>,
     pub(super) client: Client,
     pub(super) nodes: Nodes,
+    /// Beside it. Nobody reaches them yet.
+    pub(super) hosts: Hosts,
     /// Since when its agents' logs are the case's.
     pub(super) since: Timestamp,
 }
@@ -85,6 +92,7 @@ impl Raising<'_> {
             owned,
             client,
             nodes,
+            hosts,
             ..
         } = &standing;
         if origin == Origin::Made {
@@ -100,6 +108,9 @@ impl Raising<'_> {
             owned.name,
             state::named(&differences)
         ));
+        if let Some(error) = hosts.end().await.pop() {
+            return Err(error);
+        }
         owned.delete().await?;
         let (standing, _) = self.found(plan).await?;
         let Standing { client, nodes, .. } = &standing;
@@ -111,9 +122,33 @@ impl Raising<'_> {
         let spec = plan.spec;
         let since = Timestamp::now();
         let (owned, origin) = self.find_or_make(spec).await?;
-        let client = client(&kubeconfig(&owned.name, Reach::Host).await?).await?;
+        // Both come to their end, also where one fails: who makes containers is not to be broken off.
+        let (hosts, readied) = join(
+            self.start_hosts(spec, plan.nginx),
+            self.readied(&owned.name, origin, plan),
+        )
+        .await;
+        let (hosts, (client, nodes)) = (hosts?, readied?);
+        let standing = Standing {
+            owned,
+            client,
+            nodes,
+            hosts,
+            since,
+        };
+        Ok((standing, origin))
+    }
+
+    /// The cluster's API, and its nodes, which are ready and have the case's agents.
+    async fn readied(
+        &self,
+        name: &ClusterName,
+        origin: Origin,
+        plan: Plan<'_>,
+    ) -> Result<(Client, Nodes), KindError> {
+        let client = client(&kubeconfig(name, Reach::Host).await?).await?;
         answers(&client).await?;
-        let containers = (1..=spec.nodes).map(|number| owned.name.container(number));
+        let containers = (1..=plan.spec.nodes).map(|number| name.container(number));
         let entries: Vec<_> = containers.map(|it| docker::entry(&it)).collect();
         let nodes = Nodes::registered(&client, &entries).await?;
         leftovers::without_names(&client).await?;
@@ -122,13 +157,7 @@ impl Raising<'_> {
         self.say("waiting until every node is ready");
         nodes.ready(&client, left(self.until)).await?;
         nodes.untaint(&client).await?;
-        let standing = Standing {
-            owned,
-            client,
-            nodes,
-            since,
-        };
-        Ok((standing, origin))
+        Ok((client, nodes))
     }
 
     /// kube-proxy and Calico, each as the case wants it, and in the order in which a Felix that cleans up does not spoil it.

@@ -4,12 +4,18 @@ use std::{fmt::Display, time::Duration};
 
 use chainbreak_engine::cluster::Command;
 use futures::future::try_join_all;
+use object::{
+    Endianness, U16, U64,
+    elf::FileHeader64,
+    pod::from_bytes_mut,
+    read::elf::{FileHeader, ProgramHeader},
+};
 
 use crate::{error::KindError, hash, shared::nodes::Nodes, tool::Tool};
 
 /// Where it is in a node or host that is ours.
 pub(crate) const PROGRAM: &str = "/usr/local/bin/chainbreak";
-/// What copying may take: a debug build is a hundred megabytes.
+/// What copying may take: a build that is not optimised is sixty megabytes.
 const COPY: Duration = Duration::from_secs(120);
 /// What it may take to say its version.
 const TRY: Duration = Duration::from_secs(30);
@@ -47,10 +53,29 @@ pub(crate) fn words(program: &str, command: &Command) -> Vec<String> {
     }
 }
 
-/// The running program itself, also when its file was rebuilt meanwhile.
+/// The running program itself, also when its file was rebuilt meanwhile: as much of it as runs.
 pub(crate) fn own() -> Result<Vec<u8>, KindError> {
     let own = "/proc/self/exe";
-    std::fs::read(own).map_err(KindError::file("read", own))
+    let mut program = std::fs::read(own).map_err(KindError::file("read", own))?;
+    if let Some(end) = end_of_what_runs(&mut program) {
+        program.truncate(end);
+    }
+    Ok(program)
+}
+
+/// Where a program's segments end, which are all that a kernel loads, as it is when it is cut there: without sections. Those are for debuggers,
+/// and of a build with their information two thirds of it. `None`, and as it was, where it is no ELF file of 64 bits.
+fn end_of_what_runs(program: &mut [u8]) -> Option<usize> {
+    let header = FileHeader64::<Endianness>::parse(&*program).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, &*program).ok()?.iter();
+    let ends = segments.map(|it| it.p_offset(endian).saturating_add(it.p_filesz(endian)));
+    let end = usize::try_from(ends.max()?).ok()?;
+    let (header, _) = from_bytes_mut::<FileHeader64<Endianness>>(program).ok()?;
+    header.e_shoff = U64::new(endian, 0);
+    header.e_shnum = U16::new(endian, 0);
+    header.e_shstrndx = U16::new(endian, 0);
+    Some(end)
 }
 
 /// Copies it to where that entry leads, and tries it there.
@@ -72,4 +97,37 @@ pub(crate) async fn put(
             "this program does not run on {place}: it has to be linked statically for that (`make static`)\n{error}"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_is_put_on_nodes_runs_and_has_nothing_that_no_kernel_loads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own");
+        let own = own().unwrap();
+        // By a process of its own, as on nodes: what has it open for writing is gone when it is to run.
+        let put = duct::cmd!("sh", "-c", PUT, "sh", &path).stdin_bytes(own.clone());
+        put.run().unwrap();
+        let ran = duct::cmd!(&path, "--list").read().unwrap();
+        let this = "what_is_put_on_nodes_runs_and_has_nothing_that_no_kernel_loads";
+        assert!(ran.contains(this), "{ran}");
+        let whole = fs::metadata("/proc/self/exe").unwrap().len();
+        let left = u64::try_from(own.len()).unwrap();
+        assert!(left * 10 < whole * 9, "{left} of {whole}");
+    }
+
+    #[test]
+    fn what_is_no_program_is_left_as_it_is() {
+        for text in ["", "#!/bin/sh\n", "\u{7f}ELF\u{2}\u{1}\u{1}"] {
+            let mut text = text.as_bytes().to_vec();
+            let before = text.clone();
+            assert_eq!(end_of_what_runs(&mut text), None);
+            assert_eq!(text, before);
+        }
+    }
 }
