@@ -1,4 +1,4 @@
-//! What a case leaves in a cluster that is kept for the next one: its objects, which are deleted, the last one first.
+//! What a case leaves in a cluster that is kept for the next one: its objects, which are deleted, and what no object stands for.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ const OF_A_NAMESPACE: [(&str, &str); 2] = [
 /// How the Secret of its `ServiceAccount` begins, which is there, too, up to 1.23.
 const TOKEN: &str = "default-token-";
 
-/// Deletes the objects of these manifests and waits until they are gone: the next case may have the same ones. The last one goes first, and
-/// namespaces as soon as they are empty.
+/// Deletes the objects of these manifests and waits until they are gone: the next case may have the same ones. Of others than namespaces, which
+/// go as soon as they are empty, the last one goes first.
 pub(crate) async fn remove(client: &Client, manifests: &[Value]) -> Result<(), KindError> {
     let namespaces = async {
         if let Err(error) = hurry(client, manifests).await {
@@ -45,20 +45,17 @@ pub(crate) async fn remove(client: &Client, manifests: &[Value]) -> Result<(), K
 
 async fn delete(client: &Client, manifests: &[Value]) -> Result<(), KindError> {
     let mut going = Vec::new();
-    for manifest in manifests.iter().rev() {
-        let Some((api, name)) = find(client, manifest).await? else {
-            continue;
-        };
-        // Nobody waits for a `sleep` that does not care for SIGTERM.
-        let params = DeleteParams::background().grace_period(0);
-        match api.delete(&name, &params).await {
-            Ok(_) => going.push((api, name)),
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => return Err(KindError::api(format!("delete {name}"))(error)),
-        }
+    // Where a namespace is being deleted nothing takes the place of what is.
+    let is_namespace = |manifest: &&Value| namespace(manifest).is_some();
+    let (namespaces, others): (Vec<_>, Vec<_>) = manifests.iter().partition(is_namespace);
+    for manifest in &namespaces {
+        going.extend(begin(client, manifest).await?);
     }
-    for name in manifests.iter().filter_map(namespace) {
+    for name in namespaces.into_iter().filter_map(namespace) {
         hasten(client, name).await?;
+    }
+    for manifest in others.into_iter().rev() {
+        going.extend(begin(client, manifest).await?);
     }
     let look = || async {
         for (api, name) in &going {
@@ -74,7 +71,24 @@ async fn delete(client: &Client, manifests: &[Value]) -> Result<(), KindError> {
     wait::until(what, GONE, look, wait::nothing).await
 }
 
-/// Ends pods of a namespace in a second, also those that would wait before they end. Not in none: of older kubelets that is as long as the pod's
+/// Begins to delete the object of a manifest; `None` where it is gone.
+async fn begin(
+    client: &Client,
+    manifest: &Value,
+) -> Result<Option<(Api<DynamicObject>, String)>, KindError> {
+    let Some((api, name)) = find(client, manifest).await? else {
+        return Ok(None);
+    };
+    // Nobody waits for a `sleep` that does not care for SIGTERM.
+    let params = DeleteParams::background().grace_period(0);
+    match api.delete(&name, &params).await {
+        Ok(_) => Ok(Some((api, name))),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(KindError::api(format!("delete {name}"))(error)),
+    }
+}
+
+/// Ends pods of a namespace in a second, also those that would wait before they end, as long as nobody has begun to. Not in none: of older kubelets that is as long as the pod's
 /// own specification says (`calculateEffectiveGracePeriod` of `pkg/kubelet/pod_workers.go`).
 async fn hasten(client: &Client, namespace: &str) -> Result<(), KindError> {
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
