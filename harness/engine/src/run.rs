@@ -8,7 +8,11 @@ use chainbreak_model::{
     event::{EventKind, Phase},
     names::AgentName,
 };
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, try_join_all},
+    stream::FuturesUnordered,
+};
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
@@ -203,10 +207,12 @@ async fn exercise(
                 return Err(InfraError::new("wait until the cluster is ready", why));
             }
         }
-        let mut flows = Vec::new();
-        for (number, (name, traffic)) in (0..).zip(case.traffic.iter()) {
-            flows.push(Flow::start(cluster.as_ref(), number, name, traffic, log).await?);
-        }
+        // At a time, and ended so: each waits for what became of one request, which may be a timeout.
+        let flows = (0..).zip(case.traffic.iter());
+        let flows = flows.map(|(number, (name, traffic))| {
+            Flow::start(cluster.as_ref(), number, name, traffic, log)
+        });
+        let flows = try_join_all(flows).await?;
         answered_by::tell(cluster.as_ref(), case, &flows, deadline, log).await?;
         observe::addresses(cluster.as_ref(), case, log).await?;
         network::tell(cluster.as_ref(), log).await;
@@ -214,9 +220,7 @@ async fn exercise(
         let mut maps = NatMaps::of(cluster, case, &flows, endpoints);
         judge(cluster, (&looks, maps.as_mut()), case, faults, log).await?;
         network::tell(cluster.as_ref(), log).await;
-        for flow in flows {
-            flow.stop().await?;
-        }
+        try_join_all(flows.into_iter().map(Flow::stop)).await?;
         Ok(())
     };
     tokio::select! {

@@ -41,7 +41,7 @@ use crate::{
     },
     shared::{
         cluster::Raised, felix::Models, felix_config, iptables_backend::restart, nodes::Nodes,
-        pods::Pods, program, signal, telling,
+        pods::Pods, signal, telling,
     },
     versions::{CalicoRelease, Versions},
 };
@@ -134,10 +134,9 @@ impl Raising<'_> {
         self.begin(raised, &spec, since).await
     }
 
-    /// Has nodes and agents as the case wants them, and this program on every node.
+    /// Has nodes and agents as the case wants them.
     async fn fit(&self, client: &Client, nodes: &Nodes, spec: &Spec) -> Result<Fitting, KindError> {
         signal::prepare(client, self.case).await?;
-        program::place_once(nodes).await?;
         let fitting = Fitting::of(self.case, nodes).await?;
         if !self.case.cluster.sysctls.is_empty() && spec.proxy.is_some() {
             // It reads them when it starts.

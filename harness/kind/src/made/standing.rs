@@ -28,7 +28,7 @@ use crate::{
         state::{self, State},
     },
     name::ClusterName,
-    shared::{connect::connect, iptables_backend::restart, nodes::Nodes, signal},
+    shared::{connect::connect, iptables_backend::restart, nodes::Nodes, program, signal},
     tool::Tool,
     wait::{self, left},
 };
@@ -139,7 +139,7 @@ impl Raising<'_> {
         Ok((standing, origin))
     }
 
-    /// The cluster's API, and its nodes, which are ready and have the case's agents.
+    /// The cluster's API, and its nodes, which are ready and have the case's agents, and this program.
     async fn readied(
         &self,
         name: &ClusterName,
@@ -153,7 +153,14 @@ impl Raising<'_> {
         let nodes = Nodes::registered(&client, &entries).await?;
         leftovers::without_names(&client).await?;
         self.load(&nodes, origin, plan).await?;
-        self.have_agents(&client, &nodes, origin, plan).await?;
+        // Agents take their time, and little of the machine's.
+        let (placed, agents) = join(
+            program::place_once(&nodes),
+            self.have_agents(&client, &nodes, origin, plan),
+        )
+        .await;
+        placed?;
+        agents?;
         self.say("waiting until every node is ready");
         nodes.ready(&client, left(self.until)).await?;
         nodes.untaint(&client).await?;
