@@ -9,10 +9,23 @@ use crate::{
     object::{as_map, default, items, map_at, meta, text},
 };
 
+/// The service account of pods that ask for none, in each namespace.
+pub(crate) const ACCOUNT: &str = "default";
+
 /// Fills in what Kubernetes fills in.
 pub(crate) fn defaults(kind: &Kind, value: &mut Value) {
     match &*kind.storage {
-        "pods" => pod_spec(map_at(value, "spec")),
+        "pods" => {
+            let spec = map_at(value, "spec");
+            pod_spec(spec);
+            // What it was called once.
+            let alias = spec.get("serviceAccount").filter(|it| *it != "").cloned();
+            default(
+                spec,
+                "serviceAccountName",
+                alias.unwrap_or_else(|| ACCOUNT.into()),
+            );
+        }
         "deployments.apps" => {
             let spec = map_at(value, "spec");
             default(spec, "replicas", 1);

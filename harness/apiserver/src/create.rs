@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     admission,
@@ -47,7 +47,18 @@ pub(crate) fn create(
     stamp(state, kind, &mut value);
     let object = state.store.put(&kind.storage, value);
     delete::collect_if_orphaned(state, &kind.storage, &key);
+    if &*kind.storage == "namespaces" {
+        account(state, &key.name)?;
+    }
     Ok(object)
+}
+
+/// The account that pods of a namespace have which ask for none: its controller makes it at once.
+fn account(state: &mut State, namespace: &str) -> Result<(), ApiError> {
+    let accounts = state.kinds.find("", "v1", "serviceaccounts").cloned();
+    let accounts = accounts.ok_or(ApiError::NoSuchResource)?;
+    let account = json!({ "metadata": { "name": admission::ACCOUNT } });
+    create(state, &accounts, Some(namespace), account).map(drop)
 }
 
 /// A body must be of the kind its path says; one that does not say its kind is taken as that.
@@ -150,4 +161,43 @@ fn stamp(state: &mut State, kind: &Kind, value: &mut Value) {
 
 fn drop_nulls(labels: &mut Value) {
     as_map(labels).retain(|_, v| !v.is_null());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::ServerConfig;
+
+    /// What a pod with that spec is in a new namespace, and whether that has the account it asks for.
+    fn pod(spec: &Value) -> (String, bool) {
+        let config = ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+        let mut state = State::new(&config);
+        let mut made = |plural: &str, namespace: Option<&str>, object: Value| {
+            let kind = state.kinds.find("", "v1", plural).cloned().unwrap();
+            create(&mut state, &kind, namespace, object).unwrap()
+        };
+        made(
+            "namespaces",
+            None,
+            json!({ "metadata": { "name": "test" } }),
+        );
+        let object = json!({ "metadata": { "name": "web" }, "spec": spec });
+        let pod = made("pods", Some("test"), object);
+        let account = text(pod.value(), "/spec/serviceAccountName").to_owned();
+        let key = Key::new("test", &account);
+        let accounts = state.kinds.find("", "v1", "serviceaccounts").cloned();
+        let is_there = state.store.get(&accounts.unwrap().storage, &key).is_some();
+        (account, is_there)
+    }
+
+    #[test]
+    fn a_pod_that_asks_for_no_account_has_the_one_that_its_namespace_was_given() {
+        let spec = json!({ "containers": [{ "name": "web", "image": "nginx" }] });
+        assert_eq!(pod(&spec), ("default".to_owned(), true));
+        for field in ["serviceAccountName", "serviceAccount"] {
+            let mut spec = spec.clone();
+            spec[field] = "builder".into();
+            assert_eq!(pod(&spec), ("builder".to_owned(), false), "{field}");
+        }
+    }
 }
