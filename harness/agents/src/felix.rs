@@ -97,8 +97,6 @@ pub struct Config {
     pub node_name: String,
     /// The process's environment; `FELIX_…` wins over FelixConfiguration.
     pub env: BTreeMap<String, String>,
-    /// `DefaultEndpointToHostAction` where neither of them sets it.
-    pub default_endpoint_to_host_action: EndpointToHost,
     /// `Ipv6Support` where neither of them sets it.
     pub ipv6: bool,
     /// Whether its eBPF programs work: the model's is a table in their place.
@@ -107,25 +105,12 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// What happens to packets from a workload to its host that policy allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndpointToHost {
-    /// Felix's own default.
-    Drop,
-    /// Back to INPUT.
-    Return,
-    /// What Calico's manifests set.
-    Accept,
-}
-
-impl EndpointToHost {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Drop => "DROP",
-            Self::Return => "RETURN",
-            Self::Accept => "ACCEPT",
-        }
-    }
+/// The environment that Calico's manifests give Felix, as far as its rules go by it, but for `Ipv6Support`, which is a cluster's. It wins over
+/// FelixConfiguration.
+pub fn manifest_environment() -> BTreeMap<String, String> {
+    let settings = [("FELIX_DEFAULTENDPOINTTOHOSTACTION", "ACCEPT")];
+    let owned = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    owned.into()
 }
 
 /// Which kernel interface iptables uses.

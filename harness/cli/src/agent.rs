@@ -2,7 +2,6 @@
 //! tells are JSON lines ([`chainbreak_kind::agent`]); it ends with its standard input.
 
 use std::{
-    collections::BTreeMap,
     io::{self, BufRead, Write},
     process::ExitCode,
     rc::Rc,
@@ -57,9 +56,7 @@ async fn live(order: &Order) -> anyhow::Result<String> {
     let config = felix::Config {
         version,
         node_name: order.node.clone(),
-        env: BTreeMap::new(),
-        // What Calico's manifests set.
-        default_endpoint_to_host_action: felix::EndpointToHost::Accept,
+        env: felix::manifest_environment(),
         ipv6: order.ipv6,
         programs: false,
         seed: order.seed,

@@ -1,7 +1,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::felix::EndpointToHost;
 
 fn config(env: &[(&str, &str)]) -> Config {
     let env = env
@@ -11,7 +10,6 @@ fn config(env: &[(&str, &str)]) -> Config {
         version: "v3.28.1".parse().unwrap(),
         node_name: "n1".to_owned(),
         env: env.collect(),
-        default_endpoint_to_host_action: EndpointToHost::Accept,
         ipv6: false,
         programs: false,
         seed: 1,
@@ -41,7 +39,7 @@ fn an_empty_configuration_gives_felix_defaults() {
     assert!(params.is("BPFKubeProxyIptablesCleanupEnabled"));
     assert!(params.is("BPFHostConntrackBypass"));
     assert_eq!(params.word("ChainInsertMode"), "insert");
-    assert_eq!(params.word("DefaultEndpointToHostAction"), "ACCEPT");
+    assert_eq!(params.word("DefaultEndpointToHostAction"), "DROP");
     assert_eq!(params.time("IptablesRefreshInterval").as_secs(), 180);
     assert_eq!(
         params.time("IptablesPostWriteCheckIntervalSecs").as_secs(),
@@ -58,7 +56,7 @@ fn the_api_is_read_and_the_environment_wins() {
         "iptablesRefreshInterval": "2s",
         "iptablesPostWriteCheckInterval": "1s",
         "chainInsertMode": "Append",
-        "defaultEndpointToHostAction": "Drop",
+        "defaultEndpointToHostAction": "Return",
     });
     let params = params(
         spec,
@@ -74,7 +72,7 @@ fn the_api_is_read_and_the_environment_wins() {
         1
     );
     assert_eq!(params.word("ChainInsertMode"), "append");
-    assert_eq!(params.word("DefaultEndpointToHostAction"), "DROP");
+    assert_eq!(params.word("DefaultEndpointToHostAction"), "RETURN");
 }
 
 #[test]

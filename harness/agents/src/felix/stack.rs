@@ -71,7 +71,7 @@ impl Stack {
     /// before the first rule that matches it.
     pub(super) async fn prepare(&mut self, io: &Io<Event>, world: &World) {
         let family = self.renderer.family;
-        let sets = sets::needed(family, &world.pools, &world.nodes);
+        let sets = sets::needed(&self.renderer, &world.pools, &world.nodes);
         if sets != self.sets && sets::write(io, family, &sets).await {
             self.sets = sets;
         }

@@ -78,21 +78,40 @@ impl Renderer {
                 .saying(POLICY_ACCEPTED)
                 .when(self.accepted()),
         ];
-        let postrouting = vec![
+        let mut postrouting = Vec::from_iter(self.egress_dscp());
+        postrouting.extend([
             Rule::then("RETURN").when(self.accepted()),
             self.clear_marks(),
             Rule::jump("cali-to-host-endpoint").when(state("DNAT")),
             Rule::then("RETURN")
                 .saying(POLICY_ACCEPTED)
                 .when(self.accepted()),
-        ];
-        Layout::default()
+        ]);
+        let layout = if self.version.sets_dscp() {
+            Layout::default().chain("cali-egress-dscp", vec![])
+        } else {
+            Layout::default()
+        };
+        layout
             .insert("PREROUTING", vec![Rule::jump("cali-PREROUTING")])
             .insert("POSTROUTING", vec![Rule::jump("cali-POSTROUTING")])
             .chain("cali-PREROUTING", prerouting)
             .chain("cali-POSTROUTING", postrouting)
             .chain("cali-from-host-endpoint", vec![])
             .chain("cali-to-host-endpoint", vec![])
+    }
+
+    /// For packets that leave the cluster from pods which ask for it.
+    fn egress_dscp(&self) -> Option<Rule> {
+        let (pods, pools) = (self.set("dscp-src-net"), self.set(self.version.all_pools()));
+        let host = self.set("this-host");
+        self.version.sets_dscp().then(|| {
+            Rule::jump("cali-egress-dscp")
+                .saying("set dscp for traffic leaving cluster.")
+                .when(format!("-m set --match-set {pods} src"))
+                .when(format!("-m set ! --match-set {pools} dst"))
+                .when(format!("-m set ! --match-set {host} dst"))
+        })
     }
 
     /// Table nat. `nat_outgoing` says that some pool wants its packets masqueraded.
@@ -128,7 +147,8 @@ impl Renderer {
     }
 
     fn nat_outgoing(&self, wanted: bool) -> Vec<Rule> {
-        let (masq, all) = (self.set("masq-ipam-pools"), self.set("all-ipam-pools"));
+        let masq = self.set("masq-ipam-pools");
+        let all = self.set(self.version.all_pools());
         let rule = || {
             self.masquerade()
                 .when(format!("-m set --match-set {masq} src"))

@@ -106,6 +106,24 @@ impl Version {
         self.since_patch(28, 1)
     }
 
+    /// Packets that leave the cluster may get a DSCP, in iptables mode (static.go).
+    pub(super) fn sets_dscp(self) -> bool {
+        self.since(31)
+    }
+
+    /// What the set of all pools is called (`rule_defs.go`): v3.32.0 came before v3.31.6.
+    pub(super) fn all_pools(self) -> &'static str {
+        let is_late = match self.minor {
+            31 => self.patch >= 6,
+            _ => self.since_patch(32, 1),
+        };
+        if is_late {
+            "network-ip-pools"
+        } else {
+            "all-ipam-pools"
+        }
+    }
+
     /// `BPFForceTrackPacketsFromIfaces` exists.
     pub(super) fn forces_tracking(self) -> bool {
         self.since(27)
@@ -201,6 +219,10 @@ mod tests {
         assert!(
             !version("v3.31.3").deletes_nft_tables() && version("v3.31.4").deletes_nft_tables()
         );
+        let pools = ["v3.31.5", "v3.31.6", "v3.32.0", "v3.32.1"];
+        let pools = pools.map(|it| version(it).all_pools());
+        let (early, late) = ("all-ipam-pools", "network-ip-pools");
+        assert_eq!(pools, [early, late, early, late]);
         assert!(version("v3.31.4").reads_nft_tables_each_time());
         assert!(!version("v3.31.5").reads_nft_tables_each_time());
     }

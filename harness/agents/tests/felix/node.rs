@@ -1,9 +1,9 @@
 //! A core under a stepped clock, and where its commands go.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use chainbreak_agents::{
-    felix::{self, Config, EndpointToHost, Event, Pool, Workload},
+    felix::{self, Config, Event, Pool, Workload},
     step::{Command, LogLine, Output, Reply, Stepper, Wanted},
 };
 use serde_json::{Value, json};
@@ -29,8 +29,7 @@ pub(crate) fn config(version: &str) -> Config {
     Config {
         version: version.parse().unwrap(),
         node_name: "n1".to_owned(),
-        env: BTreeMap::new(),
-        default_endpoint_to_host_action: EndpointToHost::Accept,
+        env: felix::manifest_environment(),
         ipv6: false,
         programs: false,
         seed: 1,

@@ -1,6 +1,6 @@
 //! One life of a model: the core, driven on the thread of its node.
 
-use std::{collections::BTreeMap, net::IpAddr, rc::Rc};
+use std::{net::IpAddr, rc::Rc};
 
 use chainbreak_agents::{
     driver::{self, header},
@@ -132,14 +132,13 @@ fn felix(
     log: &EventLog,
 ) -> Result<Life, LabError> {
     let programs = spec.programs == Some(Programs::Work);
-    let mut env: BTreeMap<_, _> = interface_prefix(spec.pods).into_iter().collect();
+    let mut env = felix::manifest_environment();
+    env.extend(interface_prefix(spec.pods));
     env.extend(spec.env.clone());
     let config = felix::Config {
         version: version(AgentName::Felix, &spec.version)?,
         node_name: node.name.to_string(),
         env,
-        // What Calico's manifests set.
-        default_endpoint_to_host_action: felix::EndpointToHost::Accept,
         ipv6: world.families.has_v6(),
         programs,
         seed: seed_of(node, seed),

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use chainbreak_agents::felix as model;
 use chainbreak_model::{
     case::{CalicoSpec, KubeProxySpec, PodOwner},
     names::{AgentName, NodeName},
@@ -188,12 +189,12 @@ pub(super) fn felix(spec: &CalicoSpec, context: &NodeContext) -> BTreeMap<String
         // Else lines are dropped under load (felix/docs/config-params.md), and promises are about them.
         ("FELIX_DEBUGDISABLELOGDROPPING", "true"),
         ("FELIX_HEALTHENABLED", "true"),
-        ("FELIX_DEFAULTENDPOINTTOHOSTACTION", "ACCEPT"),
         ("FELIX_USAGEREPORTINGENABLED", "false"),
     ];
     environment.extend(named(
         settings.map(|(name, value)| (name, value.to_owned())),
     ));
+    environment.extend(model::manifest_environment());
     if !context.has_pools {
         // Nodes' own pod addresses, as without Calico's IPAM, and not its blocks: a node has those of one pool.
         environment.insert("USE_POD_CIDR".to_owned(), "true".to_owned());

@@ -43,6 +43,10 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     if mode == Some(ProxyMode::Ipvs) {
         needs.push("ipvs".to_owned());
     }
+    // From v3.31 on its rules ask sets in whatever world.
+    if case.cluster.version(AgentName::Felix).is_some() {
+        needs.push("ipset".to_owned());
+    }
     let hosts = case.cluster.hosts.values();
     if case.manifests.iter().any(runs_nginx) || hosts.into_iter().any(|host| host.nginx.is_some()) {
         needs.push("nginx".to_owned());
