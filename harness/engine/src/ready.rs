@@ -5,7 +5,7 @@
 use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
 use chainbreak_model::{
-    case::{Case, ProxyMode},
+    case::{Case, IpFamily, ProxyMode},
     names::NodeName,
 };
 use futures::future::try_join_all;
@@ -86,12 +86,44 @@ pub(crate) async fn wait(
             let waited = wait::until(&what, deadline, async || node.lacks_none_of(&wanted)).await;
             waited.map_err(|trouble| trouble.with(&cluster.account(&node.node)))?;
         }
+        if case.cluster.ip_families.contains(&IpFamily::V6) {
+            for node in &nodes {
+                let what = format!("node {} may use its addresses of IPv6", node.node);
+                let place = Place::Node(node.node.clone());
+                wait::until(&what, deadline, async || {
+                    addresses_settled(cluster, &place).await
+                })
+                .await?;
+            }
+        }
         Ok(())
     };
     tokio::select! {
         ready = ready => ready,
         Err(failed) = collecting => Err(failed),
     }
+}
+
+/// Whether all addresses of a node are its own. Until duplicate address detection has ended, some two seconds after a pod's interface came up, a
+/// node asks nobody for a neighbour there, and what goes to the pod is lost, which may be ready long before (Linux, `ndisc_send_ns`).
+async fn addresses_settled(cluster: &dyn Cluster, place: &Place) -> Result<(), String> {
+    let list = ["ip", "-6", "-o", "address", "show", "tentative"];
+    let listed = output(
+        cluster,
+        place,
+        &Command::Argv(list.map(str::to_owned).to_vec()),
+    )
+    .await;
+    match tentative(&listed.map_err(|error| error.to_string())?) {
+        Some(line) => Err(format!("one is still tentative: {line}")),
+        None => Ok(()),
+    }
+}
+
+/// The first line of an address that is still looked for. One that somebody else has stays tentative.
+fn tentative(listed: &str) -> Option<&str> {
+    let mut lines = listed.lines().map(str::trim);
+    lines.find(|line| !line.is_empty() && !line.contains("dadfailed"))
 }
 
 /// What shows them whenever it reads a line.
@@ -277,4 +309,19 @@ async fn pods_ready(objects: &Objects) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_looked_for_is_waited_for_and_one_that_somebody_else_has_is_not() {
+        let failed = "3: veth0    inet6 fd00::1/64 scope global dadfailed tentative \\       valid_lft forever\n";
+        let sought =
+            "7: veth1    inet6 fe80::1/64 scope link tentative \\       valid_lft forever\n";
+        assert_eq!(tentative(""), None);
+        assert_eq!(tentative(failed), None);
+        assert_eq!(tentative(&[failed, sought].concat()), Some(sought.trim()));
+    }
 }

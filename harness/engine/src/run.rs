@@ -9,9 +9,9 @@ use chainbreak_model::{
     names::AgentName,
 };
 use futures::{
-    FutureExt, StreamExt,
+    FutureExt, StreamExt, TryStreamExt,
     future::{BoxFuture, try_join_all},
-    stream::FuturesUnordered,
+    stream::{self, FuturesUnordered},
 };
 use tokio::{
     sync::{oneshot, watch},
@@ -39,6 +39,9 @@ use crate::{
 
 /// How long the cluster may take from nothing to ready when nobody says otherwise.
 pub const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// How many probes begin at a time: each is a process, on somebody's cluster one through the API.
+const AT_ONCE: usize = 8;
 
 /// What is kept of a case beside its history.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -207,12 +210,13 @@ async fn exercise(
                 return Err(InfraError::new("wait until the cluster is ready", why));
             }
         }
-        // At a time, and ended so: each waits for what became of one request, which may be a timeout.
+        // Side by side, and ended so: each waits for what became of one request, which may be a timeout.
         let flows = (0..).zip(case.traffic.iter());
         let flows = flows.map(|(number, (name, traffic))| {
             Flow::start(cluster.as_ref(), number, name, traffic, log)
         });
-        let flows = try_join_all(flows).await?;
+        let flows = stream::iter(flows).buffered(AT_ONCE);
+        let flows: Vec<Flow> = flows.try_collect().await?;
         answered_by::tell(cluster.as_ref(), case, &flows, deadline, log).await?;
         observe::addresses(cluster.as_ref(), case, log).await?;
         network::tell(cluster.as_ref(), log).await;

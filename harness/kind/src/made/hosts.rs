@@ -13,7 +13,7 @@ use std::{
 use chainbreak_engine::cluster::Place;
 use chainbreak_model::case::{ClusterSpec, HostSpec, IpFamily};
 use container::Whose;
-use futures::future::{join_all, try_join, try_join_all};
+use futures::future::{join, join_all, try_join_all};
 use indexmap::IndexMap;
 use kube::Client;
 use testcontainers::{ContainerAsync, GenericImage};
@@ -154,7 +154,8 @@ impl Hosts {
             let own = addresses(&name.beside("host", host), &raised.network).await?;
             Ok((host.clone(), own))
         });
-        raised.own = try_join_all(started).await?.into_iter().collect();
+        let started = join_all(started).await.into_iter();
+        raised.own = started.collect::<Result<_, KindError>>()?;
         let hosts = raised.own.iter().map(|(host, own)| {
             let raised = Host {
                 addresses: wiring::main_addresses(cluster, host, own),
@@ -165,13 +166,19 @@ impl Hosts {
         raised.all = hosts.collect();
         let program = program::own()?;
         let hosts = cluster.hosts.iter();
-        let fitted = hosts.map(|(host, spec)| {
-            try_join(
+        // Each comes to its end: who makes containers is not to be broken off.
+        let fitted = hosts.map(async |(host, spec)| {
+            let (fitted, served) = join(
                 raised.fit(host, &program),
                 raised.serve(name, host, spec, images),
             )
+            .await;
+            fitted.and(served)
         });
-        try_join_all(fitted).await?;
+        join_all(fitted)
+            .await
+            .into_iter()
+            .collect::<Result<(), _>>()?;
         Ok(raised)
     }
 

@@ -52,7 +52,10 @@ async fn delete(client: &Client, manifests: &[Value]) -> Result<(), KindError> {
         going.extend(begin(client, manifest).await?);
     }
     for name in namespaces.into_iter().filter_map(namespace) {
-        hasten(client, name).await?;
+        if let Err(error) = shorten_grace_period(client, name).await {
+            // They end by themselves, later.
+            tracing::debug!(%error, "no pod was told to hurry");
+        }
     }
     for manifest in others.into_iter().rev() {
         going.extend(begin(client, manifest).await?);
@@ -88,9 +91,9 @@ async fn begin(
     }
 }
 
-/// Ends pods of a namespace in a second, also those that would wait before they end, as long as nobody has begun to. Not in none: of older kubelets that is as long as the pod's
-/// own specification says (`calculateEffectiveGracePeriod` of `pkg/kubelet/pod_workers.go`).
-async fn hasten(client: &Client, namespace: &str) -> Result<(), KindError> {
+/// Ends pods of a namespace in a second, also those that would wait before they end, as long as nobody has begun to. Not in none: of older
+/// kubelets that is as long as the pod's own specification says (`calculateEffectiveGracePeriod` of `pkg/kubelet/pod_workers.go`).
+async fn shorten_grace_period(client: &Client, namespace: &str) -> Result<(), KindError> {
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
     let params = DeleteParams::background().grace_period(1);
     let hastened = pods

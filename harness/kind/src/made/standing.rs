@@ -108,8 +108,9 @@ impl Raising<'_> {
             owned.name,
             state::named(&differences)
         ));
-        if let Some(error) = hosts.end().await.pop() {
-            return Err(error);
+        for error in hosts.end().await {
+            // What stands beside the cluster goes with it.
+            tracing::debug!(%error, "a container stayed");
         }
         owned.delete().await?;
         let (standing, _) = self.found(plan).await?;

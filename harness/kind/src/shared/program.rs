@@ -1,6 +1,6 @@
 //! This program on nodes and hosts: the probe of every place, and Felix's model.
 
-use std::{fmt::Display, sync::OnceLock, time::Duration};
+use std::{fmt::Display, time::Duration};
 
 use chainbreak_engine::cluster::Command;
 use futures::future::try_join_all;
@@ -31,32 +31,18 @@ pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
     Ok(())
 }
 
-/// The same, but for nodes on which it is already, as those of a cluster that is kept: each has a note of which one that is.
+/// The same, but for nodes on which it is already, as those of a cluster that is kept.
 pub(crate) async fn place_once(nodes: &Nodes) -> Result<(), KindError> {
-    let sum = own_sum()?;
+    let own = own()?;
+    let sum = hash::sha256(&own);
     let placed = nodes.0.iter().map(async |node| {
-        let note = format!("{}.sha256", node.program);
-        let there = node.run(&["cat", &note]).await;
-        if there.is_ok_and(|noted| noted == sum) {
+        let there = node.run(&["sha256sum", &node.program]).await;
+        if there.is_ok_and(|said| said.starts_with(&sum)) {
             return Ok(());
         }
-        // It is of none while the program changes.
-        node.run(&["rm", "-f", &note]).await?;
-        put(&node.name, &node.entry, &node.program, &own()?).await?;
-        let write = ["sh", "-c", "cat > \"$1\"", "sh", &note];
-        node.feed(&write, sum).await.map(drop)
+        put(&node.name, &node.entry, &node.program, &own).await
     });
     try_join_all(placed).await.map(drop)
-}
-
-/// SHA-256 of [`own`].
-fn own_sum() -> Result<&'static str, KindError> {
-    // Each case asks.
-    static SUM: OnceLock<String> = OnceLock::new();
-    match SUM.get() {
-        Some(sum) => Ok(sum),
-        None => own().map(|own| SUM.get_or_init(|| hash::sha256(own)).as_str()),
-    }
 }
 
 /// A command in words, where this program is there.
