@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape fuzz record test-kind test-kind-cases test-kind-all test-kind-upgrade real bench mutate packages build check check-demo check-fuzz archive image static test-aarch64
+.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape test-felix fuzz record test-kind test-kind-cases test-kind-all test-kind-upgrade real bench mutate packages build check check-demo check-fuzz archive image static test-aarch64
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. `make build` puts the whole program in its place.
 SMALL = --package chainbreak-cli --no-default-features
@@ -49,6 +49,13 @@ test-real: packages ## the tests with the real kube-proxy v1.20.2, made first if
 	$(CARGO) test --workspace --test differential --test real --test sources --quiet \
 		-- --ignored --skip is_recorded --test-threads=1
 	@for version in $(KUBE_PROXIES); do $(MAKE) --no-print-directory test-built KUBE_PROXY=$$version || exit; done
+
+# FELIX is a program or a root, as `--agent felix=` takes it; nobody can build one from here. Four seconds a world, of which six live at a time; MODE=bpf takes root.
+# CHAINBREAK_SEED=100 draws others; CHAINBREAK_RECORD=1 keeps what the real one left for `make test`.
+test-felix: packages ## that a real Felix and its model leave the same rules in random worlds: FELIX=path/to/calico-node FELIX_VERSION=v3.32.1 WORLDS=60
+	@test -n "$(FELIX)" -a -n "$(FELIX_VERSION)" || { echo "which one? make test-felix FELIX=path/to/calico-node FELIX_VERSION=v3.32.1" >&2; exit 2; }
+	CHAINBREAK_REAL_FELIX=$(abspath $(FELIX)) CHAINBREAK_FELIX_VERSION=$(FELIX_VERSION) CHAINBREAK_MODE=$(MODE) $(IN_WORLDS) \
+		$(CARGO) test --workspace --test real_felix -- --ignored --nocapture
 
 # Worlds in each mode that the release has (nftables mode is its own from 1.31 on); flows, times and the rest in iptables mode.
 test-built: test-program
