@@ -90,7 +90,14 @@ pub(crate) fn of(text: &str, manifests: &str) -> Case {
         backend: "lab".to_owned(),
         ..Choice::default()
     };
-    let here = ["lab", "iptables-legacy", "conntrack", "nft", "nginx"];
+    let here = [
+        "lab",
+        "iptables-legacy",
+        "conntrack",
+        "ipset",
+        "nft",
+        "nginx",
+    ];
     let here = here.map(|name| (name.to_owned(), Ok(())));
     match chainbreak_model::plan(&scenario, &choice, &Capabilities(here.into())).swap_remove(0) {
         Planned::Run(case) => *case,

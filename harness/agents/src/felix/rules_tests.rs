@@ -346,3 +346,23 @@ fn a_mark_mask_that_is_too_small_is_refused() {
         0xf0000
     );
 }
+
+#[test]
+fn in_bpf_mode_ipv6_is_dropped_until_v3_26_and_from_v3_29_on_gets_to_workloads_as_ipv4_does() {
+    let forward = |version: &str, family: Family| {
+        let mut renderer = renderer(version, &json!({ "bpfEnabled": true, "ipv6Support": true }));
+        renderer.family = family;
+        let layout = world(&["cali1234567890a"]).layout("filter", &renderer);
+        let mut chains = layout.inserts.iter();
+        let chain = chains.find(|it| it.name == "FORWARD").unwrap();
+        let lines: Vec<String> = chain.rules.iter().map(|it| it.render("-A", "")).collect();
+        let lines = lines.join("\n");
+        ["drop IPv6", "--icmpv6-type 130", "check workload is known"].map(|it| lines.contains(it))
+    };
+    assert_eq!(forward("v3.26.5", Family::V6), [true, false, false]);
+    assert_eq!(forward("v3.28.1", Family::V6), [false, true, false]);
+    assert_eq!(forward("v3.29.7", Family::V6), [false, true, true]);
+    // For v3.27 rules to workloads were of one family.
+    assert_eq!(forward("v3.27.5", Family::V4), [false, false, false]);
+    assert_eq!(forward("v3.28.1", Family::V4), [false, false, true]);
+}

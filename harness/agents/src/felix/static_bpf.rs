@@ -5,6 +5,7 @@ use super::{
     Family,
     renderer::{Layout, Renderer, mark, not_mark, set_mark, state},
     rule::Rule,
+    static_iptables::icmpv6,
 };
 
 /// The marks of the BPF programs (`felix/bpf/tc/defs/defs.go`).
@@ -97,14 +98,38 @@ impl Renderer {
                 .when(not_mark(SEEN, SEEN))
         }));
         if self.family == Family::V6 {
-            rules.extend(self.workload_interfaces().map(|interface| {
-                Rule::then(self.deny())
-                    .saying("To workload, drop IPv6.")
-                    .when(format!("--out-interface {interface}"))
-            }));
-            return rules;
+            rules.extend(self.bpf_forward_ipv6());
         }
-        rules.push(established("Mark pre-established flows."));
+        if self.passes_to_workloads() {
+            rules.extend(self.bpf_to_workloads());
+        }
+        rules
+    }
+
+    /// What is of IPv6 alone: without programs for it nothing gets to workloads, and with them what is for the host is not passed on.
+    fn bpf_forward_ipv6(&self) -> Vec<Rule> {
+        if self.version.has_ipv6_programs() {
+            return icmpv6(self.deny());
+        }
+        let drop = |interface: String| {
+            Rule::then(self.deny())
+                .saying("To workload, drop IPv6.")
+                .when(format!("--out-interface {interface}"))
+        };
+        self.workload_interfaces().map(drop).collect()
+    }
+
+    /// Whether what the programs let pass gets to workloads by rules of the family: v3.27 had them for one of both, and then for none
+    /// (`int_dataplane.go`).
+    fn passes_to_workloads(&self) -> bool {
+        match self.family {
+            Family::V6 => self.version.has_ipv6_rules_to_workloads(),
+            Family::V4 => !self.version.is_of_one_family() || !self.params.is("Ipv6Support"),
+        }
+    }
+
+    fn bpf_to_workloads(&self) -> Vec<Rule> {
+        let mut rules = vec![established("Mark pre-established flows.")];
         rules.extend(self.workload_interfaces().map(|interface| {
             Rule::jump("cali-to-wl-dispatch")
                 .saying("To workload, check workload is known.")

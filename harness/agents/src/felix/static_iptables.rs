@@ -286,7 +286,7 @@ impl Renderer {
     }
 }
 
-fn icmpv6(action: &str) -> Vec<Rule> {
+pub(super) fn icmpv6(action: &str) -> Vec<Rule> {
     let rule = |kind: &u8| {
         Rule::then(action)
             .when("-p 58")

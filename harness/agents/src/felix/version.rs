@@ -124,6 +124,21 @@ impl Version {
         }
     }
 
+    /// Programs serve IPv6, too, where `Ipv6Support` is on.
+    pub(super) fn has_ipv6_programs(self) -> bool {
+        self.since(27)
+    }
+
+    /// In BPF mode rules of IPv6 let pass to workloads what those of IPv4 do.
+    pub(super) fn has_ipv6_rules_to_workloads(self) -> bool {
+        self.since(29)
+    }
+
+    /// In BPF mode rules to workloads are not of IPv4 where programs serve IPv6.
+    pub(super) fn is_of_one_family(self) -> bool {
+        self.minor == 27
+    }
+
     /// `BPFForceTrackPacketsFromIfaces` exists.
     pub(super) fn forces_tracking(self) -> bool {
         self.since(27)
