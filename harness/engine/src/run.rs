@@ -8,11 +8,7 @@ use chainbreak_model::{
     event::{EventKind, Phase},
     names::AgentName,
 };
-use futures::{
-    FutureExt, StreamExt, TryStreamExt,
-    future::{BoxFuture, try_join_all},
-    stream::{self, FuturesUnordered},
-};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
@@ -33,15 +29,11 @@ use crate::{
     nat_maps::NatMaps,
     network, observe, ready,
     starvation::Starvation,
-    timeline,
-    traffic::Flow,
+    timeline, traffic,
 };
 
 /// How long the cluster may take from nothing to ready when nobody says otherwise.
 pub const READY_WITHIN: Duration = Duration::from_secs(60);
-
-/// How many probes begin at a time: each is a process, on somebody's cluster one through the API.
-const AT_ONCE: usize = 8;
 
 /// What is kept of a case beside its history.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -210,13 +202,7 @@ async fn exercise(
                 return Err(InfraError::new("wait until the cluster is ready", why));
             }
         }
-        // Side by side, and ended so: each waits for what became of one request, which may be a timeout.
-        let flows = (0..).zip(case.traffic.iter());
-        let flows = flows.map(|(number, (name, traffic))| {
-            Flow::start(cluster.as_ref(), number, name, traffic, log)
-        });
-        let flows = stream::iter(flows).buffered(AT_ONCE);
-        let flows: Vec<Flow> = flows.try_collect().await?;
+        let flows = traffic::begin(cluster.as_ref(), &case.traffic, log).await?;
         answered_by::tell(cluster.as_ref(), case, &flows, deadline, log).await?;
         observe::addresses(cluster.as_ref(), case, log).await?;
         network::tell(cluster.as_ref(), log).await;
@@ -224,8 +210,7 @@ async fn exercise(
         let mut maps = NatMaps::of(cluster, case, &flows, endpoints);
         judge(cluster, (&looks, maps.as_mut()), case, faults, log).await?;
         network::tell(cluster.as_ref(), log).await;
-        try_join_all(flows.into_iter().map(Flow::stop)).await?;
-        Ok(())
+        traffic::end(flows).await
     };
     tokio::select! {
         ended = foreground => ended,

@@ -14,6 +14,8 @@ use chainbreak_model::{
     names::{NodeName, TrafficName},
 };
 use chainbreak_probe::wire::{Errand, Order, Outcome, Protocol, Report};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use indexmap::IndexMap;
 use k8s_openapi::api::core::v1::{Node, NodeAddress, Pod, Service};
 use kube::{Api, Client, ResourceExt};
 use tokio::{
@@ -34,6 +36,28 @@ use crate::{
 /// How long a probe may take beside the timeout of its requests until the first has ended, and from the order to end until
 /// it has.
 const BESIDE: Duration = Duration::from_secs(10);
+
+/// How many probes begin at a time: each is a process, on somebody's cluster one through the API.
+const AT_ONCE: usize = 8;
+
+/// Starts all traffic of a case, side by side: each waits for what becomes of one request, which may be a timeout. In the case's order.
+pub(crate) async fn begin(
+    cluster: &dyn Cluster,
+    traffic: &IndexMap<TrafficName, Traffic>,
+    log: &EventLog,
+) -> Result<Vec<Flow>, InfraError> {
+    let flows = (0..)
+        .zip(traffic)
+        .map(|(number, (name, traffic))| Flow::start(cluster, number, name, traffic, log));
+    stream::iter(flows).buffered(AT_ONCE).try_collect().await
+}
+
+/// Stops it, and waits for what is under way.
+pub(crate) async fn end(flows: Vec<Flow>) -> Result<(), InfraError> {
+    try_join_all(flows.into_iter().map(Flow::stop))
+        .await
+        .map(drop)
+}
 
 /// A running probe.
 #[derive(Debug)]
