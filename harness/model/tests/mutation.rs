@@ -40,7 +40,8 @@ fn case(variant: &str) -> Case {
         backend: "lab".to_owned(),
         ..Choice::default()
     };
-    let here = ["lab", "iptables-legacy", "conntrack"].map(|name| (name.to_owned(), Ok(())));
+    let here =
+        ["lab", "iptables-legacy", "conntrack", "ipset"].map(|name| (name.to_owned(), Ok(())));
     let planned = chainbreak_model::plan(&scenario, &choice, &Capabilities(here.into()));
     let mut found = planned.into_iter().filter_map(|planned| match planned {
         Planned::Run(case) => Some(*case),

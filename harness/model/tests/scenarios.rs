@@ -23,6 +23,7 @@ fn laboratory() -> Capabilities {
     let here = [
         "lab",
         "iptables-legacy",
+        "ipset",
         "iptables-nft",
         "nginx",
         "conntrack",

@@ -18,7 +18,8 @@ pub(crate) fn case(scenario: &str, name: &str) -> Case {
         backend: "lab".to_owned(),
         ..Choice::default()
     };
-    let here = ["lab", "iptables-legacy", "conntrack"].map(|name| (name.to_owned(), Ok(())));
+    let here =
+        ["lab", "iptables-legacy", "conntrack", "ipset"].map(|name| (name.to_owned(), Ok(())));
     let planned = chainbreak_model::plan(&scenario, &choice, &Capabilities(here.into()));
     let found = planned
         .into_iter()

@@ -22,7 +22,13 @@ fn a_family_of_the_matrix_comes_first_or_alone() {
             Planned::Skip(skipped) => skipped.missing,
         };
         assert_eq!(missing[0].capability, "ip6tables-legacy");
-        let all = ["lab", "iptables-legacy", "ip6tables-legacy", "conntrack"];
+        let all = [
+            "lab",
+            "iptables-legacy",
+            "ip6tables-legacy",
+            "conntrack",
+            "ipset",
+        ];
         let all = Capabilities(all.map(|it| (it.to_owned(), Ok(()))).into());
         match plan(&scenario, &choice, &all).remove(0) {
             Planned::Run(case) => case.cluster.ip_families,
@@ -46,7 +52,13 @@ fn what_is_said_of_the_default_family_holds_of_the_cells() {
     let scenario = scenario(&text);
     let mut choice = choice(&[], &[]);
     choice.variants = vec!["partial".into()];
-    let all = ["lab", "iptables-legacy", "ip6tables-legacy", "conntrack"];
+    let all = [
+        "lab",
+        "iptables-legacy",
+        "ip6tables-legacy",
+        "conntrack",
+        "ipset",
+    ];
     let all = Capabilities(all.map(|it| (it.to_owned(), Ok(()))).into());
     let told = plan(&scenario, &choice, &all).into_iter().map(|planned| {
         let Planned::Run(case) = planned else {
@@ -93,7 +105,7 @@ variants:
 
 fn of_both(choice: &Choice) -> Vec<Case> {
     let all = ["lab", "iptables-legacy", "ip6tables-legacy", "iptables-nft"];
-    let more = ["ip6tables-nft", "conntrack", "nginx"];
+    let more = ["ip6tables-nft", "conntrack", "ipset", "nginx"];
     let all = all.into_iter().chain(more);
     let here = Capabilities(all.map(|it| (it.to_owned(), Ok(()))).collect());
     let planned = plan(&scenario(BOTH), choice, &here).into_iter();

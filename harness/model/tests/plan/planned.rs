@@ -67,7 +67,7 @@ pub(crate) fn with_pins(choice: Choice) -> Choice {
 }
 
 pub(crate) fn planned(scenario: &Scenario, choice: &Choice) -> Vec<Planned> {
-    let here = ["lab", "iptables-legacy", "conntrack"].map(|it| (it.to_owned(), Ok(())));
+    let here = ["lab", "iptables-legacy", "conntrack", "ipset"].map(|it| (it.to_owned(), Ok(())));
     plan(scenario, choice, &Capabilities(BTreeMap::from(here)))
 }
 
