@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    create::create,
+    create::add,
     error::ApiError,
     object::Key,
     server::ServerConfig,
@@ -71,22 +71,11 @@ fn itself(state: &mut State, cidr: IpNet, at: SocketAddr) -> Result<(), ApiError
     add(state, slices, Some("default"), "kubernetes", object)
 }
 
-fn add(
-    state: &mut State,
-    (group, version, plural): (&str, &str, &str),
-    namespace: Option<&str>,
-    name: &str,
-    mut object: Value,
-) -> Result<(), ApiError> {
-    let kind = state.kinds.find(group, version, plural).cloned();
-    let kind = kind.ok_or(ApiError::NoSuchResource)?;
-    object["metadata"]["name"] = name.into();
-    create(state, &kind, namespace, object).map(drop)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use serde_json::Value;
 
     use super::*;
 

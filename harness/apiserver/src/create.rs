@@ -48,17 +48,26 @@ pub(crate) fn create(
     let object = state.store.put(&kind.storage, value);
     delete::collect_if_orphaned(state, &kind.storage, &key);
     if &*kind.storage == "namespaces" {
-        account(state, &key.name)?;
+        // Its controller makes it at once.
+        let accounts = ("", "v1", "serviceaccounts");
+        let namespace = Some(&*key.name);
+        add(state, accounts, namespace, admission::ACCOUNT, json!({}))?;
     }
     Ok(object)
 }
 
-/// The account that pods of a namespace have which ask for none: its controller makes it at once.
-fn account(state: &mut State, namespace: &str) -> Result<(), ApiError> {
-    let accounts = state.kinds.find("", "v1", "serviceaccounts").cloned();
-    let accounts = accounts.ok_or(ApiError::NoSuchResource)?;
-    let account = json!({ "metadata": { "name": admission::ACCOUNT } });
-    create(state, &accounts, Some(namespace), account).map(drop)
+/// The same, of a kind and with a name that the server knows by itself.
+pub(crate) fn add(
+    state: &mut State,
+    (group, version, plural): (&str, &str, &str),
+    namespace: Option<&str>,
+    name: &str,
+    mut object: Value,
+) -> Result<(), ApiError> {
+    let kind = state.kinds.find(group, version, plural).cloned();
+    let kind = kind.ok_or(ApiError::NoSuchResource)?;
+    object["metadata"]["name"] = name.into();
+    create(state, &kind, namespace, object).map(drop)
 }
 
 /// A body must be of the kind its path says; one that does not say its kind is taken as that.
