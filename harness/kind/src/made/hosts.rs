@@ -64,18 +64,27 @@ pub(crate) struct Hosts {
 }
 
 /// Of what hosts are made.
-struct Images<'a> {
-    /// The nodes'.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    /// The image of nodes.
     node: &'a str,
+    /// The image of what answers.
     nginx: &'a str,
+    /// This program.
+    program: &'a [u8],
 }
 
 impl Raising<'_> {
     /// Starts what the case has outside of the cluster, as soon as that has containers: it need not be ready.
-    pub(super) async fn start_hosts(&self, spec: &Spec, nginx: &str) -> Result<Hosts, KindError> {
+    pub(super) async fn start_hosts(
+        &self,
+        spec: &Spec,
+        nginx: &str,
+        program: &[u8],
+    ) -> Result<Hosts, KindError> {
         let cluster = &self.case.cluster;
         if cluster.hosts.is_empty() {
-            return Ok(Hosts::default());
+            return Ok(Hosts::of(cluster));
         }
         let names: Vec<&str> = cluster.hosts.keys().map(String::as_str).collect();
         self.say(format!(
@@ -85,11 +94,12 @@ impl Raising<'_> {
         if cluster.hosts.values().any(|host| host.nginx.is_some()) {
             docker::have(nginx).await?;
         }
-        let images = Images {
+        let parts = Parts {
             node: &spec.image.name,
             nginx,
+            program,
         };
-        let hosts = Hosts::start(cluster, &spec.name(), &images).await?;
+        let hosts = Hosts::start(cluster, &spec.name(), parts).await?;
         for (name, host) in cluster.hosts.iter() {
             let nginx = host.nginx.map(|_| format!(" with {nginx}"));
             let value = format!("a container{}", nginx.unwrap_or_default());
@@ -108,7 +118,6 @@ impl Raising<'_> {
     ) -> Result<(), KindError> {
         let cluster = &self.case.cluster;
         hosts.nodes = nodes.0.iter().map(|node| node.entry.clone()).collect();
-        hosts.families.clone_from(&cluster.ip_families);
         hosts.forget_routes().await?;
         if cluster.hosts.is_empty() {
             return Ok(());
@@ -133,23 +142,30 @@ impl Raising<'_> {
 }
 
 impl Hosts {
+    /// None yet.
+    fn of(cluster: &ClusterSpec) -> Self {
+        Self {
+            families: cluster.ip_families.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Makes the hosts of a case beside its cluster. They answer on the network of its nodes when this returns.
     async fn start(
         cluster: &ClusterSpec,
         name: &ClusterName,
-        images: &Images<'_>,
+        parts: Parts<'_>,
     ) -> Result<Self, KindError> {
         let mut raised = Self {
             network: network_of(name).await?,
-            families: cluster.ip_families.clone(),
-            ..Self::default()
+            ..Self::of(cluster)
         };
         let started = cluster.hosts.keys().map(async |host| {
             let whose = Whose {
                 cluster: name,
                 host,
             };
-            let request = whose.pause(images.node, &raised.network);
+            let request = whose.pause(parts.node, &raised.network);
             raised.keep(container::start(request).await?);
             let own = addresses(&name.beside("host", host), &raised.network).await?;
             Ok((host.clone(), own))
@@ -164,31 +180,22 @@ impl Hosts {
             (host.clone(), raised)
         });
         raised.all = hosts.collect();
-        let program = program::own()?;
-        let hosts = cluster.hosts.iter();
         // Each comes to its end: who makes containers is not to be broken off.
-        let fitted = hosts.map(async |(host, spec)| {
-            let (fitted, served) = join(
-                raised.fit(host, &program),
-                raised.serve(name, host, spec, images),
+        let fitted = cluster.hosts.iter().map(async |(host, spec)| {
+            let entry = docker::entry(&name.beside("host", host));
+            let place = Place::Host(host.clone());
+            let (placed, served) = join(
+                program::put(&place, &entry, PROGRAM, parts.program),
+                raised.serve(name, host, spec, parts),
             )
             .await;
-            fitted.and(served)
+            placed.and(served)
         });
         join_all(fitted)
             .await
             .into_iter()
             .collect::<Result<(), _>>()?;
         Ok(raised)
-    }
-
-    /// The program on a host.
-    async fn fit(&self, host: &str, program: &[u8]) -> Result<(), KindError> {
-        let Some(raised) = self.all.get(host) else {
-            return Ok(());
-        };
-        let place = Place::Host(host.to_owned());
-        program::put(&place, &raised.entry, PROGRAM, program).await
     }
 
     /// Addresses and routes of all hosts, and routes of all nodes.
@@ -211,13 +218,13 @@ impl Hosts {
         cluster: &ClusterName,
         host: &str,
         spec: &HostSpec,
-        images: &Images<'_>,
+        parts: Parts<'_>,
     ) -> Result<(), KindError> {
         let (Some(port), Some(raised)) = (spec.nginx, self.all.get(host)) else {
             return Ok(());
         };
         let has_v6 = self.families.contains(&IpFamily::V6);
-        let request = Whose { cluster, host }.nginx(images.nginx, port, has_v6);
+        let request = Whose { cluster, host }.nginx(parts.nginx, port, has_v6);
         self.keep(container::start(request).await?);
         let listeners = ["ss", "-Hltn", &format!("sport = :{port}")].map(str::to_owned);
         let argv: Vec<String> = raised.entry.iter().cloned().chain(listeners).collect();

@@ -123,10 +123,11 @@ impl Raising<'_> {
         let spec = plan.spec;
         let since = Timestamp::now();
         let (owned, origin) = self.find_or_make(spec).await?;
+        let program = program::own()?;
         // Both come to their end, also where one fails: who makes containers is not to be broken off.
         let (hosts, readied) = join(
-            self.start_hosts(spec, plan.nginx),
-            self.readied(&owned.name, origin, plan),
+            self.start_hosts(spec, plan.nginx, &program),
+            self.readied(&owned.name, origin, plan, &program),
         )
         .await;
         let (hosts, (client, nodes)) = (hosts?, readied?);
@@ -146,6 +147,7 @@ impl Raising<'_> {
         name: &ClusterName,
         origin: Origin,
         plan: Plan<'_>,
+        program: &[u8],
     ) -> Result<(Client, Nodes), KindError> {
         let client = client(&kubeconfig(name, Reach::Host).await?).await?;
         answers(&client).await?;
@@ -156,7 +158,7 @@ impl Raising<'_> {
         self.load(&nodes, origin, plan).await?;
         // Agents take their time, and little of the machine's.
         let (placed, agents) = join(
-            program::place_once(&nodes),
+            program::place_once(&nodes, program),
             self.have_agents(&client, &nodes, origin, plan),
         )
         .await;

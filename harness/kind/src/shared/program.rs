@@ -32,15 +32,14 @@ pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
 }
 
 /// The same, but for nodes on which it is already, as those of a cluster that is kept.
-pub(crate) async fn place_once(nodes: &Nodes) -> Result<(), KindError> {
-    let own = own()?;
-    let sum = hash::sha256(&own);
+pub(crate) async fn place_once(nodes: &Nodes, own: &[u8]) -> Result<(), KindError> {
+    let sum = hash::sha256(own);
     let placed = nodes.0.iter().map(async |node| {
         let there = node.run(&["sha256sum", &node.program]).await;
         if there.is_ok_and(|said| said.starts_with(&sum)) {
             return Ok(());
         }
-        put(&node.name, &node.entry, &node.program, &own).await
+        put(&node.name, &node.entry, &node.program, own).await
     });
     try_join_all(placed).await.map(drop)
 }
