@@ -87,12 +87,8 @@ impl Renderer {
                 .saying(POLICY_ACCEPTED)
                 .when(self.accepted()),
         ]);
-        let layout = if self.version.sets_dscp() {
-            Layout::default().chain("cali-egress-dscp", vec![])
-        } else {
-            Layout::default()
-        };
-        layout
+        Layout::default()
+            .chain("cali-egress-dscp", vec![])
             .insert("PREROUTING", vec![Rule::jump("cali-PREROUTING")])
             .insert("POSTROUTING", vec![Rule::jump("cali-POSTROUTING")])
             .chain("cali-PREROUTING", prerouting)

@@ -14,14 +14,16 @@ const OTHERS: &str = "(others)";
 /// Rules in order, by `iptables filter cali-INPUT`.
 pub(crate) type Left = BTreeMap<String, Vec<String>>;
 
-/// What `iptables-save` printed on `n1` at the end, as a case's folder keeps it; of IPv6 too where the node has it.
-pub(crate) fn left(case: &Path) -> Left {
+/// What `iptables-save` printed on `n1` at the end, as a run's folder keeps it; of IPv6 too where the node has it.
+pub(crate) fn left(out: &Path, artifacts: &[String]) -> Left {
     let mut left = Left::new();
     for program in ["iptables", "ip6tables"] {
-        let Ok(save) = fs::read_to_string(case.join(format!("n1.{program}-save"))) else {
-            assert_eq!(program, "ip6tables", "{} has no dump", case.display());
+        let name = format!("/n1.{program}-save");
+        let Some(kept) = artifacts.iter().find(|it| it.ends_with(&name)) else {
+            assert_eq!(program, "ip6tables", "no {name} among {artifacts:?}");
             continue;
         };
+        let save = fs::read_to_string(out.join(kept)).unwrap();
         for (table, held) in Ruleset::parse(&save).unwrap().tables {
             for (name, chain) in held.chains {
                 let rules = rules(&name, &chain);

@@ -15,12 +15,12 @@ mod play;
 mod recording;
 mod world;
 
-use std::{env, fs, path::Path};
+use std::env;
 
 use self::{
     left::{Left, differences},
     play::{Felix, play},
-    recording::{Recorded, Recording},
+    recording::Recording,
     world::{Mode, World},
 };
 
@@ -57,8 +57,8 @@ fn a_real_felix_and_its_model_leave_the_same_rules() {
 #[test]
 fn models_leave_the_rules_that_a_real_felix_of_their_release_left() {
     for recording in Recording::all() {
-        let worlds: Vec<World> = recording.worlds.iter().map(Recorded::world).collect();
-        let theirs: Vec<Left> = recording.worlds.iter().map(Recorded::left).collect();
+        let kept = recording.worlds.into_iter();
+        let (worlds, theirs): (Vec<_>, Vec<_>) = kept.map(|it| (it.world, it.left)).unzip();
         no_differences(&worlds, &play(&worlds, &Felix::Model), &theirs);
     }
 }
@@ -69,9 +69,9 @@ fn a_model_of_another_release_leaves_other_rules() {
     let recordings = Recording::all();
     let recording = recordings.iter().find(|it| it.version == "v3.32.1");
     let recorded = &recording.expect("one of v3.32.1").worlds[0];
-    let older = recorded.world().with_version("v3.30.7");
+    let older = recorded.world.clone().with_version("v3.30.7");
     let ours = play(&[older], &Felix::Model);
-    let differences = differences(&ours[0], &recorded.left());
+    let differences = differences(&ours[0], &recorded.left);
     let is_dscp = |it: &String| {
         it.starts_with("only the real one: iptables mangle cali-POSTROUTING") && it.contains("dscp")
     };
@@ -105,12 +105,4 @@ fn given(name: &str) -> String {
 fn number(name: &str, otherwise: u64) -> u64 {
     let text = env::var(name).ok();
     text.map_or(otherwise, |text| text.parse().unwrap())
-}
-
-/// Every file of a folder, by name.
-fn files(folder: &Path) -> Vec<std::path::PathBuf> {
-    let listed = fs::read_dir(folder).unwrap();
-    let mut files: Vec<_> = listed.map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files
 }

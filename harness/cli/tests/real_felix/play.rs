@@ -1,13 +1,14 @@
 //! Worlds as somebody runs them, and what their histories say.
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
+    fs::{self, File},
+    io::BufReader,
+    path::Path,
     process::{Command, Stdio},
 };
 
 use chainbreak_model::event::{Event, EventKind, Phase};
-use serde_json::Value;
+use chainbreak_report::{Recorded, Run};
 
 use crate::{
     left::{Left, left},
@@ -51,50 +52,37 @@ pub(crate) fn play(worlds: &[World], felix: &Felix) -> Vec<Left> {
         .args(allowed)
         .stdin(Stdio::null());
     let ran = run.output().unwrap();
-    let said = [ran.stdout, ran.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let tell = |world: &World| {
-        let told = history(folder.path(), &world.name());
-        let (case, events) =
-            told.unwrap_or_else(|| panic!("nothing is told of {}:\n{said}", world.name()));
-        let judged = |event: &Event| matches!(event.what, EventKind::Phase(Phase::Judged));
-        assert!(
-            events.iter().any(judged),
-            "{} was not lived through:\n{world}\n{}",
-            world.name(),
-            troubles(&events)
-        );
-        let left = left(&case);
-        for program in world.programs() {
-            let place = format!("{program} filter cali-FORWARD");
-            let is_bpf = world.takes_programs();
-            assert!(
-                is_bpf || left.contains_key(&place),
-                "no {place} in {}",
-                world.name()
-            );
-        }
-        left
-    };
+    let out = folder.path().join("out/latest");
+    let told = File::open(out.join("run.jsonl"));
+    let told = told.unwrap_or_else(|_none| {
+        let said = [ran.stdout, ran.stderr].concat();
+        panic!("nothing ran:\n{}", String::from_utf8_lossy(&said))
+    });
+    let told = Run::read(BufReader::new(told), &out).unwrap();
+    let tell = |world: &World| tell(world, &told.cases[&format!("{}/it", world.name())], &out);
     worlds.iter().map(tell).collect()
 }
 
-/// The folder of that scenario's case, and what happened in it.
-fn history(folder: &Path, scenario: &str) -> Option<(PathBuf, Vec<Event>)> {
-    let run = fs::canonicalize(folder.join("out/latest")).ok()?;
-    let lines = fs::read_to_string(run.join("run.jsonl")).ok()?;
-    let lines = lines
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut histories = lines.filter_map(|line| line.get("history").cloned());
-    let case = format!("{scenario}/");
-    let is_its = |it: &Value| it["case"].as_str().is_some_and(|id| id.starts_with(&case));
-    let path = run.join(histories.find(is_its)?["path"].as_str()?);
-    let events = fs::read_to_string(&path).ok()?;
-    let events = events
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
-    Some((path.parent()?.to_owned(), events.collect()))
+/// What was left in a world that was lived through to its end.
+fn tell(world: &World, case: &Recorded, out: &Path) -> Left {
+    let events = case.history.events().unwrap();
+    let judged = |event: &Event| matches!(event.what, EventKind::Phase(Phase::Judged));
+    assert!(
+        events.iter().any(judged),
+        "{} was not lived through:\n{world}\n{}",
+        world.name(),
+        troubles(&events)
+    );
+    let left = left(out, &case.artifacts);
+    for program in world.programs() {
+        let place = format!("{program} filter cali-FORWARD");
+        assert!(
+            world.takes_programs() || left.contains_key(&place),
+            "no {place} in {}",
+            world.name()
+        );
+    }
+    left
 }
 
 /// What went wrong beside the case.

@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeSet,
-    fs::File,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
 use flate2::{Compression, GzBuilder, read::GzDecoder};
 use serde::{Deserialize, Serialize};
 
-use crate::{files, left::Left, world::World};
+use crate::{left::Left, world::World};
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real_felix/corpus");
 
@@ -26,18 +26,8 @@ pub(crate) struct Recording {
 /// A world and what was left in it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Recorded {
-    world: World,
-    left: Left,
-}
-
-impl Recorded {
-    pub(crate) fn world(&self) -> World {
-        self.world.clone()
-    }
-
-    pub(crate) fn left(&self) -> Left {
-        self.left.clone()
-    }
+    pub(crate) world: World,
+    pub(crate) left: Left,
 }
 
 impl Recording {
@@ -65,14 +55,11 @@ impl Recording {
 
     /// Those of every release.
     pub(crate) fn all() -> Vec<Self> {
-        let files = files(Path::new(CORPUS));
-        let files = files
-            .iter()
-            .filter(|path| path.extension().is_some_and(|it| it == "gz"));
-        let read = |path: &PathBuf| {
+        let files = fs::read_dir(CORPUS).unwrap();
+        let read = |path: PathBuf| {
             serde_json::from_reader(GzDecoder::new(File::open(path).unwrap())).unwrap()
         };
-        files.map(read).collect()
+        files.map(|file| read(file.unwrap().path())).collect()
     }
 
     /// Keeps it in place of what is kept of its release.

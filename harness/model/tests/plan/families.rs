@@ -9,6 +9,18 @@ use chainbreak_model::{
 
 use crate::planned::{SCENARIO, choice, planned, scenario};
 
+/// A lab whose legacy iptables has both families.
+fn of_both_families() -> Capabilities {
+    let all = [
+        "lab",
+        "iptables-legacy",
+        "ip6tables-legacy",
+        "conntrack",
+        "ipset",
+    ];
+    Capabilities(all.map(|it| (it.to_owned(), Ok(()))).into())
+}
+
 #[test]
 fn a_family_of_the_matrix_comes_first_or_alone() {
     let families = |cluster: &str| {
@@ -22,14 +34,7 @@ fn a_family_of_the_matrix_comes_first_or_alone() {
             Planned::Skip(skipped) => skipped.missing,
         };
         assert_eq!(missing[0].capability, "ip6tables-legacy");
-        let all = [
-            "lab",
-            "iptables-legacy",
-            "ip6tables-legacy",
-            "conntrack",
-            "ipset",
-        ];
-        let all = Capabilities(all.map(|it| (it.to_owned(), Ok(()))).into());
+        let all = of_both_families();
         match plan(&scenario, &choice, &all).remove(0) {
             Planned::Run(case) => case.cluster.ip_families,
             Planned::Skip(skipped) => panic!("{}", skipped.reason()),
@@ -52,14 +57,7 @@ fn what_is_said_of_the_default_family_holds_of_the_cells() {
     let scenario = scenario(&text);
     let mut choice = choice(&[], &[]);
     choice.variants = vec!["partial".into()];
-    let all = [
-        "lab",
-        "iptables-legacy",
-        "ip6tables-legacy",
-        "conntrack",
-        "ipset",
-    ];
-    let all = Capabilities(all.map(|it| (it.to_owned(), Ok(()))).into());
+    let all = of_both_families();
     let told = plan(&scenario, &choice, &all).into_iter().map(|planned| {
         let Planned::Run(case) = planned else {
             panic!("{} runs", planned.id());
