@@ -20,11 +20,11 @@ impl<'a> Made<'a> {
         let image = crate::image();
         let image = ["--image", &image, "--wait", "0s"];
         made.does("kind", &[&create[..], &image].concat());
-        let ready = "--for=condition=Ready";
-        made.does(
-            "kubectl",
-            &["wait", ready, "nodes", "--all", "--timeout=180s"],
-        );
+        // A node that does not get ready tells why.
+        let ready = "kubectl wait --for=condition=Ready nodes --all --timeout=180s || { \
+            kubectl describe nodes | grep -A 8 ^Conditions: >&2; \
+            for it in $(kind get nodes --name $1); do docker exec $it journalctl --unit kubelet --lines 20 >&2; done; exit 1; }";
+        made.does("sh", &["-c", ready, "sh", name]);
         made
     }
 

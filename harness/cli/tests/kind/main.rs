@@ -14,19 +14,42 @@ mod off_cluster;
 
 use std::{
     fs,
+    ops::Deref,
     path::{Path, PathBuf},
     process::{Command, Output},
+    thread,
 };
 
 use ground::{Ground, Running, exits, text, validates};
 use nix::sys::signal::Signal;
 
-/// A folder with the scenario, and a state of its own.
-fn ground() -> Ground {
+/// A folder with the scenario, and a state of its own. The clusters that a failed test has kept go with it: the next one needs the machine.
+struct Own(Ground);
+
+impl Deref for Own {
+    type Target = Ground;
+
+    fn deref(&self) -> &Ground {
+        &self.0
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            match command(self, &["clean"]).output() {
+                Ok(cleaned) => eprint!("{}{}", text(&cleaned.stdout), text(&cleaned.stderr)),
+                Err(error) => eprintln!("clean: {error}"),
+            }
+        }
+    }
+}
+
+fn ground() -> Own {
     let ground = Ground::new();
     ground.write("two-nodes.yaml", include_str!("two-nodes.yaml"));
     ground.write("two-nodes-pods.yaml", include_str!("two-nodes-pods.yaml"));
-    ground
+    Own(ground)
 }
 
 fn command(ground: &Ground, args: &[&str]) -> Command {

@@ -10,7 +10,7 @@ const VARIANTS: [&str; 4] = [
     "no-way-back",
 ];
 
-fn ground() -> Ground {
+fn ground() -> Own {
     let ground = super::ground();
     ground.write("off-cluster.yaml", include_str!("off-cluster.yaml"));
     ground.write(

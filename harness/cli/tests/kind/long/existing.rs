@@ -22,7 +22,7 @@ impl<'a> Theirs<'a> {
     pub(crate) fn make(ground: &'a Ground) -> Self {
         let config = format!(
             "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n\
-             networking: {{ disableDefaultCNI: true, podSubnet: 10.20.0.0/16 }}\n\
+             networking: {{ podSubnet: 10.20.0.0/16 }}\n\
              nodes: [{{ role: control-plane, {} }}, {{ role: worker }}]\n",
             rehearsed::audited(ground.path())
         );
@@ -291,7 +291,8 @@ fn what_a_killed_run_left_is_found_and_removed(theirs: &Theirs<'_>) {
 
 /// Their calico-node does nothing: the case waits in vain for Felix's rules, and is over before it has begun.
 fn felixs_configuration_is_set_back_whatever_becomes_of_the_case(theirs: &Theirs<'_>) {
-    let calico = include_str!("../crashing-calico.yaml").replace("exit 3", "sleep 3600");
+    let calico =
+        include_str!("../crashing-calico.yaml").replace("exit 3", "touch /ready; sleep 3600");
     // policy/v1 came with Kubernetes 1.21.
     let known = calico
         .split("---\n")

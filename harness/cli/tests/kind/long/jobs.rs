@@ -24,7 +24,7 @@ fn made(ground: &Ground) -> Made<'_> {
     let nodes = ["control-plane", "worker", "worker"]
         .map(|role| format!("  - {{ role: {role}, {mount} }}\n"));
     let config = format!(
-        "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnetworking: {{ disableDefaultCNI: true }}\nnodes:\n{}",
+        "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes:\n{}",
         nodes.concat()
     );
     let three = Made::make(ground, NAME, &config);
