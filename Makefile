@@ -6,7 +6,7 @@ MODE ?= iptables
 IN_WORLDS = $(if $(WORLDS),CHAINBREAK_WORLDS=$(WORLDS))
 SCENARIO = scenarios/kube-proxy/calico-bpf-cleanup-fights-kube-proxy.yaml
 
-.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-walk test-escape test-felix fuzz record test-kind test-kind-cases test-kind-all test-kind-upgrade real bench mutate packages build check check-demo check-fuzz archive image static test-aarch64
+.PHONY: demo test test-demo test-real test-built test-program test-browser test-kubectl test-editor test-causes test-likeness test-walk test-escape test-felix fuzz record test-kind test-kind-cases test-kind-all test-kind-upgrade real bench mutate packages build check check-demo check-fuzz archive image static test-aarch64
 
 # Without what the lab and its models never use (README): nearly all of the wait is compiling. `make build` puts the whole program in its place.
 SMALL = --package chainbreak-cli --no-default-features
@@ -29,6 +29,10 @@ test: packages ## every test
 # A minute on two cores after the build. CHAINBREAK_SEED=2 draws others.
 test-causes: packages ## that the report names what was done, of a hundred faults drawn by chance
 	$(IN_WORLDS) $(CARGO) test --workspace --test cli -- --ignored --nocapture causes::
+
+# A quarter of an hour on two cores. CHAINBREAK_MATRIX=kube-proxy=1.28 plays it with another version, CHAINBREAK_RUN=reports/out/latest takes a run that was played.
+test-likeness: packages ## that a node is named after the incident that was recorded of it, of all that the catalogue has
+	$(CARGO) test --workspace --test cli -- --ignored --nocapture likeness::
 
 # Ten minutes on two cores. CHAINBREAK_SEED=20000 draws others, WORLDS=1 with it the world of that number.
 test-walk: packages ## that packets fare in the kernel as the walk says, in random rules and in those of real kube-proxies: WORLDS=10000

@@ -7,10 +7,10 @@ mod written;
 
 use std::{path::Path, process::ExitCode};
 
-use chainbreak_diagnose::{Evidence, Examined, Writer, examine, writers};
+use chainbreak_diagnose::{Evidence, Examined, Observed, Writer, examine, writers};
 use chainbreak_model::scenario::Scenario;
 
-use self::told::{Found, Told};
+use self::told::{Found, Like, Told};
 use crate::{
     args,
     attached::{Attached, DIAGNOSED},
@@ -22,14 +22,17 @@ use crate::{
 struct Diagnosis {
     writers: Vec<Writer>,
     examined: Examined,
+    like: Vec<Like>,
     missing: Vec<String>,
 }
 
 impl Diagnosis {
-    fn of(evidence: &Evidence) -> Self {
+    fn of(evidence: &Evidence, observed: Observed, scenarios: &[Scenario]) -> Self {
+        let examined = examine(evidence);
         Self {
             writers: writers(evidence),
-            examined: examine(evidence),
+            like: Like::of(evidence, &examined.findings, observed, scenarios),
+            examined,
             missing: told::missing(evidence),
         }
     }
@@ -43,6 +46,7 @@ impl Diagnosis {
                 .map(|finding| Found::of(finding, scenarios))
                 .collect(),
             complaints: &self.examined.complaints,
+            like: &self.like,
             missing: &self.missing,
         }
     }
@@ -78,10 +82,11 @@ pub(crate) fn diagnose(args: &args::Diagnose) -> anyhow::Result<ExitCode> {
 
 /// Of one node, by its name where that is known.
 fn one(args: &args::Diagnose, evidence: &Evidence, node: Option<&str>) -> anyhow::Result<ExitCode> {
-    let diagnosis = Diagnosis::of(evidence);
+    let scenarios = scenarios(args)?;
+    let diagnosis = Diagnosis::of(evidence, args.observed(), &scenarios);
     let told = Told {
         node,
-        ..diagnosis.told(&scenarios(args)?)
+        ..diagnosis.told(&scenarios)
     };
     let name = node.map(|node| format!("Node {node}\n\n"));
     told::say(args.format, &told, || {
@@ -95,6 +100,11 @@ fn one(args: &args::Diagnose, evidence: &Evidence, node: Option<&str>) -> anyhow
 
 fn scenarios(args: &args::Diagnose) -> anyhow::Result<Vec<Scenario>> {
     let path = args.catalogue();
+    if path.is_none() && (args.seen.is_some() || args.from.is_some()) {
+        return Err(cases::invalid(
+            "--seen and --from choose among scenarios, and none are here: --scenarios PATH",
+        ));
+    }
     path.map_or_else(|| Ok(Vec::new()), |path| cases::all_under(&path))
 }
 

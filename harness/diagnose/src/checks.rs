@@ -1,13 +1,14 @@
 //! What does not fit together in what was attached.
 
 mod backends;
+mod begun;
 mod endpoints;
 mod felix;
 mod interface;
 mod jumps;
 mod kernel;
 mod known;
-mod logged;
+pub(crate) mod logged;
 mod nat_map;
 mod nftables;
 mod stale;
@@ -76,7 +77,7 @@ pub struct Examined {
 /// Looks for all that is known to mean something.
 pub fn examine(evidence: &Evidence) -> Examined {
     let context = Context::of(evidence);
-    let checks: [fn(&Context<'_>) -> Vec<Finding>; 10] = [
+    let checks: [fn(&Context<'_>) -> Vec<Finding>; 11] = [
         nat_map::check,
         jumps::check,
         nftables::check,
@@ -84,6 +85,7 @@ pub fn examine(evidence: &Evidence) -> Examined {
         endpoints::check,
         stale::check,
         felix::check,
+        begun::check,
         interface::check,
         kernel::check,
         known::check,

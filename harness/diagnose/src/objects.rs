@@ -110,7 +110,18 @@ impl Objects {
 
     /// The ports of Services that have cluster IPs.
     pub(crate) fn services(&self) -> Vec<ServicePort> {
-        let ports = self.of("Service").flat_map(|service| {
+        let ports = self.ports();
+        ports.filter(|port| !port.addresses.is_empty()).collect()
+    }
+
+    /// The ports of Services, in words, of which all endpoints that are ready are asked; also of those whose addresses nobody says.
+    pub(crate) fn plain(&self) -> BTreeSet<String> {
+        let ports = self.ports().filter(|port| port.is_plain);
+        ports.map(|port| port.name.to_string()).collect()
+    }
+
+    fn ports(&self) -> impl Iterator<Item = ServicePort> {
+        self.of("Service").flat_map(|service| {
             let name = namespaced(service);
             let ips = service
                 .pointer("/spec/clusterIPs")
@@ -142,8 +153,7 @@ impl Objects {
                 .flatten()
                 .filter_map(of_port)
                 .collect::<Vec<_>>()
-        });
-        ports.filter(|port| !port.addresses.is_empty()).collect()
+        })
     }
 
     /// The endpoints of the ports of Services that have slices; none without any slice.
@@ -233,7 +243,7 @@ fn namespaced(object: &Value) -> Namespaced {
 }
 
 /// A stranger's name, of which nothing makes a line of its own.
-fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     name.replace(is_hidden, "\u{fffd}")
 }
 

@@ -14,6 +14,7 @@ mod network;
 mod promise;
 mod query;
 mod shared;
+mod sign;
 mod step;
 mod symptom;
 mod traffic;
@@ -43,6 +44,7 @@ pub use promise::{
 };
 pub use query::Query;
 pub use shared::Shared;
+pub use sign::{Sign, Which};
 pub use step::{ObjectRef, Step};
 pub use symptom::Symptom;
 pub use traffic::{Destination, Origin, Traffic};

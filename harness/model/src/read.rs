@@ -11,6 +11,7 @@ mod matrix;
 mod network;
 mod promises;
 mod proxy_config;
+mod signature;
 mod strict;
 mod timeline;
 mod times;
@@ -25,15 +26,15 @@ use std::{
 };
 
 use crate::{
-    case::{ClusterSpec, IptablesVariant, Symptom},
+    case::{ClusterSpec, IptablesVariant},
     diagnostic::{Diagnostic, Diagnostics, Gathered, Place, Reach, Source},
     input,
-    language::{Kind, Mapping, needed, optional, words},
+    language::{Kind, Mapping, needed, optional},
     names::ScenarioName,
     scenario::{Run, Scenario},
     yaml::{self, Node},
 };
-use fields::{Fields, list, names, note, number, text, texts, word};
+use fields::{Fields, list, names, note, number, text, texts};
 use manifests::Manifests;
 pub(crate) use timeline::TAKING_CHANGES;
 pub use times::parse_duration;
@@ -61,8 +62,8 @@ pub(crate) static SCENARIO: Mapping = Mapping {
         ),
         optional(
             "signature",
-            Kind::List(&Kind::Word(|| words(&Symptom::ALL))),
-            "What `chainbreak diagnose` finds of a node in its incident, and names it for: words of docs/diagnose.md.",
+            signature::SIGNATURE,
+            "What is seen of a node in its incident, by which `chainbreak diagnose` names it: words of docs/diagnose.md, and other signs.",
         ),
         optional(
             "seed",
@@ -225,11 +226,7 @@ impl Reader<'_> {
         let about = fields.need("about", |node| text(gathered, node, "about"));
         let incident = fields.or_empty("incident", |node| texts(gathered, node, "incident"));
         let labels = fields.or_empty("labels", |node| labels(gathered, node));
-        let signature = fields.or_empty("signature", |node| {
-            list(gathered, node, "signature", |item| {
-                word(gathered, item, "a symptom", &Symptom::ALL)
-            })
-        });
+        let signature = fields.or_empty("signature", |node| signature::read(gathered, node));
         let seed = fields.maybe("seed", |node| number(gathered, node, "seed", (0, u64::MAX)));
         let needs = fields.or_empty("needs", |node| texts(gathered, node, "needs"));
         let matrix = fields.or_empty("matrix", |node| matrix::read(gathered, node));

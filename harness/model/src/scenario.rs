@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use indexmap::IndexMap;
 
 use crate::{
-    case::{ClusterSpec, Expect, Promise, Step, Symptom, Traffic},
+    case::{ClusterSpec, Expect, Promise, Sign, Step, Traffic},
     matrix::MatrixKey,
     names::{AgentName, PromiseName, ScenarioName, TrafficName, VariantName},
     version::Range,
@@ -23,7 +23,7 @@ pub struct Scenario {
     /// `labels:`.
     pub labels: Vec<String>,
     /// `signature:`.
-    pub signature: Vec<Symptom>,
+    pub signature: Vec<Sign>,
     /// The file it was read from.
     pub file: PathBuf,
     /// `seed:`, where the scenario asks for one.

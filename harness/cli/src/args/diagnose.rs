@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use chainbreak_diagnose::{Fate, Observed, Whose};
+use clap::{Args, ValueEnum};
 
 use super::{Answer, explain::moment, selection::SCENARIOS};
 
@@ -12,6 +13,7 @@ pub(super) const HELP: &str = "Examples:\n  \
     kubectl get svc,endpointslices,daemonsets -A -o yaml > objects.yaml; kubectl get felixconfigurations -o yaml > felix.yaml\n  \
     kubectl logs -n kube-system kube-proxy-abcde > kube-proxy.log\n  \
     chainbreak diagnose node-1.txt objects.yaml kube-proxy.log\n  \
+    chainbreak diagnose node-1.txt --seen lost --from outside\n  \
     chainbreak diagnose --kubeconfig ~/.kube/config --node ip-10-0-0-1\n  \
     chainbreak diagnose support-bundle/ --format json | jq -r '.findings[] | select(.weight == \"breaks\") | .what'\n  \
     chainbreak diagnose reports/out/latest --case 'calico-bpf-cleanup-fights-kube-proxy/api-moves[iptables=legacy]'\n\n\
@@ -37,7 +39,13 @@ pub(crate) struct Diagnose {
     /// the API and the agents' logs; nothing is changed there
     #[arg(long, value_name = "FILE", requires = "node", conflicts_with_all = ["what", "case", "at"])]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Scenarios that are named where they show what is found: a file or a folder [default: scenarios, where that is here]
+    /// What becomes of requests, which no dump has: only incidents in which that is seen are named, also those that are nothing but settings
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) seen: Option<Seen>,
+    /// Whose requests these are: only incidents in which theirs go wrong are named
+    #[arg(long, value_name = "WHOSE")]
+    pub(crate) from: Option<Asker>,
+    /// Scenarios that are named where they show what is found, or where the node is like their incident: a file or a folder [default: scenarios, where that is here]
     #[arg(long, value_name = "PATH")]
     pub(crate) scenarios: Option<PathBuf>,
     /// Writes a scenario of what was found: this cluster's Services, releases and settings as far as they were attached, and the steps that
@@ -49,7 +57,51 @@ pub(crate) struct Diagnose {
     pub(crate) format: Answer,
 }
 
+/// What becomes of requests.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Seen {
+    /// They are not answered, all or some: they time out, or are refused
+    Lost,
+    /// Connections that stood are reset
+    Reset,
+    /// Servers see another client
+    OtherSource,
+    /// Some endpoints get more than others
+    Uneven,
+    /// Others answer than the server outside of the cluster that is asked
+    Elsewhere,
+}
+
+/// Whose they are.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Asker {
+    /// A pod's
+    Pod,
+    /// A node's own
+    Node,
+    /// Somebody's outside of the cluster
+    Outside,
+}
+
 impl Diagnose {
+    /// What somebody sees of requests.
+    pub(crate) fn observed(&self) -> Observed {
+        Observed {
+            fate: self.seen.map(|seen| match seen {
+                Seen::Lost => Fate::Lost,
+                Seen::Reset => Fate::Reset,
+                Seen::OtherSource => Fate::OtherSource,
+                Seen::Uneven => Fate::Uneven,
+                Seen::Elsewhere => Fate::Elsewhere,
+            }),
+            whose: self.from.map(|from| match from {
+                Asker::Pod => Whose::Pods,
+                Asker::Node => Whose::Nodes,
+                Asker::Outside => Whose::Outsiders,
+            }),
+        }
+    }
+
     /// Where scenarios are, if anywhere.
     pub(crate) fn catalogue(&self) -> Option<PathBuf> {
         let usual = || Some(PathBuf::from(SCENARIOS)).filter(|it| it.exists());

@@ -73,15 +73,15 @@ pub(super) fn all(args: &args::Diagnose, attached: &Attached, nodes: &[&str]) ->
     }
     let mut of_all = Evidence::default();
     let mut known = attached.take_of_all(true, &mut |_, text| Ok(of_all.add_objects(text)))?;
+    let scenarios = scenarios(args)?;
     let mut diagnoses = Vec::new();
     for node in nodes {
         let mut evidence = of_all.clone();
         known += add(&mut evidence, attached, Some(node))?;
-        diagnoses.push((*node, Diagnosis::of(&evidence)));
+        diagnoses.push((*node, Diagnosis::of(&evidence, args.observed(), &scenarios)));
     }
     attached.end();
     is_known(args, known)?;
-    let scenarios = scenarios(args)?;
     let nodes = diagnoses.iter().map(|(node, diagnosis)| Told {
         node: Some(node),
         ..diagnosis.told(&scenarios)

@@ -1,14 +1,13 @@
 //! What would be attached of a node at a moment of a recorded run.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+mod objects;
+
+use std::path::Path;
 
 use anyhow::Result;
 use chainbreak_diagnose::{Evidence, Log};
 use chainbreak_model::{
-    case::{Case, Step},
+    case::Case,
     event::{Event, EventKind},
     names::{AgentName, NodeName},
 };
@@ -18,7 +17,6 @@ use chainbreak_report::{
     edits::backend,
     network::{Network, reroutes},
 };
-use serde_json::{Value, json};
 
 use crate::{
     args::Diagnose,
@@ -69,8 +67,10 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
     if let Some(statistics) = statistics(&events, &node, at_us) {
         evidence.add(&statistics)?;
     }
-    evidence.objects.take(objects(case));
-    for slice in slices(case, &events, at_us) {
+    for object in objects::objects(case, &events, at_us) {
+        evidence.objects.take(object);
+    }
+    for slice in objects::slices(case, &events, at_us) {
         evidence.objects.take(slice);
     }
     let logs = AgentName::ALL.map(|agent| log(&events, agent, &node, at_us));
@@ -151,86 +151,4 @@ fn statistics(events: &[Event], on: &NodeName, at_us: u64) -> Option<String> {
         }
     }
     (dropped > 0).then(|| format!("cpu=0 insert_failed={failed} drop={dropped}\n"))
-}
-
-/// The EndpointSlices of the Services that traffic goes to, as they were last told.
-fn slices(case: &Case, events: &[Event], at_us: u64) -> Vec<Value> {
-    let mut last: BTreeMap<&str, Option<Value>> = BTreeMap::new();
-    for event in events.iter().filter(|event| event.at_us <= at_us) {
-        if let EventKind::Endpoints {
-            service,
-            ready,
-            draining,
-        } = &event.what
-        {
-            let ready = ready.as_ref();
-            let slice = ready.and_then(|ready| slice(case, service, ready, draining));
-            last.insert(service, slice);
-        }
-    }
-    last.into_values().flatten().collect()
-}
-
-/// One of a Service that the case began with; nothing where its ports are not known.
-fn slice(
-    case: &Case,
-    service: &str,
-    ready: &BTreeSet<String>,
-    draining: &BTreeSet<String>,
-) -> Option<Value> {
-    let (namespace, name) = service.split_once('/')?;
-    let of = |object: &&Value| {
-        let about = &object["metadata"];
-        let own = about["namespace"].as_str().unwrap_or("default");
-        object["kind"] == "Service" && about["name"] == name && own == namespace
-    };
-    // One that is applied anew may have other ports from then on.
-    let is_applied = |step: &Step| match step {
-        Step::Apply(objects) => objects.iter().any(|object| of(&object)),
-        _ => false,
-    };
-    if case.timeline.iter().any(is_applied) {
-        return None;
-    }
-    let spec = &case.manifests.iter().find(of)?["spec"];
-    let ports = spec["ports"].as_array()?.iter();
-    let ports = ports.map(|port| {
-        let number = target(case, port)?;
-        Some(json!({ "name": port["name"], "protocol": port["protocol"], "port": number }))
-    });
-    let ports: Option<Vec<Value>> = ports.collect();
-    let endpoint = |address: &String, is_ready: bool| json!({ "addresses": [address], "conditions": { "ready": is_ready } });
-    let endpoints = ready.iter().map(|address| endpoint(address, true));
-    let endpoints = endpoints.chain(draining.iter().map(|address| endpoint(address, false)));
-    Some(json!({
-        "kind": "EndpointSlice",
-        "metadata": { "name": name, "namespace": namespace, "labels": { "kubernetes.io/service-name": name } },
-        "ports": ports?,
-        "endpoints": endpoints.collect::<Vec<_>>(),
-    }))
-}
-
-/// The number behind a port of a Service, by the containers' ports of that name.
-fn target(case: &Case, port: &Value) -> Option<u64> {
-    let target = &port["targetPort"];
-    let Some(name) = target.as_str() else {
-        return target.as_u64().or_else(|| port["port"].as_u64());
-    };
-    let pods = case.manifests.iter().map(|object| {
-        let template = object.pointer("/spec/template/spec");
-        template.unwrap_or(&object["spec"])
-    });
-    let containers = pods.filter_map(|spec| spec["containers"].as_array());
-    let ports = containers.flatten().filter_map(|it| it["ports"].as_array());
-    let mut numbers = ports.flatten().filter(|port| port["name"] == name);
-    numbers.next()?["containerPort"].as_u64()
-}
-
-/// The objects that the case began with.
-fn objects(case: &Case) -> Value {
-    let felix = case.cluster.calico.is_some().then(|| {
-        json!({ "kind": "FelixConfiguration", "metadata": { "name": "default" }, "spec": *case.cluster.felix })
-    });
-    let items: Vec<_> = case.manifests.iter().cloned().chain(felix).collect();
-    json!({ "kind": "List", "items": items })
 }

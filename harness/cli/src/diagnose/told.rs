@@ -1,6 +1,8 @@
 //! A diagnosis in words and as a document.
 
-use chainbreak_diagnose::{Complaint, Evidence, Finding, Weight, Writer, has_model_of_programs};
+use chainbreak_diagnose::{
+    Complaint, Evidence, Finding, Likeness, Observed, Weight, Writer, has_model_of_programs,
+};
 use chainbreak_model::{names::AgentName, scenario::Scenario};
 use chainbreak_netfilter::dumps::Kind;
 use chainbreak_report::text::{self, wrap};
@@ -22,6 +24,8 @@ pub(super) struct Told<'a> {
     pub(super) findings: Vec<Found<'a>>,
     /// What agents complained of beside that.
     pub(super) complaints: &'a [Complaint],
+    /// The incidents that it is like, the likest first.
+    pub(super) like: &'a [Like],
     /// What would tell more.
     pub(super) missing: &'a [String],
 }
@@ -53,9 +57,54 @@ impl<'a> Found<'a> {
     pub(super) fn of(finding: &'a Finding, scenarios: &[Scenario]) -> Self {
         let show = scenarios
             .iter()
-            .filter(|it| it.signature.contains(&finding.kind));
+            .filter(|it| it.signature.iter().any(|sign| sign.is(finding.kind)));
         let shown_by = show.map(|it| it.name.as_str().to_owned()).collect();
         Self { finding, shown_by }
+    }
+}
+
+/// So many incidents are told that a node is like.
+const ALIKE: usize = 3;
+
+/// An incident that the node is like.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Like {
+    /// Scenarios of which the same is seen: by their signs they cannot be told apart.
+    scenarios: Vec<String>,
+    likely: bool,
+    #[serde(flatten)]
+    likeness: Likeness,
+}
+
+impl Like {
+    /// Those that nothing speaks against, the likest first; else the one that less speaks against than the others.
+    pub(super) fn of(
+        evidence: &Evidence,
+        findings: &[Finding],
+        observed: Observed,
+        scenarios: &[Scenario],
+    ) -> Vec<Self> {
+        let mut alike: Vec<Self> = Vec::new();
+        for scenario in scenarios {
+            let Some(likeness) = Likeness::of(evidence, findings, observed, scenario) else {
+                continue;
+            };
+            let name = scenario.name.as_str().to_owned();
+            match alike.iter_mut().find(|it| it.likeness == likeness) {
+                Some(same) => same.scenarios.push(name),
+                None => alike.push(Self {
+                    scenarios: vec![name],
+                    likely: likeness.is_likely(),
+                    likeness,
+                }),
+            }
+        }
+        alike.retain(|it| it.likeness.is_worth_a_word());
+        alike.sort_by_key(|it| (!it.likely, it.likeness.rank()));
+        let likely = alike.iter().filter(|it| it.likely).count();
+        alike.truncate(likely.clamp(1, ALIKE));
+        alike
     }
 }
 
@@ -105,6 +154,7 @@ impl Told<'_> {
     pub(super) fn human(&self) -> String {
         let mut parts = vec![self.who(), self.what()];
         parts.extend((!self.complaints.is_empty()).then(|| self.complained()));
+        parts.extend((!self.like.is_empty()).then(|| self.alike()));
         if !self.missing.is_empty() {
             parts.push(format!(
                 "Not attached, and so not known: {}\n",
@@ -140,6 +190,34 @@ impl Told<'_> {
         });
         let parts: String = parts.collect();
         format!("What agents complained of beside that:\n{parts}")
+    }
+
+    /// Of signs what they are, and not where they were seen: nodes of which the same is said stand together.
+    fn alike(&self) -> String {
+        let parts = self.like.iter().map(|it| {
+            let likeness = &it.likeness;
+            let others = [
+                ("but not", &likeness.against),
+                ("not known:", &likeness.unknown),
+            ];
+            let others = others.into_iter().filter(|(_, signs)| !signs.is_empty());
+            let others = others.map(|(what, signs)| format!("{what} {}", signs.join(", ")));
+            let seen = likeness.seen.iter().map(|it| it.sign.clone());
+            let lines: Vec<String> = seen.chain(others).collect();
+            block(
+                &format!("  {}", it.scenarios.join(", ")),
+                &lines,
+                None,
+                None,
+            )
+        });
+        let parts: String = parts.collect();
+        let head = if self.like.iter().any(|it| it.likely) {
+            "It is like these incidents, the likest first:"
+        } else {
+            "It is like no incident that is known; the nearest one:"
+        };
+        format!("{head}\n{parts}")
     }
 
     fn what(&self) -> String {

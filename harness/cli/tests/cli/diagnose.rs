@@ -1,6 +1,11 @@
 //! `diagnose`: of what a script collects in a real world, of recorded runs, and of what nobody can read.
 
-use std::{fs, io::Write, path::Path, process::Stdio};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use chainbreak_lab::registry;
 use nix::sys::signal::Signal;
@@ -102,31 +107,11 @@ fn of_a_recorded_outage_the_packets_that_ended_in_rules_are_counted() {
     );
 }
 
-/// Plays a case of the catalogue, and diagnoses a node of it.
+/// Plays a case of the catalogue, and diagnoses a node of it: that is found, and the node is like its scenario.
 fn is_found(scenario: &str, variant: &str, (node, kind): (&str, &str)) {
-    let ground = Ground::new();
-    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-    let scenarios = scenarios.to_str().unwrap();
     let (_, name) = scenario.split_once('/').unwrap();
-    let file = format!("{scenarios}/{scenario}.yaml");
-    let case = format!("{name}/{variant}");
-    exits(
-        &ground.chainbreak(&["run", &file, &case, "--out", "out"]),
-        0,
-    );
-    let args = [
-        "diagnose",
-        "out/latest",
-        "--node",
-        node,
-        "--scenarios",
-        scenarios,
-        "--format",
-        "json",
-    ];
-    let diagnosed = ground.chainbreak(&args);
-    exits(&diagnosed, 0);
-    let diagnosed: Value = serde_json::from_slice(&diagnosed.stdout).unwrap();
+    let ground = played(scenario, variant);
+    let diagnosed = diagnosed(&ground, &["--node", node]);
     let findings = diagnosed["findings"].as_array().unwrap();
     let shown = findings
         .iter()
@@ -139,6 +124,65 @@ fn is_found(scenario: &str, variant: &str, (node, kind): (&str, &str)) {
             .contains(&Value::from(name)),
         "{diagnosed:#}"
     );
+    let like = diagnosed["like"][0]["scenarios"].as_array().unwrap();
+    assert!(like.contains(&Value::from(name)), "{diagnosed:#}");
+}
+
+fn catalogue() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+fn played(scenario: &str, variant: &str) -> Ground {
+    let ground = Ground::new();
+    let (_, name) = scenario.split_once('/').unwrap();
+    let file = catalogue().join(format!("{scenario}.yaml"));
+    let case = format!("{name}/{variant}");
+    let args = ["run", file.to_str().unwrap(), &case, "--out", "out"];
+    exits(&ground.chainbreak(&args), 0);
+    ground
+}
+
+fn diagnosed(ground: &Ground, more: &[&str]) -> Value {
+    let catalogue = catalogue();
+    let args = ["diagnose", "out/latest", "--format", "json"];
+    let among = ["--scenarios", catalogue.to_str().unwrap()];
+    let diagnosed = ground.chainbreak(&[&args[..], &among, more].concat());
+    exits(&diagnosed, 0);
+    serde_json::from_slice(&diagnosed.stdout).unwrap()
+}
+
+/// By a switch, and by a change of FelixConfiguration.
+#[test]
+fn what_the_api_held_at_a_moment_is_what_the_steps_before_it_left() {
+    let ground = played(
+        "upgrades/services-die-when-felix-is-switched-back",
+        "kube-proxy-left-running[iptables=legacy]",
+    );
+    let is_on = |at: &[&str]| {
+        let writers = diagnosed(&ground, at)["writers"].to_string();
+        writers.contains(r#"bpfEnabled\":true"#)
+    };
+    assert!(!is_on(&["--at", "10ms"]));
+    assert!(is_on(&["--at", "2s"]));
+    assert!(!is_on(&[]));
+    let first = |seen: &[&str]| diagnosed(&ground, seen)["like"][0].clone();
+    let lost = first(&["--seen", "lost", "--from", "pod"]);
+    // Another one has the same signature.
+    let of_it = [
+        "services-die-after-the-way-back-from-ebpf",
+        "services-die-when-felix-is-switched-back",
+    ];
+    assert_eq!(lost["scenarios"], serde_json::json!(of_it), "{lost:#}");
+    assert!(
+        lost["for"].to_string().contains("pods' requests are lost"),
+        "{lost:#}"
+    );
+    let uneven = first(&["--seen", "uneven"]);
+    assert_ne!(uneven["likely"], true, "{uneven:#}");
+    let of_nobody = ["diagnose", "out/latest", "--seen", "lost"];
+    let refused = ground.chainbreak(&of_nobody);
+    exits(&refused, 2);
+    assert!(text(&refused.stderr).contains("--scenarios PATH"));
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod input;
 mod interrupt;
 mod kept;
 mod late;
+mod likeness;
 mod live_node;
 mod machine;
 mod moment;

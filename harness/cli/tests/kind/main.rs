@@ -35,6 +35,7 @@ impl Deref for Own {
 }
 
 impl Drop for Own {
+    #[expect(clippy::print_stderr, reason = "beside why the test failed")]
     fn drop(&mut self) {
         if thread::panicking() {
             match command(self, &["clean"]).output() {

@@ -7,7 +7,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use chainbreak_model::event::{Event, EventKind, Phase};
+use chainbreak_model::{
+    event::{Event, EventKind, Phase},
+    names::AgentName,
+};
 use chainbreak_report::{Recorded, Run};
 
 use crate::{
@@ -24,8 +27,9 @@ pub(crate) enum Felix {
     Real(String),
 }
 
-/// How many worlds live at once: they wait most of the time.
+/// How many worlds live at once: they wait most of the time, but where programs are loaded.
 const AT_ONCE: &str = "6";
+const AT_ONCE_WITH_PROGRAMS: &str = "2";
 
 /// Plays them, and tells what was left in each.
 pub(crate) fn play(worlds: &[World], felix: &Felix) -> Vec<Left> {
@@ -38,16 +42,16 @@ pub(crate) fn play(worlds: &[World], felix: &Felix) -> Vec<Left> {
         Felix::Model => "felix=model".to_owned(),
         Felix::Real(path) => format!("felix={path}"),
     };
-    let allowed: &[&str] = if worlds.iter().any(World::takes_programs) {
-        &["--allow-ebpf"]
+    let (at_once, allowed): (_, &[&str]) = if worlds.iter().any(World::takes_programs) {
+        (AT_ONCE_WITH_PROGRAMS, &["--allow-ebpf"])
     } else {
-        &[]
+        (AT_ONCE, &[])
     };
     let mut run = Command::new(env!("CARGO_BIN_EXE_chainbreak"));
     run.current_dir(folder.path())
         .env_remove("CHAINBREAK_LOG")
         .env_remove("GITHUB_ACTIONS")
-        .args(["run", ".", "--jobs", AT_ONCE, "--out", "out"])
+        .args(["run", ".", "--jobs", at_once, "--out", "out"])
         .args(["--agent", &felix])
         .args(allowed)
         .stdin(Stdio::null());
@@ -73,6 +77,11 @@ fn tell(world: &World, case: &Recorded, out: &Path) -> Left {
         world.name(),
         troubles(&events)
     );
+    assert!(
+        !world.takes_programs() || has_begun(&events),
+        "{} ended before Felix had loaded its programs and looked at rules:\n{world}",
+        world.name()
+    );
     let left = left(out, &case.artifacts);
     for program in world.programs() {
         let place = format!("{program} filter cali-FORWARD");
@@ -83,6 +92,18 @@ fn tell(world: &World, case: &Recorded, out: &Path) -> Left {
         );
     }
     left
+}
+
+/// Whether Felix had brought everything in line since it last began.
+fn has_begun(events: &[Event]) -> bool {
+    let mut logged = events.iter().rev().filter_map(|event| match &event.what {
+        EventKind::Log(entry) if entry.agent == AgentName::Felix => Some(entry.text.as_str()),
+        _ => None,
+    });
+    let last = logged.find(|text| {
+        text.contains("Felix starting up") || text.contains("Completed first update to dataplane")
+    });
+    last.is_some_and(|text| text.contains("Completed first update to dataplane"))
 }
 
 /// What went wrong beside the case.

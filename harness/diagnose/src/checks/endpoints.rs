@@ -53,12 +53,7 @@ fn without_rules(context: &Context<'_>) -> Option<Finding> {
 fn other_endpoints(context: &Context<'_>) -> Option<Finding> {
     let objects = &context.evidence.objects;
     let endpoints = objects.endpoints()?;
-    let plain: BTreeSet<String> = objects
-        .services()
-        .into_iter()
-        .filter(|it| it.is_plain)
-        .map(|it| it.name.to_string())
-        .collect();
+    let plain = objects.plain();
     let by_name: BTreeMap<String, _> = endpoints
         .iter()
         .map(|(name, all)| (name.to_string(), all))
@@ -116,6 +111,23 @@ mod tests {
                 "is led to {}:80, which no EndpointSlice names",
                 in_rules[1]
             )),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_endpoint_is_missed_also_where_nobody_says_the_services_address() {
+        let [mut service, slice] = service(
+            ("test", "nginx"),
+            "10.96.1.0",
+            ("http", 80, 80),
+            &["10.20.1.2", "10.20.1.3", "10.20.1.99"],
+        );
+        service["spec"].as_object_mut().unwrap().remove("clusterIP");
+        let objects = serde_json::json!({ "kind": "List", "items": [service, slice] }).to_string();
+        let [(_, text)] = found(&[HEALTHY[3], &objects]).try_into().unwrap();
+        assert!(
+            text.contains("is not led to 10.20.1.99:80, which is ready"),
             "{text}"
         );
     }

@@ -47,7 +47,7 @@ fn gist(entry: &str) -> String {
 }
 
 /// The first line, and the first of those below that names what is wrong.
-pub(super) fn shown(entry: &str) -> String {
+pub(crate) fn shown(entry: &str) -> String {
     let mut lines = entry.lines().map(str::trim);
     let first = lines.next().unwrap_or_default();
     let names = ["Couldn't load target", "does not exist", "failed", "Error"];

@@ -32,6 +32,8 @@ pub enum Symptom {
     StaleConnections,
     /// Felix in eBPF mode deletes the chains of a kube-proxy beside it.
     FelixCleansUp,
+    /// Felix has begun, and has brought nothing in line since.
+    FelixWaits,
     /// Felix in eBPF mode attaches no programs to the node's interface.
     InterfaceWithoutPrograms,
     /// The node passes nothing on.
@@ -64,7 +66,7 @@ pub enum Symptom {
 
 impl Symptom {
     /// Each with its word.
-    pub const ALL: [(&'static str, Self); 26] = [
+    pub const ALL: [(&'static str, Self); 27] = [
         ("jump-missing", Self::JumpMissing),
         ("services-empty", Self::ServicesEmpty),
         ("service-leads-nowhere", Self::ServiceLeadsNowhere),
@@ -77,6 +79,7 @@ impl Symptom {
         ("service-without-rules", Self::ServiceWithoutRules),
         ("stale-connections", Self::StaleConnections),
         ("felix-cleans-up", Self::FelixCleansUp),
+        ("felix-waits", Self::FelixWaits),
         ("interface-without-programs", Self::InterfaceWithoutPrograms),
         ("no-forwarding", Self::NoForwarding),
         ("conntrack-full", Self::ConntrackFull),

@@ -5,6 +5,7 @@ mod files;
 mod good;
 mod manifests;
 mod promises;
+mod signature;
 mod timeline;
 mod values;
 mod variants;

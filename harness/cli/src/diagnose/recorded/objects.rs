@@ -1,0 +1,146 @@
+//! What the API held at a moment of a recorded run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chainbreak_model::{
+    case::{Case, Dataplane, Fault, Step},
+    event::{Event, EventKind},
+};
+use serde_json::{Map, Value, json};
+
+/// The objects that the case began with, as the steps that had begun left them.
+pub(super) fn objects(case: &Case, events: &[Event], at_us: u64) -> Vec<Value> {
+    let mut objects = case.manifests.to_vec();
+    let mut felix = (*case.cluster.felix).clone();
+    for step in begun(case, events, at_us) {
+        match step {
+            Step::Apply(applied) => {
+                for object in applied {
+                    objects.retain(|it| !is_the_same(it, object));
+                    objects.push(object.clone());
+                }
+            }
+            Step::Delete(gone) => objects.retain(|it| {
+                let about = &it["metadata"];
+                let is_its = it["kind"] == *gone.kind && about["name"] == *gone.name;
+                !is_its || about["namespace"].as_str() != gone.namespace.as_deref()
+            }),
+            Step::Felix(changed) => set(&mut felix, changed),
+            Step::Fault {
+                fault: Fault::Switch { dataplane, .. },
+                ..
+            } => {
+                let is_on = *dataplane == Dataplane::Bpf;
+                felix.insert(Dataplane::FIELD.to_owned(), is_on.into());
+            }
+            _ => {}
+        }
+    }
+    if case.cluster.calico.is_some() {
+        let metadata = json!({ "name": "default" });
+        objects.push(json!({ "kind": "FelixConfiguration", "metadata": metadata, "spec": felix }));
+    }
+    objects
+}
+
+/// The steps that had begun by then.
+fn begun<'a>(case: &'a Case, events: &[Event], at_us: u64) -> impl Iterator<Item = &'a Step> {
+    let before = events.iter().filter(move |event| event.at_us <= at_us);
+    let steps = before.filter_map(|event| match event.what {
+        EventKind::StepBegan { step } => case.timeline.get(step),
+        _ => None,
+    });
+    steps.collect::<Vec<_>>().into_iter()
+}
+
+fn is_the_same(one: &Value, other: &Value) -> bool {
+    let id = |it: &Value| {
+        let about = &it["metadata"];
+        [&it["kind"], &about["namespace"], &about["name"]].map(Clone::clone)
+    };
+    id(one) == id(other)
+}
+
+/// What is set to nothing is taken away, as by a merge patch.
+fn set(spec: &mut Map<String, Value>, changed: &Map<String, Value>) {
+    for (field, value) in changed {
+        if value.is_null() {
+            spec.remove(field);
+        } else {
+            spec.insert(field.clone(), value.clone());
+        }
+    }
+}
+
+/// The EndpointSlices of the Services that traffic goes to, as they were last told.
+pub(super) fn slices(case: &Case, events: &[Event], at_us: u64) -> Vec<Value> {
+    let mut last: BTreeMap<&str, Option<Value>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event.at_us <= at_us) {
+        if let EventKind::Endpoints {
+            service,
+            ready,
+            draining,
+        } = &event.what
+        {
+            let ready = ready.as_ref();
+            let slice = ready.and_then(|ready| slice(case, service, ready, draining));
+            last.insert(service, slice);
+        }
+    }
+    last.into_values().flatten().collect()
+}
+
+/// One of a Service that the case began with; nothing where its ports are not known.
+fn slice(
+    case: &Case,
+    service: &str,
+    ready: &BTreeSet<String>,
+    draining: &BTreeSet<String>,
+) -> Option<Value> {
+    let (namespace, name) = service.split_once('/')?;
+    let of = |object: &&Value| {
+        let about = &object["metadata"];
+        let own = about["namespace"].as_str().unwrap_or("default");
+        object["kind"] == "Service" && about["name"] == name && own == namespace
+    };
+    // One that is applied anew may have other ports from then on.
+    let is_applied = |step: &Step| match step {
+        Step::Apply(objects) => objects.iter().any(|object| of(&object)),
+        _ => false,
+    };
+    if case.timeline.iter().any(is_applied) {
+        return None;
+    }
+    let spec = &case.manifests.iter().find(of)?["spec"];
+    let ports = spec["ports"].as_array()?.iter();
+    let ports = ports.map(|port| {
+        let number = target(case, port)?;
+        Some(json!({ "name": port["name"], "protocol": port["protocol"], "port": number }))
+    });
+    let ports: Option<Vec<Value>> = ports.collect();
+    let endpoint = |address: &String, is_ready: bool| json!({ "addresses": [address], "conditions": { "ready": is_ready } });
+    let endpoints = ready.iter().map(|address| endpoint(address, true));
+    let endpoints = endpoints.chain(draining.iter().map(|address| endpoint(address, false)));
+    Some(json!({
+        "kind": "EndpointSlice",
+        "metadata": { "name": name, "namespace": namespace, "labels": { "kubernetes.io/service-name": name } },
+        "ports": ports?,
+        "endpoints": endpoints.collect::<Vec<_>>(),
+    }))
+}
+
+/// The number behind a port of a Service, by the containers' ports of that name.
+fn target(case: &Case, port: &Value) -> Option<u64> {
+    let target = &port["targetPort"];
+    let Some(name) = target.as_str() else {
+        return target.as_u64().or_else(|| port["port"].as_u64());
+    };
+    let pods = case.manifests.iter().map(|object| {
+        let template = object.pointer("/spec/template/spec");
+        template.unwrap_or(&object["spec"])
+    });
+    let containers = pods.filter_map(|spec| spec["containers"].as_array());
+    let ports = containers.flatten().filter_map(|it| it["ports"].as_array());
+    let mut numbers = ports.flatten().filter(|port| port["name"] == name);
+    numbers.next()?["containerPort"].as_u64()
+}

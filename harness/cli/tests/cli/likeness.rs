@@ -1,0 +1,165 @@
+//! Which incident a node is like: of each that the catalogue has, by what was recorded of its nodes.
+
+use std::{
+    env,
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+};
+
+use chainbreak_model::{
+    case::{Claim, Expect, Origin},
+    event::{Event, EventKind, Phase},
+    verdict::{CaseVerdict, PromiseVerdict},
+};
+use chainbreak_report::{Recorded, Run};
+use serde_json::Value;
+
+use crate::ground::Ground;
+
+/// Of a hundred incidents at least so many are to be named first, by what was recorded of the nodes alone: the others leave nothing but settings.
+const BY_NODES: usize = 55;
+/// And so many where somebody says what becomes of whose requests.
+const WITH_REQUESTS: usize = 90;
+/// Rules' counters are read as often.
+const COUNTED_EVERY_US: u64 = 3_300_000;
+
+/// `CHAINBREAK_RUN` is a run of the catalogue; without it the catalogue is played, with `CHAINBREAK_MATRIX` as `--matrix`. What somebody sees
+/// of requests is what the scenario's promise says that broke.
+#[test]
+#[ignore = "plays the catalogue: make test-likeness"]
+fn a_node_is_like_the_incident_that_was_recorded() {
+    let ground = Ground::new();
+    let out = env::var_os("CHAINBREAK_RUN").map_or_else(|| played(&ground), PathBuf::from);
+    let told = File::open(out.join("run.jsonl")).unwrap();
+    let run = Run::read(BufReader::new(told), &out).unwrap();
+    let incidents = run.cases.iter().filter(|(_, it)| is_incident(it));
+    let (mut all, mut right) = (0, [0, 0]);
+    for (id, recorded) in incidents {
+        all += 1;
+        let own = recorded.case.scenario.as_str();
+        for (told, right) in [Vec::new(), seen(recorded)].iter().zip(&mut right) {
+            let first = likest(&ground, &out, (id, recorded), told);
+            if first.iter().any(|it| it == own) {
+                *right += 1;
+            } else {
+                println!("{id} {}: {}", told.join(" "), first.join(", "));
+            }
+        }
+    }
+    let [by_nodes, with_requests] = right;
+    println!(
+        "of {all} incidents {by_nodes} are named first by their nodes, {with_requests} with what becomes of requests"
+    );
+    assert!(100 * by_nodes >= BY_NODES * all && 100 * with_requests >= WITH_REQUESTS * all);
+    assert_ne!(all, 0);
+}
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+fn played(ground: &Ground) -> PathBuf {
+    let scenarios = scenarios();
+    let matrix = env::var("CHAINBREAK_MATRIX").ok();
+    let matrix = matrix.iter().flat_map(|it| ["--matrix", it]);
+    let args = [
+        "run",
+        scenarios.to_str().unwrap(),
+        "--out",
+        "out",
+        "--quiet",
+    ];
+    let args: Vec<&str> = args.into_iter().chain(matrix).collect();
+    // What did not come out as expected is no incident.
+    let _whatever = ground.chainbreak(&args);
+    ground.path().join("out/latest")
+}
+
+/// Whether it came about.
+fn is_incident(recorded: &Recorded) -> bool {
+    let verdict = recorded.verdict.as_ref();
+    matches!(recorded.case.expect, Expect::Broken(_))
+        && verdict.is_some_and(|it| it.case == CaseVerdict::AsExpected)
+}
+
+/// The scenarios that are named first, those of one incident, of the node of which the most speaks for it, in the incident.
+fn likest(
+    ground: &Ground,
+    run: &Path,
+    (id, recorded): (&str, &Recorded),
+    told: &[&str],
+) -> Vec<String> {
+    let at = format!("{}us", moment(recorded));
+    let scenarios = scenarios();
+    let nodes = recorded.case.cluster.node_names();
+    let named = nodes.filter_map(|node| {
+        let args = ["diagnose", run.to_str().unwrap(), "--case", id, "--at", &at];
+        let what = ["--node", node.as_str(), "--format", "json"];
+        let among = ["--scenarios", scenarios.to_str().unwrap()];
+        let diagnosed = ground.chainbreak(&[&args[..], &what, &among, told].concat());
+        let diagnosed: Value = serde_json::from_slice(&diagnosed.stdout).unwrap();
+        let first = &diagnosed["like"][0];
+        let names = first["scenarios"].as_array()?.iter();
+        let names = names.filter_map(|it| Some(it.as_str()?.to_owned()));
+        (first["likely"] == true).then(|| (first["weight"].as_u64(), names.collect()))
+    });
+    let mut named: Vec<_> = named.collect();
+    // Of several nodes with as much the first one.
+    named.reverse();
+    let first = named.into_iter().max_by_key(|(weight, _)| *weight);
+    first.map(|(_, names)| names).unwrap_or_default()
+}
+
+/// When requests were last lost and rules' counters read after that, where requests are what breaks; else the end of what is judged.
+fn moment(recorded: &Recorded) -> u64 {
+    let events = recorded.history.events().unwrap();
+    let is_lost = broken(recorded)
+        .any(|claim| matches!(claim, Claim::Available { .. } | Claim::Recovers { .. }));
+    let is_end = |event: &&Event| match &event.what {
+        EventKind::Sample { sample, .. } => is_lost && !sample.outcome.is_answered(),
+        EventKind::Phase(phase) => !is_lost && *phase == Phase::Judged,
+        _ => false,
+    };
+    let end = events.iter().rev().find(is_end).expect("it was judged");
+    let counted = events.iter().find(|event| {
+        let is_next = event.at_us > end.at_us && event.at_us < end.at_us + COUNTED_EVERY_US;
+        is_lost && is_next && matches!(event.what, EventKind::Drops(_))
+    });
+    counted.unwrap_or(end).at_us
+}
+
+/// What does not hold.
+fn broken(recorded: &Recorded) -> impl Iterator<Item = &Claim> {
+    let verdict = recorded.verdict.as_ref().expect("it was judged");
+    let broken = verdict.promises.iter();
+    let broken = broken.filter(|(_, it)| matches!(it.verdict, PromiseVerdict::Broken(_)));
+    broken.map(|(name, _)| &recorded.case.promises[name].claim)
+}
+
+/// What somebody would say of requests.
+fn seen(recorded: &Recorded) -> Vec<&'static str> {
+    let told = broken(recorded).find_map(|claim| {
+        let (fate, traffic) = match claim {
+            Claim::Counter {
+                at: Some(Origin::Host(_)),
+                limits,
+                ..
+            } if limits.at_least.is_some() => return Some(vec!["--seen", "elsewhere"]),
+            Claim::Available { traffic, .. } | Claim::Recovers { traffic, .. } => ("lost", traffic),
+            Claim::Resets { traffic, .. } => ("reset", traffic),
+            Claim::Source { traffic, .. } | Claim::SourcePorts { traffic, .. } => {
+                ("other-source", traffic)
+            }
+            Claim::Balance { traffic, .. } => ("uneven", traffic),
+            _ => return None,
+        };
+        let whose = match recorded.case.traffic[traffic].from {
+            Origin::Pod { .. } => "pod",
+            Origin::Node(_) => "node",
+            Origin::Host(_) => "outside",
+        };
+        Some(vec!["--seen", fate, "--from", whose])
+    });
+    told.unwrap_or_default()
+}

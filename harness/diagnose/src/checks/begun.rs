@@ -1,0 +1,49 @@
+//! Whether Felix has got to work since it began.
+
+use chainbreak_model::{case::Symptom, names::AgentName};
+
+use super::{Context, logged::shown};
+use crate::Finding;
+
+/// Felix v3.25 to v3.32, `daemon.go` and `int_dataplane.go`, at level Info, which is the default.
+const BEGINS: &str = "Felix starting up";
+const HAS_BEGUN: &str = "Completed first update to dataplane";
+
+pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
+    let Some(log) = context.evidence.log(AgentName::Felix) else {
+        return Vec::new();
+    };
+    let mut entries = log.entries.iter().rev();
+    let last = entries.find(|it| it.contains(BEGINS) || it.contains(HAS_BEGUN));
+    let Some(began) = last.filter(|it| it.contains(BEGINS)) else {
+        return Vec::new();
+    };
+    let what = "Felix has begun and brought nothing in line since: it waits for what the API holds, or still loads its programs";
+    let last = log.entries.last().filter(|it| *it != began);
+    vec![
+        Finding::odd(Symptom::FelixWaits, what)
+            .on([began].into_iter().chain(last).map(|it| shown(it)))
+            .mended_by("where it asks by the Service `kubernetes`, and that leads nowhere here, give it the API's own address (ConfigMap kubernetes-services-endpoint)"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checks::tests::found;
+
+    const BEGINS: &str = "2026-11-29 15:45:09.680 [INFO][2] felix/daemon.go 146: Felix starting up version=\"v3.28.1\"\n";
+    const LOADS: &str =
+        "2026-11-29 15:45:09.681 [INFO][2] felix/daemon.go 173: Loading configuration...\n";
+    const HAS_BEGUN: &str = "2026-11-29 15:45:10.221 [INFO][2] felix/int_dataplane.go 1857: Completed first update to dataplane. secsSinceStart=0.03\n";
+
+    #[test]
+    fn a_felix_that_began_again_and_got_nowhere_is_found() {
+        let log = [BEGINS, LOADS, HAS_BEGUN, BEGINS, LOADS].concat();
+        let [(kind, text)] = found(&[&log]).try_into().unwrap();
+        assert_eq!(kind, "felix-waits");
+        assert!(text.ends_with("Loading configuration..."), "{text}");
+        for fine in [[BEGINS, LOADS, HAS_BEGUN].concat(), LOADS.to_owned()] {
+            assert!(found(&[&fine]).is_empty(), "{:?}", found(&[&fine]));
+        }
+    }
+}

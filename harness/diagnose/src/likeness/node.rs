@@ -1,0 +1,212 @@
+//! What is seen of a node of a sign.
+
+use chainbreak_model::{
+    case::{Sign, Symptom, Which},
+    names::AgentName,
+};
+use chainbreak_netfilter::{Rule, Table, dumps::Kind};
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use crate::{Evidence, Finding, checks::logged, objects};
+
+/// What is known of a sign: that it is there (of several which one), and where; that it is not; or nothing.
+pub(super) enum Seen<'s> {
+    At(&'s Sign, Option<String>),
+    Not,
+    Unknown,
+}
+
+/// What was attached of a node, and what was found in it.
+pub(super) struct Node<'a> {
+    pub(super) evidence: &'a Evidence,
+    pub(super) findings: &'a [Finding],
+}
+
+impl Node<'_> {
+    pub(super) fn shows<'s>(&self, sign: &'s Sign) -> Seen<'s> {
+        let known = match sign {
+            Sign::Found(symptom) => self.finds(*symptom),
+            Sign::Logged { agent, matches } => self.logs(*agent, matches),
+            Sign::Rule { matches, which } => self.has_rule(matches, *which),
+            Sign::Object(object) => self.has_object(object),
+            Sign::Felix(spec) => self.has_felix_configuration(spec),
+            Sign::Any(signs) => return self.shows_any(signs),
+            Sign::Not(inner) => {
+                return match self.shows(inner) {
+                    Seen::At(..) => Seen::Not,
+                    Seen::Not => Seen::At(sign, None),
+                    Seen::Unknown => Seen::Unknown,
+                };
+            }
+        };
+        match known {
+            Some(Some(place)) => Seen::At(sign, Some(place)),
+            Some(None) => Seen::Not,
+            None => Seen::Unknown,
+        }
+    }
+
+    fn shows_any<'s>(&self, signs: &'s [Sign]) -> Seen<'s> {
+        let mut known = Seen::Not;
+        for sign in signs {
+            match self.shows(sign) {
+                Seen::At(leaf, place) => return Seen::At(leaf, place),
+                Seen::Unknown => known = Seen::Unknown,
+                Seen::Not => {}
+            }
+        }
+        known
+    }
+}
+
+/// Where it is; nothing inside where it is not, and nothing at all where that cannot be told.
+type Place = Option<Option<String>>;
+
+impl Node<'_> {
+    fn finds(&self, symptom: Symptom) -> Place {
+        let found = self.findings.iter().find(|it| it.kind == symptom);
+        match found {
+            Some(finding) => Some(Some(finding.what.clone())),
+            None => self.could_find(symptom).then_some(None),
+        }
+    }
+
+    /// Whether that was attached in which it would be found.
+    fn could_find(&self, symptom: Symptom) -> bool {
+        let Evidence { dumps, objects, .. } = self.evidence;
+        let has = |kind| dumps.found().contains(&kind);
+        let logs = |agent| self.evidence.log(agent).is_some();
+        let saves = !dumps.saves().is_empty();
+        let nft = !dumps.nft_tables().is_empty();
+        let slices = objects.endpoints().is_some();
+        match symptom {
+            Symptom::JumpMissing | Symptom::ServicesEmpty => saves,
+            Symptom::BothBackends => dumps.saves().len() > 1,
+            Symptom::ChainsMissing | Symptom::ElementsMissing => nft,
+            Symptom::BothModes => saves && nft,
+            Symptom::ServiceLeadsNowhere | Symptom::FelixCleansUp => saves || nft,
+            Symptom::EndpointsDiffer | Symptom::ServiceWithoutRules => (saves || nft) && slices,
+            Symptom::NatMapDiffers => !crate::nat_map::of(dumps).is_empty() && slices,
+            Symptom::StaleConnections | Symptom::ConnectionsUntranslated => has(Kind::Flows),
+            Symptom::InterfaceWithoutPrograms => {
+                has(Kind::Routes) && objects.felix_configuration().is_some()
+            }
+            Symptom::NoForwarding | Symptom::ConntrackFull => has(Kind::Sysctls),
+            Symptom::ConntrackDropped | Symptom::ConntrackInsertFailed => has(Kind::Statistics),
+            Symptom::InvalidDropped => self
+                .rules(Which::Iptables)
+                .any(|it| it.2.counters.is_some()),
+            Symptom::FelixWaits | Symptom::EbpfRefused => logs(AgentName::Felix),
+            Symptom::RestoreFails | Symptom::ModeRefused => logs(AgentName::KubeProxy),
+            Symptom::KernelLacks
+            | Symptom::ApiUnreachable
+            | Symptom::PortTaken
+            | Symptom::LockHeld => !self.evidence.logs.is_empty(),
+        }
+    }
+
+    /// The last entry that matches.
+    fn logs(&self, agent: AgentName, matches: &str) -> Place {
+        let log = self.evidence.log(agent)?;
+        let wanted = Regex::new(matches).ok()?;
+        let found = log.entries.iter().rev().find(|it| wanted.is_match(it));
+        Some(found.map(|entry| logged::shown(entry)))
+    }
+
+    fn has_rule(&self, matches: &str, which: Which) -> Place {
+        let wanted = Regex::new(matches).ok()?;
+        if which != Which::Counted
+            && let Some(chain) = self.chains(which).find(|chain| wanted.is_match(chain))
+        {
+            return Some(Some(chain));
+        }
+        let (mut has_tables, mut are_counted) = (self.tables(which).next().is_some(), true);
+        for (table, chain, rule) in self.rules(which) {
+            let line = format!("{table} {chain} {}", rule.text);
+            if !wanted.is_match(&line) {
+                continue;
+            }
+            match rule.counters.map(|it| it.packets) {
+                _ if which != Which::Counted => return Some(Some(line)),
+                Some(0) => {}
+                Some(packets) => return Some(Some(format!("{line}: {packets} packets"))),
+                None => are_counted = false,
+            }
+        }
+        has_tables &= are_counted;
+        has_tables.then_some(None)
+    }
+
+    /// Each with its table in front, as a rule of it begins.
+    fn chains(&self, which: Which) -> impl Iterator<Item = String> {
+        let tables = self.tables(which);
+        tables.flat_map(|(name, table)| table.chains.keys().map(move |it| format!("{name} {it}")))
+    }
+
+    fn rules(&self, which: Which) -> impl Iterator<Item = (&str, &str, &Rule)> {
+        let chains = self.tables(which).flat_map(|(name, table)| {
+            let chains = table.chains.iter();
+            chains.map(move |(chain, it)| (name, chain.as_str(), it))
+        });
+        chains.flat_map(|(table, chain, it)| it.rules.iter().map(move |rule| (table, chain, rule)))
+    }
+
+    /// iptables' as it prints them itself, for nft has other words for their rules.
+    fn tables(&self, which: Which) -> impl Iterator<Item = (&str, &Table)> {
+        let dumps = &self.evidence.dumps;
+        let is_nft = which == Which::Nft;
+        let saved = dumps.saves().iter().flat_map(|save| &save.ruleset.tables);
+        let saved = saved.map(|(name, table)| (name.as_str(), table));
+        let native = dumps.nft_tables().iter();
+        let native = native.map(|it| (it.name.as_str(), &it.table));
+        saved
+            .filter(move |_| !is_nft)
+            .chain(native.filter(move |_| is_nft))
+    }
+
+    fn has_object(&self, part: &Map<String, Value>) -> Place {
+        let kind = part.get("kind").and_then(Value::as_str);
+        let mut of_kind = self
+            .evidence
+            .objects
+            .of(kind.unwrap_or_default())
+            .peekable();
+        of_kind.peek()?;
+        let found = of_kind.find(|object| has(object, part));
+        Some(found.map(|object| {
+            let about = |field: &str| about(object, field);
+            [about("namespace"), about("name")]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join("/")
+        }))
+    }
+
+    fn has_felix_configuration(&self, part: &Map<String, Value>) -> Place {
+        let spec = self.evidence.objects.felix_configuration()?;
+        Some(has(spec, part).then(|| "default".to_owned()))
+    }
+}
+
+fn about(object: &Value, field: &str) -> Option<String> {
+    object["metadata"][field].as_str().map(objects::shown)
+}
+
+/// Whether all of these are there, of mappings in it likewise, and of lists each of theirs in one of its own.
+fn has(object: &Value, part: &Map<String, Value>) -> bool {
+    let has_value = |own: &Value, wanted: &Value| match (own, wanted) {
+        (_, Value::Null) => !own.is_null(),
+        (_, Value::Object(wanted)) => has(own, wanted),
+        (Value::Array(own), Value::Array(wanted)) => wanted.iter().all(|wanted| {
+            own.iter().any(|own| match wanted {
+                Value::Object(wanted) => has(own, wanted),
+                _ => own == wanted,
+            })
+        }),
+        _ => own == wanted,
+    };
+    part.iter()
+        .all(|(key, wanted)| has_value(&object[key.as_str()], wanted))
+}
