@@ -192,7 +192,7 @@ fn is_of_agents(table: &NftTable) -> bool {
 fn of_log(log: &Log) -> Option<Writer> {
     let mark = match log.agent {
         AgentName::KubeProxy => ["\"Version info\" version=\"", "Version: "],
-        AgentName::Felix => ["Felix starting up", "felix version="],
+        AgentName::Felix => [" version=\"", "felix version="],
     };
     let said = log.entries.iter().find_map(|entry| {
         let (_, rest) = mark.iter().find_map(|it| entry.split_once(it))?;

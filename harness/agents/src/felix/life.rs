@@ -1,7 +1,7 @@
 //! One life of the process: start, the main loop, and the two ways it ends (`felix/daemon/daemon.go` and
 //! `felix/dataplane/linux/int_dataplane.go`).
 
-use std::{pin::pin, time::Duration};
+use std::{collections::BTreeMap, pin::pin, time::Duration};
 
 use futures::future::{Either, select, try_join_all};
 
@@ -26,6 +26,7 @@ const BEFORE_EXIT: Duration = Duration::from_secs(2);
 /// Runs Felix until its process would exit, and returns why: `config changed`, `encapsulation changed`,
 /// or `panic: …`. A new life begins with nothing but what the kernel holds.
 pub async fn run(io: Io<Event>, config: Config) -> String {
+    io.log_from(early(&config.env));
     let line = Line::info("felix/daemon.go 146", "Felix starting up");
     say(&io, line.text("version", &config.version.to_string()));
     live(&io, &config)
@@ -73,6 +74,14 @@ async fn configuration(io: &Io<Event>, config: &Config, world: &mut World) -> Pa
     }
 }
 
+/// From which severity on lines are printed until the configuration is known: errors alone, where the environment says nothing
+/// (`ConfigureEarlyLogging`, Felix v3.25 to v3.32; v3.28.1 and v3.32.1 print `Successfully loaded configuration.` first).
+fn early(env: &BTreeMap<String, String>) -> Severity {
+    let names = ["FELIX_EARLYLOGSEVERITYSCREEN", "FELIX_LOGSEVERITYSCREEN"];
+    let said = names.iter().find_map(|name| env.get(*name));
+    said.map_or(Severity::Error, |word| screen(&word.to_uppercase()))
+}
+
 /// From which severity on lines are printed.
 fn screen(word: &str) -> Severity {
     match word {
@@ -81,6 +90,13 @@ fn screen(word: &str) -> Severity {
         "FATAL" => Severity::Fatal,
         _ => Severity::Info,
     }
+}
+
+/// From now on it logs as its configuration says.
+fn loaded(io: &Io<Event>, config: &Config, params: &Params) {
+    io.log_from(screen(params.word("LogSeverityScreen")));
+    let line = Line::info("felix/daemon.go 391", "Successfully loaded configuration.");
+    say(io, line.text("version", &config.version.to_string()));
 }
 
 struct Life {
@@ -108,7 +124,7 @@ impl Life {
         params: Params,
         world: World,
     ) -> Result<Self, Panicked> {
-        io.log_from(screen(params.word("LogSeverityScreen")));
+        loaded(io, config, &params);
         let ipv6 = params.is("Ipv6Support");
         let proxy_mode = ProxyMode::detect(io, &params, config.version).await;
         let iptables = Iptables::detect(io, &params, ipv6).await?;

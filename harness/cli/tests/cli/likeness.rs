@@ -18,9 +18,9 @@ use serde_json::Value;
 use crate::ground::Ground;
 
 /// Of a hundred incidents at least so many are to be named first, by what was recorded of the nodes alone: the others leave nothing but settings.
-const BY_NODES: usize = 55;
+const BY_NODES: usize = 50;
 /// And so many where somebody says what becomes of whose requests.
-const WITH_REQUESTS: usize = 90;
+const WITH_REQUESTS: usize = 88;
 /// Rules' counters are read as often.
 const COUNTED_EVERY_US: u64 = 3_300_000;
 

@@ -101,7 +101,8 @@ fn has_begun(events: &[Event]) -> bool {
         _ => None,
     });
     let last = logged.find(|text| {
-        text.contains("Felix starting up") || text.contains("Completed first update to dataplane")
+        text.contains("Successfully loaded configuration")
+            || text.contains("Completed first update to dataplane")
     });
     last.is_some_and(|text| text.contains("Completed first update to dataplane"))
 }

@@ -5,17 +5,19 @@ use chainbreak_model::{case::Symptom, names::AgentName};
 use super::{Context, logged::shown};
 use crate::Finding;
 
-/// Felix v3.25 to v3.32, `daemon.go` and `int_dataplane.go`, at level Info, which is the default.
-const BEGINS: &str = "Felix starting up";
+/// Felix v3.25 to v3.32, `daemon.go` and `int_dataplane.go`, at level Info, which is the default. The first is printed where the environment asks
+/// for more than errors before the configuration is known; the second is what a real one says first.
+const BEGINS: [&str; 2] = ["Felix starting up", "Successfully loaded configuration"];
 const HAS_BEGUN: &str = "Completed first update to dataplane";
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     let Some(log) = context.evidence.log(AgentName::Felix) else {
         return Vec::new();
     };
+    let begins = |entry: &String| BEGINS.iter().any(|it| entry.contains(it));
     let mut entries = log.entries.iter().rev();
-    let last = entries.find(|it| it.contains(BEGINS) || it.contains(HAS_BEGUN));
-    let Some(began) = last.filter(|it| it.contains(BEGINS)) else {
+    let last = entries.find(|it| begins(it) || it.contains(HAS_BEGUN));
+    let Some(began) = last.filter(|it| begins(it)) else {
         return Vec::new();
     };
     let what = "Felix has begun and brought nothing in line since: it waits for what the API holds, or still loads its programs";
@@ -34,6 +36,7 @@ mod tests {
     const BEGINS: &str = "2026-11-29 15:45:09.680 [INFO][2] felix/daemon.go 146: Felix starting up version=\"v3.28.1\"\n";
     const LOADS: &str =
         "2026-11-29 15:45:09.681 [INFO][2] felix/daemon.go 173: Loading configuration...\n";
+    const LOADED: &str = "2026-11-29 15:45:09.690 [INFO][106] felix/daemon.go 362: Successfully loaded configuration. GOMAXPROCS=2 builddate=\"\" version=\"v3.32.1\"\n";
     const HAS_BEGUN: &str = "2026-11-29 15:45:10.221 [INFO][2] felix/int_dataplane.go 1857: Completed first update to dataplane. secsSinceStart=0.03\n";
 
     #[test]
@@ -42,7 +45,12 @@ mod tests {
         let [(kind, text)] = found(&[&log]).try_into().unwrap();
         assert_eq!(kind, "felix-waits");
         assert!(text.ends_with("Loading configuration..."), "{text}");
-        for fine in [[BEGINS, LOADS, HAS_BEGUN].concat(), LOADS.to_owned()] {
+        assert_eq!(found(&[LOADED]).len(), 1);
+        for fine in [
+            [BEGINS, LOADS, HAS_BEGUN].concat(),
+            [LOADED, HAS_BEGUN].concat(),
+            LOADS.to_owned(),
+        ] {
             assert!(found(&[&fine]).is_empty(), "{:?}", found(&[&fine]));
         }
     }
