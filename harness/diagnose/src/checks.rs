@@ -13,6 +13,8 @@ mod nat_map;
 mod nftables;
 mod stale;
 
+pub use begun::last_beginning;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},

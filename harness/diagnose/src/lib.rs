@@ -21,13 +21,13 @@ mod services;
 mod tables;
 mod writers;
 
-pub use checks::{Examined, examine};
+pub use checks::{Examined, examine, last_beginning};
 pub use evidence::Evidence;
 pub use finding::{Complaint, Finding, Weight};
 pub use likeness::{Likeness, Sight};
 pub use logs::Log;
 pub use nat_map::has_model_of_programs;
 pub use objects::Objects;
-pub use observed::{Fate, Observed, Whose};
+pub use observed::{Fate, Observed, Whose, seen};
 pub use reproduction::Reproduction;
 pub use writers::{Writer, writers};

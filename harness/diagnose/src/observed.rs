@@ -3,9 +3,11 @@
 use std::fmt;
 
 use chainbreak_model::{
-    case::{Claim, Expect, Origin},
-    scenario::{Run, Scenario},
+    case::{Claim, Expect, Origin, Traffic},
+    names::TrafficName,
+    scenario::Scenario,
 };
+use indexmap::IndexMap;
 
 /// What becomes of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,33 @@ pub enum Fate {
     Elsewhere,
 }
 
+impl Fate {
+    /// Each with its word, and what that says.
+    pub const ALL: [(&'static str, Self, &'static str); 5] = [
+        (
+            "lost",
+            Self::Lost,
+            "They are not answered, all or some: they time out, or are refused",
+        ),
+        ("reset", Self::Reset, "Connections that stood are reset"),
+        (
+            "other-source",
+            Self::OtherSource,
+            "Servers see another client",
+        ),
+        (
+            "uneven",
+            Self::Uneven,
+            "Some endpoints get more than others",
+        ),
+        (
+            "elsewhere",
+            Self::Elsewhere,
+            "Others answer than the server outside of the cluster that is asked",
+        ),
+    ];
+}
+
 /// Whose they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
@@ -31,6 +60,19 @@ pub enum Whose {
     Nodes,
     /// Somebody's outside of the cluster.
     Outsiders,
+}
+
+impl Whose {
+    /// Each with its word, and what that says.
+    pub const ALL: [(&'static str, Self, &'static str); 3] = [
+        ("pod", Self::Pods, "A pod's"),
+        ("node", Self::Nodes, "A node's own"),
+        (
+            "outside",
+            Self::Outsiders,
+            "Somebody's outside of the cluster",
+        ),
+    ];
 }
 
 /// What is seen, as far as somebody says it.
@@ -54,10 +96,9 @@ impl Observed {
             let Expect::Broken(names) = &variant.expect else {
                 return false;
             };
-            let broken = names
-                .iter()
-                .filter_map(|name| variant.run.promises.get(name));
-            let mut seen = broken.filter_map(|promise| seen(&promise.claim, &variant.run));
+            let run = &variant.run;
+            let broken = names.iter().filter_map(|name| run.promises.get(name));
+            let mut seen = broken.filter_map(|promise| seen(&promise.claim, &run.traffic));
             seen.any(|(fate, whose)| {
                 self.fate.is_none_or(|it| it == fate) && self.whose.is_none_or(|it| it == whose)
             })
@@ -65,9 +106,9 @@ impl Observed {
     }
 }
 
-/// What is seen where the claim does not hold; nothing of rules, logs and counters.
-fn seen(claim: &Claim, run: &Run) -> Option<(Fate, Whose)> {
-    let (fate, traffic) = match claim {
+/// What is seen of requests where the claim does not hold; nothing of rules, logs and counters.
+pub fn seen(claim: &Claim, traffic: &IndexMap<TrafficName, Traffic>) -> Option<(Fate, Whose)> {
+    let (fate, name) = match claim {
         // Whose the requests are, a counter does not say: they come from where its server is not.
         Claim::Counter {
             at: Some(Origin::Host(_)),
@@ -82,7 +123,7 @@ fn seen(claim: &Claim, run: &Run) -> Option<(Fate, Whose)> {
         Claim::Balance { traffic, .. } => (Fate::Uneven, traffic),
         _ => return None,
     };
-    let whose = match &run.traffic.get(traffic)?.from {
+    let whose = match &traffic.get(name)?.from {
         Origin::Pod { .. } => Whose::Pods,
         Origin::Node(_) => Whose::Nodes,
         Origin::Host(_) => Whose::Outsiders,

@@ -3,7 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use chainbreak_diagnose::{Fate, Observed, Whose};
-use clap::{Args, ValueEnum};
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser},
+};
 
 use super::{Answer, explain::moment, selection::SCENARIOS};
 
@@ -40,11 +43,11 @@ pub(crate) struct Diagnose {
     #[arg(long, value_name = "FILE", requires = "node", conflicts_with_all = ["what", "case", "at"])]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// What becomes of requests, which no dump has: only incidents in which that is seen are named, also those that are nothing but settings
-    #[arg(long, value_name = "WHAT")]
-    pub(crate) seen: Option<Seen>,
+    #[arg(long, value_name = "WHAT", value_parser = one_of(&Fate::ALL))]
+    pub(crate) seen: Option<Fate>,
     /// Whose requests these are: only incidents in which theirs go wrong are named
-    #[arg(long, value_name = "WHOSE")]
-    pub(crate) from: Option<Asker>,
+    #[arg(long, value_name = "WHOSE", value_parser = one_of(&Whose::ALL))]
+    pub(crate) from: Option<Whose>,
     /// Scenarios that are named where they show what is found, or where the node is like their incident: a file or a folder [default: scenarios, where that is here]
     #[arg(long, value_name = "PATH")]
     pub(crate) scenarios: Option<PathBuf>,
@@ -57,48 +60,27 @@ pub(crate) struct Diagnose {
     pub(crate) format: Answer,
 }
 
-/// What becomes of requests.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Seen {
-    /// They are not answered, all or some: they time out, or are refused
-    Lost,
-    /// Connections that stood are reset
-    Reset,
-    /// Servers see another client
-    OtherSource,
-    /// Some endpoints get more than others
-    Uneven,
-    /// Others answer than the server outside of the cluster that is asked
-    Elsewhere,
-}
-
-/// Whose they are.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Asker {
-    /// A pod's
-    Pod,
-    /// A node's own
-    Node,
-    /// Somebody's outside of the cluster
-    Outside,
+/// One of these, by its word.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [(&'static str, T, &'static str)],
+) -> ValueParser {
+    let words = all
+        .iter()
+        .map(|(word, _, what)| PossibleValue::new(*word).help(*what));
+    let known = |written: String| {
+        let mut all = all.iter();
+        let found = all.find(|(word, ..)| *word == written);
+        found.expect("it is one of the possible values").1
+    };
+    PossibleValuesParser::new(words).map(known).into()
 }
 
 impl Diagnose {
     /// What somebody sees of requests.
     pub(crate) fn observed(&self) -> Observed {
         Observed {
-            fate: self.seen.map(|seen| match seen {
-                Seen::Lost => Fate::Lost,
-                Seen::Reset => Fate::Reset,
-                Seen::OtherSource => Fate::OtherSource,
-                Seen::Uneven => Fate::Uneven,
-                Seen::Elsewhere => Fate::Elsewhere,
-            }),
-            whose: self.from.map(|from| match from {
-                Asker::Pod => Whose::Pods,
-                Asker::Node => Whose::Nodes,
-                Asker::Outside => Whose::Outsiders,
-            }),
+            fate: self.seen,
+            whose: self.from,
         }
     }
 

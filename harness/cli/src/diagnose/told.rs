@@ -101,7 +101,7 @@ impl Like {
             }
         }
         alike.retain(|it| it.likeness.is_worth_a_word());
-        alike.sort_by_key(|it| (!it.likely, it.likeness.rank()));
+        alike.sort_by_key(|it| it.likeness.rank());
         let likely = alike.iter().filter(|it| it.likely).count();
         alike.truncate(likely.clamp(1, ALIKE));
         alike

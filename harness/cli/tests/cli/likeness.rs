@@ -7,8 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use chainbreak_diagnose::{Fate, Whose, seen};
 use chainbreak_model::{
-    case::{Claim, Expect, Origin},
+    case::{Claim, Expect},
     event::{Event, EventKind, Phase},
     verdict::{CaseVerdict, PromiseVerdict},
 };
@@ -31,14 +32,14 @@ const COUNTED_EVERY_US: u64 = 3_300_000;
 fn a_node_is_like_the_incident_that_was_recorded() {
     let ground = Ground::new();
     let out = env::var_os("CHAINBREAK_RUN").map_or_else(|| played(&ground), PathBuf::from);
-    let told = File::open(out.join("run.jsonl")).unwrap();
-    let run = Run::read(BufReader::new(told), &out).unwrap();
+    let file = File::open(out.join("run.jsonl")).unwrap();
+    let run = Run::read(BufReader::new(file), &out).unwrap();
     let incidents = run.cases.iter().filter(|(_, it)| is_incident(it));
     let (mut all, mut right) = (0, [0, 0]);
     for (id, recorded) in incidents {
         all += 1;
         let own = recorded.case.scenario.as_str();
-        for (told, right) in [Vec::new(), seen(recorded)].iter().zip(&mut right) {
+        for (told, right) in [Vec::new(), told(recorded)].iter().zip(&mut right) {
             let first = likest(&ground, &out, (id, recorded), told);
             if first.iter().any(|it| it == own) {
                 *right += 1;
@@ -138,28 +139,12 @@ fn broken(recorded: &Recorded) -> impl Iterator<Item = &Claim> {
 }
 
 /// What somebody would say of requests.
-fn seen(recorded: &Recorded) -> Vec<&'static str> {
-    let told = broken(recorded).find_map(|claim| {
-        let (fate, traffic) = match claim {
-            Claim::Counter {
-                at: Some(Origin::Host(_)),
-                limits,
-                ..
-            } if limits.at_least.is_some() => return Some(vec!["--seen", "elsewhere"]),
-            Claim::Available { traffic, .. } | Claim::Recovers { traffic, .. } => ("lost", traffic),
-            Claim::Resets { traffic, .. } => ("reset", traffic),
-            Claim::Source { traffic, .. } | Claim::SourcePorts { traffic, .. } => {
-                ("other-source", traffic)
-            }
-            Claim::Balance { traffic, .. } => ("uneven", traffic),
-            _ => return None,
-        };
-        let whose = match recorded.case.traffic[traffic].from {
-            Origin::Pod { .. } => "pod",
-            Origin::Node(_) => "node",
-            Origin::Host(_) => "outside",
-        };
-        Some(vec!["--seen", fate, "--from", whose])
-    });
-    told.unwrap_or_default()
+fn told(recorded: &Recorded) -> Vec<&'static str> {
+    let seen = broken(recorded).find_map(|claim| seen(claim, &recorded.case.traffic));
+    let Some((fate, whose)) = seen else {
+        return Vec::new();
+    };
+    let fate = Fate::ALL.iter().find(|it| it.1 == fate).unwrap().0;
+    let whose = Whose::ALL.iter().find(|it| it.1 == whose).unwrap().0;
+    vec!["--seen", fate, "--from", whose]
 }

@@ -7,6 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use chainbreak_diagnose::last_beginning;
 use chainbreak_model::{
     event::{Event, EventKind, Phase},
     names::AgentName,
@@ -96,15 +97,11 @@ fn tell(world: &World, case: &Recorded, out: &Path) -> Left {
 
 /// Whether Felix had brought everything in line since it last began.
 fn has_begun(events: &[Event]) -> bool {
-    let mut logged = events.iter().rev().filter_map(|event| match &event.what {
+    let logged = events.iter().filter_map(|event| match &event.what {
         EventKind::Log(entry) if entry.agent == AgentName::Felix => Some(entry.text.as_str()),
         _ => None,
     });
-    let last = logged.find(|text| {
-        text.contains("Successfully loaded configuration")
-            || text.contains("Completed first update to dataplane")
-    });
-    last.is_some_and(|text| text.contains("Completed first update to dataplane"))
+    last_beginning(logged).is_some_and(|(_, has_begun)| has_begun)
 }
 
 /// What went wrong beside the case.

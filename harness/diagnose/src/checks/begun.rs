@@ -10,21 +10,30 @@ use crate::Finding;
 const BEGINS: [&str; 2] = ["Felix starting up", "Successfully loaded configuration"];
 const HAS_BEGUN: &str = "Completed first update to dataplane";
 
+/// The last of these entries of Felix's log by which it begins, or has brought everything in line for the first time since, and whether it has.
+pub fn last_beginning<'a>(
+    entries: impl DoubleEndedIterator<Item = &'a str>,
+) -> Option<(&'a str, bool)> {
+    entries.rev().find_map(|entry| {
+        let has_begun = entry.contains(HAS_BEGUN);
+        let begins = || BEGINS.iter().any(|it| entry.contains(it));
+        (has_begun || begins()).then_some((entry, has_begun))
+    })
+}
+
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     let Some(log) = context.evidence.log(AgentName::Felix) else {
         return Vec::new();
     };
-    let begins = |entry: &String| BEGINS.iter().any(|it| entry.contains(it));
-    let mut entries = log.entries.iter().rev();
-    let last = entries.find(|it| begins(it) || it.contains(HAS_BEGUN));
-    let Some(began) = last.filter(|it| begins(it)) else {
+    let mut entries = log.entries.iter().map(String::as_str);
+    let Some((began, false)) = last_beginning(entries.clone()) else {
         return Vec::new();
     };
     let what = "Felix has begun and brought nothing in line since: it waits for what the API holds, or still loads its programs";
-    let last = log.entries.last().filter(|it| *it != began);
+    let last = entries.next_back().filter(|it| *it != began);
     vec![
         Finding::odd(Symptom::FelixWaits, what)
-            .on([began].into_iter().chain(last).map(|it| shown(it)))
+            .on([began].into_iter().chain(last).map(shown))
             .mended_by("where it asks by the Service `kubernetes`, and that leads nowhere here, give it the API's own address (ConfigMap kubernetes-services-endpoint)"),
     ]
 }

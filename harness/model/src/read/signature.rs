@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{
+    cluster::calico::felix_spec,
     fields::{list, note, regex, word},
     timeline::only_entry,
 };
@@ -42,66 +43,52 @@ static PLAIN_SIGN: Choice = Choice {
 
 type Read = fn(&Gathered, &Node) -> Option<Sign>;
 
+const fn sign_of(word: &'static str, kind: Kind, doc: &'static str, read: Read) -> (Field, Read) {
+    (optional(word, kind, doc), read)
+}
+
 static PLAIN_SIGNS: [(Field, Read); 7] = [
-    (
-        optional(
-            "kube-proxy-logs",
-            Kind::Text,
-            "An entry of kube-proxy's log matches this regular expression.",
-        ),
+    sign_of(
+        "kube-proxy-logs",
+        Kind::Text,
+        "An entry of kube-proxy's log matches this regular expression.",
         |gathered, node| logged(gathered, node, AgentName::KubeProxy),
     ),
-    (
-        optional(
-            "felix-logs",
-            Kind::Text,
-            "An entry of Felix's log matches this regular expression.",
-        ),
+    sign_of(
+        "felix-logs",
+        Kind::Text,
+        "An entry of Felix's log matches this regular expression.",
         |gathered, node| logged(gathered, node, AgentName::Felix),
     ),
-    (
-        optional(
-            "rule",
-            Kind::Text,
-            "A rule of iptables matches this regular expression: its table, its chain and its text, as `nat KUBE-SERVICES -d 10.96.0.10/32 … -j …`; or a chain, as `nat KUBE-SERVICES`.",
-        ),
+    sign_of(
+        "rule",
+        Kind::Text,
+        "A rule of iptables matches this regular expression: its table, its chain and its text, as `nat KUBE-SERVICES -d 10.96.0.10/32 … -j …`; or a chain, as `nat KUBE-SERVICES`.",
         |gathered, node| rule(gathered, node, Which::Iptables),
     ),
-    (
-        optional(
-            "counted",
-            Kind::Text,
-            "A rule of iptables that has counted packets matches it, likewise.",
-        ),
+    sign_of(
+        "counted",
+        Kind::Text,
+        "A rule of iptables that has counted packets matches it, likewise.",
         |gathered, node| rule(gathered, node, Which::Counted),
     ),
-    (
-        optional(
-            "nft-rule",
-            Kind::Text,
-            "A rule, or a chain, of nftables' own tables matches it, likewise: `kube-proxy services ip daddr …`.",
-        ),
+    sign_of(
+        "nft-rule",
+        Kind::Text,
+        "A rule, or a chain, of nftables' own tables matches it, likewise: `kube-proxy services ip daddr …`.",
         |gathered, node| rule(gathered, node, Which::Nft),
     ),
-    (
-        optional(
-            "object",
-            Kind::Object,
-            "A Kubernetes object that has these, its `kind` among them, whatever else it has. Of `null` it has anything.",
-        ),
+    sign_of(
+        "object",
+        Kind::Object,
+        "A Kubernetes object that has these, its `kind` among them, whatever else it has. Of `null` it has anything.",
         |gathered, node| Some(Sign::Object(object(gathered, node)?)),
     ),
-    (
-        optional(
-            "felix",
-            Kind::Felix,
-            "FelixConfiguration `default` whose spec has these, whatever else it has.",
-        ),
-        |gathered, node| {
-            Some(Sign::Felix(super::cluster::calico::felix_spec(
-                gathered, node,
-            )?))
-        },
+    sign_of(
+        "felix",
+        Kind::Felix,
+        "FelixConfiguration `default` whose spec has these, whatever else it has.",
+        |gathered, node| Some(Sign::Felix(felix_spec(gathered, node)?)),
     ),
 ];
 

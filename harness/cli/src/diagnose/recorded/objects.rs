@@ -16,15 +16,15 @@ pub(super) fn objects(case: &Case, events: &[Event], at_us: u64) -> Vec<Value> {
         match step {
             Step::Apply(applied) => {
                 for object in applied {
-                    objects.retain(|it| !is_the_same(it, object));
+                    objects.retain(|it| id(it) != id(object));
                     objects.push(object.clone());
                 }
             }
-            Step::Delete(gone) => objects.retain(|it| {
-                let about = &it["metadata"];
-                let is_its = it["kind"] == *gone.kind && about["name"] == *gone.name;
-                !is_its || about["namespace"].as_str() != gone.namespace.as_deref()
-            }),
+            Step::Delete(gone) => {
+                let namespace = gone.namespace.as_deref().unwrap_or(DEFAULT);
+                let gone = (Some(&*gone.kind), namespace, Some(&*gone.name));
+                objects.retain(|it| id(it) != gone);
+            }
             Step::Felix(changed) => set(&mut felix, changed),
             Step::Fault {
                 fault: Fault::Switch { dataplane, .. },
@@ -44,21 +44,22 @@ pub(super) fn objects(case: &Case, events: &[Event], at_us: u64) -> Vec<Value> {
 }
 
 /// The steps that had begun by then.
-fn begun<'a>(case: &'a Case, events: &[Event], at_us: u64) -> impl Iterator<Item = &'a Step> {
+fn begun<'a>(case: &'a Case, events: &'a [Event], at_us: u64) -> impl Iterator<Item = &'a Step> {
     let before = events.iter().filter(move |event| event.at_us <= at_us);
-    let steps = before.filter_map(|event| match event.what {
+    before.filter_map(|event| match event.what {
         EventKind::StepBegan { step } => case.timeline.get(step),
         _ => None,
-    });
-    steps.collect::<Vec<_>>().into_iter()
+    })
 }
 
-fn is_the_same(one: &Value, other: &Value) -> bool {
-    let id = |it: &Value| {
-        let about = &it["metadata"];
-        [&it["kind"], &about["namespace"], &about["name"]].map(Clone::clone)
-    };
-    id(one) == id(other)
+/// The namespace of whatever does not say it.
+const DEFAULT: &str = "default";
+
+/// Kind, namespace and name.
+fn id(object: &Value) -> (Option<&str>, &str, Option<&str>) {
+    let about = &object["metadata"];
+    let namespace = about["namespace"].as_str().unwrap_or(DEFAULT);
+    (object["kind"].as_str(), namespace, about["name"].as_str())
 }
 
 /// What is set to nothing is taken away, as by a merge patch.
@@ -98,11 +99,7 @@ fn slice(
     draining: &BTreeSet<String>,
 ) -> Option<Value> {
     let (namespace, name) = service.split_once('/')?;
-    let of = |object: &&Value| {
-        let about = &object["metadata"];
-        let own = about["namespace"].as_str().unwrap_or("default");
-        object["kind"] == "Service" && about["name"] == name && own == namespace
-    };
+    let of = |object: &&Value| id(object) == (Some("Service"), namespace, Some(name));
     // One that is applied anew may have other ports from then on.
     let is_applied = |step: &Step| match step {
         Step::Apply(objects) => objects.iter().any(|object| of(&object)),
