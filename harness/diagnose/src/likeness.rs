@@ -51,29 +51,35 @@ pub struct Sight {
 }
 
 impl Likeness {
-    /// Of a node, beside what somebody sees of requests, and a scenario's incident; none where that is not seen in it.
-    pub fn of(
-        evidence: &Evidence,
-        findings: &[Finding],
+    /// Of a node, beside what somebody sees of requests, and each scenario's incident; none where that is not seen in it.
+    pub fn of_each<'a>(
+        evidence: &'a Evidence,
+        findings: &'a [Finding],
         observed: Observed,
-        scenario: &Scenario,
-    ) -> Option<Self> {
-        let mut likeness = Self::of_signs(evidence, findings, &scenario.signature);
+        scenarios: &'a [Scenario],
+    ) -> impl Iterator<Item = (&'a Scenario, Self)> {
+        let node = Node::new(evidence, findings);
+        scenarios.iter().filter_map(move |scenario| {
+            let likeness = Self::of_signs(&node, &scenario.signature);
+            Some((scenario, likeness.beside(observed, scenario)?))
+        })
+    }
+
+    fn beside(mut self, observed: Observed, scenario: &Scenario) -> Option<Self> {
         if observed.is_any() {
             if !observed.is_of(scenario) {
                 return None;
             }
-            likeness.is_out_of_order = true;
-            likeness.seen.push(Sight {
+            self.is_out_of_order = true;
+            self.seen.push(Sight {
                 sign: observed.to_string(),
                 seen: None,
             });
         }
-        Some(likeness)
+        Some(self)
     }
 
-    fn of_signs(evidence: &Evidence, findings: &[Finding], signature: &[Sign]) -> Self {
-        let node = Node { evidence, findings };
+    fn of_signs(node: &Node<'_>, signature: &[Sign]) -> Self {
         let mut likeness = Self {
             seen: Vec::new(),
             against: Vec::new(),

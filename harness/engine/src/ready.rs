@@ -87,14 +87,13 @@ pub(crate) async fn wait(
             waited.map_err(|trouble| trouble.with(&cluster.account(&node.node)))?;
         }
         if case.cluster.ip_families.contains(&IpFamily::V6) {
-            for node in &nodes {
+            let settled = nodes.iter().map(async |node| {
                 let what = format!("node {} may use its addresses of IPv6", node.node);
                 let place = Place::Node(node.node.clone());
-                wait::until(&what, deadline, async || {
-                    addresses_settled(cluster, &place).await
-                })
-                .await?;
-            }
+                let look = || addresses_settled(cluster, &place);
+                wait::until(&what, deadline, look).await
+            });
+            try_join_all(settled).await?;
         }
         Ok(())
     };

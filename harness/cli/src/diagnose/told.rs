@@ -86,10 +86,8 @@ impl Like {
         scenarios: &[Scenario],
     ) -> Vec<Self> {
         let mut alike: Vec<Self> = Vec::new();
-        for scenario in scenarios {
-            let Some(likeness) = Likeness::of(evidence, findings, observed, scenario) else {
-                continue;
-            };
+        let likenesses = Likeness::of_each(evidence, findings, observed, scenarios);
+        for (scenario, likeness) in likenesses {
             let name = scenario.name.as_str().to_owned();
             match alike.iter_mut().find(|it| it.likeness == likeness) {
                 Some(same) => same.scenarios.push(name),

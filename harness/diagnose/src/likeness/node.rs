@@ -1,10 +1,12 @@
 //! What is seen of a node of a sign.
 
+use std::cell::OnceCell;
+
 use chainbreak_model::{
     case::{Sign, Symptom, Which},
     names::AgentName,
 };
-use chainbreak_netfilter::{Rule, Table, dumps::Kind};
+use chainbreak_netfilter::{Table, dumps::Kind};
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -19,11 +21,36 @@ pub(super) enum Seen<'s> {
 
 /// What was attached of a node, and what was found in it.
 pub(super) struct Node<'a> {
-    pub(super) evidence: &'a Evidence,
-    pub(super) findings: &'a [Finding],
+    evidence: &'a Evidence,
+    findings: &'a [Finding],
+    /// Written once for all signs: a node of ten thousand services has some seventy thousand rules.
+    iptables: OnceCell<Lines>,
+    nft: OnceCell<Lines>,
 }
 
-impl Node<'_> {
+/// What a sign of a rule is looked for in.
+struct Lines {
+    /// Each with its table in front, as a rule of it begins.
+    chains: Vec<String>,
+    rules: Vec<Line>,
+}
+
+/// A rule: its table, its chain and its text.
+struct Line {
+    text: String,
+    packets: Option<u64>,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn new(evidence: &'a Evidence, findings: &'a [Finding]) -> Self {
+        Self {
+            evidence,
+            findings,
+            iptables: OnceCell::new(),
+            nft: OnceCell::new(),
+        }
+    }
+
     pub(super) fn shows<'s>(&self, sign: &'s Sign) -> Seen<'s> {
         let known = match sign {
             Sign::Found(symptom) => self.finds(*symptom),
@@ -95,8 +122,8 @@ impl Node<'_> {
             Symptom::NoForwarding | Symptom::ConntrackFull => has(Kind::Sysctls),
             Symptom::ConntrackDropped | Symptom::ConntrackInsertFailed => has(Kind::Statistics),
             Symptom::InvalidDropped => self
-                .rules(Which::Iptables)
-                .any(|it| it.2.counters.is_some()),
+                .lines(Which::Iptables)
+                .is_some_and(|it| it.rules.iter().any(|rule| rule.packets.is_some())),
             Symptom::FelixWaits | Symptom::EbpfRefused => logs(AgentName::Felix),
             Symptom::RestoreFails | Symptom::ModeRefused => logs(AgentName::KubeProxy),
             Symptom::KernelLacks
@@ -116,40 +143,35 @@ impl Node<'_> {
 
     fn has_rule(&self, matches: &str, which: Which) -> Place {
         let wanted = Regex::new(matches).ok()?;
+        let lines = self.lines(which)?;
         if which != Which::Counted
-            && let Some(chain) = self.chains(which).find(|chain| wanted.is_match(chain))
+            && let Some(chain) = lines.chains.iter().find(|chain| wanted.is_match(chain))
         {
-            return Some(Some(chain));
+            return Some(Some(chain.clone()));
         }
-        let (mut has_tables, mut are_counted) = (self.tables(which).next().is_some(), true);
-        for (table, chain, rule) in self.rules(which) {
-            let line = format!("{table} {chain} {}", rule.text);
-            if !wanted.is_match(&line) {
+        let mut are_counted = true;
+        for Line { text, packets } in &lines.rules {
+            if !wanted.is_match(text) {
                 continue;
             }
-            match rule.counters.map(|it| it.packets) {
-                _ if which != Which::Counted => return Some(Some(line)),
+            match packets {
+                _ if which != Which::Counted => return Some(Some(text.clone())),
                 Some(0) => {}
-                Some(packets) => return Some(Some(format!("{line}: {packets} packets"))),
+                Some(packets) => return Some(Some(format!("{text}: {packets} packets"))),
                 None => are_counted = false,
             }
         }
-        has_tables &= are_counted;
-        has_tables.then_some(None)
+        are_counted.then_some(None)
     }
 
-    /// Each with its table in front, as a rule of it begins.
-    fn chains(&self, which: Which) -> impl Iterator<Item = String> {
-        let tables = self.tables(which);
-        tables.flat_map(|(name, table)| table.chains.keys().map(move |it| format!("{name} {it}")))
-    }
-
-    fn rules(&self, which: Which) -> impl Iterator<Item = (&str, &str, &Rule)> {
-        let chains = self.tables(which).flat_map(|(name, table)| {
-            let chains = table.chains.iter();
-            chains.map(move |(chain, it)| (name, chain.as_str(), it))
-        });
-        chains.flat_map(|(table, chain, it)| it.rules.iter().map(move |rule| (table, chain, rule)))
+    /// None where no table was listed.
+    fn lines(&self, which: Which) -> Option<&Lines> {
+        let cell = match which {
+            Which::Iptables | Which::Counted => &self.iptables,
+            Which::Nft => &self.nft,
+        };
+        self.tables(which).next()?;
+        Some(cell.get_or_init(|| Lines::of(self.tables(which))))
     }
 
     /// iptables' as it prints them itself, for nft has other words for their rules.
@@ -187,6 +209,23 @@ impl Node<'_> {
     fn has_felix_configuration(&self, part: &Map<String, Value>) -> Place {
         let spec = self.evidence.objects.felix_configuration()?;
         Some(has(spec, part).then(|| "default".to_owned()))
+    }
+}
+
+impl Lines {
+    fn of<'t>(tables: impl Iterator<Item = (&'t str, &'t Table)>) -> Self {
+        let (mut chains, mut rules) = (Vec::new(), Vec::new());
+        for (name, table) in tables {
+            for (chain, it) in &table.chains {
+                let place = format!("{name} {chain}");
+                rules.extend(it.rules.iter().map(|rule| Line {
+                    text: format!("{place} {}", rule.text),
+                    packets: rule.counters.map(|it| it.packets),
+                }));
+                chains.push(place);
+            }
+        }
+        Self { chains, rules }
     }
 }
 

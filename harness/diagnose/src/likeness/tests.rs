@@ -9,7 +9,8 @@ use crate::{
 
 fn likeness(texts: &[&str], signature: &[Sign]) -> Likeness {
     let evidence = evidence(texts);
-    Likeness::of_signs(&evidence, &examine(&evidence).findings, signature)
+    let findings = examine(&evidence).findings;
+    Likeness::of_signs(&Node::new(&evidence, &findings), signature)
 }
 
 /// The signs that are there.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::{
     Api, Client,
@@ -178,7 +178,7 @@ pub(crate) async fn keep(nodes: &Nodes) -> Result<(), KindError> {
           $f-$b-save > /kind/chainbreak-$f-$b.rules 2>/dev/null; \
         done; done";
     let script = format!("{PODS} > /kind/chainbreak.pods; {KEEP}");
-    on_every(nodes, &script).await
+    nodes.run(&["sh", "-c", &script]).await
 }
 
 /// Sets back on every node what no object stands for: files that something was mounted over, rules, whoever wrote them (of nftables tables
@@ -203,14 +203,10 @@ pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
         done; done; \
         for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; \
         [ ! -e /kind/chainbreak.pods ] || for look in $(seq 100); do pods | grep -qvxFf /kind/chainbreak.pods || break; sleep 0.1; done";
-    on_every(nodes, &format!("pods() {{ {PODS}; }}; {SCRUB}")).await?;
-    on_every(nodes, "conntrack -F 2>/dev/null || exit 1").await
-}
-
-async fn on_every(nodes: &Nodes, script: &str) -> Result<(), KindError> {
-    let argv = ["sh", "-c", script];
-    let done = nodes.0.iter().map(|node| node.run(&argv));
-    try_join_all(done).await.map(drop)
+    let script = format!("pods() {{ {PODS}; }}; {SCRUB}");
+    nodes.run(&["sh", "-c", &script]).await?;
+    let forget = "conntrack -F 2>/dev/null || exit 1";
+    nodes.run(&["sh", "-c", forget]).await
 }
 
 /// Takes the cluster's name service away. Scenarios speak in addresses, and the lab has none: a Service more, whose pods come and

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use chainbreak_model::names::AgentName;
+use chainbreak_model::{case::IpFamily, names::AgentName};
 use futures::future::join;
 use jiff::Timestamp;
 use kube::{
@@ -39,6 +39,10 @@ const CREATE: Duration = Duration::from_secs(600);
 const ANSWER: Duration = Duration::from_secs(60);
 /// What kind may take to answer.
 const SHORT: Duration = Duration::from_secs(30);
+
+/// A pod's interface is a link between two: nobody else has its node's address there. Until that was asked, for two seconds, the node finds
+/// no neighbour there (the engine waits for it, on clusters that are not ours).
+const WITHOUT_DETECTION: [&str; 4] = ["sysctl", "-q", "-w", "net.ipv6.conf.default.accept_dad=0"];
 
 /// On the first node of a cluster in which Calico is ready.
 const FINISHED: &str = "/kind/chainbreak-finished";
@@ -155,6 +159,9 @@ impl Raising<'_> {
         let entries: Vec<_> = containers.map(|it| docker::entry(&it)).collect();
         let nodes = Nodes::registered(&client, &entries).await?;
         leftovers::without_names(&client).await?;
+        if origin == Origin::Made && plan.spec.ip_families.contains(&IpFamily::V6) {
+            nodes.run(&WITHOUT_DETECTION).await?;
+        }
         self.load(&nodes, origin, plan).await?;
         // Agents take their time, and little of the machine's.
         let (placed, agents) = join(

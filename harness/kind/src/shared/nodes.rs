@@ -4,6 +4,7 @@ use std::{net::IpAddr, time::Duration};
 
 use chainbreak_engine::cluster::Command;
 use chainbreak_model::names::NodeName;
+use futures::future::try_join_all;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Taint};
 use kube::{
@@ -90,6 +91,12 @@ impl Nodes {
     /// The one that Kubernetes calls so.
     pub(crate) fn registered_as(&self, name: &str) -> Option<&Node> {
         self.0.iter().find(|node| node.registered == name)
+    }
+
+    /// Runs a command on every node, on all at a time.
+    pub(crate) async fn run(&self, argv: &[impl AsRef<str> + Sync]) -> Result<(), KindError> {
+        let run = self.0.iter().map(|node| node.run(argv));
+        try_join_all(run).await.map(drop)
     }
 
     /// Waits until the API knows n1, n2, … with an address; a node is entered by its entry of `entries`, n1's first.
