@@ -22,10 +22,11 @@ const LINES: &str = "--tail=20000";
 const LISTED: &str = "== routes\n";
 /// What kubectl says last of a command that failed, whatever the reason was.
 const TERMINATED: &str = "command terminated with exit code";
-/// What else the API is asked for: Services and their endpoints, and what Felix is told.
-const OBJECTS: [&[&str]; 3] = [
+/// What else the API is asked for: Services and their endpoints, what Felix is told, and pods' addresses.
+const OBJECTS: [&[&str]; 4] = [
     &["services,endpointslices.discovery.k8s.io", "-A"],
     &["felixconfigurations.crd.projectcalico.org"],
+    &["ippools.crd.projectcalico.org"],
     &[
         "configmaps",
         "-A",

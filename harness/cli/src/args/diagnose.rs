@@ -13,7 +13,7 @@ use super::{Answer, explain::moment, selection::SCENARIOS};
 /// What stands below its help.
 pub(super) const HELP: &str = "Examples:\n  \
     chainbreak collect | ssh root@node-1 sh -s -- - > node-1.txt && chainbreak diagnose node-1.txt\n  \
-    kubectl get svc,endpointslices,daemonsets -A -o yaml > objects.yaml; kubectl get felixconfigurations -o yaml > felix.yaml\n  \
+    kubectl get svc,endpointslices,daemonsets,pods -A -o yaml > objects.yaml; kubectl get felixconfigurations,ippools -o yaml > calico.yaml\n  \
     kubectl logs -n kube-system kube-proxy-abcde > kube-proxy.log\n  \
     chainbreak diagnose node-1.txt objects.yaml kube-proxy.log\n  \
     chainbreak diagnose node-1.txt --seen lost --from outside\n  \

@@ -130,7 +130,7 @@ pub(super) fn missing(evidence: &Evidence) -> Vec<String> {
         .filter(|agent| evidence.log(*agent).is_none());
     let logs = logs.map(|agent| format!("{agent}'s log"));
     let objects = evidence.objects.is_empty().then(|| {
-        "`kubectl get svc,endpointslices,daemonsets -A -o yaml`, and of Calico `kubectl get felixconfigurations -o yaml`".to_owned()
+        "`kubectl get svc,endpointslices,daemonsets,pods -A -o yaml`, and of Calico `kubectl get felixconfigurations,ippools -o yaml`".to_owned()
     });
     rules
         .into_iter()

@@ -9,9 +9,10 @@ use std::{
 
 use chainbreak_diagnose::{Fate, Whose, seen};
 use chainbreak_model::{
-    case::{Claim, Expect},
+    case::{Claim, Destination, Expect, Origin},
     event::{Event, EventKind, Phase},
-    verdict::{CaseVerdict, PromiseVerdict},
+    names::NodeName,
+    verdict::{CaseVerdict, Evidence, PromiseVerdict},
 };
 use chainbreak_report::{Recorded, Run};
 use serde_json::Value;
@@ -19,11 +20,13 @@ use serde_json::Value;
 use crate::ground::Ground;
 
 /// Of a hundred incidents at least so many are to be named first, by what was recorded of the nodes alone: the others leave nothing but settings.
-const BY_NODES: usize = 50;
+const BY_NODES: usize = 52;
 /// And so many where somebody says what becomes of whose requests.
-const WITH_REQUESTS: usize = 88;
+const WITH_REQUESTS: usize = 95;
 /// Rules' counters are read as often.
 const COUNTED_EVERY_US: u64 = 3_300_000;
+/// What it may take an agent to write a rule again.
+const WRITING_US: u64 = 200_000;
 
 /// `CHAINBREAK_RUN` is a run of the catalogue; without it the catalogue is played, with `CHAINBREAK_MATRIX` as `--matrix`. What somebody sees
 /// of requests is what the scenario's promise says that broke.
@@ -84,7 +87,8 @@ fn is_incident(recorded: &Recorded) -> bool {
         && verdict.is_some_and(|it| it.case == CaseVerdict::AsExpected)
 }
 
-/// The scenarios that are named first, those of one incident, of the node of which the most speaks for it, in the incident.
+/// The scenarios that are named first, those of one incident: of the node where the requests begin of which somebody tells; else of the one of
+/// which the most speaks for it.
 fn likest(
     ground: &Ground,
     run: &Path,
@@ -93,8 +97,7 @@ fn likest(
 ) -> Vec<String> {
     let at = format!("{}us", moment(recorded));
     let scenarios = scenarios();
-    let nodes = recorded.case.cluster.node_names();
-    let named = nodes.filter_map(|node| {
+    let named = |node: NodeName| {
         let args = ["diagnose", run.to_str().unwrap(), "--case", id, "--at", &at];
         let what = ["--node", node.as_str(), "--format", "json"];
         let among = ["--scenarios", scenarios.to_str().unwrap()];
@@ -102,21 +105,57 @@ fn likest(
         let diagnosed: Value = serde_json::from_slice(&diagnosed.stdout).unwrap();
         let first = &diagnosed["like"][0];
         let names = first["scenarios"].as_array()?.iter();
-        let names = names.filter_map(|it| Some(it.as_str()?.to_owned()));
-        (first["likely"] == true).then(|| (first["weight"].as_u64(), names.collect()))
+        let names: Vec<String> = names
+            .filter_map(|it| Some(it.as_str()?.to_owned()))
+            .collect();
+        (first["likely"] == true).then(|| (first["weight"].as_u64(), names))
+    };
+    let own = told.first().and_then(|_| begin(recorded)).and_then(named);
+    let first = own.or_else(|| {
+        let mut all: Vec<_> = recorded
+            .case
+            .cluster
+            .node_names()
+            .filter_map(named)
+            .collect();
+        // Of several nodes with as much the first one.
+        all.reverse();
+        all.into_iter().max_by_key(|(weight, _)| *weight)
     });
-    let mut named: Vec<_> = named.collect();
-    // Of several nodes with as much the first one.
-    named.reverse();
-    let first = named.into_iter().max_by_key(|(weight, _)| *weight);
     first.map(|(_, names)| names).unwrap_or_default()
 }
 
-/// When requests were last lost and rules' counters read after that, where requests are what breaks; else the end of what is judged.
+/// The node where the requests begin that are lost: the client's, or the one that is asked from outside.
+fn begin(recorded: &Recorded) -> Option<NodeName> {
+    let traffic = &recorded.case.traffic;
+    let (_, traffic) = broken(recorded).find_map(|(claim, _)| {
+        seen(claim, traffic)?;
+        Some(((), &traffic[claim.traffic()?]))
+    })?;
+    match (&traffic.from, &traffic.to) {
+        (Origin::Node(node), _) | (_, Destination::NodePort { node, .. }) => Some(node.clone()),
+        (Origin::Pod { namespace, name }, _) => {
+            let pod = recorded.case.manifests.iter().find(|it| {
+                let about = &it["metadata"];
+                it["kind"] == "Pod"
+                    && about["name"] == name.as_str()
+                    && about["namespace"].as_str().unwrap_or("default") == namespace
+            });
+            pod?["spec"]["nodeName"].as_str().map(NodeName::from)
+        }
+        (Origin::Host(_), _) => None,
+    }
+}
+
+/// When requests were last lost and rules' counters read after that, where requests are what breaks; else when a rule was last missing; else
+/// the end of what is judged.
 fn moment(recorded: &Recorded) -> u64 {
     let events = recorded.history.events().unwrap();
     let is_lost = broken(recorded)
-        .any(|claim| matches!(claim, Claim::Available { .. } | Claim::Recovers { .. }));
+        .any(|(claim, _)| matches!(claim, Claim::Available { .. } | Claim::Recovers { .. }));
+    if let (false, Some(missing)) = (is_lost, last_missing(recorded)) {
+        return missing;
+    }
     let is_end = |event: &&Event| match &event.what {
         EventKind::Sample { sample, .. } => is_lost && !sample.outcome.is_answered(),
         EventKind::Phase(phase) => !is_lost && *phase == Phase::Judged,
@@ -130,17 +169,34 @@ fn moment(recorded: &Recorded) -> u64 {
     counted.unwrap_or(end).at_us
 }
 
-/// What does not hold.
-fn broken(recorded: &Recorded) -> impl Iterator<Item = &Claim> {
+/// Shortly before the end of the last time in which a rule was not there that was to be there: at its end somebody is writing it.
+fn last_missing(recorded: &Recorded) -> Option<u64> {
+    let rules = broken(recorded).filter_map(|(_, evidence)| match evidence {
+        Evidence::Rule(presence) if !presence.forbidden => Some(presence),
+        _ => None,
+    });
+    let spans = rules.flat_map(|it| it.wrong.values().flatten());
+    let last = spans.max_by_key(|it| it.to_us)?;
+    Some(last.from_us.max(last.to_us.saturating_sub(WRITING_US)))
+}
+
+/// What does not hold, and what was seen of it.
+fn broken(recorded: &Recorded) -> impl Iterator<Item = (&Claim, &Evidence)> {
     let verdict = recorded.verdict.as_ref().expect("it was judged");
-    let broken = verdict.promises.iter();
-    let broken = broken.filter(|(_, it)| matches!(it.verdict, PromiseVerdict::Broken(_)));
-    broken.map(|(name, _)| &recorded.case.promises[name].claim)
+    verdict
+        .promises
+        .iter()
+        .filter_map(|(name, it)| match &it.verdict {
+            PromiseVerdict::Broken(evidence) => {
+                Some((&recorded.case.promises[name].claim, evidence))
+            }
+            _ => None,
+        })
 }
 
 /// What somebody would say of requests.
 fn told(recorded: &Recorded) -> Vec<&'static str> {
-    let seen = broken(recorded).find_map(|claim| seen(claim, &recorded.case.traffic));
+    let seen = broken(recorded).find_map(|(claim, _)| seen(claim, &recorded.case.traffic));
     let Some((fate, whose)) = seen else {
         return Vec::new();
     };

@@ -33,7 +33,7 @@ impl Claim {
     }
 
     /// The traffic that it is about.
-    pub(crate) fn traffic(&self) -> Option<&TrafficName> {
+    pub fn traffic(&self) -> Option<&TrafficName> {
         match self {
             Self::Available { traffic, .. }
             | Self::Source { traffic, .. }
