@@ -209,6 +209,7 @@ mod tests {
             exit,
             stderr: String::new(),
             took_us: 1,
+            named: Vec::new(),
         })
     }
 

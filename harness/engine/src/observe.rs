@@ -276,6 +276,7 @@ mod tests {
                     exit: 0,
                     stderr: String::new(),
                     took_us: 1,
+                    named: Vec::new(),
                 }));
             }
             log.barrier(EventKind::Phase(Phase::Judged)).await;

@@ -8,11 +8,14 @@ use std::{
 
 use crate::{
     call::Call,
+    sys,
     wire::{self, Done, Tag},
 };
 
 /// How much input is kept back at most, and sent at once.
 const KEPT_BACK: usize = 4 << 20;
+/// What is given so long after the rest is a piece of its own.
+const LATER_US: u64 = 50_000;
 
 /// A recorder that let the command go. It may go away meanwhile, when its world is taken down: the
 /// command still comes to its end.
@@ -21,6 +24,8 @@ pub(crate) struct Recorder {
     stream: Option<UnixStream>,
     /// Input that it has not heard of.
     input: Vec<u8>,
+    /// When the first of it was given.
+    given_us: u64,
 }
 
 impl Recorder {
@@ -39,11 +44,19 @@ impl Recorder {
         Ok(Self {
             stream: Some(stream),
             input: Vec::new(),
+            given_us: 0,
         })
     }
 
     /// Takes a piece of input, for later: while there is more of it, the program waits for the shim.
     pub(crate) fn input(&mut self, bytes: &[u8]) {
+        let now_us = sys::now_us();
+        if now_us.saturating_sub(self.given_us) >= LATER_US {
+            self.input_is_over();
+        }
+        if self.input.is_empty() {
+            self.given_us = now_us;
+        }
         self.input.extend_from_slice(bytes);
         if self.input.len() >= KEPT_BACK {
             self.input_is_over();
@@ -54,7 +67,7 @@ impl Recorder {
     pub(crate) fn input_is_over(&mut self) {
         let input = mem::take(&mut self.input);
         if !input.is_empty() {
-            self.say(Tag::Input, &input);
+            self.say(Tag::Input, &wire::piece(self.given_us, &input));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The shim sends frames: a byte that says what it is, four bytes of length (little-endian), and so
 //! many bytes. First [`Tag::Ask`]; when it got one byte back, it runs the command, sends its input when
-//! it has passed and its standard error as it passes, and [`Tag::Done`]; when it got one more byte, it ends.
+//! it has passed, in pieces that were given at other times, and its standard error as it passes, and [`Tag::Done`]; when it got one more byte, it ends.
 //! A connection that ends before [`Tag::Done`] is that of a shim that was killed.
 
 /// What a frame is.
@@ -11,7 +11,7 @@
 pub(crate) enum Tag {
     /// May this run? Program and arguments, as [`words`].
     Ask = b'a',
-    /// A piece of standard input.
+    /// A piece of standard input: [`piece`].
     Input = b'i',
     /// A piece of standard error.
     Stderr = b'e',
@@ -43,6 +43,17 @@ pub(crate) fn words(words: &[&[u8]]) -> Vec<u8> {
         push(&mut bytes, word);
     }
     bytes
+}
+
+/// A piece of standard input as bytes: after when it was given, in microseconds of `CLOCK_MONOTONIC`.
+pub(crate) fn piece(given_us: u64, input: &[u8]) -> Vec<u8> {
+    [&given_us.to_le_bytes()[..], input].concat()
+}
+
+/// When, and what; `None` of what [`piece`] did not make.
+pub(crate) fn read_piece(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (given_us, input) = bytes.split_first_chunk()?;
+    Some((u64::from_le_bytes(*given_us), input))
 }
 
 fn push(to: &mut Vec<u8>, bytes: &[u8]) {

@@ -16,7 +16,7 @@ use chainbreak_engine::{
     log::EventLog,
 };
 use chainbreak_model::{
-    event::{self, EventKind},
+    event::{self, EventKind, Named},
     names::NodeName,
 };
 use futures::{FutureExt, future::LocalBoxFuture};
@@ -42,6 +42,8 @@ pub struct Recorder {
 pub(crate) struct Ended {
     pub(crate) argv: Vec<String>,
     pub(crate) input: String,
+    /// See [`event::Command::named`].
+    pub(crate) named: Vec<Named>,
     pub(crate) exit: i32,
     pub(crate) stderr: String,
     /// From its start.
@@ -84,6 +86,7 @@ impl Recorder {
             exit: ended.exit,
             stderr: ended.stderr,
             took_us: u64::try_from(ended.took.as_micros()).unwrap_or(u64::MAX),
+            named: ended.named,
         });
         self.log.append_at(self.log.at(ended.end), event);
     }
@@ -154,6 +157,8 @@ impl Recorder {
         self.record(Ended {
             argv: command.argv,
             input: command.input,
+            // It was given all of it when it began, and took no longer than it takes.
+            named: Vec::new(),
             exit: output.exit,
             stderr: output.stderr.clone(),
             took: output.took,

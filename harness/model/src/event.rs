@@ -277,6 +277,19 @@ pub struct Command {
     pub stderr: String,
     /// How long it ran, in microseconds.
     pub took_us: u64,
+    /// Tables of iptables that its input names, where it was given that line long before it ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<Named>,
+}
+
+/// A line of an input that names a table (`*nat`). Legacy iptables reads the table then, and puts back what it has read when it ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Named {
+    /// Which table.
+    pub table: String,
+    /// How long before its end the command was given the line, in microseconds.
+    pub before_us: u64,
 }
 
 /// An entry of an agent's log.

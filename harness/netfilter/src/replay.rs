@@ -37,6 +37,22 @@ pub struct Ran<'a> {
     pub exit: i32,
     /// What it wrote on standard error.
     pub stderr: &'a str,
+    /// When it ended, in microseconds of any clock.
+    pub ended_us: u64,
+}
+
+/// A table that a command of legacy iptables read, to put back what it read, with its own changes, when it ends. Whatever others wrote
+/// meanwhile is lost with that, which a lock is there to prevent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OldCopy {
+    /// When it read the table.
+    pub read_us: u64,
+    /// When it ended.
+    pub ended_us: u64,
+    /// Of which family's tables.
+    pub family: Family,
+    /// Which table.
+    pub table: String,
 }
 
 /// What a command made is not known. The rules are as without it.
@@ -45,13 +61,15 @@ pub struct Ran<'a> {
 pub struct Doubt(String);
 
 /// The rules that commands leave, from none on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Replay {
     own: Backend,
     /// Those that were written first come first.
     tables: Vec<Saved>,
     nft: Tables,
     sets: Sets,
+    /// Those that are to come, and those that were read, with what was read.
+    copies: Vec<(OldCopy, Option<Table>)>,
 }
 
 /// A table of iptables.
@@ -63,6 +81,14 @@ struct Saved {
     table: Table,
 }
 
+/// What is to be put back is no rule yet.
+impl PartialEq for Replay {
+    fn eq(&self, other: &Self) -> bool {
+        (self.own, &self.tables, &self.nft, &self.sets)
+            == (other.own, &other.tables, &other.nft, &other.sets)
+    }
+}
+
 impl Replay {
     /// A node on which nothing ran. `own` is what `iptables` without a backend in its name means there.
     pub fn new(own: Backend) -> Self {
@@ -71,11 +97,20 @@ impl Replay {
             tables: Vec::new(),
             nft: Tables::default(),
             sets: Sets::default(),
+            copies: Vec::new(),
         }
+    }
+
+    /// The same, where commands put back what they read earlier.
+    #[must_use]
+    pub fn with(self, copies: impl IntoIterator<Item = OldCopy>) -> Self {
+        let copies = copies.into_iter().map(|it| (it, None)).collect();
+        Self { copies, ..self }
     }
 
     /// Takes in what a command made of the rules.
     pub fn take(&mut self, ran: Ran<'_>) -> Result<(), Doubt> {
+        self.read_until(ran.ended_us);
         let Some(program) = ran.argv.first() else {
             return Ok(());
         };
@@ -154,6 +189,16 @@ impl Replay {
         changes
     }
 
+    /// What became of iptables' rules of a family since.
+    pub fn changed(&self, since: &Self, family: Family) -> Vec<Change> {
+        let backends = [Backend::Legacy, Backend::Nft].into_iter();
+        let changed = backends.flat_map(|backend| {
+            let [then, now] = [since, self].map(|it| it.ruleset(backend, family));
+            diff(family, &then, &now, Order::Kept)
+        });
+        changed.collect()
+    }
+
     fn iptables(&mut self, ran: Ran<'_>) -> Result<(), Doubt> {
         let doubt = |why: &dyn std::fmt::Display| Doubt(why.to_string());
         let invocation = Invocation::parse(ran.argv).map_err(|why| doubt(&why))?;
@@ -171,12 +216,32 @@ impl Replay {
         };
         let backend = self.backend(ran.argv);
         let mut ruleset = self.ruleset(backend, family);
+        let puts_back = |copy: &OldCopy| {
+            (copy.ended_us, copy.family, backend) == (ran.ended_us, family, Backend::Legacy)
+                && commits(&input, &copy.table)
+        };
+        let old = self.copies.iter().filter(|(copy, _)| puts_back(copy));
+        let old = old.filter_map(|(copy, table)| Some((copy.table.clone(), table.clone()?)));
+        ruleset.tables.extend(old);
         let done = crate::apply(&mut ruleset, ran.argv, &input);
         // What was committed before a refusal stays.
         for (name, table) in ruleset.tables {
             self.put(backend, family, name, table);
         }
         done.map_err(|why| Doubt(format!("the rules that are known do not allow it: {why}")))
+    }
+
+    /// Reads what was read before a command ended.
+    fn read_until(&mut self, us: u64) {
+        let due =
+            |(copy, table): &&mut (OldCopy, Option<Table>)| table.is_none() && copy.read_us < us;
+        for (copy, table) in self.copies.iter_mut().filter(due) {
+            let is_it = |it: &&Saved| {
+                (it.backend, it.family) == (Backend::Legacy, copy.family) && it.name == copy.table
+            };
+            let read = self.tables.iter().find(is_it);
+            *table = Some(read.map_or_else(Table::default, |it| it.table.clone()));
+        }
     }
 
     fn put(&mut self, backend: Backend, family: Family, name: String, table: Table) {
@@ -208,6 +273,13 @@ impl Replay {
 /// Whether a chain that is built in does nothing.
 fn is_idle(chain: &Chain) -> bool {
     chain.policy.as_deref() == Some("ACCEPT") && chain.rules.is_empty()
+}
+
+/// Whether an input has a table replaced.
+fn commits(input: &str, table: &str) -> bool {
+    let parts = sections(input).unwrap_or_default();
+    let mut committed = parts.iter().filter(|it| it.commit.is_some());
+    committed.any(|it| it.table == table)
 }
 
 /// The tables of an input that were committed before a line.

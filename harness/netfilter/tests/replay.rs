@@ -4,7 +4,7 @@
 
 use chainbreak_netfilter::{
     Family, Ruleset,
-    replay::{Backend, Doubt, Ran, Replay},
+    replay::{Backend, Doubt, OldCopy, Ran, Replay},
     walk::{End, Packet, walk},
 };
 
@@ -26,12 +26,21 @@ fn ended(
     exit: i32,
     stderr: &str,
 ) -> Result<(), Doubt> {
+    at(replay, 0, (command, input, exit, stderr))
+}
+
+fn at(
+    replay: &mut Replay,
+    ended_us: u64,
+    (command, input, exit, stderr): (&str, &str, i32, &str),
+) -> Result<(), Doubt> {
     let argv: Vec<String> = command.split(' ').map(str::to_owned).collect();
     replay.take(Ran {
         argv: &argv,
         input,
         exit,
         stderr,
+        ended_us,
     })
 }
 
@@ -282,4 +291,34 @@ fn a_listing_differs_from_the_tables_that_were_rebuilt_place_by_place() {
     let other = listing.replace("10.20.1.3", "10.20.1.4");
     let other = replay.differs_from_listing(&other).unwrap();
     assert_eq!(other, ["ip kube-proxy chain service-A"]);
+}
+
+#[test]
+fn what_is_written_while_a_command_of_legacy_iptables_has_the_table_is_lost_when_it_puts_it_back() {
+    let other = "*nat\n-A OUTPUT -d 192.0.2.1 -j RETURN\nCOMMIT\n";
+    let left = |restore: &str, ended_us: u64, exit: i32| {
+        let copy = OldCopy {
+            read_us: 10,
+            ended_us: 40,
+            family: Family::V4,
+            table: "nat".to_owned(),
+        };
+        let mut replay = synced().with([copy]);
+        at(
+            &mut replay,
+            30,
+            ("iptables-legacy-restore --noflush", DELETE, 0, ""),
+        )
+        .unwrap();
+        assert_eq!(jumps(&replay, Backend::Legacy), 0);
+        let stderr = "iptables-restore: line 3 failed";
+        at(&mut replay, ended_us, (restore, other, exit, stderr)).unwrap();
+        let rules = replay.ruleset(Backend::Legacy, Family::V4);
+        let returns = rules.count("nat", "OUTPUT", Some("RETURN"));
+        (jumps(&replay, Backend::Legacy), returns)
+    };
+    assert_eq!(left("iptables-restore --noflush", 40, 0), (1, 1));
+    // Another one, and one that the kernel refused because it saw that the copy was old.
+    assert_eq!(left("iptables-restore --noflush", 41, 0), (0, 1));
+    assert_eq!(left("iptables-restore --noflush", 40, 1), (0, 0));
 }

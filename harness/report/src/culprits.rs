@@ -157,11 +157,17 @@ fn of_lost(case: &Case, lost: &Lost) -> Culprits {
     let rules_of = [
         ended.map(|it| it.owner.clone()),
         outage.astray.as_ref().map(|it| it.who.clone()),
+        // Of a Service's addresses entries are kube-proxy's: its rules made them, and it deletes those that lead to nobody.
+        outage
+            .answered_last
+            .as_ref()
+            .map(|_| AgentName::KubeProxy.to_string()),
     ];
-    Culprits {
-        rules_of: rules_of.into_iter().flatten().collect(),
-        ..of_outage(outage)
-    }
+    let mut culprits = of_outage(outage);
+    culprits.rules_of = rules_of.into_iter().flatten().collect();
+    let undone = outage.undone.iter().map(|it| it.who.clone());
+    culprits.just_before.extend(undone);
+    culprits
 }
 
 /// Of requests that were lost one here, one there, the line names no command.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_model::{
-    case::{Case, IptablesVariant},
     event::{Command, Event, EventKind},
     names::{AgentName, NodeName},
+    verdict::Span,
 };
 use chainbreak_netfilter::{
     Change, ChangeKind, Family, Site, committed,
@@ -13,7 +13,11 @@ use chainbreak_netfilter::{
 };
 use serde::Serialize;
 
-use crate::outcome::Outcome;
+use crate::{
+    commands::ran,
+    outcome::Outcome,
+    undone::{self, Undone},
+};
 
 /// Chains that no command makes or deletes: a declaration in a restore leaves their rules alone.
 pub(crate) const BUILT_IN: [&str; 5] = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
@@ -148,6 +152,11 @@ impl<'a> RuleEdit<'a> {
         })
     }
 
+    /// The command as the rules are rebuilt from it.
+    pub(crate) fn ran(&self) -> Ran<'a> {
+        ran(self.at_us, self.command)
+    }
+
     /// When the command began.
     pub fn began_us(&self) -> u64 {
         self.at_us.saturating_sub(self.command.took_us)
@@ -223,44 +232,61 @@ impl<'a> RuleEdit<'a> {
     }
 }
 
-/// What `iptables` without a backend in its name means on the nodes of a case.
-pub fn backend(case: &Case) -> Backend {
-    match case.cluster.iptables {
-        IptablesVariant::Legacy => Backend::Legacy,
-        IptablesVariant::Nft => Backend::Nft,
-    }
-}
-
-/// A command as the rules are rebuilt from it.
-pub fn ran(command: &Command) -> Ran<'_> {
-    Ran {
-        argv: &command.argv,
-        input: &command.input,
-        exit: command.exit,
-        stderr: &command.stderr,
-    }
-}
-
 /// All edits of a case, in order of their end.
 #[derive(Debug)]
-pub struct EditIndex<'a>(Vec<RuleEdit<'a>>);
+pub struct EditIndex<'a> {
+    edits: Vec<RuleEdit<'a>>,
+    undone: Vec<Undone>,
+}
 
 impl<'a> EditIndex<'a> {
-    /// The edits of a history.
-    pub fn new(events: &'a [Event]) -> Self {
+    /// The edits of a history. `own` is what `iptables` without a backend in its name means there.
+    pub fn new(events: &'a [Event], own: Backend) -> Self {
         let mut edits: Vec<RuleEdit<'a>> = events.iter().filter_map(RuleEdit::of).collect();
         edits.sort_by_key(|edit| edit.at_us);
-        Self(edits)
+        let mut index = Self {
+            edits,
+            undone: Vec::new(),
+        };
+        for at in 0..index.edits.len() {
+            index.correct(at, own);
+        }
+        index
+    }
+
+    /// Has a command that put back what it had read say what it changed in truth.
+    fn correct(&mut self, at: usize, own: Backend) {
+        let Some(edit) = self.edits.get(at).filter(|it| !it.command.named.is_empty()) else {
+            return;
+        };
+        let until = self.edits.iter().take(at + 1);
+        let on_node = until.filter(|it| it.command.node == edit.command.node);
+        let on_node: Vec<&RuleEdit<'_>> = on_node.collect();
+        let Some((undone, changes)) = undone::by(edit, &on_node, own) else {
+            return;
+        };
+        self.undone.extend(undone);
+        if let (Some(edit), Some(changes)) = (self.edits.get_mut(at), changes) {
+            edit.changes = changes;
+        }
+    }
+
+    /// The last old copy that was put back on a node in this time.
+    pub(crate) fn undone(&self, node: &NodeName, time: Span) -> Option<&Undone> {
+        let mut undone = self.undone.iter().rev();
+        undone.find(|it| it.node == *node && (time.from_us..=time.to_us).contains(&it.at_us))
     }
 
     /// Every edit.
     pub fn edits(&self) -> &[RuleEdit<'a>] {
-        &self.0
+        &self.edits
     }
 
     /// The edits on a node.
     pub fn on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &RuleEdit<'a>> {
-        self.0.iter().filter(move |edit| edit.command.node == *node)
+        self.edits
+            .iter()
+            .filter(move |edit| edit.command.node == *node)
     }
 
     /// Who alone wrote the rules of a chain that say this and are there at that moment; nobody where several did. By the commands, for a
@@ -303,6 +329,6 @@ impl<'a> EditIndex<'a> {
 
     /// Nodes on which anything was done.
     pub fn nodes(&self) -> BTreeSet<&NodeName> {
-        self.0.iter().map(|edit| &edit.command.node).collect()
+        self.edits.iter().map(|edit| &edit.command.node).collect()
     }
 }

@@ -20,7 +20,9 @@ use crate::{
     meanwhile,
     presence::Asked,
     programs::{self, Programs},
-    spared, translated, walked,
+    spared, translated,
+    undone::Undone,
+    walked,
 };
 
 /// So many gaps, nodes, and times on a node are explained.
@@ -155,8 +157,19 @@ impl Material<'_> {
             turned,
             done,
             astray,
+            undone: unexplained.and_then(|time| self.undone(traffic, time)),
             node,
         }
+    }
+
+    /// The old copy of a table that was put back in a time or just before it, on the node of a traffic's rules.
+    fn undone(&self, traffic: &Traffic, time: Span) -> Option<Undone> {
+        let node = attribution::walked_node(self.case, traffic)?;
+        let time = Span {
+            from_us: time.from_us.saturating_sub(SOME_PASS_US),
+            ..time
+        };
+        self.index.undone(&node, time).cloned()
     }
 
     /// Where rules led requests that were lost; of a time in which all were, only what explains that.

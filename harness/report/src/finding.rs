@@ -15,6 +15,7 @@ use crate::{
     programs::Programs,
     spared::Spared,
     translated::Translator,
+    undone::Undone,
     walked::Turned,
 };
 
@@ -88,6 +89,8 @@ pub struct Outage {
     /// What was done just before, where no command is named, or that of an agent; where requests were lost one here, one there, before the
     /// first of them.
     pub done: Option<Done>,
+    /// Who put back an old copy of a table meanwhile, of what no command explains.
+    pub undone: Option<Undone>,
     /// Where rules led requests that were lost, where nobody else is found behind that.
     pub astray: Option<Astray>,
     /// Where packets ended meanwhile, of what no command explains.

@@ -14,6 +14,7 @@
 
 mod astray;
 pub mod attribution;
+pub mod commands;
 mod culprits;
 pub mod deeds;
 mod done;
@@ -54,6 +55,7 @@ pub mod text;
 pub mod text_file;
 pub mod timeline;
 mod translated;
+mod undone;
 pub mod walked;
 mod words;
 

@@ -15,8 +15,10 @@ use chainbreak_netfilter::{
 
 use crate::{
     attribution::{Cause, SEEN_LATE_US, removal},
+    commands,
     deeds::Verb,
-    edits::{self, EditIndex, Link, RuleEdit, ran},
+    edits::{EditIndex, Link, RuleEdit},
+    undone::ended,
 };
 
 /// What a promise asked observers for, and in which history.
@@ -97,14 +99,14 @@ impl Asked<'_> {
         let is_asked = |edit: &RuleEdit<'_>| edit.writes() && moments.iter().any(|it| it.has(edit));
         let last = edits.iter().rposition(|edit| is_asked(edit));
         let mut course = Course::default();
-        let mut replay = Replay::new(edits::backend(self.case));
+        let mut replay = commands::before(commands::backend(self.case), &ended(&edits));
         let mut before = Some(false);
         let asked = edits.into_iter().take(last.map_or(0, |at| at + 1));
         for edit in asked.filter(|edit| edit.writes()) {
             if is_asked(edit) && before.is_none() {
                 before = Some(sought.is_in(&replay));
             }
-            if replay.take(ran(edit.command)).is_err() {
+            if replay.take(edit.ran()).is_err() {
                 if self.is_elsewhere(edit) {
                     continue;
                 }

@@ -16,9 +16,11 @@ use chainbreak_netfilter::{Site, replay::Replay, walk::Walk};
 use chainbreak_probe::wire::Outcome;
 
 use crate::{
-    edits::{self, EditIndex, RuleEdit, ran},
+    commands,
+    edits::{EditIndex, RuleEdit},
     flight::Flight,
     network::{Network, reroutes},
+    undone::ended,
 };
 
 /// A traffic's way through a node, from one moment to a later one.
@@ -44,10 +46,11 @@ impl<'a> Rebuilt<'a> {
     ) -> Option<Self> {
         let edits: Vec<&RuleEdit<'_>> = index.on(node).collect();
         edits.iter().find(|it| it.is_by(AgentName::KubeProxy))?;
+        let replay = commands::before(commands::backend(case), &ended(&edits));
         Some(Self {
             flight: Flight::of(events, (name, traffic), sender(events, name)?)?,
+            replay,
             edits: edits.into_iter().peekable(),
-            replay: Replay::new(edits::backend(case)),
             is_known: true,
             case,
             events,
@@ -60,7 +63,7 @@ impl<'a> Rebuilt<'a> {
     pub(crate) fn walks(&mut self, at_us: u64) -> Option<Vec<Walk>> {
         while let Some(edit) = self.edits.next_if(|edit| edit.at_us <= at_us) {
             if edit.writes() {
-                self.is_known &= self.replay.take(ran(edit.command)).is_ok();
+                self.is_known &= self.replay.take(edit.ran()).is_ok();
             }
         }
         let (events, timeline) = (self.events, &self.case.timeline);

@@ -16,7 +16,7 @@ mod promises;
 pub use promises::{PromiseSummary, State};
 
 use crate::{
-    Recorded, Run, culprits,
+    Recorded, Run, commands, culprits,
     drops::{Drops, drops},
     edits::EditIndex,
     explain::Material,
@@ -246,7 +246,7 @@ fn judged<T>(
     let material = Material {
         case,
         events: &events,
-        index: &EditIndex::new(&events),
+        index: &EditIndex::new(&events, commands::backend(case)),
         gaps: &gaps.unwrap_or_default(),
     };
     let promises = promises::all(&verdict, &judge, &material);

@@ -18,10 +18,12 @@ use serde::Serialize;
 
 use crate::{
     attribution::{self, SENT_LATE_US, STARVED_US},
-    edits::{self, EditIndex, RuleEdit, ran},
+    commands,
+    edits::{EditIndex, RuleEdit},
     flight::Flight,
     gaps::Beginning,
     network::{self, Network},
+    undone::ended,
 };
 
 pub use crate::flight::aim;
@@ -123,19 +125,19 @@ impl Search<'_> {
         self.edits
             .iter()
             .find(|edit| self.at_work(edit) && edit.writes())?;
-        let mut replay = Replay::new(edits::backend(self.case));
+        let mut replay = commands::before(commands::backend(self.case), &ended(&self.edits));
         let mut before: Option<Walk> = None;
         for (place, edit) in self.edits.iter().enumerate() {
             if !self.at_work(edit) || !edit.writes() {
                 before = before.filter(|_| !edit.writes());
-                replay.take(ran(edit.command)).ok()?;
+                replay.take(edit.ran()).ok()?;
                 continue;
             }
             let earlier = match before.take() {
                 Some(walk) => walk,
                 None => self.flight.walk(&replay, network)?,
             };
-            replay.take(ran(edit.command)).ok()?;
+            replay.take(edit.ran()).ok()?;
             let later = self.flight.walk(&replay, network)?;
             if self.flight.goes_on(&earlier) && self.flight.is_lost(&later) {
                 let rest = &self.edits[place + 1..];
@@ -193,7 +195,7 @@ impl Search<'_> {
         let later = rest.iter().take_while(|it| it.at_us < self.gap.to_us);
         let mut walks = 0;
         for edit in later {
-            replay.take(ran(edit.command)).ok()?;
+            replay.take(edit.ran()).ok()?;
             if !edit.writes() {
                 continue;
             }

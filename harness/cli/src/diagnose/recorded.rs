@@ -13,8 +13,8 @@ use chainbreak_model::{
 };
 use chainbreak_netfilter::{Counters, Family, Site, dumps::Dumps, replay::Replay};
 use chainbreak_report::{
+    commands::{backend, before},
     drops::drops,
-    edits::backend,
     network::{Network, reroutes},
 };
 
@@ -84,7 +84,8 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
 fn rules(case: &Case, events: &[Event], node: &NodeName, at_us: u64) -> Replay {
     let mut commands = moment::commands(events, node);
     commands.retain(|it| it.0 <= at_us);
-    let (replay, doubts) = moment::replayed(&commands, backend(case));
+    let begin = before(backend(case), &commands.iter().copied());
+    let (replay, doubts) = moment::replayed(&begin, &commands);
     for (_, command, doubt) in doubts {
         crate::note(&format!(
             "what {} made with `{}` is left out: {doubt}",

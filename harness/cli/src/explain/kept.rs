@@ -17,7 +17,7 @@ use chainbreak_netfilter::{
     dumps::Dumps,
     replay::{Backend, Replay},
 };
-use chainbreak_report::edits::ran;
+use chainbreak_report::commands::{before, ran};
 
 use crate::cases::invalid;
 
@@ -74,14 +74,14 @@ pub(super) fn check(
     };
     let from = phase(&[Phase::Judged]).unwrap_or(0);
     let until = phase(&[Phase::Kept, Phase::Destroyed]).unwrap_or(u64::MAX);
-    let mut replay = Replay::new(own);
+    let mut replay = before(own, &commands.iter().copied());
     let mut looked = false;
     for (at_us, command) in commands.iter().filter(|it| it.0 <= until) {
         if *at_us > from && !looked {
             look(&mut kept, &replay);
             looked = true;
         }
-        drop(replay.take(ran(command)));
+        drop(replay.take(ran(*at_us, command)));
         if looked {
             look(&mut kept, &replay);
         }

@@ -15,7 +15,7 @@ use chainbreak_model::{
 use chainbreak_netfilter::replay::{Backend, Doubt, Replay};
 use chainbreak_report::{
     Recorded, Run,
-    edits::{backend, ran},
+    commands::{backend, before, ran},
     network::{Network, reroutes},
     text::{clock, count},
 };
@@ -186,17 +186,17 @@ const TRIED: usize = 32;
 /// What could not be followed of a command, which ended then.
 type Unfollowed<'a> = (u64, &'a Command, Doubt);
 
-/// The rules that commands left on a node, and what is left out of them. They took effect in the order of their ends, but where one
+/// The rules that commands left on a node where there were these before, and what is left out of them. They took effect in the order of their ends, but where one
 /// cannot be followed then, and all can once two that ran side by side before it have changed places.
 pub(crate) fn replayed<'a>(
+    begin: &Replay,
     commands: &[(u64, &'a Command)],
-    own: Backend,
 ) -> (Replay, Vec<Unfollowed<'a>>) {
     let mut order = commands.to_vec();
-    let (mut replay, mut doubts) = followed(&order, own);
+    let (mut replay, mut doubts) = followed(begin, &order);
     let mut known = 0;
     while let Some(at) = doubts.get(known).map(|it| it.0) {
-        let tried = swapped(&order, at).map(|other| (followed(&other, own), other));
+        let tried = swapped(&order, at).map(|other| (followed(begin, &other), other));
         let better = tried.into_iter().find(|((_, doubts), _)| {
             let next = doubts.get(known);
             next.is_none_or(|it| it.0 > at)
@@ -215,10 +215,10 @@ pub(crate) fn replayed<'a>(
 }
 
 /// What commands left in this order, and which of them could not be followed.
-fn followed(commands: &[(u64, &Command)], own: Backend) -> (Replay, Vec<(usize, Doubt)>) {
-    let mut replay = Replay::new(own);
-    let doubt = |(at, (_, command)): (usize, &(u64, &Command))| {
-        let doubt = replay.take(ran(command)).err()?;
+fn followed(begin: &Replay, commands: &[(u64, &Command)]) -> (Replay, Vec<(usize, Doubt)>) {
+    let mut replay = begin.clone();
+    let doubt = |(at, (ended, command)): (usize, &(u64, &Command))| {
+        let doubt = replay.take(ran(*ended, command)).err()?;
         Some((at, doubt))
     };
     let doubts = commands.iter().enumerate().filter_map(doubt).collect();
@@ -260,13 +260,14 @@ struct Rebuilt<'a> {
 impl<'a> Rebuilt<'a> {
     fn of(commands: &[(u64, &'a Command)], at_us: u64, own: Backend) -> Self {
         let over = commands.partition_point(|it| it.0 <= at_us);
-        let (before, after) = commands.split_at(over);
-        let (mut replay, mut doubts) = replayed(before, own);
+        let (over, after) = commands.split_at(over);
+        let begin = before(own, &commands.iter().copied());
+        let (mut replay, mut doubts) = replayed(&begin, over);
         let mut states = vec![(None, replay.clone())];
         let at_work = |it: &&(u64, &Command)| it.0.saturating_sub(it.1.took_us) < at_us;
         for (ended, command) in after.iter().filter(at_work) {
             let earlier = replay.clone();
-            if let Err(doubt) = replay.take(ran(command)) {
+            if let Err(doubt) = replay.take(ran(*ended, command)) {
                 doubts.push((*ended, *command, doubt));
             }
             if replay != earlier && states.len() < AT_WORK {
@@ -282,7 +283,7 @@ impl<'a> Rebuilt<'a> {
             }
         }
         Self {
-            commands: before.len(),
+            commands: over.len(),
             states,
             doubts,
         }
@@ -337,6 +338,7 @@ mod tests {
             exit: 0,
             stderr: String::new(),
             took_us,
+            named: Vec::new(),
         }
     }
 
@@ -354,7 +356,7 @@ mod tests {
             let [first, again, gone] = ends;
             let mut commands = vec![(first, &makes), (again, &makes), (gone, &cleans)];
             commands.sort_by_key(|it| it.0);
-            let (replay, doubts) = replayed(&commands, Backend::Legacy);
+            let (replay, doubts) = replayed(&Replay::new(Backend::Legacy), &commands);
             let filter = replay.table(None, Family::V4, "filter").unwrap();
             let is_there = filter.table.chains.contains_key("KUBE-FORWARD");
             (is_there, doubts.len())
@@ -374,7 +376,7 @@ mod tests {
         let again = command("kube-proxy", 2_000, "iptables -t nat -N KUBE-SERVICES", "");
         // By their ends Felix's was first, and then the chain would be there when it is made again.
         let commands = [(410_000, &deletes), (419_000, &writes), (1_514_000, &again)];
-        let (_, doubts) = replayed(&commands, Backend::Legacy);
+        let (_, doubts) = replayed(&Replay::new(Backend::Legacy), &commands);
         assert_eq!(doubts.len(), 0);
     }
 }

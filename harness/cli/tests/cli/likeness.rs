@@ -9,12 +9,12 @@ use std::{
 
 use chainbreak_diagnose::{Fate, Whose, seen};
 use chainbreak_model::{
-    case::{Claim, Destination, Expect, Origin},
+    case::{Claim, Expect},
     event::{Event, EventKind, Phase},
     names::NodeName,
     verdict::{CaseVerdict, Evidence, PromiseVerdict},
 };
-use chainbreak_report::{Recorded, Run};
+use chainbreak_report::{Recorded, Run, attribution};
 use serde_json::Value;
 
 use crate::ground::Ground;
@@ -128,23 +128,8 @@ fn likest(
 /// The node where the requests begin that are lost: the client's, or the one that is asked from outside.
 fn begin(recorded: &Recorded) -> Option<NodeName> {
     let traffic = &recorded.case.traffic;
-    let (_, traffic) = broken(recorded).find_map(|(claim, _)| {
-        seen(claim, traffic)?;
-        Some(((), &traffic[claim.traffic()?]))
-    })?;
-    match (&traffic.from, &traffic.to) {
-        (Origin::Node(node), _) | (_, Destination::NodePort { node, .. }) => Some(node.clone()),
-        (Origin::Pod { namespace, name }, _) => {
-            let pod = recorded.case.manifests.iter().find(|it| {
-                let about = &it["metadata"];
-                it["kind"] == "Pod"
-                    && about["name"] == name.as_str()
-                    && about["namespace"].as_str().unwrap_or("default") == namespace
-            });
-            pod?["spec"]["nodeName"].as_str().map(NodeName::from)
-        }
-        (Origin::Host(_), _) => None,
-    }
+    let (claim, _) = broken(recorded).find(|(claim, _)| seen(claim, traffic).is_some())?;
+    attribution::node_of(&recorded.case, &traffic[claim.traffic()?])
 }
 
 /// When requests were last lost and rules' counters read after that, where requests are what breaks; else when a rule was last missing; else

@@ -154,6 +154,7 @@ mod tests {
             exit,
             stderr: String::new(),
             took_us: 1,
+            named: Vec::new(),
         };
         Write::of(0, &command)
     }

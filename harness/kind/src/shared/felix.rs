@@ -217,6 +217,7 @@ impl Life {
                     exit: ran.exit,
                     stderr: ran.stderr,
                     took_us: ran.took_us,
+                    named: Vec::new(),
                 });
                 self.log
                     .append_at(self.log.at_monotonic(ran.monotonic_us), command);

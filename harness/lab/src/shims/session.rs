@@ -5,13 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chainbreak_model::event::Named;
 use nix::time::{ClockId, clock_gettime};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
 };
 
-use super::wire::{Done, Tag, read_words};
+use super::wire::{Done, Tag, read_piece, read_words};
 use crate::{
     error::tolerate,
     recorder::{Ended, Recorder},
@@ -23,6 +24,8 @@ const LONGEST_FRAME: usize = 16 << 20;
 const KILLED: i32 = 137;
 /// Go on: to a command that may run, and to a shim whose event is in the history.
 const GO: [u8; 1] = [0];
+/// Others are at work beside a command that takes so long.
+const LONG_US: u64 = 50_000;
 
 /// Follows one command and records it, also when its shim was killed.
 pub(super) async fn follow(stream: UnixStream, recorder: Recorder) {
@@ -44,10 +47,10 @@ async fn session(stream: UnixStream, recorder: Recorder) -> io::Result<()> {
     // One that is gone meanwhile is found to be so when it does not say how its command ended.
     tolerate("let a command go", shim.write_all(&GO).await);
     let begin = Instant::now();
-    let (mut input, mut stderr) = (Vec::new(), Vec::new());
+    let (mut input, mut stderr) = (Input::default(), Vec::new());
     let done = loop {
         match frame(&mut shim).await {
-            Ok(Some((Tag::Input, piece))) => input.extend(piece),
+            Ok(Some((Tag::Input, piece))) => input.take(&piece).ok_or_else(nonsense)?,
             Ok(Some((Tag::Stderr, piece))) => stderr.extend(piece),
             Ok(Some((Tag::Done, done))) => break Done::read(&done),
             Ok(Some((Tag::Ask, _)) | None) | Err(_) => break None,
@@ -58,15 +61,52 @@ async fn session(stream: UnixStream, recorder: Recorder) -> io::Result<()> {
         Some(done) => (done.exit, instant(done.begin_us)?, instant(done.end_us)?),
         None => (KILLED, begin, now),
     };
+    let restores = argv.first().is_some_and(|it| it.ends_with("-restore"));
+    let named = done.filter(|_| restores);
     recorder.record(Ended {
+        named: named.map_or_else(Vec::new, |done| input.named(done.end_us)),
         argv,
-        input: text(&input),
+        input: text(&input.bytes),
         exit,
         stderr: text(&stderr),
         took: end.saturating_duration_since(begin),
         end,
     });
     shim.write_all(&GO).await
+}
+
+/// What a command was given.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    /// Where each piece begins, and when it was given.
+    pieces: Vec<(usize, u64)>,
+}
+
+impl Input {
+    /// Takes in a frame.
+    fn take(&mut self, piece: &[u8]) -> Option<()> {
+        let (given_us, bytes) = read_piece(piece)?;
+        self.pieces.push((self.bytes.len(), given_us));
+        self.bytes.extend(bytes);
+        Some(())
+    }
+
+    /// The tables that it named long before the command's end.
+    fn named(&self, end_us: u64) -> Vec<Named> {
+        let mut begin = 0;
+        let lines = self.bytes.split_inclusive(|&byte| byte == b'\n');
+        let named = lines.filter_map(|line| {
+            begin += line.len();
+            let pieces = self.pieces.iter().take_while(|(at, _)| *at < begin);
+            let (_, given_us) = pieces.last()?;
+            Some(Named {
+                table: text(line.strip_prefix(b"*")?).trim_end().to_owned(),
+                before_us: end_us.saturating_sub(*given_us),
+            })
+        });
+        named.filter(|it| it.before_us >= LONG_US).collect()
+    }
 }
 
 /// The next frame; `None` where there is none any more.

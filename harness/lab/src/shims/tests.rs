@@ -2,7 +2,7 @@
 
 use super::{
     folder_name, names,
-    wire::{Done, Tag, frame, read_words, words},
+    wire::{Done, Tag, frame, piece, read_piece, read_words, words},
 };
 
 #[path = "../../shim/input.rs"]
@@ -32,6 +32,11 @@ fn an_end_arrives_as_it_was_sent() {
         assert_eq!(Tag::of(tag as u8), Some(tag));
     }
     assert_eq!(Tag::of(0), None);
+    assert_eq!(
+        read_piece(&piece(1 << 40, b"*nat")),
+        Some((1 << 40, &b"*nat"[..]))
+    );
+    assert_eq!(read_piece(b"short"), None);
 }
 
 #[test]

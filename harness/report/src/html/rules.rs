@@ -244,10 +244,11 @@ mod tests {
                 exit: 0,
                 stderr: String::new(),
                 took_us: 0,
+                named: Vec::new(),
             }),
         };
         let events: Vec<Event> = (0..).zip(commands).map(event).collect();
-        let index = EditIndex::new(&events);
+        let index = EditIndex::new(&events, chainbreak_netfilter::replay::Backend::Legacy);
         let place = commands.len() - 1;
         let mut diffs = diffs(&index, &[place].into(), IptablesVariant::Legacy);
         diffs.remove(&place).unwrap()

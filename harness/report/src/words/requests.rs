@@ -67,6 +67,8 @@ impl Outage {
         let at = at.unwrap_or_default();
         let dropped = self.dropped.as_ref().map(|dropped| format!("; {dropped}"));
         let dropped = dropped.unwrap_or_default();
+        let undone = self.undone.as_ref().map(|undone| format!("; {undone}"));
+        let undone = undone.unwrap_or_default();
         if self.in_one {
             let why = self.why();
             let last = self.answered_last.as_ref().map(|backend| {
@@ -74,7 +76,7 @@ impl Outage {
             });
             let last = last.unwrap_or_default();
             format!(
-                "{subject} dead{at} for {}: {why}{dropped}{last}",
+                "{subject} dead{at} for {}: {why}{undone}{dropped}{last}",
                 self.longest
             )
         } else {
@@ -85,7 +87,7 @@ impl Outage {
             let done = done.map(|done| format!("; just before the first: {}", done.text));
             let done = done.unwrap_or_default();
             format!(
-                "{subject} lost {} of {sent} requests{at}, one here, one there: {}{done}{astray}{dropped}",
+                "{subject} lost {} of {sent} requests{at}, one here, one there: {}{done}{undone}{astray}{dropped}",
                 sent - answered,
                 lost(requests)
             )

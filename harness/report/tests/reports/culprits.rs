@@ -272,7 +272,7 @@ fn only_a_sync_that_ensures_jumps_is_called_full() {
 fn the_chain_that_a_log_entry_misses_is_traced_on_both_backends() {
     let mut events = cleanup("n2", 1_000_000);
     events.extend(full_sync("n2", 1_250_000));
-    let index = EditIndex::new(&events);
+    let index = EditIndex::new(&events, chainbreak_netfilter::replay::Backend::Legacy);
     let blamed = |text: String, at_us| {
         let agent = AgentName::KubeProxy;
         assert_eq!(agent.as_str(), "kube-proxy");

@@ -9,6 +9,7 @@ mod findings;
 mod golden;
 mod history;
 mod junit;
+mod lost_updates;
 #[cfg(feature = "html")]
 mod page;
 mod parity;

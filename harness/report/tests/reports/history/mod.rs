@@ -161,6 +161,7 @@ pub(crate) fn command(node: &str, at_us: u64, who: &str, argv: &[&str], input: &
             exit: 0,
             stderr: String::new(),
             took_us: 8_000,
+            named: Vec::new(),
         }),
     )
 }
