@@ -153,7 +153,7 @@ fn of_lost(case: &Case, lost: &Lost) -> Culprits {
     let mut claims = case.promises.values().map(|promise| &promise.claim);
     let is_forbidden = claims.any(|it| matches!(it, Claim::Unreachable { .. }));
     let ended = outage.dropped.as_ref().filter(|_| !is_forbidden);
-    let ended = ended.filter(|it| 2 * it.packets >= lost.requests.sent - lost.requests.answered);
+    let ended = ended.filter(|it| 2 * it.of_owner >= lost.requests.sent - lost.requests.answered);
     let rules_of = [
         ended.map(|it| it.owner.clone()),
         outage.astray.as_ref().map(|it| it.who.clone()),

@@ -24,6 +24,8 @@ const LOOK_US: u64 = 3_500_000;
 pub struct Dropped {
     /// How many.
     pub packets: u64,
+    /// How many in all rules of its owner, on all nodes.
+    pub of_owner: u64,
     /// On which node.
     pub node: String,
     /// Whose rule.
@@ -50,9 +52,14 @@ pub(crate) fn dropped(events: &[Event], gap: Span) -> Option<Dropped> {
             *sums.entry(key).or_default() += dropped.packets;
         }
     }
+    let mut of_owners: BTreeMap<&str, u64> = BTreeMap::new();
+    for ((_, owner, _), packets) in &sums {
+        *of_owners.entry(owner).or_default() += packets;
+    }
     let ((node, owner, site), packets) = sums.into_iter().max_by_key(|(_, packets)| *packets)?;
     Some(Dropped {
         packets,
+        of_owner: of_owners.get(owner).copied().unwrap_or_default(),
         node: node.to_owned(),
         owner: owner.to_owned(),
         site,
@@ -87,6 +94,7 @@ impl fmt::Display for Dropped {
             node,
             owner,
             site,
+            ..
         } = self;
         let Site { table, chain, rule } = site;
         let packets = count(usize::try_from(*packets).unwrap_or(usize::MAX), "packet");

@@ -56,6 +56,9 @@ const MODES: [Mode; 3] = [
 /// Pods come and go while kube-proxy cannot follow.
 const CHURN: &str = "churn: { deployment: test/web, replicas: [1, 2], every: 700ms, for: 2100ms }";
 
+/// Where it is behind a fault the case has one.
+const FELIX: &str = "felix";
+
 /// What a third party runs.
 const DROPS: [&str; 7] = [
     "iptables -I FORWARD -p tcp --dport 80 -j DROP",
@@ -72,9 +75,16 @@ const ASTRAY: &str = "apply: [{ apiVersion: v1, kind: Service, metadata: { names
     spec: { selector: { app: nobody }, ports: [{ name: http, port: 80, targetPort: http }] } }]";
 
 fn fault(random: &mut ChaCha8Rng, mode: Mode) -> Fault {
-    let of = [of_the_network, of_third_parties, of_agents, of_the_api];
+    let of = [
+        of_the_network,
+        of_third_parties,
+        of_agents,
+        of_the_api,
+        of_felix,
+    ];
     // By how many faults each has.
-    let of = of[[0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3][random.random_range(0..16)]];
+    let of =
+        of[[0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4][random.random_range(0..19)]];
     let (steps, truth) = of(random, mode);
     Fault { steps, truth }
 }
@@ -158,6 +168,29 @@ fn of_agents(random: &mut ChaCha8Rng, mode: Mode) -> Drawn {
     }
 }
 
+/// Pods come, and none goes.
+const GROWTH: &str = "churn: { deployment: test/web, replicas: [2, 4], every: 700ms, for: 1400ms }";
+
+/// New pods are unknown to its rules until it has written them.
+fn of_felix(random: &mut ChaCha8Rng, _: Mode) -> Drawn {
+    match random.random_range(0..3) {
+        0 => (
+            format!("stop: {{ agent: felix, for: 3s }}, {GROWTH}"),
+            &["stop", FELIX],
+        ),
+        1 => (
+            format!("pause: {{ agent: felix, for: 3s }}, {GROWTH}"),
+            &["pause", FELIX],
+        ),
+        _ => (
+            format!(
+                "slow: {{ agent: felix, command: iptables-restore, by: 1500ms, for: 3s }}, {GROWTH}"
+            ),
+            &["slow", FELIX],
+        ),
+    }
+}
+
 fn of_the_api(random: &mut ChaCha8Rng, _: Mode) -> Drawn {
     match random.random_range(0..3) {
         0 => (
@@ -185,8 +218,13 @@ fn what_costs_a_service_requests_is_found_behind_them_and_never_another() {
         let mode = MODES[random.random_range(0..MODES.len())];
         let Fault { steps, truth } = fault(&mut random, mode);
         let (kube_proxy, peace) = (mode.kube_proxy, 1000 + number);
+        let calico = if truth.contains(&FELIX) {
+            "calico: { version: v3.28.1 }, "
+        } else {
+            ""
+        };
         variants.extend([format!(
-            "  f{number}: {{ kube-proxy: {kube_proxy}, timeline: [settle: {peace}ms, {steps}, settle: 1s], expect: {{ broken: [answers] }} }}\n"
+            "  f{number}: {{ {calico}kube-proxy: {kube_proxy}, timeline: [settle: {peace}ms, {steps}, settle: 1s], expect: {{ broken: [answers] }} }}\n"
         )]);
         truths.push((steps, truth));
     }

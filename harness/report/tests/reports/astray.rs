@@ -166,12 +166,18 @@ fn whose_rules_requests_met_can_be_whom_a_scenario_names_and_cannot_be_another()
 }
 
 #[test]
-fn the_owner_of_the_rule_in_which_the_packets_ended_is_behind_it_where_there_were_enough_of_them() {
-    let ended = |packets| {
-        let events = [known(), vec![dropped(1_600_000, "KUBE-FORWARD", packets)]];
+fn the_owner_of_the_rules_in_which_the_packets_ended_is_behind_it_where_there_were_enough_of_them()
+{
+    let ended = |in_rules: &[u64]| {
+        let ended = in_rules
+            .iter()
+            .zip(["KUBE-FORWARD", "KUBE-EXTERNAL-SERVICES"]);
+        let ended = ended.map(|(packets, chain)| dropped(1_600_000, chain, *packets));
+        let events = [known(), ended.collect()];
         expected("kube-proxy", events.concat()).outcome
     };
-    assert_eq!(ended(10), Outcome::AsExpected);
+    assert_eq!(ended(&[10]), Outcome::AsExpected);
     // Ten requests are lost.
-    assert_eq!(ended(4), Outcome::Inconclusive);
+    assert_eq!(ended(&[4]), Outcome::Inconclusive);
+    assert_eq!(ended(&[3, 2]), Outcome::AsExpected);
 }
