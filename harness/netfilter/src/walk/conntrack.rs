@@ -97,7 +97,7 @@ impl Connections {
                 verdict
             }
             Some((flow, reply)) => {
-                let mut verdict = known(packet, flow, reply);
+                let mut verdict = self.known(packet, flow, reply);
                 if begins_again(packet, flow).is_none() {
                     verdict.reopens = Some(Box::new(unknown(packet, settings)));
                 }
@@ -105,6 +105,27 @@ impl Connections {
             }
             None => unknown(packet, settings),
         }
+    }
+
+    /// A packet of an entry.
+    fn known(&self, packet: &Packet, flow: &Flow, is_reply: bool) -> Verdict {
+        let mut verdict = known(packet, flow, is_reply);
+        if let Some(conn) = verdict.conn.as_mut().filter(|conn| conn.dnat)
+            && let Some(echo) = conn
+                .reply
+                .echo
+                .filter(|_| conn.original.echo != conn.reply.echo)
+        {
+            // Lower ones were taken when it was found, or it was drawn, which may give a low one, too.
+            let lower = |id| Tuple {
+                echo: Some(Echo { id, ..echo }),
+                ..conn.reply
+            };
+            let mut lower = (0..echo.id).map(lower);
+            conn.is_drawn_or_found =
+                !lower.all(|tuple| self.by_tuple.contains_key(&(packet.protocol, tuple)));
+        }
+        verdict
     }
 }
 
@@ -177,6 +198,7 @@ fn begun(packet: &Packet) -> Conn {
         is_reply: false,
         snat: false,
         dnat: false,
+        is_drawn_or_found: false,
         src_settled: false,
         dst_settled: false,
         mark: 0,
@@ -228,6 +250,7 @@ fn known(packet: &Packet, flow: &Flow, is_reply: bool) -> Verdict {
         is_reply,
         snat: snat || changed.is_some() && !found,
         dnat: dnat || found,
+        is_drawn_or_found: false,
         src_settled: true,
         dst_settled: true,
         mark: flow.mark,

@@ -49,6 +49,9 @@ pub(super) struct Conn {
     pub(super) snat: bool,
     /// Whether its destination was.
     pub(super) dnat: bool,
+    /// Whether its identifier may have changed with either: it is low enough to have been found with the destination, and not all lower ones
+    /// are taken.
+    pub(super) is_drawn_or_found: bool,
     /// Whether what becomes of the source is settled, and of the destination.
     pub(super) src_settled: bool,
     pub(super) dst_settled: bool,
@@ -110,6 +113,22 @@ impl Flight {
             bit(conn.snat, states::SNAT) | bit(conn.dnat, states::DNAT)
         });
         state | nat
+    }
+
+    /// Whether it has one of these.
+    pub(super) fn is_in(&self, wanted: u16) -> Answer {
+        let nat = states::SNAT | states::DNAT;
+        let conn = self.conn.as_ref();
+        let in_doubt = conn.is_some_and(|conn| conn.is_drawn_or_found) && wanted & nat != 0;
+        let certain = if in_doubt {
+            self.states() & !nat
+        } else {
+            self.states()
+        };
+        if certain & wanted == 0 && in_doubt {
+            return Answer::Open("whether its identifier changed with the source".to_owned());
+        }
+        (certain & wanted != 0).into()
     }
 
     /// Whether the connection began so.

@@ -277,7 +277,7 @@ impl Test {
             Self::Output(name) => flight.output_is(|it| name.fits(it)),
             Self::Port(side, ports) => has_port(flight, &[*side], ports).into(),
             Self::AnyPort(ports) => has_port(flight, &[Side::Src, Side::Dst], ports).into(),
-            Self::State(states) => (flight.states() & states != 0).into(),
+            Self::State(states) => flight.is_in(*states),
             Self::Mark(mark) => mark.has(packet.mark).into(),
             Self::ConnectionMark(mark) => {
                 let conn = flight.conn.as_ref();

@@ -96,6 +96,27 @@ fn an_identifier_that_was_drawn_is_a_change_of_the_source_and_a_first_free_one_o
     }
 }
 
+/// World 3137 of the kernel's: 36 was drawn.
+#[test]
+fn of_a_low_identifier_below_which_others_are_free_it_is_not_known_with_which_end_it_changed() {
+    let save =
+        "*filter\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -m conntrack --ctstate DNAT -j DROP\nCOMMIT\n";
+    let entry = |own: u16, id: u16| {
+        format!(
+            "icmp 1 29 src=10.0.1.1 dst=10.20.2.5 type=8 code=0 id={own} [UNREPLIED] \
+             src=10.20.2.5 dst=10.0.1.1 type=0 code=0 id={id} mark=0 use=1"
+        )
+    };
+    let decided = |entries: &[String]| {
+        let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
+        let state = knowing(node(save), &entries);
+        walk(&state, &icmp("10.0.1.1", "10.20.2.5", 8, 7)).decided()
+    };
+    assert!(!decided(&[entry(7, 2)]));
+    assert!(!decided(&[entry(7, 2), entry(0, 0)]));
+    assert!(decided(&[entry(7, 2), entry(0, 0), entry(1, 1)]));
+}
+
 const MASQUERADE: &str =
     "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o eth0 -j MASQUERADE\nCOMMIT\n";
 
