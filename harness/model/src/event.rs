@@ -282,7 +282,7 @@ pub struct Command {
     pub named: Vec<Named>,
 }
 
-/// A line of an input that names a table (`*nat`). Legacy iptables reads the table then, and puts back what it has read when it ends.
+/// A line of an input that names a table (`*nat`). Legacy iptables reads the table then, and puts back what it has read at the `COMMIT`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Named {

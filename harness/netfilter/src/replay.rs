@@ -41,8 +41,8 @@ pub struct Ran<'a> {
     pub ended_us: u64,
 }
 
-/// A table that a command of legacy iptables read, to put back what it read, with its own changes, when it ends. Whatever others wrote
-/// meanwhile is lost with that, which a lock is there to prevent.
+/// A table that a command of legacy iptables read when its input named it, to put back what it read, with its own changes, at the
+/// `COMMIT`. Whatever others wrote meanwhile is lost with that, which a lock is there to prevent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OldCopy {
     /// When it read the table.
@@ -202,10 +202,10 @@ impl Replay {
     fn iptables(&mut self, ran: Ran<'_>) -> Result<(), Doubt> {
         let doubt = |why: &dyn std::fmt::Display| Doubt(why.to_string());
         let invocation = Invocation::parse(ran.argv).map_err(|why| doubt(&why))?;
-        let (family, restores) = match invocation {
+        let (family, restores, only) = match invocation {
             Invocation::NoChange | Invocation::Restore { test: true, .. } => return Ok(()),
-            Invocation::Single { family, .. } => (family, false),
-            Invocation::Restore { family, .. } => (family, true),
+            Invocation::Single { family, .. } => (family, false, None),
+            Invocation::Restore { family, only, .. } => (family, true, only),
         };
         let input = match (ran.exit, restores) {
             (0, _) => ran.input.to_owned(),
@@ -218,16 +218,22 @@ impl Replay {
         let mut ruleset = self.ruleset(backend, family);
         let puts_back = |copy: &OldCopy| {
             (copy.ended_us, copy.family, backend) == (ran.ended_us, family, Backend::Legacy)
+                && only.as_ref().is_none_or(|only| *only == copy.table)
                 && commits(&input, &copy.table)
         };
         let old = self.copies.iter().filter(|(copy, _)| puts_back(copy));
         let old = old.filter_map(|(copy, table)| Some((copy.table.clone(), table.clone()?)));
-        ruleset.tables.extend(old);
+        let old: Vec<(String, Table)> = old.collect();
+        ruleset.tables.extend(old.iter().cloned());
         let done = crate::apply(&mut ruleset, ran.argv, &input);
         // What was committed before a refusal stays.
         for (name, table) in ruleset.tables {
-            self.put(backend, family, name, table);
+            if done.is_ok() || old.iter().all(|(old, _)| *old != name) {
+                self.put(backend, family, name, table);
+            }
         }
+        self.copies
+            .retain(|(copy, _)| copy.ended_us != ran.ended_us);
         done.map_err(|why| Doubt(format!("the rules that are known do not allow it: {why}")))
     }
 
@@ -240,7 +246,8 @@ impl Replay {
                 (it.backend, it.family) == (Backend::Legacy, copy.family) && it.name == copy.table
             };
             let read = self.tables.iter().find(is_it);
-            *table = Some(read.map_or_else(Table::default, |it| it.table.clone()));
+            let there = read.map(|it| it.table.clone());
+            *table = Some(there.unwrap_or_else(|| Table::built_in(&copy.table)));
         }
     }
 
@@ -259,13 +266,20 @@ impl Replay {
     }
 
     fn backend(&self, argv: &[String]) -> Backend {
+        Backend::of(argv, self.own)
+    }
+}
+
+impl Backend {
+    /// Whose tables a program of iptables writes, where one without a backend in its name writes those of `own`.
+    pub fn of(argv: &[String], own: Self) -> Self {
         let name = argv.first().map_or("", |it| base_name(it));
         if name.contains("-legacy") {
-            Backend::Legacy
+            Self::Legacy
         } else if name.contains("-nft") {
-            Backend::Nft
+            Self::Nft
         } else {
-            self.own
+            own
         }
     }
 }

@@ -5,9 +5,12 @@ use chainbreak_model::{
     event::Command,
 };
 use chainbreak_netfilter::{
-    Family,
+    Family, Invocation,
     replay::{Backend, OldCopy, Ran, Replay},
 };
+
+/// What a program may take from its start until it has read a table, in microseconds, on a busy machine.
+const BEGINS_US: u64 = 50_000;
 
 /// What `iptables` without a backend in its name means on the nodes of a case.
 pub fn backend(case: &Case) -> Backend {
@@ -28,50 +31,53 @@ pub fn ran(ended_us: u64, command: &Command) -> Ran<'_> {
     }
 }
 
-/// The rules before the first command of a node, to be rebuilt from these, each with when it ended.
-pub fn before<'a>(
-    own: Backend,
-    commands: &(impl Iterator<Item = (u64, &'a Command)> + Clone),
-) -> Replay {
-    let late = commands.clone().filter(|(_, it)| !it.named.is_empty());
-    let copies = late.flat_map(|(ended_us, command)| {
-        let beside = commands.clone();
-        old_copies(own, (ended_us, command), beside)
-    });
-    Replay::new(own).with(copies.collect::<Vec<_>>())
+/// The rules before the first command of a node, to be rebuilt from these, each with when it ended, in that order.
+pub fn before(own: Backend, commands: &[(u64, &Command)]) -> Replay {
+    let copies = commands
+        .iter()
+        .filter_map(|ran| old_copy(own, *ran, commands));
+    Replay::new(own).with(copies)
 }
 
-/// What a command of legacy iptables read before it ended. One that was at work when it was given its line may have had the lock for which
-/// it waited.
-pub(crate) fn old_copies<'a>(
+/// What a command of legacy iptables read before others wrote, and put back. Of one table: of several each is read when the one before it was
+/// put back, which nobody saw. Where others were at work when it was given its line it may have waited for them, with the same lock.
+pub(crate) fn old_copy(
     own: Backend,
-    (ended_us, command): (u64, &'a Command),
-    others: impl Iterator<Item = (u64, &'a Command)> + Clone,
-) -> impl Iterator<Item = OldCopy> {
-    let named = command.named.iter();
-    let named = named.filter(move |_| is_legacy(command, own));
-    named.map(move |named| {
-        let given_us = ended_us.saturating_sub(named.before_us);
-        let before = others.clone().filter(|(ended, other)| {
-            let began = ended.saturating_sub(other.took_us);
-            began < given_us && (given_us..ended_us).contains(ended) && is_legacy(other, own)
-        });
-        let program = command.argv.first().map_or("", String::as_str);
-        OldCopy {
-            read_us: before.map(|it| it.0).fold(given_us, u64::max),
-            ended_us,
-            family: if program.contains("ip6tables") {
-                Family::V6
-            } else {
-                Family::V4
-            },
-            table: named.table.clone(),
+    (ended_us, command): (u64, &Command),
+    commands: &[(u64, &Command)],
+) -> Option<OldCopy> {
+    let named = command.named.first()?;
+    let tables = command.input.lines().filter(|line| line.starts_with('*'));
+    let family = legacy(command, own).filter(|_| tables.count() == 1)?;
+    let given_us = ended_us.saturating_sub(named.before_us);
+    let from = commands.partition_point(|it| it.0 < given_us);
+    let until = commands.partition_point(|it| it.0 < ended_us);
+    let mut read_us = given_us + BEGINS_US;
+    let mut is_old = false;
+    for (other_ended_us, other) in commands.get(from..until)? {
+        if legacy(other, own).is_none() {
+            continue;
         }
+        if other_ended_us.saturating_sub(other.took_us) <= read_us {
+            read_us = read_us.max(*other_ended_us);
+        } else {
+            is_old = true;
+        }
+    }
+    is_old.then(|| OldCopy {
+        read_us,
+        ended_us,
+        family,
+        table: named.table.clone(),
     })
 }
 
-/// Whether a command writes tables of legacy iptables.
-fn is_legacy(command: &Command, own: Backend) -> bool {
-    let program = command.argv.first().map_or("", String::as_str);
-    program.contains("-legacy") || own == Backend::Legacy && !program.contains("-nft")
+/// Which family's tables of legacy iptables a command writes.
+pub(crate) fn legacy(command: &Command, own: Backend) -> Option<Family> {
+    let family = match Invocation::parse(&command.argv).ok()? {
+        Invocation::Single { family, .. } => family,
+        Invocation::Restore { family, test, .. } if !test => family,
+        Invocation::Restore { .. } | Invocation::NoChange => return None,
+    };
+    (Backend::of(&command.argv, own) == Backend::Legacy).then_some(family)
 }

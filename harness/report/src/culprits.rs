@@ -154,14 +154,14 @@ fn of_lost(case: &Case, lost: &Lost) -> Culprits {
     let is_forbidden = claims.any(|it| matches!(it, Claim::Unreachable { .. }));
     let ended = outage.dropped.as_ref().filter(|_| !is_forbidden);
     let ended = ended.filter(|it| 2 * it.of_owner >= lost.requests.sent - lost.requests.answered);
+    let is_told = outage.cause.is_some() || outage.programs.is_some() || outage.turned.is_some();
+    let led = outage.answered_last.as_ref();
+    let led = led.filter(|_| !is_told && outage.to.service().is_some());
     let rules_of = [
         ended.map(|it| it.owner.clone()),
         outage.astray.as_ref().map(|it| it.who.clone()),
         // Of a Service's addresses entries are kube-proxy's: its rules made them, and it deletes those that lead to nobody.
-        outage
-            .answered_last
-            .as_ref()
-            .map(|_| AgentName::KubeProxy.to_string()),
+        led.map(|_| AgentName::KubeProxy.to_string()),
     ];
     let mut culprits = of_outage(outage);
     culprits.rules_of = rules_of.into_iter().flatten().collect();

@@ -265,15 +265,15 @@ impl<'a> EditIndex<'a> {
         let Some((undone, changes)) = undone::by(edit, &on_node, own) else {
             return;
         };
-        self.undone.extend(undone);
-        if let (Some(edit), Some(changes)) = (self.edits.get_mut(at), changes) {
+        self.undone.push(undone);
+        if let Some(edit) = self.edits.get_mut(at) {
             edit.changes = changes;
         }
     }
 
-    /// The last old copy that was put back on a node in this time.
+    /// The first old copy that was put back on a node in this time.
     pub(crate) fn undone(&self, node: &NodeName, time: Span) -> Option<&Undone> {
-        let mut undone = self.undone.iter().rev();
+        let mut undone = self.undone.iter();
         undone.find(|it| it.node == *node && (time.from_us..=time.to_us).contains(&it.at_us))
     }
 

@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 
 use crate::{
     astray::{self, Astray},
-    attribution::{self, Cause},
+    attribution::{self, Cause, SENT_LATE_US},
     done::{self, SOME_PASS_US},
     edits::EditIndex,
     finding::{ExplainedGap, ExplainedTime, Finding, Logged, Lost, Outage, RuleFound},
@@ -157,17 +157,19 @@ impl Material<'_> {
             turned,
             done,
             astray,
-            undone: unexplained.and_then(|time| self.undone(traffic, time)),
+            undone: unexplained.and_then(|time| self.undone(traffic, time, in_one)),
             node,
         }
     }
 
-    /// The old copy of a table that was put back in a time or just before it, on the node of a traffic's rules.
-    fn undone(&self, traffic: &Traffic, time: Span) -> Option<Undone> {
+    /// The old copy of a table that was put back on the node of a traffic's rules: in a time in which some requests were lost, or when all began
+    /// to be.
+    fn undone(&self, traffic: &Traffic, time: Span, all: bool) -> Option<Undone> {
         let node = attribution::walked_node(self.case, traffic)?;
+        let to_us = if all { time.from_us } else { time.to_us };
         let time = Span {
             from_us: time.from_us.saturating_sub(SOME_PASS_US),
-            ..time
+            to_us: to_us + SENT_LATE_US,
         };
         self.index.undone(&node, time).cloned()
     }

@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, fmt, ptr};
 
 use chainbreak_model::{event::Command, names::NodeName};
 use chainbreak_netfilter::{
-    Change, Family,
+    Change,
     replay::{Backend, OldCopy},
 };
 use serde::Serialize;
 
 use crate::{
-    commands::{before, old_copies},
+    commands::{before, legacy, old_copy},
     edits::RuleEdit,
     programs::said,
     text::clock,
@@ -52,55 +52,56 @@ impl fmt::Display for Undone {
     }
 }
 
-/// What an edit undid, and what it changed in truth, by those on its node that ended no later. None where it put back nothing that was old.
+/// What an edit undid, and what it changed in truth, by those on its node that ended no later, the last of which it is. None where nothing is
+/// lost by it, and where that is not known.
 pub(crate) fn by(
     edit: &RuleEdit<'_>,
     until: &[&RuleEdit<'_>],
     own: Backend,
-) -> Option<(Vec<Undone>, Option<Vec<Change>>)> {
-    let copies = old_copies(own, (edit.at_us, edit.command), ended(until));
-    let undone = copies.filter_map(|copy| {
-        let of = writers(&copy, edit, until);
-        (!of.is_empty()).then(|| Undone {
-            who: edit.command.who.clone(),
-            node: edit.command.node.clone(),
-            table: copy.table,
-            read_us: copy.read_us,
-            at_us: copy.ended_us,
-            of,
-        })
-    });
-    let undone: Vec<Undone> = undone.collect();
-    (!undone.is_empty()).then(|| (undone, changed(edit, until, own)))
+) -> Option<(Undone, Vec<Change>)> {
+    let commands = ended(until);
+    let copy = old_copy(own, (edit.at_us, edit.command), &commands)?;
+    let mut then = before(own, &commands);
+    let earlier = until.iter().filter(|it| !ptr::eq(it.command, edit.command));
+    for edit in earlier.filter(|it| it.writes()) {
+        then.take(edit.ran()).ok()?;
+    }
+    let (mut kept, mut put_back) = (then.clone().with([]), then.clone());
+    kept.take(edit.ran()).ok()?;
+    put_back.take(edit.ran()).ok()?;
+    let of = writers(&copy, edit, until, own);
+    if kept == put_back || of.is_empty() {
+        return None;
+    }
+    let undone = Undone {
+        who: edit.command.who.clone(),
+        node: edit.command.node.clone(),
+        of,
+        table: copy.table,
+        read_us: copy.read_us,
+        at_us: copy.ended_us,
+    };
+    Some((undone, put_back.changed(&then, copy.family)))
 }
 
 /// Who else wrote a table after it was read.
-fn writers(copy: &OldCopy, edit: &RuleEdit<'_>, until: &[&RuleEdit<'_>]) -> BTreeSet<String> {
+fn writers(
+    copy: &OldCopy,
+    edit: &RuleEdit<'_>,
+    until: &[&RuleEdit<'_>],
+    own: Backend,
+) -> BTreeSet<String> {
     let is_there = |change: &Change| (change.family, &change.table) == (copy.family, &copy.table);
     let since = until.iter().filter(|it| {
         let is_another = !ptr::eq(it.command, edit.command);
-        is_another && it.at_us > copy.read_us && it.writes() && it.changes.iter().any(is_there)
+        let is_one = is_another && it.at_us > copy.read_us;
+        is_one && legacy(it.command, own).is_some() && it.changes.iter().any(is_there)
     });
     since.map(|it| it.command.who.clone()).collect()
 }
 
-/// None where not all commands can be followed.
-fn changed(edit: &RuleEdit<'_>, until: &[&RuleEdit<'_>], own: Backend) -> Option<Vec<Change>> {
-    let mut replay = before(own, &ended(until));
-    let earlier = until.iter().filter(|it| !ptr::eq(it.command, edit.command));
-    for edit in earlier.filter(|it| it.writes()) {
-        replay.take(edit.ran()).ok()?;
-    }
-    let then = replay.clone();
-    replay.take(edit.ran()).ok()?;
-    let families = [Family::V4, Family::V6].into_iter();
-    let changed = families.flat_map(|family| replay.changed(&then, family));
-    Some(changed.collect())
-}
-
 /// The commands of edits, each with when it ended.
-pub(crate) fn ended<'a>(
-    edits: &[&'a RuleEdit<'a>],
-) -> impl Iterator<Item = (u64, &'a Command)> + Clone {
-    edits.iter().map(|edit| (edit.at_us, edit.command))
+pub(crate) fn ended<'a>(edits: &[&'a RuleEdit<'a>]) -> Vec<(u64, &'a Command)> {
+    let ended = edits.iter().map(|edit| (edit.at_us, edit.command));
+    ended.collect()
 }

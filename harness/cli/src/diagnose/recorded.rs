@@ -84,7 +84,7 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
 fn rules(case: &Case, events: &[Event], node: &NodeName, at_us: u64) -> Replay {
     let mut commands = moment::commands(events, node);
     commands.retain(|it| it.0 <= at_us);
-    let begin = before(backend(case), &commands.iter().copied());
+    let begin = before(backend(case), &commands);
     let (replay, doubts) = moment::replayed(&begin, &commands);
     for (_, command, doubt) in doubts {
         crate::note(&format!(

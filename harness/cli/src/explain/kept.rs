@@ -74,7 +74,7 @@ pub(super) fn check(
     };
     let from = phase(&[Phase::Judged]).unwrap_or(0);
     let until = phase(&[Phase::Kept, Phase::Destroyed]).unwrap_or(u64::MAX);
-    let mut replay = before(own, &commands.iter().copied());
+    let mut replay = before(own, commands);
     let mut looked = false;
     for (at_us, command) in commands.iter().filter(|it| it.0 <= until) {
         if *at_us > from && !looked {

@@ -261,7 +261,7 @@ impl<'a> Rebuilt<'a> {
     fn of(commands: &[(u64, &'a Command)], at_us: u64, own: Backend) -> Self {
         let over = commands.partition_point(|it| it.0 <= at_us);
         let (over, after) = commands.split_at(over);
-        let begin = before(own, &commands.iter().copied());
+        let begin = before(own, commands);
         let (mut replay, mut doubts) = replayed(&begin, over);
         let mut states = vec![(None, replay.clone())];
         let at_work = |it: &&(u64, &Command)| it.0.saturating_sub(it.1.took_us) < at_us;

@@ -110,18 +110,15 @@ impl Connections {
     /// A packet of an entry.
     fn known(&self, packet: &Packet, flow: &Flow, is_reply: bool) -> Verdict {
         let mut verdict = known(packet, flow, is_reply);
-        if let Some(conn) = verdict.conn.as_mut().filter(|conn| conn.dnat)
-            && let Some(echo) = conn
-                .reply
-                .echo
-                .filter(|_| conn.original.echo != conn.reply.echo)
+        if let Some(conn) = verdict.conn.as_mut().filter(|it| it.is_drawn_or_found)
+            && let Some(echo) = conn.reply.echo
         {
-            // Lower ones were taken when it was found, or it was drawn, which may give a low one, too.
             let lower = |id| Tuple {
                 echo: Some(Echo { id, ..echo }),
                 ..conn.reply
             };
             let mut lower = (0..echo.id).map(lower);
+            // Each was taken when it was found.
             conn.is_drawn_or_found =
                 !lower.all(|tuple| self.by_tuple.contains_key(&(packet.protocol, tuple)));
         }
@@ -250,7 +247,8 @@ fn known(packet: &Packet, flow: &Flow, is_reply: bool) -> Verdict {
         is_reply,
         snat: snat || changed.is_some() && !found,
         dnat: dnat || found,
-        is_drawn_or_found: false,
+        // A number that was drawn may be low, too.
+        is_drawn_or_found: found,
         src_settled: true,
         dst_settled: true,
         mark: flow.mark,

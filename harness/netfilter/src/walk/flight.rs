@@ -61,6 +61,21 @@ pub(super) struct Conn {
     pub(super) answered: bool,
 }
 
+impl Conn {
+    /// Which ends have another address or port, as bits of `--ctstate`.
+    fn by_addresses(&self) -> u16 {
+        let (original, reply) = (self.original, self.reply);
+        let bit = |is: bool, bit| if is { bit } else { 0 };
+        bit(
+            (original.src, original.sport) != (reply.dst, reply.dport),
+            states::SNAT,
+        ) | bit(
+            (original.dst, original.dport) != (reply.src, reply.sport),
+            states::DNAT,
+        )
+    }
+}
+
 impl Flight {
     pub(super) fn new(packet: Packet) -> Self {
         Self {
@@ -118,14 +133,11 @@ impl Flight {
     /// Whether it has one of these.
     pub(super) fn is_in(&self, wanted: u16) -> Answer {
         let nat = states::SNAT | states::DNAT;
-        let conn = self.conn.as_ref();
-        let in_doubt = conn.is_some_and(|conn| conn.is_drawn_or_found) && wanted & nat != 0;
-        let certain = if in_doubt {
-            self.states() & !nat
-        } else {
-            self.states()
-        };
-        if certain & wanted == 0 && in_doubt {
+        let doubtful = self.conn.as_ref().filter(|conn| conn.is_drawn_or_found);
+        let certain = doubtful.map_or(self.states(), |conn| {
+            (self.states() & !nat) | conn.by_addresses()
+        });
+        if certain & wanted == 0 && wanted & nat != 0 && doubtful.is_some() {
             return Answer::Open("whether its identifier changed with the source".to_owned());
         }
         (certain & wanted != 0).into()

@@ -115,6 +115,13 @@ fn of_a_low_identifier_below_which_others_are_free_it_is_not_known_with_which_en
     assert!(!decided(&[entry(7, 2)]));
     assert!(!decided(&[entry(7, 2), entry(0, 0)]));
     assert!(decided(&[entry(7, 2), entry(0, 0), entry(1, 1)]));
+    // Another address is no matter of identifiers, and neither is one that was not changed.
+    let translated = "icmp 1 29 src=10.0.1.1 dst=10.20.2.5 type=8 code=0 id=7 [UNREPLIED] \
+                      src=10.20.2.6 dst=10.0.1.1 type=0 code=0 id=7 mark=0 use=1";
+    assert!(decided(&[translated.to_owned()]));
+    assert!(decided(&[
+        translated.replace("type=0 code=0 id=7", "type=0 code=0 id=2")
+    ]));
 }
 
 const MASQUERADE: &str =

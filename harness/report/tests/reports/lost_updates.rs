@@ -1,6 +1,6 @@
 //! Legacy iptables without a common lock: what somebody wrote is lost when another puts back what he had read.
 
-use chainbreak_model::event::{Event, EventKind, Named};
+use chainbreak_model::event::{Command, Event, EventKind, Named};
 use chainbreak_netfilter::replay::Backend;
 use chainbreak_report::edits::EditIndex;
 
@@ -14,6 +14,15 @@ const OTHER: &str = "*nat\n-A OUTPUT -d 192.0.2.1 -j RETURN\nCOMMIT\n";
 
 /// What a writer made in truth that ended at 3 s and was given its first line so long before.
 fn made(own: Backend, before_us: u64, others: &[Event]) -> Vec<String> {
+    made_by(|_| (), own, before_us, others)
+}
+
+fn made_by(
+    otherwise: impl FnOnce(&mut Command),
+    own: Backend,
+    before_us: u64,
+    others: &[Event],
+) -> Vec<String> {
     let mut slow = command(
         "n1",
         3_000_000,
@@ -27,6 +36,7 @@ fn made(own: Backend, before_us: u64, others: &[Event]) -> Vec<String> {
             table: "nat".to_owned(),
             before_us,
         }];
+        otherwise(slow);
     }
     let mut events = vec![command("n1", 50_000, "kube-proxy", &RESTORE, SYNC)];
     events.extend_from_slice(others);
@@ -59,12 +69,35 @@ fn who_puts_back_an_old_copy_undoes_what_was_written_since_he_read_it() {
 
 #[test]
 fn nothing_is_lost_that_was_written_before_he_read_it_or_while_he_waited_for_the_lock_or_by_nft() {
-    let own = |own: Backend, before_us: u64, took_us: u64| {
-        let made = made(own, before_us, &[update(2_000_000, took_us)]);
+    let own = |own: Backend, before_us: u64, others: &[Event]| {
+        let made = made(own, before_us, others);
         made.len() == 1 && made[0].contains("RETURN")
     };
-    assert!(own(Backend::Legacy, 500_000, 8_000));
-    // It was at work already when he was given the line.
-    assert!(own(Backend::Legacy, 2_000_000, 1_500_000));
-    assert!(own(Backend::Nft, 2_000_000, 8_000));
+    let short = [update(2_000_000, 8_000)];
+    assert!(own(Backend::Legacy, 500_000, &short));
+    assert!(own(Backend::Nft, 2_000_000, &short));
+    // It was at work already when he was given the line, or began when one was that was.
+    let long = update(2_000_000, 1_500_000);
+    assert!(own(Backend::Legacy, 2_000_000, &[long]));
+    let holds = update(1_500_000, 1_000_000);
+    let next = update(2_000_000, 700_000);
+    assert!(own(Backend::Legacy, 2_000_000, &[holds, next]));
+}
+
+#[test]
+fn who_was_refused_or_was_given_more_tables_than_one_undoes_nothing() {
+    let others = [update(2_000_000, 8_000)];
+    let refused = |command: &mut Command| {
+        command.exit = 4;
+        command.stderr = "iptables-restore: line 3 failed".to_owned();
+    };
+    assert_eq!(
+        made_by(refused, Backend::Legacy, 2_000_000, &others),
+        [""; 0]
+    );
+    let several = |command: &mut Command| command.input.insert_str(0, "*raw\nCOMMIT\n");
+    assert_eq!(
+        made_by(several, Backend::Legacy, 2_000_000, &others).len(),
+        1
+    );
 }
