@@ -1,16 +1,12 @@
 //! The schema for editors: committed as it is made, and of one mind with the reader.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+mod shipped;
+
+use std::{fs, path::Path};
 
 use chainbreak_model::schema;
 use serde_json::Value;
-
-fn scenarios() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
-}
+use shipped::{scenarios, shipped};
 
 #[test]
 fn the_committed_schema_is_the_one_that_is_made() {
@@ -59,26 +55,6 @@ fn editors_show_what_each_field_means() {
     let mut found = Vec::new();
     silent(&schema(), "", &mut found);
     assert_eq!(found, [""; 0]);
-}
-
-fn shipped() -> Vec<(PathBuf, String)> {
-    let entries = |folder: &Path| {
-        let entries = fs::read_dir(folder).expect("a folder can be read");
-        let paths = entries.map(|entry| entry.expect("an entry can be read").path());
-        paths.collect::<Vec<PathBuf>>()
-    };
-    let areas = entries(&scenarios())
-        .into_iter()
-        .filter(|path| path.is_dir());
-    let files = areas.flat_map(|area| entries(&area));
-    let files = files.filter(|path| path.extension().is_some_and(|it| it == "yaml"));
-    let files = files.map(|path| {
-        let text = fs::read_to_string(&path).expect("a scenario can be read");
-        (path, text)
-    });
-    files
-        .filter(|(_, text)| text.contains("scenario.schema.json"))
-        .collect()
 }
 
 #[test]

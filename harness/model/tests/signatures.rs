@@ -1,9 +1,6 @@
 //! The signs by which shipped scenarios know their incident, held to what real agents say.
 
-use std::{
-    fs::{self, DirEntry},
-    path::Path,
-};
+mod shipped;
 
 use chainbreak_model::{
     case::Sign,
@@ -11,6 +8,7 @@ use chainbreak_model::{
     names::AgentName::{self, Felix, KubeProxy},
 };
 use regex::Regex;
+use shipped::shipped;
 
 /// Entries of logs, as they stood in runs of the lab.
 const SAID: [(AgentName, &str); 3] = [
@@ -37,11 +35,6 @@ const BACK: [&str; 2] = [
 /// What each Felix says when it begins, whatever it is told: no sign of anything (v3.32.1).
 const ALWAYS: &str = "2026-11-29 22:22:40.513 [INFO][39] felix/config_params.go 797: Parsing value for BPFEnabled: false (from datastore (global))";
 
-fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> + use<> {
-    let entries = fs::read_dir(folder).expect("a folder can be read");
-    entries.map(|entry| entry.expect("an entry can be read"))
-}
-
 /// The expressions of a sign for entries of logs.
 fn expressions(sign: &Sign) -> Vec<(AgentName, &str)> {
     match sign {
@@ -54,20 +47,14 @@ fn expressions(sign: &Sign) -> Vec<(AgentName, &str)> {
 
 #[test]
 fn each_expression_for_an_agents_log_matches_what_a_real_one_has_said_and_not_what_each_says() {
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-    let areas = entries(&shipped).filter(|it| it.path().is_dir());
-    let files = areas.flat_map(|area| entries(&area.path()).map(|it| it.path()));
+    let back = TURNED.replace(BACK[0], BACK[1]);
     let mut held = 0;
-    for file in files.filter(|it| it.extension().is_some_and(|it| it == "yaml")) {
-        // The others are manifests.
-        let Ok(scenario) = load(&file) else {
-            continue;
-        };
+    for (file, _) in shipped() {
+        let scenario = load(&file).unwrap_or_else(|error| panic!("{}", error.plain()));
         for (agent, matches) in scenario.signature.iter().flat_map(expressions) {
             let sought = Regex::new(matches).expect("it was read");
             let is_said =
                 |(who, entry): &(AgentName, &str)| *who == agent && sought.is_match(entry);
-            let back = TURNED.replace(BACK[0], BACK[1]);
             let is_held = SAID.iter().chain([&(Felix, back.as_str())]).any(is_said);
             assert!(is_held, "{}: {matches}", file.display());
             assert!(!sought.is_match(ALWAYS), "{}: {matches}", file.display());

@@ -189,16 +189,6 @@ impl Replay {
         changes
     }
 
-    /// What became of iptables' rules of a family since.
-    pub fn changed(&self, since: &Self, family: Family) -> Vec<Change> {
-        let backends = [Backend::Legacy, Backend::Nft].into_iter();
-        let changed = backends.flat_map(|backend| {
-            let [then, now] = [since, self].map(|it| it.ruleset(backend, family));
-            diff(family, &then, &now, Order::Kept)
-        });
-        changed.collect()
-    }
-
     fn iptables(&mut self, ran: Ran<'_>) -> Result<(), Doubt> {
         let doubt = |why: &dyn std::fmt::Display| Doubt(why.to_string());
         let invocation = Invocation::parse(ran.argv).map_err(|why| doubt(&why))?;
@@ -214,7 +204,7 @@ impl Replay {
             // Without a line nothing was begun, as when another holds the lock.
             (_, true) => before(ran.input, failed_line(ran.stderr).unwrap_or(0))?,
         };
-        let backend = self.backend(ran.argv);
+        let backend = Backend::of(ran.argv, self.own);
         let mut ruleset = self.ruleset(backend, family);
         let puts_back = |copy: &OldCopy| {
             (copy.ended_us, copy.family, backend) == (ran.ended_us, family, Backend::Legacy)
@@ -263,10 +253,6 @@ impl Replay {
                 table,
             }),
         }
-    }
-
-    fn backend(&self, argv: &[String]) -> Backend {
-        Backend::of(argv, self.own)
     }
 }
 

@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_model::{
+    case::Case,
     event::{Command, Event, EventKind},
     names::{AgentName, NodeName},
     verdict::Span,
 };
 use chainbreak_netfilter::{
     Change, ChangeKind, Family, Site, committed,
-    replay::{Backend, Ran},
+    replay::{Backend, Ran, Replay},
 };
 use serde::Serialize;
 
 use crate::{
-    commands::ran,
+    commands::{self, old_copy, ran},
     outcome::Outcome,
     undone::{self, Undone},
 };
@@ -232,6 +233,17 @@ impl<'a> RuleEdit<'a> {
     }
 }
 
+/// The commands of edits, each with when it ended.
+pub(crate) fn ended<'a>(edits: &[&RuleEdit<'a>]) -> Vec<(u64, &'a Command)> {
+    let ended = edits.iter().map(|edit| (edit.at_us, edit.command));
+    ended.collect()
+}
+
+/// The rules of a node before the first of its edits, to be rebuilt from these.
+pub(crate) fn before(case: &Case, edits: &[&RuleEdit<'_>]) -> Replay {
+    commands::before(commands::backend(case), &ended(edits))
+}
+
 /// All edits of a case, in order of their end.
 #[derive(Debug)]
 pub struct EditIndex<'a> {
@@ -248,26 +260,30 @@ impl<'a> EditIndex<'a> {
             edits,
             undone: Vec::new(),
         };
-        for at in 0..index.edits.len() {
-            index.correct(at, own);
-        }
+        index.correct(own);
         index
     }
 
-    /// Has a command that put back what it had read say what it changed in truth.
-    fn correct(&mut self, at: usize, own: Backend) {
-        let Some(edit) = self.edits.get(at).filter(|it| !it.command.named.is_empty()) else {
-            return;
-        };
-        let until = self.edits.iter().take(at + 1);
-        let on_node = until.filter(|it| it.command.node == edit.command.node);
-        let on_node: Vec<&RuleEdit<'_>> = on_node.collect();
-        let Some((undone, changes)) = undone::by(edit, &on_node, own) else {
-            return;
-        };
-        self.undone.push(undone);
-        if let Some(edit) = self.edits.get_mut(at) {
-            edit.changes = changes;
+    /// Has commands that put back what they had read say what they changed in truth.
+    fn correct(&mut self, own: Backend) {
+        let mut of_nodes: BTreeMap<&NodeName, Vec<(u64, &Command)>> = BTreeMap::new();
+        for edit in &self.edits {
+            let of_node = of_nodes.entry(&edit.command.node).or_default();
+            of_node.push((edit.at_us, edit.command));
+        }
+        for at in 0..self.edits.len() {
+            let edit = &self.edits[at];
+            let on_node = &of_nodes[&edit.command.node];
+            let Some(copy) = old_copy(own, (edit.at_us, edit.command), on_node) else {
+                continue;
+            };
+            let until = self.edits.iter().take(at + 1);
+            let until = until.filter(|it| it.command.node == edit.command.node);
+            let until: Vec<&RuleEdit<'_>> = until.collect();
+            if let Some((undone, changes)) = undone::by(edit, copy, &until, own) {
+                self.undone.push(undone);
+                self.edits[at].changes = changes;
+            }
         }
     }
 

@@ -15,10 +15,8 @@ use chainbreak_netfilter::{
 
 use crate::{
     attribution::{Cause, SEEN_LATE_US, removal},
-    commands,
     deeds::Verb,
-    edits::{EditIndex, Link, RuleEdit},
-    undone::ended,
+    edits::{self, EditIndex, Link, RuleEdit},
 };
 
 /// What a promise asked observers for, and in which history.
@@ -99,7 +97,7 @@ impl Asked<'_> {
         let is_asked = |edit: &RuleEdit<'_>| edit.writes() && moments.iter().any(|it| it.has(edit));
         let last = edits.iter().rposition(|edit| is_asked(edit));
         let mut course = Course::default();
-        let mut replay = commands::before(commands::backend(self.case), &ended(&edits));
+        let mut replay = edits::before(self.case, &edits);
         let mut before = Some(false);
         let asked = edits.into_iter().take(last.map_or(0, |at| at + 1));
         for edit in asked.filter(|edit| edit.writes()) {

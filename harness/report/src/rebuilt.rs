@@ -16,11 +16,9 @@ use chainbreak_netfilter::{Site, replay::Replay, walk::Walk};
 use chainbreak_probe::wire::Outcome;
 
 use crate::{
-    commands,
-    edits::{EditIndex, RuleEdit},
+    edits::{self, EditIndex, RuleEdit},
     flight::Flight,
     network::{Network, reroutes},
-    undone::ended,
 };
 
 /// A traffic's way through a node, from one moment to a later one.
@@ -46,7 +44,7 @@ impl<'a> Rebuilt<'a> {
     ) -> Option<Self> {
         let edits: Vec<&RuleEdit<'_>> = index.on(node).collect();
         edits.iter().find(|it| it.is_by(AgentName::KubeProxy))?;
-        let replay = commands::before(commands::backend(case), &ended(&edits));
+        let replay = edits::before(case, &edits);
         Some(Self {
             flight: Flight::of(events, (name, traffic), sender(events, name)?)?,
             replay,

@@ -2,16 +2,16 @@
 
 use std::{collections::BTreeSet, fmt, ptr};
 
-use chainbreak_model::{event::Command, names::NodeName};
+use chainbreak_model::names::NodeName;
 use chainbreak_netfilter::{
-    Change,
+    Change, Order, diff,
     replay::{Backend, OldCopy},
 };
 use serde::Serialize;
 
 use crate::{
-    commands::{before, legacy, old_copy},
-    edits::RuleEdit,
+    commands::{before, legacy},
+    edits::{RuleEdit, ended},
     programs::said,
     text::clock,
 };
@@ -52,16 +52,15 @@ impl fmt::Display for Undone {
     }
 }
 
-/// What an edit undid, and what it changed in truth, by those on its node that ended no later, the last of which it is. None where nothing is
-/// lost by it, and where that is not known.
+/// What an edit undid that put back this copy, and what it changed in truth, by those on its node that ended no later. None where nothing is lost
+/// by it, and where that is not known.
 pub(crate) fn by(
     edit: &RuleEdit<'_>,
+    copy: OldCopy,
     until: &[&RuleEdit<'_>],
     own: Backend,
 ) -> Option<(Undone, Vec<Change>)> {
-    let commands = ended(until);
-    let copy = old_copy(own, (edit.at_us, edit.command), &commands)?;
-    let mut then = before(own, &commands);
+    let mut then = before(own, &ended(until));
     let earlier = until.iter().filter(|it| !ptr::eq(it.command, edit.command));
     for edit in earlier.filter(|it| it.writes()) {
         then.take(edit.ran()).ok()?;
@@ -73,6 +72,8 @@ pub(crate) fn by(
     if kept == put_back || of.is_empty() {
         return None;
     }
+    let [then, now] = [&then, &put_back].map(|it| it.ruleset(Backend::Legacy, copy.family));
+    let changes = diff(copy.family, &then, &now, Order::Kept);
     let undone = Undone {
         who: edit.command.who.clone(),
         node: edit.command.node.clone(),
@@ -81,7 +82,7 @@ pub(crate) fn by(
         read_us: copy.read_us,
         at_us: copy.ended_us,
     };
-    Some((undone, put_back.changed(&then, copy.family)))
+    Some((undone, changes))
 }
 
 /// Who else wrote a table after it was read.
@@ -98,10 +99,4 @@ fn writers(
         is_one && legacy(it.command, own).is_some() && it.changes.iter().any(is_there)
     });
     since.map(|it| it.command.who.clone()).collect()
-}
-
-/// The commands of edits, each with when it ended.
-pub(crate) fn ended<'a>(edits: &[&'a RuleEdit<'a>]) -> Vec<(u64, &'a Command)> {
-    let ended = edits.iter().map(|edit| (edit.at_us, edit.command));
-    ended.collect()
 }

@@ -18,12 +18,10 @@ use serde::Serialize;
 
 use crate::{
     attribution::{self, SENT_LATE_US, STARVED_US},
-    commands,
-    edits::{EditIndex, RuleEdit},
+    edits::{self, EditIndex, RuleEdit},
     flight::Flight,
     gaps::Beginning,
     network::{self, Network},
-    undone::ended,
 };
 
 pub use crate::flight::aim;
@@ -125,7 +123,7 @@ impl Search<'_> {
         self.edits
             .iter()
             .find(|edit| self.at_work(edit) && edit.writes())?;
-        let mut replay = commands::before(commands::backend(self.case), &ended(&self.edits));
+        let mut replay = edits::before(self.case, &self.edits);
         let mut before: Option<Walk> = None;
         for (place, edit) in self.edits.iter().enumerate() {
             if !self.at_work(edit) || !edit.writes() {

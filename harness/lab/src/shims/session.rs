@@ -98,10 +98,11 @@ impl Input {
         let lines = self.bytes.split_inclusive(|&byte| byte == b'\n');
         let named = lines.filter_map(|line| {
             begin += line.len();
+            let table = line.strip_prefix(b"*")?;
             let pieces = self.pieces.iter().take_while(|(at, _)| *at < begin);
             let (_, given_us) = pieces.last()?;
             Some(Named {
-                table: text(line.strip_prefix(b"*")?).trim_end().to_owned(),
+                table: text(table).trim_end().to_owned(),
                 before_us: end_us.saturating_sub(*given_us),
             })
         });

@@ -109,20 +109,62 @@ impl Connections {
 
     /// A packet of an entry.
     fn known(&self, packet: &Packet, flow: &Flow, is_reply: bool) -> Verdict {
-        let mut verdict = known(packet, flow, is_reply);
-        if let Some(conn) = verdict.conn.as_mut().filter(|it| it.is_drawn_or_found)
-            && let Some(echo) = conn.reply.echo
+        if packet.protocol == Protocol::TCP
+            && let Some(why) = out_of_state(packet, flow, is_reply)
         {
-            let lower = |id| Tuple {
-                echo: Some(Echo { id, ..echo }),
-                ..conn.reply
-            };
-            let mut lower = (0..echo.id).map(lower);
-            // Each was taken when it was found.
-            conn.is_drawn_or_found =
-                !lower.all(|tuple| self.by_tuple.contains_key(&(packet.protocol, tuple)));
+            return Verdict::invalid(why);
         }
-        verdict
+        let answered = is_reply || !flow.unreplied;
+        let tracking = if answered {
+            Tracking::Established
+        } else {
+            Tracking::New
+        };
+        let (original, reply) = (flow.original, flow.reply);
+        // The bit of an identifier's change is that of the end with which it changed: numbers from 0 on are found with the
+        // destination, others drawn with the source.
+        let id = |tuple: Tuple| tuple.echo.map(|it| it.id);
+        let changed = id(reply).filter(|_| id(original) != id(reply));
+        let found = changed.is_some_and(|id| id < ATTEMPTS);
+        let (snat, dnat) = translated(original, reply);
+        let conn = Conn {
+            original,
+            reply,
+            is_reply,
+            snat: snat || changed.is_some() && !found,
+            dnat: dnat || found,
+            is_drawn_or_found: found && !self.has_lower(packet.protocol, reply),
+            src_settled: true,
+            dst_settled: true,
+            mark: flow.mark,
+            answered,
+        };
+        let side = if is_reply {
+            "the answer"
+        } else {
+            "the direction"
+        };
+        let state = flow.state.as_deref().map(|it| format!(" {it}"));
+        let state = state.unwrap_or_default();
+        let why = format!("{side} of the entry{state} {original} ↔ {reply}");
+        Verdict {
+            tracking,
+            conn: Some(conn),
+            why,
+            reopens: None,
+        }
+    }
+
+    /// Whether all lower identifiers are taken, as they were when one was found; one that was drawn may be low, too.
+    fn has_lower(&self, protocol: Protocol, tuple: Tuple) -> bool {
+        let Some(echo) = tuple.echo else {
+            return false;
+        };
+        let mut lower = (0..echo.id).map(|id| Tuple {
+            echo: Some(Echo { id, ..echo }),
+            ..tuple
+        });
+        lower.all(|tuple| self.by_tuple.contains_key(&(protocol, tuple)))
     }
 }
 
@@ -220,54 +262,11 @@ fn assumed(packet: &Packet, tracking: Tracking) -> Verdict {
     }
 }
 
-/// A packet of an entry.
-fn known(packet: &Packet, flow: &Flow, is_reply: bool) -> Verdict {
-    if packet.protocol == Protocol::TCP
-        && let Some(why) = out_of_state(packet, flow, is_reply)
-    {
-        return Verdict::invalid(why);
-    }
-    let answered = is_reply || !flow.unreplied;
-    let tracking = if answered {
-        Tracking::Established
-    } else {
-        Tracking::New
-    };
-    let (original, reply) = (flow.original, flow.reply);
-    // The bit of an identifier's change is that of the end with which it changed: numbers from 0 on are found with the
-    // destination, others drawn with the source.
-    let id = |tuple: Tuple| tuple.echo.map(|it| it.id);
-    let changed = id(reply).filter(|_| id(original) != id(reply));
-    let found = changed.is_some_and(|id| id < ATTEMPTS);
+/// Whether the source and the destination have another address or port in answers.
+pub(super) fn translated(original: Tuple, reply: Tuple) -> (bool, bool) {
     let snat = (original.src, original.sport) != (reply.dst, reply.dport);
     let dnat = (original.dst, original.dport) != (reply.src, reply.sport);
-    let conn = Conn {
-        original,
-        reply,
-        is_reply,
-        snat: snat || changed.is_some() && !found,
-        dnat: dnat || found,
-        // A number that was drawn may be low, too.
-        is_drawn_or_found: found,
-        src_settled: true,
-        dst_settled: true,
-        mark: flow.mark,
-        answered,
-    };
-    let side = if is_reply {
-        "the answer"
-    } else {
-        "the direction"
-    };
-    let state = flow.state.as_deref().map(|it| format!(" {it}"));
-    let state = state.unwrap_or_default();
-    let why = format!("{side} of the entry{state} {original} ↔ {reply}");
-    Verdict {
-        tracking,
-        conn: Some(conn),
-        why,
-        reopens: None,
-    }
+    (snat, dnat)
 }
 
 /// A packet without an entry.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{
+    conntrack::translated,
     matches::{Answer, Side, states},
     packet::{Packet, Tracking},
 };
@@ -61,21 +62,6 @@ pub(super) struct Conn {
     pub(super) answered: bool,
 }
 
-impl Conn {
-    /// Which ends have another address or port, as bits of `--ctstate`.
-    fn by_addresses(&self) -> u16 {
-        let (original, reply) = (self.original, self.reply);
-        let bit = |is: bool, bit| if is { bit } else { 0 };
-        bit(
-            (original.src, original.sport) != (reply.dst, reply.dport),
-            states::SNAT,
-        ) | bit(
-            (original.dst, original.dport) != (reply.src, reply.sport),
-            states::DNAT,
-        )
-    }
-}
-
 impl Flight {
     pub(super) fn new(packet: Packet) -> Self {
         Self {
@@ -123,21 +109,18 @@ impl Flight {
             Tracking::Invalid => states::INVALID,
             Tracking::Untracked => states::UNTRACKED,
         };
-        let bit = |is: bool, bit| if is { bit } else { 0 };
-        let nat = self.conn.as_ref().map_or(0, |conn| {
-            bit(conn.snat, states::SNAT) | bit(conn.dnat, states::DNAT)
-        });
-        state | nat
+        let conn = self.conn.as_ref();
+        state | conn.map_or(0, |conn| nat((conn.snat, conn.dnat)))
     }
 
     /// Whether it has one of these.
     pub(super) fn is_in(&self, wanted: u16) -> Answer {
-        let nat = states::SNAT | states::DNAT;
+        let both = states::SNAT | states::DNAT;
         let doubtful = self.conn.as_ref().filter(|conn| conn.is_drawn_or_found);
         let certain = doubtful.map_or(self.states(), |conn| {
-            (self.states() & !nat) | conn.by_addresses()
+            (self.states() & !both) | nat(translated(conn.original, conn.reply))
         });
-        if certain & wanted == 0 && wanted & nat != 0 && doubtful.is_some() {
+        if certain & wanted == 0 && wanted & both != 0 && doubtful.is_some() {
             return Answer::Open("whether its identifier changed with the source".to_owned());
         }
         (certain & wanted != 0).into()
@@ -148,4 +131,10 @@ impl Flight {
         let conn = self.conn.as_ref();
         conn.is_some_and(|conn| is(&conn.original)).into()
     }
+}
+
+/// The bits of `--ctstate` for what was translated.
+fn nat((source, destination): (bool, bool)) -> u16 {
+    let bit = |is: bool, bit| if is { bit } else { 0 };
+    bit(source, states::SNAT) | bit(destination, states::DNAT)
 }
