@@ -1,5 +1,8 @@
-//! Compressed archives: those of bundles, a tar of ordinary files in one folder, and what people attach. There is a bound on what goes in and on
+//! Archives: those of bundles, a compressed tar of ordinary files in one folder, and what people attach. There is a bound on what goes in and on
 //! what comes out.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     ffi::OsStr,
@@ -12,6 +15,7 @@ use std::{
 use anyhow::Context;
 use chainbreak_model::input;
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
+use lzma_rust2::XzReader;
 use tar::{Archive, Builder, EntryType, Header, PaxExtensions};
 
 use crate::cases::invalid;
@@ -31,8 +35,11 @@ const HEADER: u64 = 256;
 const BLOCK: u64 = 512;
 /// What a tar has at that place.
 const TAR: (usize, &[u8]) = (257, b"ustar");
-/// What a compressed file begins with.
-const MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// What a file begins with that gzip compressed, or xz, as `sos report` does.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const XZ: &[u8] = b"\xfd7zXZ\0";
+/// What xz may take to unpack, in KiB: `xz -9`, which most do without, takes 64 MiB.
+const XZ_MEMORY: u32 = 256 << 10;
 
 /// A bundle that is being written.
 pub(crate) struct Pack {
@@ -97,11 +104,37 @@ impl Write for Counted {
     }
 }
 
-/// Whether a file is compressed by gzip, as bundles are.
+/// Whether a file is compressed by gzip, as bundles are, or by xz, or a tar.
 pub(crate) fn is_one(path: &Path) -> bool {
-    let mut begin = [0; 2];
-    let read = input::open(path, u64::MAX).and_then(|mut file| file.read_exact(&mut begin));
-    read.is_ok() && begin == MAGIC
+    begin(path).is_ok_and(|begin| {
+        let is_compressed = [GZIP, XZ].iter().any(|magic| begin.starts_with(magic));
+        is_compressed || is_tar(&begin)
+    })
+}
+
+/// What would be the header of a tar, or as much as there is.
+fn begin(path: &Path) -> io::Result<Vec<u8>> {
+    let mut begin = Vec::new();
+    let file = input::open(path, u64::MAX)?;
+    file.take(BLOCK).read_to_end(&mut begin)?;
+    Ok(begin)
+}
+
+fn is_tar(begin: &[u8]) -> bool {
+    begin.get(TAR.0..TAR.0 + TAR.1.len()) == Some(TAR.1)
+}
+
+/// What is in a file that may be compressed.
+fn plain(path: &Path) -> io::Result<Box<dyn Read>> {
+    let begin = begin(path)?;
+    let file = input::open(path, UNPACKED)?;
+    Ok(if begin.starts_with(GZIP) {
+        Box::new(MultiGzDecoder::new(file))
+    } else if begin.starts_with(XZ) {
+        Box::new(XzReader::new_mem_limit(file, true, XZ_MEMORY))
+    } else {
+        Box::new(file)
+    })
 }
 
 /// Unpacks somebody else's into a folder that is empty.
@@ -127,17 +160,17 @@ pub(crate) fn unpack(file: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files in somebody else's compressed archive with their names there, those of them that are wanted; of a file that was compressed by itself
+/// The files in somebody else's archive with their names there, those of them that are wanted; of a file that was compressed by itself
 /// there is that one, and its name is empty. All of them have together at most so many bytes. Links and whatever else is no file are left out.
 pub(crate) fn files(
     file: &Path,
     most: u64,
     is_wanted: &mut dyn FnMut(&Path) -> bool,
 ) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
-    let mut source = MultiGzDecoder::new(input::open(file, UNPACKED)?).take(UNPACKED);
+    let mut source = plain(file)?.take(UNPACKED);
     let mut begin = Vec::new();
     source.by_ref().take(BLOCK).read_to_end(&mut begin)?;
-    let is_tar = begin.get(TAR.0..TAR.0 + TAR.1.len()) == Some(TAR.1);
+    let is_tar = is_tar(&begin);
     let mut source = begin.as_slice().chain(source);
     let mut left = most;
     let mut files = Vec::new();
@@ -214,154 +247,4 @@ fn write(entry: &mut impl Read, target: &Path) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     io::copy(entry, &mut fs::File::create_new(target)?).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut pack = Pack::begin(1);
-        for (path, contents) in files {
-            assert!(pack.add(Path::new(path), contents, 0).unwrap(), "{path}");
-        }
-        pack.end().unwrap()
-    }
-
-    fn unpacked(bytes: &[u8]) -> Result<tempfile::TempDir, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("it.tgz");
-        fs::write(&file, bytes).unwrap();
-        let inside = folder.path().join("in");
-        fs::create_dir(&inside).unwrap();
-        unpack(&file, &inside).map_err(|error| error.to_string())?;
-        Ok(folder)
-    }
-
-    /// One entry, of any kind.
-    fn hostile(path: &str, kind: EntryType) -> Vec<u8> {
-        let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-        let mut header = Header::new_ustar();
-        header.set_entry_type(kind);
-        let name = &mut header.as_old_mut().name;
-        name[..path.len()].copy_from_slice(path.as_bytes());
-        header.set_size(1);
-        header.set_cksum();
-        tar.append(&header, &b"x"[..]).unwrap();
-        tar.into_inner().unwrap().finish().unwrap()
-    }
-
-    #[test]
-    fn what_is_packed_comes_out_again_and_twice_is_the_same() {
-        let files: [(&str, &[u8]); 2] = [("run.jsonl", b"{}\n"), ("a_case/events.jsonl", b"")];
-        let bytes = packed(&files);
-        assert_eq!(bytes, packed(&files));
-        let folder = unpacked(&bytes).unwrap();
-        for (path, contents) in files {
-            let read = fs::read(folder.path().join("in").join(path)).unwrap();
-            assert_eq!(read, contents, "{path}");
-        }
-    }
-
-    #[test]
-    fn what_has_no_room_stays_out() {
-        let mut pack = Pack::begin(1);
-        let mut state = 1_u32;
-        let noise: Vec<u8> = std::iter::repeat_with(|| {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            state.to_be_bytes()[0]
-        })
-        .take(usize::try_from(MOST).unwrap() + 1)
-        .collect();
-        assert!(!pack.add(Path::new("noise"), &noise, 0).unwrap());
-        assert!(!pack.add(Path::new("small"), b"x", MOST).unwrap());
-        assert!(pack.add(Path::new("small"), b"x", 0).unwrap());
-        let folder = unpacked(&pack.end().unwrap()).unwrap();
-        assert!(!folder.path().join("in/noise").exists());
-    }
-
-    #[test]
-    fn entries_that_lead_out_of_their_folder_or_are_no_files_are_refused() {
-        for (path, kind, why) in [
-            ("/etc/passwd", EntryType::Regular, "is not in its folder"),
-            ("bundle/../x", EntryType::Regular, "is not in its folder"),
-            ("elsewhere/x", EntryType::Regular, "is not in its folder"),
-            ("bundle/link", EntryType::Symlink, "is no ordinary file"),
-            ("bundle/hard", EntryType::Link, "is no ordinary file"),
-            ("bundle/long", EntryType::GNULongName, "is no ordinary file"),
-            ("bundle/dev", EntryType::Char, "is no ordinary file"),
-        ] {
-            let refused = unpacked(&hostile(path, kind)).unwrap_err();
-            assert!(refused.contains(why), "{path}: {refused}");
-        }
-        let twice = packed(&[("x", b"1"), ("x", b"2")]);
-        assert!(unpacked(&twice).unwrap_err().contains("File exists"));
-    }
-
-    #[test]
-    fn what_people_attach_is_read_in_memory_whether_it_is_an_archive_or_one_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("node.tgz");
-        let read = |bytes: Vec<u8>, most| {
-            fs::write(&file, bytes).unwrap();
-            let mut is_wanted = |path: &Path| !path.ends_with("unread");
-            files(&file, most, &mut is_wanted).map_err(|why| why.to_string())
-        };
-        let unread: &[u8] = &[b'x'; 5000];
-        let packed = packed(&[
-            ("rules", b"*nat\nCOMMIT\n"),
-            ("unread", unread),
-            ("deep/er", b"x"),
-        ]);
-        let names = ["bundle/rules", "bundle/deep/er"].map(PathBuf::from);
-        let found = read(packed.clone(), 1 << 20).unwrap();
-        assert_eq!(found[0], (names[0].clone(), b"*nat\nCOMMIT\n".to_vec()));
-        assert_eq!(found[1], (names[1].clone(), b"x".to_vec()));
-        assert_eq!(found.len(), 2);
-        assert_eq!(read(packed.clone(), 600).unwrap(), found);
-        assert!(read(packed, 10).unwrap_err().contains("more than 10 bytes"));
-        let large = self::packed(&[("rules", unread)]);
-        let why = read(large, 600).unwrap_err();
-        assert!(why.contains("more than 600 bytes"), "{why}");
-        let mut one = GzEncoder::new(Vec::new(), Compression::fast());
-        one.write_all(b"*nat\nCOMMIT\n").unwrap();
-        let found = read(one.finish().unwrap(), 1 << 20).unwrap();
-        assert_eq!(found, [(PathBuf::new(), b"*nat\nCOMMIT\n".to_vec())]);
-        assert!(
-            read(hostile("bundle/link", EntryType::Symlink), 1 << 20)
-                .unwrap()
-                .is_empty()
-        );
-        assert!(read(b"\x1f\x8bnothing".to_vec(), 1 << 20).is_err());
-    }
-
-    #[test]
-    fn a_long_name_is_read_from_its_own_entry_and_one_that_no_file_has_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("node.tgz");
-        let read = |name: &str| {
-            let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-            let mut header = Header::new_gnu();
-            header.set_size(1);
-            tar.append_data(&mut header, name, &b"x"[..]).unwrap();
-            fs::write(&file, tar.into_inner().unwrap().finish().unwrap()).unwrap();
-            files(&file, 1 << 20, &mut |_| true).map_err(|why| why.to_string())
-        };
-        let long = ["nodes", &"n".repeat(150), "ip-route.txt"].join("/");
-        let found = read(&long).unwrap();
-        assert_eq!(found, [(PathBuf::from(&long), b"x".to_vec())]);
-        let longer = "n/".repeat(40_000);
-        assert!(read(&longer).unwrap_err().contains("more than 65536 bytes"));
-    }
-
-    #[test]
-    fn what_is_cut_or_no_archive_is_no_bundle() {
-        let bytes = packed(&[("run.jsonl", &[b'x'; 4000])]);
-        for part in [&bytes[..bytes.len() / 2], b"\x1f\x8bnothing", b""] {
-            let why = unpacked(part).unwrap_err();
-            assert!(why.contains("is no bundle"), "{why}");
-        }
-    }
 }

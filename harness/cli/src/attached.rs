@@ -1,10 +1,11 @@
-//! What people attach: files and folders, those in compressed archives among them, of one node or, in folders `nodes/NAME`, of several
-//! (`calicoctl cluster diags`, `oc adm must-gather`).
+//! What people attach: files and folders, those in archives among them, of one node or of several: in folders `nodes/NAME` (`calicoctl cluster
+//! diags`), or by what their pods say (`kubectl cluster-info dump`, `oc adm must-gather`).
 
 mod found;
+mod settle;
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     path::{Component, Path, PathBuf},
 };
@@ -19,8 +20,9 @@ use crate::{archive, cases::invalid};
 
 /// The most that is read of all files, in bytes: 100,000 rules are some 20 MB.
 const MOST: u64 = 256 << 20;
-/// So many that are left out are named: a support bundle has thousands of them.
+/// So many that are left out are named, and fewer where there are more: a support bundle has thousands of them.
 const NAMED: usize = 20;
+const NAMED_OF_MORE: usize = 5;
 /// So many nodes are named.
 pub(crate) const NODES: usize = 5;
 /// In which folder each node has one.
@@ -47,8 +49,10 @@ pub(crate) struct Attached {
     texts: Vec<Attachment>,
     /// The files directly in what may be a node's folder, by its name.
     folders: BTreeMap<String, BTreeSet<String>>,
-    /// So many files are left out.
-    left_out: Cell<usize>,
+    /// What is left out, in words, as far as it may be named.
+    left_out: RefCell<Vec<String>>,
+    /// So many files are, and links.
+    left: Cell<usize>,
     /// Which eBPF maps are read, by how their files begin.
     reads: &'static [&'static str],
     /// So many files are eBPF maps that are not read.
@@ -91,7 +95,8 @@ impl Attached {
             ..Self::default()
         };
         let mut left = MOST;
-        for file in found::files(paths)? {
+        let files = found::files(paths, &mut |file, why| attached.leave_out(file, why))?;
+        for file in files {
             match attached.read_file(&file, left, asked) {
                 Ok(length) => left = left.saturating_sub(length),
                 Err(why) if file.is_named => return Err(why),
@@ -187,26 +192,21 @@ impl Attached {
                 .for_each(|line| crate::note(&format!("{name}: {line}")));
             return;
         }
-        self.texts.push(Attachment {
-            name: name.to_owned(),
-            node,
-            is_named,
-            text,
-        });
-    }
-
-    /// Has no node where a folder has only what pods say: those that are on no node lie there by their namespace (Calico v3.31 and later).
-    fn settle(&mut self) {
-        let says_more = |files: &BTreeSet<String>| {
-            let is_logs = |file: &String| {
-                let log = Path::new(file).with_extension("log");
-                log.to_str().is_some_and(|log| files.contains(log))
-            };
-            files.iter().any(|file| !is_logs(file))
+        let mut push = |name: PathBuf, text| {
+            self.texts.push(Attachment {
+                name,
+                node: node.clone(),
+                is_named,
+                text,
+            });
         };
-        self.folders.retain(|_, files| says_more(files));
-        for it in &mut self.texts {
-            it.node.take_if(|node| !self.folders.contains_key(node));
+        let Some((rest, logs)) = settle::divide(&text) else {
+            push(name.to_owned(), text);
+            return;
+        };
+        push(name.to_owned(), rest);
+        for (pod, log) in logs {
+            push(name.join(pod), log);
         }
     }
 
@@ -282,16 +282,24 @@ impl Attached {
     }
 
     fn leave_out(&self, file: &Path, why: &str) {
-        self.left_out.set(self.left_out.get() + 1);
-        if self.left_out.get() <= NAMED {
-            crate::note(&format!("{}: {why}", file.display()));
+        self.left.set(self.left.get() + 1);
+        if self.left.get() <= NAMED {
+            let named = format!("{}: {why}", file.display());
+            self.left_out.borrow_mut().push(named);
         }
     }
 
-    /// Says how many were left out that were not named.
+    /// Says what was left out.
     pub(crate) fn end(&self) {
-        if self.left_out.get() > NAMED {
-            let more = count(self.left_out.get() - NAMED, "other file");
+        let named = if self.left.get() > NAMED {
+            NAMED_OF_MORE
+        } else {
+            NAMED
+        };
+        let left_out = self.left_out.borrow();
+        left_out.iter().take(named).for_each(|it| crate::note(it));
+        if self.left.get() > NAMED {
+            let more = count(self.left.get() - named, "other file");
             crate::note(&format!("{more}: left out likewise"));
         }
         if self.maps > 0 {

@@ -27,7 +27,7 @@ pub use finding::{Complaint, Finding, Weight};
 pub use likeness::{Likeness, Sight};
 pub use logs::Log;
 pub use nat_map::has_model_of_programs;
-pub use objects::Objects;
+pub use objects::{Objects, Places};
 pub use observed::{Fate, Observed, Whose, seen};
 pub use reproduction::Reproduction;
 pub use writers::{Writer, writers};

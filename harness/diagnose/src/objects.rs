@@ -1,5 +1,8 @@
 //! Kubernetes objects as `kubectl get … -o yaml` and `-o json` print them.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -156,7 +159,7 @@ impl Objects {
         })
     }
 
-    /// The endpoints of the ports of Services that have slices; none without any slice.
+    /// The endpoints of the ports of Services that have slices, or, where no slice was attached, Endpoints; none without any of these.
     pub(crate) fn endpoints(&self) -> Option<BTreeMap<PortName, Endpoints>> {
         let mut endpoints: Option<BTreeMap<PortName, Endpoints>> = None;
         for slice in self.of("EndpointSlice") {
@@ -166,22 +169,51 @@ impl Objects {
                 continue;
             };
             let service = Namespaced::new(namespaced(slice).namespace, shown(service));
-            for port in slice["ports"].as_array().into_iter().flatten() {
-                let number = port["port"].as_u64().and_then(|it| u16::try_from(it).ok());
-                let protocol = Protocol::from_api(port["protocol"].as_str());
-                let (Some(number), Some(protocol)) = (number, protocol) else {
-                    continue;
-                };
-                let name = PortName {
-                    service: service.clone(),
-                    port: shown(port["name"].as_str().unwrap_or_default()),
-                    protocol,
-                };
-                all.entry(name).or_default().take(slice, number);
+            for (name, port) in ports(&service, slice) {
+                all.entry(name).or_default().take(slice, port);
+            }
+        }
+        endpoints.or_else(|| self.endpoints_of_old())
+    }
+
+    /// What `kubectl get endpoints` prints, all that sosreports have. They are of one family of addresses, and lack some of more than 1,000, so
+    /// that nothing is known of a Service of two families nor of one of so many.
+    fn endpoints_of_old(&self) -> Option<BTreeMap<PortName, Endpoints>> {
+        let of_one = |it: &&Value| {
+            let ips = it["spec"]["clusterIPs"].as_array();
+            ips.is_none_or(|all| all.len() == 1)
+        };
+        let of_one: BTreeSet<Namespaced> =
+            self.of("Service").filter(of_one).map(namespaced).collect();
+        let mut endpoints: Option<BTreeMap<PortName, Endpoints>> = None;
+        for object in self.of("Endpoints") {
+            let all = endpoints.get_or_insert_default();
+            let lacks_some = object["metadata"]["annotations"].get(OVER_CAPACITY);
+            let service = namespaced(object);
+            if lacks_some.is_some() || !of_one.contains(&service) {
+                continue;
+            }
+            for subset in object["subsets"].as_array().into_iter().flatten() {
+                for (name, port) in ports(&service, subset) {
+                    all.entry(name).or_default().take_subset(subset, port);
+                }
             }
         }
         endpoints
     }
+}
+
+/// The ports of a slice or a subset, with their numbers.
+fn ports(service: &Namespaced, of: &Value) -> impl Iterator<Item = (PortName, u16)> {
+    let ports = of["ports"].as_array().into_iter().flatten();
+    ports.filter_map(|port| {
+        let name = PortName {
+            service: service.clone(),
+            port: shown(port["name"].as_str().unwrap_or_default()),
+            protocol: Protocol::from_api(port["protocol"].as_str())?,
+        };
+        Some((name, u16::try_from(port["port"].as_u64()?).ok()?))
+    })
 }
 
 impl Endpoints {
@@ -200,6 +232,19 @@ impl Endpoints {
         }
     }
 
+    /// Those of a subset of Endpoints at a port.
+    fn take_subset(&mut self, subset: &Value, port: u16) {
+        for (list, is_ready) in [("addresses", true), ("notReadyAddresses", false)] {
+            let addresses = subset[list].as_array().into_iter().flatten();
+            let at = addresses.filter_map(|it| it["ip"].as_str()?.parse::<IpAddr>().ok());
+            let at: Vec<SocketAddr> = at.map(|ip| SocketAddr::new(ip, port)).collect();
+            if is_ready {
+                self.ready.extend(&at);
+            }
+            self.all.extend(at);
+        }
+    }
+
     /// Those of a slice at a port; where nothing is said of their condition they are ready.
     fn take(&mut self, slice: &Value, port: u16) {
         for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
@@ -212,6 +257,30 @@ impl Endpoints {
             self.all.extend(at);
             self.are_hinted |= endpoint.get("hints").is_some_and(|it| !it.is_null());
         }
+    }
+}
+
+/// On which nodes pods are.
+#[derive(Debug, Default)]
+pub struct Places(BTreeMap<Namespaced, String>);
+
+impl Places {
+    /// Takes in the pods in a text: whether it has objects of any kind.
+    pub fn add(&mut self, text: &str) -> bool {
+        let mut objects = Objects::default();
+        let has_objects = objects.add(text).0;
+        let on_nodes = objects.of("Pod").filter_map(|pod| {
+            let node = pod["spec"]["nodeName"].as_str()?;
+            Some((namespaced(pod), shown(node)))
+        });
+        self.0.extend(on_nodes);
+        has_objects
+    }
+
+    /// The node of a pod.
+    pub fn node_of(&self, namespace: &str, name: &str) -> Option<&str> {
+        let pod = Namespaced::new(namespace, name);
+        self.0.get(&pod).map(String::as_str)
     }
 }
 
@@ -247,6 +316,8 @@ pub(crate) fn shown(name: &str) -> String {
     name.replace(is_hidden, "\u{fffd}")
 }
 
+/// By which Endpoints say that they lack some (`truncated`, Kubernetes 1.22 and later).
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// YAML of more bytes is not read, nor what is nested deeper: nobody's objects are.
 const LARGEST: usize = 32 << 20;
 const DEEPEST: usize = 100;
@@ -299,85 +370,4 @@ fn depth(text: &str) -> usize {
         most = most.max(depth);
     }
     most
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SLICES: &str = "apiVersion: v1\nkind: List\nitems:\n\
-        - apiVersion: discovery.k8s.io/v1\n  kind: EndpointSlice\n  metadata: { name: web-1, namespace: test, labels: { kubernetes.io/service-name: web } }\n  \
-        addressType: IPv4\n  ports: [{ name: http, port: 80, protocol: TCP }]\n  \
-        endpoints:\n  - { addresses: [10.20.1.2], conditions: { ready: true } }\n  - { addresses: [10.20.1.3], conditions: { ready: false } }\n\
-        - apiVersion: v1\n  kind: Service\n  metadata: { name: web, namespace: test }\n  \
-        spec: { clusterIP: 10.96.1.0, clusterIPs: [10.96.1.0], ports: [{ name: http, port: 80 }] }\n";
-
-    #[test]
-    fn of_slices_and_services_the_endpoints_and_the_ports_are_known() {
-        let mut objects = Objects::default();
-        assert!(objects.add(SLICES).0);
-        let [service] = objects.services().try_into().unwrap();
-        assert_eq!(
-            (service.name.to_string(), service.port),
-            ("test/web:http".to_owned(), 80)
-        );
-        assert_eq!(
-            service.addresses,
-            BTreeSet::from(["10.96.1.0".parse().unwrap()])
-        );
-        assert!(service.is_plain);
-        let endpoints = &objects.endpoints().unwrap()[&service.name];
-        assert_eq!(
-            endpoints.ready,
-            BTreeSet::from(["10.20.1.2:80".parse().unwrap()])
-        );
-        assert_eq!(endpoints.all.len(), 2);
-        assert_eq!(Objects::default().endpoints(), None);
-        let local = SLICES.replace(
-            "clusterIP: 10",
-            "internalTrafficPolicy: Local, clusterIP: 10",
-        );
-        let mut objects = Objects::default();
-        objects.add(&local);
-        assert!(!objects.services()[0].is_plain);
-    }
-
-    #[test]
-    fn versions_are_told_by_images() {
-        let mut objects = Objects::default();
-        let pod = |image: &str| serde_json::json!({ "kind": "Pod", "spec": { "containers": [{ "image": image }] } });
-        for image in [
-            "registry.k8s.io/kube-proxy:v1.33.4@sha256:ab",
-            "calico/node:v3.28.1\n✗ forged",
-        ] {
-            assert!(objects.add(&pod(image).to_string()).0);
-        }
-        let told: Vec<(&str, String)> = objects.versions().into_iter().collect();
-        let told: Vec<(&str, &str)> = told
-            .iter()
-            .map(|(what, tag)| (*what, tag.as_str()))
-            .collect();
-        assert_eq!(told, [("calico", "v3.28.1"), ("kube-proxy", "v1.33.4")]);
-    }
-
-    #[test]
-    fn what_is_no_object_is_left_to_others() {
-        let deep = format!("kind: x\ny: {}", "[".repeat(100_000));
-        for text in [
-            "*nat\nCOMMIT\n",
-            "{\"log\":\"x\"}",
-            "kind of: a text\n",
-            "kind: [\n",
-            "[1, \"kind\"]",
-            &deep,
-        ] {
-            let mut objects = Objects::default();
-            assert!(!objects.add(text).0, "{text:.40}");
-        }
-        let mut objects = Objects::default();
-        let json = "{\"kind\": \"Pod\"}\n*nat\nCOMMIT\n";
-        assert_eq!(objects.add(json), (true, "\n*nat\nCOMMIT\n".into()));
-        let yaml = "*nat\nCOMMIT\n---\nkind: Pod\n";
-        assert_eq!(objects.add(yaml), (true, "*nat\nCOMMIT\n".into()));
-    }
 }

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, time::Duration};
 
 use duct::Handle;
+use tokio::time::Instant;
 
 use crate::error::KindError;
 
@@ -41,7 +42,7 @@ impl Tool {
 
     /// What it wrote on standard output. Dropping the future kills the program.
     pub(crate) async fn output(self) -> Result<String, KindError> {
-        let line = self.argv.join(" ");
+        let (line, began) = (self.argv.join(" "), Instant::now());
         let (program, arguments) = self.argv.split_first().expect("a tool is a program");
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         let expression = duct::cmd(program, arguments)
@@ -66,6 +67,7 @@ impl Tool {
             waiting.wait_timeout(REAP).map(|_killed| None)
         });
         let ended = ended.await.expect("waiting does not panic");
+        tracing::debug!(took = ?began.elapsed(), "{line}");
         let failed = |status: String, said: &str| KindError::Failed {
             line: line.clone(),
             status,

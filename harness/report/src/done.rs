@@ -130,28 +130,10 @@ struct Deed<'a> {
 }
 
 fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
-    // How long after its end one takes effect that runs once.
-    let takes_us = |step: usize| match timeline.get(step)? {
-        Step::Fault { duration: None, .. } => Some(0),
-        Step::Felix(_) | Step::Apply(_) | Step::Delete(_) | Step::MoveApi => Some(TAKES_EFFECT_US),
-        _ => None,
-    };
-    // An agent does its first work within as long after it was started.
-    let agents_take_us = |step: usize| match timeline.get(step) {
-        Some(Step::Fault {
-            fault:
-                Fault::Agent { .. }
-                | Fault::Reboot { .. }
-                | Fault::Upgrade { .. }
-                | Fault::Switch { .. },
-            ..
-        }) => Some(TAKES_EFFECT_US),
-        _ => None,
-    };
-    let does_something = |step: usize| {
-        let step = timeline.get(step);
-        step.is_none_or(|step| !step.waits())
-    };
+    let takes_us = |step: usize| takes_us(timeline.get(step)?);
+    let agents_take_us = |step: usize| agents_take_us(timeline.get(step)?);
+    let goes_on = |step: usize| timeline.get(step).is_some_and(goes_on);
+    let does_something = |step: usize| timeline.get(step).is_none_or(|step| !step.waits());
     let mut deeds: Vec<Deed<'_>> = Vec::new();
     let (mut open, mut began_us) = (None, None);
     // Those that have begun and are not over, the last one last; and from which deed on none began or ended.
@@ -171,6 +153,10 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
                     own.for_each(|deed| deed.to_us = until_us);
                     open = None;
                 }
+                if goes_on(*step) {
+                    let own = deeds.iter_mut().filter(|it| it.by == [*step]);
+                    own.for_each(|deed| deed.to_us = event.at_us);
+                }
                 // What is undone is said just before its end, while later steps may be under way.
                 for deed in &mut deeds[since..] {
                     deed.by.push(*step);
@@ -181,17 +167,50 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
                 running.retain(|it| it != step);
                 since = deeds.len();
             }
-            EventKind::Step { text } => deeds.push(Deed {
-                text,
-                from_us: began_us.take().unwrap_or(event.at_us),
-                to_us: event.at_us,
-                step: open,
-                by: running.last().copied().into_iter().collect(),
-            }),
+            EventKind::Step { text } => {
+                let by = running.last().copied();
+                let is_going_on = by.is_some_and(goes_on);
+                deeds.push(Deed {
+                    text,
+                    from_us: began_us.take().unwrap_or(event.at_us),
+                    to_us: if is_going_on { u64::MAX } else { event.at_us },
+                    step: open,
+                    by: by.into_iter().collect(),
+                });
+            }
             _ => {}
         }
     }
     deeds
+}
+
+/// How long after its end a step takes effect that runs once.
+fn takes_us(step: &Step) -> Option<u64> {
+    match step {
+        Step::Fault { duration: None, .. } => Some(0),
+        Step::Felix(_) | Step::Apply(_) | Step::Delete(_) | Step::MoveApi => Some(TAKES_EFFECT_US),
+        _ => None,
+    }
+}
+
+/// An agent does its first work within as long after it was started.
+fn agents_take_us(step: &Step) -> Option<u64> {
+    let Step::Fault { fault, .. } = step else {
+        return None;
+    };
+    let starts_one = matches!(
+        fault,
+        Fault::Agent { .. } | Fault::Reboot { .. } | Fault::Upgrade { .. } | Fault::Switch { .. }
+    );
+    starts_one.then_some(TAKES_EFFECT_US)
+}
+
+/// Whether a step costs a request now and then as long as it is there.
+fn goes_on(step: &Step) -> bool {
+    let Step::Fault { fault, .. } = step else {
+        return false;
+    };
+    matches!(fault, Fault::Craft(_) | Fault::Loss { .. })
 }
 
 #[cfg(test)]
@@ -264,6 +283,40 @@ mod tests {
             .map(|it| it.to_us)
             .collect();
         assert_eq!(ends, [1_010, 301_020 + TAKES_EFFECT_US]);
+    }
+
+    #[test]
+    fn what_costs_a_request_now_and_then_is_at_work_as_long_as_it_is_there() {
+        let fault = Fault::Loss {
+            at: Origin::Host("outside".to_owned()),
+            share: 10.0,
+        };
+        let loss = Step::Fault {
+            fault,
+            duration: Some(Duration::from_secs(3)),
+        };
+        let timeline = [loss, Step::Settle(Duration::from_secs(3))];
+        let say = |text: &str| EventKind::Step {
+            text: text.to_owned(),
+        };
+        let events = [
+            (1_000, EventKind::StepBegan { step: 0 }),
+            (1_010, say("10 % of packets are lost")),
+            (1_020, EventKind::StepBegan { step: 1 }),
+            (3_001_000, say("none are lost")),
+            (3_001_010, EventKind::StepEnded { step: 0 }),
+        ];
+        let events = events.map(|(at_us, what)| Event { at_us, what });
+        let spans = |events: &[Event]| {
+            let deeds = deeds(&timeline, events);
+            deeds
+                .iter()
+                .map(|it| (it.from_us, it.to_us))
+                .collect::<Vec<_>>()
+        };
+        let whole = (1_000, 3_001_010);
+        assert_eq!(spans(&events), [whole, (3_001_000, 3_001_000)]);
+        assert_eq!(spans(&events[..3]), [(1_000, u64::MAX)]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const MOST_FILES: usize = 50_000;
 /// How deep folders are looked into.
 const DEPTH: usize = 12;
 /// How the names of archives end.
-const ARCHIVES: [&str; 2] = [".tgz", ".tar.gz"];
+const ARCHIVES: [&str; 5] = [".tgz", ".tar.gz", ".txz", ".tar.xz", ".tar"];
 
 /// A file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,12 +28,15 @@ pub(super) struct Found {
     pub(super) is_named: bool,
 }
 
+/// What is left out, and why.
+pub(super) type LeaveOut<'a> = dyn FnMut(&Path, &str) + 'a;
+
 /// All of them, in order; what links lead to besides is there once.
-pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<Found>> {
+pub(super) fn files(paths: &[PathBuf], leave_out: &mut LeaveOut<'_>) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for base in paths {
         let mut files = Vec::new();
-        collect(base, 0, &mut files)?;
+        collect(base, 0, &mut files, leave_out)?;
         let around = base.parent().unwrap_or(Path::new(""));
         found.extend(files.into_iter().map(|path| Found {
             inside: path.strip_prefix(around).unwrap_or(&path).to_owned(),
@@ -54,9 +57,12 @@ pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<Found>> {
     Ok(files)
 }
 
-fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
-    let left_out =
-        |why: &dyn std::fmt::Display| crate::note(&format!("{}: {why}, left out", path.display()));
+fn collect(
+    path: &Path,
+    depth: usize,
+    files: &mut Vec<PathBuf>,
+    leave_out: &mut LeaveOut<'_>,
+) -> Result<()> {
     let unreadable = |error: std::io::Error| {
         let hint = match error.kind() {
             ErrorKind::NotFound => ": there is no such folder or file",
@@ -67,7 +73,7 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     let about = match fs::metadata(path) {
         // A link in a folder that leads nowhere is nobody's mistake.
         Err(error) if depth > 0 => {
-            left_out(&error);
+            leave_out(path, &format!("{error}, left out"));
             return Ok(());
         }
         about => about.map_err(unreadable)?,
@@ -76,16 +82,16 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     if about.is_file() {
         files.push(path.to_owned());
     } else if about.is_dir() && depth == DEPTH {
-        left_out(&"too deep");
+        leave_out(path, "too deep, left out");
     } else if about.is_dir() && depth > 0 && is_link() {
-        left_out(&"a link to a folder");
+        leave_out(path, "a link to a folder, left out");
     } else if about.is_dir() {
         for entry in fs::read_dir(path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?.path();
             if is_unpacked(&entry) {
-                crate::note(&format!("{}: beside its folder, left out", entry.display()));
+                leave_out(&entry, "beside its folder, left out");
             } else {
-                collect(&entry, depth + 1, files)?;
+                collect(&entry, depth + 1, files, leave_out)?;
             }
         }
     }
@@ -124,7 +130,7 @@ mod tests {
             std::os::unix::fs::symlink(to, at(link)).unwrap();
         }
         let paths = |of: PathBuf| {
-            let found = files(&[of]).unwrap().into_iter();
+            let found = files(&[of], &mut |_, _| {}).unwrap().into_iter();
             found.map(|it| (it.path, it.is_named)).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -139,10 +145,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("n1")).unwrap();
-        for name in ["n1.tgz", "n1.tar.gz", "n2.tgz", ".tgz"] {
+        for name in ["n1.tgz", "n1.tar.gz", "n1.tar.xz", "n2.tgz", ".tgz"] {
             fs::write(at(name), "x").unwrap();
         }
-        let found = files(&[folder.path().to_owned()]).unwrap();
+        let found = files(&[folder.path().to_owned()], &mut |_, _| {}).unwrap();
         let inside: Vec<&Path> = found.iter().map(|it| it.inside.as_path()).collect();
         let base = Path::new(folder.path().file_name().unwrap());
         assert_eq!(inside, [base.join(".tgz"), base.join("n2.tgz")]);

@@ -1,5 +1,17 @@
 use super::*;
 
+/// What is made of these files in a folder.
+pub(super) fn held(files: &[(&str, &str)]) -> Attached {
+    let mut attached = Attached::default();
+    for (file, text) in files {
+        let inside = Path::new(file);
+        assert!(attached.is_wanted(inside, None));
+        attached.add(inside, inside, false, text.as_bytes().to_vec());
+    }
+    attached.settle();
+    attached
+}
+
 #[test]
 fn a_file_in_a_nodes_folder_is_that_nodes() {
     let of = |node: &str| Lies::In(node.to_owned());
@@ -24,18 +36,12 @@ fn a_file_in_a_nodes_folder_is_that_nodes() {
 
 #[test]
 fn a_folder_of_what_pods_say_is_no_nodes() {
-    let mut attached = Attached::default();
-    for file in [
-        "nodes/n1/ip-route.txt",
-        "nodes/n1/calico-system/a.log",
-        "nodes/calico-system/calico-typha-x.log",
-        "nodes/calico-system/calico-typha-x.txt",
-    ] {
-        let inside = Path::new(file);
-        assert!(attached.is_wanted(inside, None));
-        attached.add(inside, inside, false, b"x".to_vec());
-    }
-    attached.settle();
+    let attached = held(&[
+        ("nodes/n1/ip-route.txt", "x"),
+        ("nodes/n1/calico-system/a.log", "x"),
+        ("nodes/calico-system/calico-typha-x.log", "x"),
+        ("nodes/calico-system/calico-typha-x.txt", "x"),
+    ]);
     assert_eq!(attached.nodes(), BTreeSet::from(["n1"]));
     let nodes: Vec<Option<&str>> = attached.texts.iter().map(|it| it.node.as_deref()).collect();
     assert_eq!(nodes, [Some("n1"), Some("n1"), None, None]);

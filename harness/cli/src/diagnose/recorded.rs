@@ -1,5 +1,6 @@
 //! What would be attached of a node at a moment of a recorded run.
 
+mod nat_map;
 mod objects;
 
 use std::path::Path;
@@ -67,6 +68,7 @@ pub(super) fn evidence(args: &Diagnose, run: &Path) -> Result<Evidence> {
     if let Some(statistics) = statistics(&events, &node, at_us) {
         evidence.add(&statistics)?;
     }
+    evidence.add(&nat_map::nat_map(case, &events, &node, at_us))?;
     for object in objects::objects(case, &events, at_us) {
         evidence.objects.take(object);
     }

@@ -1,4 +1,4 @@
-//! Rules of iptables as `iptables -t TABLE -nvL` lists them, as sosreports have them: made what `iptables-save -c` prints. What is listed in words
+//! Rules of iptables as `iptables -t TABLE -nvL` and `iptables -vnxL` list them, as sosreports have them: made what `iptables-save -c` prints. What is listed in words
 //! that are not known here becomes a match that nobody knows, at which a walk is undecided. (Listed by 1.8.7,
 //! 1.8.9 and 1.8.11, by either front end. 1.8.9 alone has a protocol's number in place of its name, and ip6tables 1.8.7 no dashes.)
 //!
@@ -34,7 +34,7 @@ pub(super) struct Listed {
 /// The tables that are listed in a text, and the lines of it that are none of theirs. A listing that is not whole, or that is not of one table, is
 /// an error.
 pub(super) fn read(text: String) -> Result<(Vec<Listed>, String), NetfilterError> {
-    if !text.contains(HEAD) {
+    if !text.lines().any(is_head) {
         return Ok((Vec::new(), text));
     }
     let (mut listed, mut rest) = (Vec::new(), String::new());
@@ -48,7 +48,7 @@ pub(super) fn read(text: String) -> Result<(Vec<Listed>, String), NetfilterError
                 listed.extend(before.ended()?);
             }
             open.get_or_insert_with(|| Open::at(number)).begin(&head);
-        } else if line.trim().is_empty() || line.starts_with(HEAD) {
+        } else if line.trim().is_empty() || is_head(line) {
             if let Some(open) = &mut open
                 && line.trim().is_empty()
             {
@@ -148,8 +148,11 @@ fn incomplete(line: usize, why: &'static str) -> NetfilterError {
     NetfilterError::Listing { line, why }
 }
 
-/// What stands above the rules of a chain that were listed with counters and interfaces.
-const HEAD: &str = " pkts bytes target ";
+/// Whether a line stands above the rules of a chain that were listed with counters and interfaces, rounded or, with `-x`, in full.
+fn is_head(line: &str) -> bool {
+    let words = line.split_whitespace().take(3);
+    line.starts_with(' ') && words.eq(["pkts", "bytes", "target"])
+}
 
 /// `[12000:1440000]` of `12K` packets and `1440K` bytes.
 fn counters(packets: &str, bytes: &str) -> Option<String> {

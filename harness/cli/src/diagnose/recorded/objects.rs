@@ -126,6 +126,15 @@ fn slice(
     }))
 }
 
+/// The number behind a port of a Service, `namespace/name`, that the case began with.
+pub(super) fn target_port(case: &Case, service: &str, port: u16) -> Option<u16> {
+    let (namespace, name) = service.split_once('/')?;
+    let of = |object: &&Value| id(object) == (Some("Service"), namespace, Some(name));
+    let ports = case.manifests.iter().find(of)?["spec"]["ports"].as_array()?;
+    let port = ports.iter().find(|it| it["port"] == port)?;
+    u16::try_from(target(case, port)?).ok()
+}
+
 /// The number behind a port of a Service, by the containers' ports of that name.
 fn target(case: &Case, port: &Value) -> Option<u64> {
     let target = &port["targetPort"];

@@ -99,6 +99,30 @@ fn counters_are_numbers_again_and_the_family_is_that_of_addresses() {
     assert_eq!(rule.counters, Some(counted(3_000_000, 1_000_000_000)));
 }
 
+/// What sos 4.12.0 asked of a node one after the other, `-t filter -nvL` and `-vnxL`.
+#[test]
+fn a_table_that_is_listed_with_exact_numbers_too_is_the_same_one() {
+    let rounded = include_str!("../../../tests/data/listed/sosreport-filter.list");
+    let exact = include_str!("../../../tests/data/listed/sosreport-filter-exact.list");
+    let mut dumps = Dumps::default();
+    for text in [rounded, exact] {
+        assert!(!dumps.add(text).unwrap().is_empty());
+    }
+    let [save] = dumps.saves() else {
+        panic!("{:?}", dumps.saves())
+    };
+    assert!(save.ruleset.tables.keys().eq(["filter"]));
+    let counted = exact.replace(
+        "      64     3232 KUBE-FIREWALL",
+        " 1234567 98765432 KUBE-FIREWALL",
+    );
+    let (listed, rest) = listing(&counted).unwrap();
+    assert_eq!(rest, "");
+    let output = &listed[0].rules.chains["OUTPUT"];
+    let counters = output.rules[0].counters.unwrap();
+    assert_eq!((counters.packets, counters.bytes), (1_234_567, 98_765_432));
+}
+
 #[test]
 fn what_is_listed_in_unknown_words_is_a_match_that_nobody_knows() {
     let line = "    0     0 DROP       0    --  *      *       0.0.0.0/0            0.0.0.0/0            foo bar \"x\" /* c */";
