@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_model::{
-    case::{Case, Dataplane, Fault, Step},
+    case::{Case, Dataplane, Destination, Fault, Step},
     event::{Event, EventKind},
 };
 use serde_json::{Map, Value, json};
@@ -36,11 +36,38 @@ pub(super) fn objects(case: &Case, events: &[Event], at_us: u64) -> Vec<Value> {
             _ => {}
         }
     }
+    for object in &mut objects {
+        give_addresses(object, case, events);
+    }
     if case.cluster.calico.is_some() {
         let metadata = json!({ "name": "default" });
         objects.push(json!({ "kind": "FelixConfiguration", "metadata": metadata, "spec": felix }));
     }
     objects
+}
+
+/// Gives a Service the addresses at which traffic asked it: the API had chosen them.
+fn give_addresses(object: &mut Value, case: &Case, events: &[Event]) {
+    let (Some("Service"), namespace, Some(name)) = id(object) else {
+        return;
+    };
+    let asks = Destination::Service {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    let mut addresses = BTreeSet::new();
+    for event in events {
+        if let EventKind::Aimed { traffic, at } = &event.what
+            && case.traffic.get(traffic).is_some_and(|it| it.to == asks)
+        {
+            addresses.insert(at.ip().to_string());
+        }
+    }
+    // A load balancer's addresses are asked by the same words.
+    let is_asked_itself = object["spec"]["type"] != "LoadBalancer";
+    if is_asked_itself && !addresses.is_empty() && object["spec"].is_object() {
+        object["spec"]["clusterIPs"] = addresses.into_iter().collect();
+    }
 }
 
 /// The steps that had begun by then.
