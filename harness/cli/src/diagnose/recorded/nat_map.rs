@@ -154,6 +154,30 @@ mod tests {
     }
 
     #[test]
+    fn a_service_has_the_addresses_at_which_it_was_asked() {
+        let case = case();
+        let aimed = |at: &str| Event {
+            at_us: 0,
+            what: EventKind::Aimed {
+                traffic: "shop".into(),
+                at: at.parse().unwrap(),
+            },
+        };
+        let events = [aimed("[fd00::1]:80"), aimed(SERVICE), aimed(SERVICE)];
+        let objects = super::super::objects::objects(&case, &events, 10);
+        let services = objects.iter().filter(|it| it["kind"] == "Service");
+        let addresses = services.map(|it| {
+            let name = it["metadata"]["name"].as_str();
+            (name, it["spec"]["clusterIPs"].to_string())
+        });
+        let asked = (Some("nginx"), r#"["10.96.1.1","fd00::1"]"#.to_owned());
+        assert_eq!(
+            addresses.collect::<Vec<_>>(),
+            [asked, (Some("web"), "null".to_owned())]
+        );
+    }
+
+    #[test]
     fn a_map_is_as_it_was_last_seen_since_endpoints_changed_and_not_known_before() {
         let case = case();
         let at: SocketAddr = SERVICE.parse().unwrap();
