@@ -39,6 +39,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const OFTEN: Duration = Duration::from_millis(30);
 /// What the API may take to say why pods are not ready.
 const EVIDENCE: Duration = Duration::from_secs(10);
+/// Whether Felix's rules are in a table of its own, also beside a kube-proxy in iptables mode.
+const NFTABLES_MODE: &str = "nftablesMode";
 /// Lists what IPVS balances, of both families.
 pub(crate) const IPVS: [&str; 2] = ["cat", "/proc/net/ip_vs"];
 /// Stands after what one look shows.
@@ -149,11 +151,14 @@ fn looks(case: &Case) -> Vec<Command> {
     let mut looks: Vec<Command> = families
         .map(|family| words(&[&format!("{}-save", family.iptables()), "-t", "nat"]))
         .collect();
-    looks.extend(match mode {
-        Some(ProxyMode::Nftables) => Some(words(&["nft", "list", "ruleset"])),
-        Some(ProxyMode::Ipvs) => Some(words(&IPVS)),
-        Some(ProxyMode::Iptables) | None => None,
-    });
+    let by_nft = case.cluster.felix.get(NFTABLES_MODE);
+    let by_nft = by_nft.is_some_and(|mode| mode == "Enabled");
+    if by_nft || mode == Some(ProxyMode::Nftables) {
+        looks.push(words(&["nft", "list", "ruleset"]));
+    }
+    if mode == Some(ProxyMode::Ipvs) {
+        looks.push(words(&IPVS));
+    }
     looks
 }
 
@@ -322,5 +327,31 @@ mod tests {
         assert_eq!(tentative(""), None);
         assert_eq!(tentative(failed), None);
         assert_eq!(tentative(&[failed, sought].concat()), Some(sought.trim()));
+    }
+
+    /// v3.32.1 has its jumps there, in eBPF mode too.
+    #[test]
+    fn felixs_own_table_is_looked_at_also_beside_a_kube_proxy_in_iptables_mode() {
+        let lists_nft = |felix: &str| {
+            let text = format!(
+                "
+name: faked
+about: whose table
+cluster:
+  nodes: 1
+  kube-proxy: {{ version: '1.32' }}
+  calico: {{ version: v3.32.1 }}
+  felix: {{ {felix} }}
+timeline: [settle: 1s]
+promises: {{ it: {{ has-rule: {{ table: nat, chain: PREROUTING, jump: KUBE-SERVICES }} }} }}
+variants: {{ only: {{ expect: healthy }} }}
+"
+            );
+            let nft = ["nft", "list", "ruleset"].map(str::to_owned).to_vec();
+            looks(&crate::fake::of(&text, "")).contains(&Command::Argv(nft))
+        };
+        assert!(lists_nft("nftablesMode: Enabled"));
+        assert!(!lists_nft("nftablesMode: Disabled"));
+        assert!(!lists_nft(""));
     }
 }
