@@ -2,10 +2,10 @@
 //! diags`), or by what their pods say (`kubectl cluster-info dump`, `oc adm must-gather`).
 
 mod found;
+mod left_out;
 mod settle;
 
 use std::{
-    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     path::{Component, Path, PathBuf},
 };
@@ -15,14 +15,11 @@ use chainbreak_model::input;
 use chainbreak_netfilter::dumps::Dumps;
 use chainbreak_report::text::count;
 
-use self::found::Found;
+use self::{found::Found, left_out::LeftOut};
 use crate::{archive, cases::invalid};
 
 /// The most that is read of all files, in bytes: 100,000 rules are some 20 MB.
 const MOST: u64 = 256 << 20;
-/// So many that are left out are named, and fewer where there are more: a support bundle has thousands of them.
-const NAMED: usize = 20;
-const NAMED_OF_MORE: usize = 5;
 /// So many nodes are named.
 pub(crate) const NODES: usize = 5;
 /// In which folder each node has one.
@@ -49,10 +46,11 @@ pub(crate) struct Attached {
     texts: Vec<Attachment>,
     /// The files directly in what may be a node's folder, by its name.
     folders: BTreeMap<String, BTreeSet<String>>,
-    /// What is left out, in words, as far as it may be named.
-    left_out: RefCell<Vec<String>>,
-    /// So many files are, and links.
-    left: Cell<usize>,
+    left_out: LeftOut,
+    /// Whether nodes are told by what their pods say alone.
+    by_pods: bool,
+    /// The node that is asked for.
+    asked: Option<String>,
     /// Which eBPF maps are read, by how their files begin.
     reads: &'static [&'static str],
     /// So many files are eBPF maps that are not read.
@@ -92,10 +90,11 @@ impl Attached {
     ) -> Result<Self> {
         let mut attached = Self {
             reads,
+            asked: asked.map(str::to_owned),
             ..Self::default()
         };
         let mut left = MOST;
-        let files = found::files(paths, &mut |file, why| attached.leave_out(file, why))?;
+        let files = found::files(paths, &mut |file, why| attached.left_out.add(file, why))?;
         for file in files {
             match attached.read_file(&file, left, asked) {
                 Ok(length) => left = left.saturating_sub(length),
@@ -175,14 +174,15 @@ impl Attached {
 
     fn add(&mut self, name: &Path, inside: &Path, is_named: bool, bytes: Vec<u8>) {
         let Ok(text) = String::from_utf8(bytes) else {
-            self.leave_out(name, "no text, left out");
+            self.left_out.add(name, "no text, left out");
             return;
         };
         let node = match lies(inside) {
             Lies::Anywhere => None,
             Lies::In(node) => Some(node),
             Lies::Nowhere => {
-                self.leave_out(name, "its folder has no node's name, left out");
+                self.left_out
+                    .add(name, "its folder has no node's name, left out");
                 return;
             }
         };
@@ -204,7 +204,9 @@ impl Attached {
             push(name.to_owned(), text);
             return;
         };
-        push(name.to_owned(), rest);
+        if !rest.trim().is_empty() {
+            push(name.to_owned(), rest);
+        }
         for (pod, log) in logs {
             push(name.join(pod), log);
         }
@@ -233,8 +235,11 @@ impl Attached {
         }
     }
 
-    /// The one that is asked for, or the only one.
+    /// The one that is asked for, or the only one. What pods say is no reason to ask.
     pub(crate) fn only(&self, asked: Option<&str>) -> Result<Option<&str>> {
+        if self.by_pods && asked.is_none() {
+            return Ok(None);
+        }
         match *self.chosen(asked)?.as_slice() {
             [] => Ok(None),
             [only] => Ok(Some(only)),
@@ -250,7 +255,7 @@ impl Attached {
     pub(crate) fn take(&self, node: Option<&str>, take: &mut Take<'_>) -> Result<usize> {
         let is_its = |it: &&Attachment| match node {
             None => true,
-            Some(_) if it.node.is_none() => it.is_named,
+            Some(_) if it.node.is_none() => self.goes_along(it),
             of => it.node.as_deref() == of,
         };
         let why = "nothing that is known, left out";
@@ -259,9 +264,23 @@ impl Attached {
 
     /// Hands over the texts that lie in no node's folder, where there are some, those that were named themselves among them or not.
     pub(crate) fn take_of_all(&self, and_named: bool, take: &mut Take<'_>) -> Result<usize> {
-        let is_its = |it: &&Attachment| it.node.is_none() && (and_named || !it.is_named);
-        let why = "in no node's folder, and nothing that the API holds: left out";
+        let is_its = |it: &&Attachment| it.node.is_none() && (and_named || !self.goes_along(it));
+        let why = if self.by_pods {
+            "nothing that the API holds, and nobody says of which node it is (`--node NODE` does): left out"
+        } else {
+            "in no node's folder, and nothing that the API holds: left out"
+        };
         self.hand_over(is_its, why, take)
+    }
+
+    /// Whether what lies in no node's folder is of the node that is diagnosed: what was named beside folders of nodes, and, where nodes are told
+    /// by their pods alone, whatever is attached of the one that is asked for.
+    fn goes_along(&self, it: &Attachment) -> bool {
+        if self.by_pods {
+            self.asked.is_some()
+        } else {
+            it.is_named
+        }
     }
 
     fn hand_over(
@@ -275,33 +294,15 @@ impl Attached {
             if take(&it.name, &it.text)? {
                 known += 1;
             } else {
-                self.leave_out(&it.name, why);
+                self.left_out.add(&it.name, why);
             }
         }
         Ok(known)
     }
 
-    fn leave_out(&self, file: &Path, why: &str) {
-        self.left.set(self.left.get() + 1);
-        if self.left.get() <= NAMED {
-            let named = format!("{}: {why}", file.display());
-            self.left_out.borrow_mut().push(named);
-        }
-    }
-
     /// Says what was left out.
     pub(crate) fn end(&self) {
-        let named = if self.left.get() > NAMED {
-            NAMED_OF_MORE
-        } else {
-            NAMED
-        };
-        let left_out = self.left_out.borrow();
-        left_out.iter().take(named).for_each(|it| crate::note(it));
-        if self.left.get() > NAMED {
-            let more = count(self.left.get() - named, "other file");
-            crate::note(&format!("{more}: left out likewise"));
-        }
+        self.left_out.tell();
         if self.maps > 0 {
             let maps = count(self.maps, "file");
             crate::note(&format!(

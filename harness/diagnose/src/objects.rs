@@ -161,6 +161,11 @@ impl Objects {
 
     /// The endpoints of the ports of Services that have slices, or, where no slice was attached, Endpoints; none without any of these.
     pub(crate) fn endpoints(&self) -> Option<BTreeMap<PortName, Endpoints>> {
+        self.slices().or_else(|| self.endpoints_of_old())
+    }
+
+    /// Those that slices name, which alone have the pods that are ending.
+    pub(crate) fn slices(&self) -> Option<BTreeMap<PortName, Endpoints>> {
         let mut endpoints: Option<BTreeMap<PortName, Endpoints>> = None;
         for slice in self.of("EndpointSlice") {
             let all = endpoints.get_or_insert_default();
@@ -173,7 +178,7 @@ impl Objects {
                 all.entry(name).or_default().take(slice, port);
             }
         }
-        endpoints.or_else(|| self.endpoints_of_old())
+        endpoints
     }
 
     /// What `kubectl get endpoints` prints, all that sosreports have. They are of one family of addresses, and lack some of more than 1,000, so
@@ -275,6 +280,11 @@ impl Places {
         });
         self.0.extend(on_nodes);
         has_objects
+    }
+
+    /// Whether no pod is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The node of a pod.

@@ -125,6 +125,8 @@ struct Deed<'a> {
     to_us: u64,
     /// The step that runs once, whose end is its end.
     step: Option<usize>,
+    /// The step that goes on doing it until it ends.
+    going: Option<usize>,
     /// The steps that may have done it.
     by: Vec<usize>,
 }
@@ -135,7 +137,7 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
     let goes_on = |step: usize| timeline.get(step).is_some_and(goes_on);
     let does_something = |step: usize| timeline.get(step).is_none_or(|step| !step.waits());
     let mut deeds: Vec<Deed<'_>> = Vec::new();
-    let (mut open, mut began_us) = (None, None);
+    let (mut open, mut began_us, mut begun) = (None, None, None);
     // Those that have begun and are not over, the last one last; and from which deed on none began or ended.
     let (mut running, mut since) = (Vec::new(), 0);
     for event in events {
@@ -144,7 +146,7 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
                 open = Some(*step).filter(|it| takes_us(*it).is_some());
                 began_us = Some(event.at_us).filter(|_| does_something(*step));
                 running.push(*step);
-                since = deeds.len();
+                (begun, since) = (Some(*step), deeds.len());
             }
             EventKind::StepEnded { step } => {
                 if open == Some(*step) {
@@ -154,13 +156,15 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
                     open = None;
                 }
                 if goes_on(*step) {
-                    let own = deeds.iter_mut().filter(|it| it.by == [*step]);
+                    let own = deeds.iter_mut().filter(|it| it.going == Some(*step));
                     own.for_each(|deed| deed.to_us = event.at_us);
                 }
                 // What is undone is said just before its end, while later steps may be under way.
                 for deed in &mut deeds[since..] {
                     deed.by.push(*step);
-                    if let Some(takes_us) = agents_take_us(*step) {
+                    if deed.going.is_none()
+                        && let Some(takes_us) = agents_take_us(*step)
+                    {
                         deed.to_us = event.at_us + takes_us;
                     }
                 }
@@ -169,12 +173,14 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
             }
             EventKind::Step { text } => {
                 let by = running.last().copied();
-                let is_going_on = by.is_some_and(goes_on);
+                // It says first what it does.
+                let going = begun.take().filter(|step| goes_on(*step));
                 deeds.push(Deed {
                     text,
                     from_us: began_us.take().unwrap_or(event.at_us),
-                    to_us: if is_going_on { u64::MAX } else { event.at_us },
+                    to_us: going.map_or(event.at_us, |_| u64::MAX),
                     step: open,
+                    going,
                     by: by.into_iter().collect(),
                 });
             }
@@ -317,6 +323,22 @@ mod tests {
         let whole = (1_000, 3_001_010);
         assert_eq!(spans(&events), [whole, (3_001_000, 3_001_000)]);
         assert_eq!(spans(&events[..3]), [(1_000, u64::MAX)]);
+        // Another step ends meanwhile, which began before.
+        let beside = [
+            EventKind::StepBegan { step: 1 },
+            say("eth0 down"),
+            EventKind::StepBegan { step: 0 },
+            say("10 % of packets are lost"),
+            say("eth0 up"),
+            EventKind::StepEnded { step: 1 },
+            say("none are lost"),
+            EventKind::StepEnded { step: 0 },
+        ];
+        let events: Vec<Event> = (1..)
+            .zip(beside)
+            .map(|(at_us, what)| Event { at_us, what })
+            .collect();
+        assert_eq!(spans(&events), [(2, 2), (3, 8), (5, 5), (7, 7)]);
     }
 
     #[test]

@@ -42,6 +42,9 @@ impl Attached {
         for it in &self.texts {
             lists.push(it.node.is_none() && places.add(&it.text));
         }
+        if places.is_empty() {
+            return;
+        }
         let nodes = self.texts.iter().zip(lists).map(|(it, is_list)| {
             let is_placed = is_list || it.node.is_some();
             if is_placed {
@@ -54,6 +57,7 @@ impl Attached {
         if nodes.iter().flatten().collect::<BTreeSet<_>>().len() < 2 {
             return;
         }
+        self.by_pods = self.folders.is_empty();
         for (it, node) in self.texts.iter_mut().zip(nodes) {
             if let Some(node) = node {
                 self.folders.entry(node.clone()).or_default();
@@ -63,10 +67,14 @@ impl Attached {
     }
 }
 
+/// So many folders a file of a pod lies in, at most: a must-gather has six between the namespace and the file.
+const DEEP: usize = 16;
+
 /// The node of the pod in whose folder a file lies, below its namespace's.
 fn node_of(it: &Attachment, places: &Places) -> Option<String> {
-    let parts = it.name.components();
-    let parts: Vec<&str> = parts.filter_map(|it| it.as_os_str().to_str()).collect();
+    let parts = it.name.components().rev().take(DEEP);
+    let mut parts: Vec<&str> = parts.filter_map(|it| it.as_os_str().to_str()).collect();
+    parts.reverse();
     let pairs = parts.iter().enumerate().rev();
     let mut found = pairs.filter_map(|(place, name)| {
         let mut above = parts.iter().take(place).rev();
@@ -82,14 +90,19 @@ pub(super) fn divide(text: &str) -> Option<(String, BTreeMap<String, String>)> {
     for line in text.lines() {
         if let Some(whose) = line.strip_prefix(START) {
             open = name(whose);
-        } else if line.starts_with(END) {
-            open = None;
-        } else {
-            let to = match &open {
-                Some(whose) => logs.entry(whose.clone()).or_default(),
-                None => &mut rest,
+        } else if let Some(whose) = &open {
+            // Where the last line has no end, it stands behind it.
+            let (said, is_over) = match line.split_once(END) {
+                Some((said, of)) if name(of).as_ref() == Some(whose) => (said, true),
+                _ => (line, false),
             };
-            to.extend([line, "\n"]);
+            if !(is_over && said.is_empty()) {
+                let log = logs.entry(whose.clone()).or_default();
+                log.extend([said, "\n"]);
+            }
+            open.take_if(|_| is_over);
+        } else {
+            rest.extend([line, "\n"]);
         }
     }
     (!logs.is_empty()).then_some((rest, logs))
@@ -110,6 +123,11 @@ mod tests {
         { "kind": "Pod", "metadata": { "namespace": "kube-system", "name": "kube-proxy-a" }, "spec": { "nodeName": "n1" } },
         { "kind": "Pod", "metadata": { "namespace": "kube-system", "name": "kube-proxy-b" }, "spec": { "nodeName": "n2" } }
     ] }"#;
+
+    fn framed(pod: &str, log: &str) -> String {
+        let whose = format!("kube-proxy of pod kube-system/{pod} ====");
+        format!("{START}{whose}\n{log}{END}{whose}\n")
+    }
 
     fn log(of: &str) -> String {
         format!("E1130 00:00:00.000000       1 proxier.go:1] \"{of}\"\n")
@@ -134,6 +152,23 @@ mod tests {
         assert_eq!(nodes, [None, Some("n1"), Some("n2"), None]);
         // Of one node alone they are with whatever else is attached.
         assert!(of_pods(&a, &at("kube-proxy-c")).nodes().is_empty());
+        // As `--output-directory` has it.
+        let framed =
+            [("kube-proxy-a", &one), ("kube-proxy-b", &other)].map(|(pod, log)| framed(pod, log));
+        let folder = held(&[
+            ("dump/kube-system/pods.json", PODS),
+            (&a, &framed[0]),
+            (&b, &framed[1]),
+        ]);
+        let texts: Vec<_> = folder
+            .texts
+            .iter()
+            .map(|it| (it.node.as_deref(), it.text.as_str()))
+            .collect();
+        assert_eq!(
+            texts,
+            [(None, PODS), (Some("n1"), &one), (Some("n2"), &other)]
+        );
         // Another namespace's pod of that name.
         assert!(
             of_pods(&a, "dump/test/kube-proxy-b/logs.txt")
@@ -149,18 +184,47 @@ mod tests {
         assert_eq!(of_pods(&a, &b).nodes().len(), 2);
     }
 
+    /// Rules beside it are of the node that somebody names.
+    #[test]
+    fn what_lies_beside_what_pods_say_is_of_the_node_that_is_asked_for_and_else_of_none() {
+        let [one, other] = ["one", "other"].map(log);
+        let files = [
+            ("kube-system/pods.json", PODS),
+            ("kube-system/kube-proxy-a/logs.txt", &one),
+            ("kube-system/kube-proxy-b/logs.txt", &other),
+            ("iptables-save", "*nat\nCOMMIT\n"),
+        ];
+        let mut attached = held(&files);
+        let taken = |attached: &Attached, node| {
+            let mut taken = Vec::new();
+            let known = attached.take(node, &mut |name, _| {
+                taken.push(name.display().to_string());
+                Ok(true)
+            });
+            assert_eq!(known.unwrap(), taken.len());
+            taken
+        };
+        assert_eq!(taken(&attached, Some("n1")), [files[1].0]);
+        // Whoever explains a packet asks for rules.
+        assert_eq!(attached.only(None).unwrap(), None);
+        assert_eq!(taken(&attached, None).len(), files.len());
+        attached.asked = Some("n1".to_owned());
+        assert_eq!(attached.only(Some("n1")).unwrap(), Some("n1"));
+        assert_eq!(
+            taken(&attached, Some("n1")),
+            [files[0].0, files[1].0, files[3].0]
+        );
+    }
+
     /// As kubectl 1.34 prints it.
     #[test]
     fn what_a_dump_has_of_each_pod_in_one_text_is_told_apart() {
         let [one, other] = ["one", "other"].map(log);
-        let of = |pod: &str, log: &str| {
-            let whose = format!("kube-proxy of pod kube-system/{pod} ====");
-            format!("{START}{whose}\n{log}{END}{whose}\n")
-        };
         let text = [
             "{\"kind\": \"NodeList\", \"items\": []}\n".to_owned(),
-            of("kube-proxy-a", &one),
-            of("kube-proxy-b", &other),
+            framed("kube-proxy-a", &one),
+            // A program was ended in the middle of a line.
+            framed("kube-proxy-b", other.trim_end()),
             PODS.to_owned(),
         ];
         let attached = held(&[("dump.txt", &text.concat())]);

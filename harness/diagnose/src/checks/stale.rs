@@ -21,7 +21,7 @@ type Now = BTreeMap<At, (String, BTreeSet<SocketAddr>)>;
 const MENDS: &str = "`conntrack -D -p udp --orig-dst ADDRESS --orig-port-dst PORT` ends them; the next packet is led by the rules";
 
 pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
-    let slices = context.evidence.objects.endpoints();
+    let slices = context.evidence.objects.slices();
     let now = now(context, slices.as_ref());
     let flows = context.evidence.dumps.flows();
     let of_services = flows

@@ -7,36 +7,47 @@ use std::{
 };
 
 use chainbreak_model::{
-    case::Case,
+    case::{Case, Destination},
     event::{Event, EventKind},
     names::NodeName,
 };
 use chainbreak_probe::wire::Protocol;
 
-use super::objects::target_port;
+use super::objects::ports;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 
 /// What a look at a node's map showed of a Service, and when.
 type Look<'a> = (u64, Option<&'a BTreeSet<String>>);
+/// A protocol's number, and an address.
+type At = (u8, SocketAddr);
 
-/// The node's map as it was last seen of each Service, if that was after its endpoints last changed: before, nobody knows.
+/// The node's map as it was last seen of each Service, if that was after its endpoints last changed. Of what is not known beside it the map
+/// lacks the backends, as one that is being written.
 pub(super) fn nat_map(case: &Case, events: &[Event], node: &NodeName, at_us: u64) -> String {
     let looks = looks(events, node, at_us);
     let mut text = String::new();
-    for ((service, number, at), id) in frontends(case, events).into_iter().zip(1..) {
-        let Some((looked_us, Some(backends))) = looks.get(service.as_str()) else {
-            continue;
-        };
-        let is_stale = events.iter().any(|event| {
-            let changed =
-                matches!(&event.what, EventKind::Endpoints { service: of, .. } if *of == service);
-            changed && (*looked_us..=at_us).contains(&event.at_us)
+    let mut is_any_known = false;
+    let mut ids = 1..;
+    for (service, asked) in asked(case, events) {
+        let looked = looks.get(service.as_str()).copied();
+        let fresh = looked.filter(|(looked_us, _)| {
+            let mut later = events
+                .iter()
+                .filter(|it| (*looked_us..=at_us).contains(&it.at_us));
+            !later.any(|event| {
+                matches!(&event.what, EventKind::Endpoints { service: of, .. } if *of == service)
+            })
         });
-        let port = target_port(case, &service, at.port());
-        if let (false, Some(port)) = (is_stale, port) {
-            print(&mut text, id, (number, at), backends, port);
+        let backends = fresh.and_then(|(_, backends)| backends);
+        for (at, target) in frontends(case, &service, &asked) {
+            let known = backends.filter(|_| asked.contains(&at)).zip(target);
+            is_any_known |= known.is_some();
+            print(&mut text, ids.next().unwrap_or(0), at, known);
         }
     }
-    text
+    if is_any_known { text } else { String::new() }
 }
 
 /// The last look at the node's map by then, by Service.
@@ -53,45 +64,60 @@ fn looks<'a>(events: &'a [Event], on: &NodeName, at_us: u64) -> BTreeMap<&'a str
     looks.collect()
 }
 
-/// The addresses at which traffic asks each Service, and by which protocol's number.
-fn frontends(case: &Case, events: &[Event]) -> BTreeSet<(String, u8, SocketAddr)> {
-    let aimed = events.iter().filter_map(|event| {
+/// Where traffic asks each Service.
+fn asked(case: &Case, events: &[Event]) -> BTreeMap<String, BTreeSet<At>> {
+    let mut asked = BTreeMap::<_, BTreeSet<At>>::new();
+    for event in events {
         let EventKind::Aimed { traffic, at } = &event.what else {
-            return None;
+            continue;
         };
-        let traffic = case.traffic.get(traffic)?;
-        let (namespace, name) = traffic.to.service()?;
-        let number = match traffic.protocol {
-            Protocol::Tcp => 6,
-            Protocol::Udp => 17,
+        let Some(traffic) = case.traffic.get(traffic) else {
+            continue;
         };
-        Some((format!("{namespace}/{name}"), number, *at))
-    });
-    aimed.collect()
+        if let Destination::Service { namespace, name } = &traffic.to {
+            let number = match traffic.protocol {
+                Protocol::Tcp => TCP,
+                Protocol::Udp => UDP,
+            };
+            let service = format!("{namespace}/{name}");
+            asked.entry(service).or_default().insert((number, *at));
+        }
+    }
+    asked
+}
+
+/// All ports of a Service at the addresses at which it is asked, with the numbers behind them.
+fn frontends(case: &Case, service: &str, asked: &BTreeSet<At>) -> BTreeMap<At, Option<u16>> {
+    let addresses: BTreeSet<IpAddr> = asked.iter().map(|(_, at)| at.ip()).collect();
+    let mut frontends = BTreeMap::new();
+    for (is_udp, port, target) in ports(case, service) {
+        let number = if is_udp { UDP } else { TCP };
+        let at = addresses
+            .iter()
+            .map(|ip| (number, SocketAddr::new(*ip, port)));
+        frontends.extend(at.map(|at| (at, target)));
+    }
+    frontends
 }
 
 /// A frontend and its backends, as Calico's program prints them.
-fn print(
-    text: &mut String,
-    id: u32,
-    (number, at): (u8, SocketAddr),
-    backends: &BTreeSet<String>,
-    port: u16,
-) {
-    let of_family = backends.iter().filter_map(|it| it.parse::<IpAddr>().ok());
-    let of_family: Vec<IpAddr> = of_family
-        .filter(|it| it.is_ipv4() == at.is_ipv4())
-        .collect();
-    let count = of_family.len();
+fn print(text: &mut String, id: u32, (number, at): At, known: Option<(&BTreeSet<String>, u16)>) {
+    let backends = known.map(|(backends, port)| {
+        let all = backends.iter().filter_map(|it| it.parse::<IpAddr>().ok());
+        let of_family = all.filter(|it| it.is_ipv4() == at.is_ipv4());
+        of_family
+            .map(|ip| SocketAddr::new(ip, port))
+            .collect::<Vec<_>>()
+    });
+    let count = backends.as_ref().map_or(1, Vec::len);
+    let (ip, port) = (at.ip(), at.port());
     // Writing into a string does not fail.
     let _written = writeln!(
         text,
-        "{} port {} proto {number} id {id} count {count} local 0",
-        at.ip(),
-        at.port()
+        "{ip} port {port} proto {number} id {id} count {count} local 0"
     );
-    for (ip, ordinal) in of_family.into_iter().zip(0..) {
-        let _written = writeln!(text, "\t{id}:{ordinal}\t {}", SocketAddr::new(ip, port));
+    for (backend, ordinal) in backends.into_iter().flatten().zip(0..) {
+        let _written = writeln!(text, "\t{id}:{ordinal}\t {backend}");
     }
 }
 
@@ -99,11 +125,14 @@ fn print(
 mod tests {
     use std::path::Path;
 
+    use chainbreak_diagnose::Evidence;
     use chainbreak_model::{
         case::Capabilities,
         load, plan,
         plan::{Choice, Planned},
     };
+    use chainbreak_netfilter::dumps::Backends;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -151,6 +180,37 @@ mod tests {
             draining: BTreeSet::new(),
         };
         Event { at_us, what }
+    }
+
+    /// Else it would be said that the map lacks them.
+    #[test]
+    fn of_what_nobody_looked_at_beside_what_is_known_the_map_does_not_say_all() {
+        let mut case = case();
+        let mut manifests = case.manifests.to_vec();
+        let is_asked =
+            |it: &&mut Value| it["kind"] == "Service" && it["metadata"]["name"] == "nginx";
+        let service = manifests.iter_mut().find(is_asked).unwrap();
+        let ports = service["spec"]["ports"].as_array_mut().unwrap();
+        ports.push(json!({ "name": "more", "port": 9090, "protocol": "UDP" }));
+        case.manifests = manifests.into();
+        let aimed = EventKind::Aimed {
+            traffic: "shop".into(),
+            at: SERVICE.parse().unwrap(),
+        };
+        let events = [
+            Event {
+                at_us: 0,
+                what: aimed,
+            },
+            look(20, Some(&["10.20.1.2"])),
+        ];
+        let text = nat_map(&case, &events, &"n1".into(), 30);
+        let mut evidence = Evidence::default();
+        evidence.add(&text).unwrap();
+        let led: Vec<_> = evidence.dumps.nat_map().values().collect();
+        let to = Backends::To(["10.20.1.2:80".parse().unwrap()].into());
+        assert_eq!(led, [&to, &Backends::Unknown], "{text}");
+        assert_eq!(nat_map(&case, &events, &"n1".into(), 10), "");
     }
 
     #[test]

@@ -63,9 +63,7 @@ fn give_addresses(object: &mut Value, case: &Case, events: &[Event]) {
             addresses.insert(at.ip().to_string());
         }
     }
-    // A load balancer's addresses are asked by the same words.
-    let is_asked_itself = object["spec"]["type"] != "LoadBalancer";
-    if is_asked_itself && !addresses.is_empty() && object["spec"].is_object() {
+    if !addresses.is_empty() && object["spec"].is_object() {
         object["spec"]["clusterIPs"] = addresses.into_iter().collect();
     }
 }
@@ -153,13 +151,22 @@ fn slice(
     }))
 }
 
-/// The number behind a port of a Service, `namespace/name`, that the case began with.
-pub(super) fn target_port(case: &Case, service: &str, port: u16) -> Option<u16> {
-    let (namespace, name) = service.split_once('/')?;
+/// The ports of a Service, `namespace/name`, that the case began with: whether UDP's, and the numbers behind them.
+pub(super) fn ports(case: &Case, service: &str) -> Vec<(bool, u16, Option<u16>)> {
+    let (namespace, name) = service.split_once('/').unwrap_or((DEFAULT, service));
     let of = |object: &&Value| id(object) == (Some("Service"), namespace, Some(name));
-    let ports = case.manifests.iter().find(of)?["spec"]["ports"].as_array()?;
-    let port = ports.iter().find(|it| it["port"] == port)?;
-    u16::try_from(target(case, port)?).ok()
+    let service = case.manifests.iter().find(of);
+    let ports = service.and_then(|it| it["spec"]["ports"].as_array());
+    let number = |number: u64| u16::try_from(number).ok();
+    let ports = ports.into_iter().flatten().filter_map(|port| {
+        let target = target(case, port).and_then(number);
+        Some((
+            port["protocol"] == "UDP",
+            port["port"].as_u64().and_then(number)?,
+            target,
+        ))
+    });
+    ports.collect()
 }
 
 /// The number behind a port of a Service, by the containers' ports of that name.
