@@ -7,7 +7,7 @@ mod tests;
 use std::{
     ffi::OsStr,
     fs,
-    io::{self, Read, Write},
+    io::{self, Cursor, Read, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -106,17 +106,17 @@ impl Write for Counted {
 
 /// Whether a file is compressed by gzip, as bundles are, or by xz, or a tar.
 pub(crate) fn is_one(path: &Path) -> bool {
-    begin(path).is_ok_and(|begin| {
+    let begin = input::open(path, u64::MAX).and_then(|mut file| begin(&mut file));
+    begin.is_ok_and(|begin| {
         let is_compressed = [GZIP, XZ].iter().any(|magic| begin.starts_with(magic));
         is_compressed || is_tar(&begin)
     })
 }
 
 /// What would be the header of a tar, or as much as there is.
-fn begin(path: &Path) -> io::Result<Vec<u8>> {
+fn begin(source: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut begin = Vec::new();
-    let file = input::open(path, u64::MAX)?;
-    file.take(BLOCK).read_to_end(&mut begin)?;
+    source.take(BLOCK).read_to_end(&mut begin)?;
     Ok(begin)
 }
 
@@ -126,14 +126,16 @@ fn is_tar(begin: &[u8]) -> bool {
 
 /// What is in a file that may be compressed.
 fn plain(path: &Path) -> io::Result<Box<dyn Read>> {
-    let begin = begin(path)?;
-    let file = input::open(path, UNPACKED)?;
-    Ok(if begin.starts_with(GZIP) {
-        Box::new(MultiGzDecoder::new(file))
-    } else if begin.starts_with(XZ) {
-        Box::new(XzReader::new_mem_limit(file, true, XZ_MEMORY))
+    let mut file = input::open(path, UNPACKED)?;
+    let begin = begin(&mut file)?;
+    let (by_gzip, by_xz) = (begin.starts_with(GZIP), begin.starts_with(XZ));
+    let whole = Cursor::new(begin).chain(file);
+    Ok(if by_gzip {
+        Box::new(MultiGzDecoder::new(whole))
+    } else if by_xz {
+        Box::new(XzReader::new_mem_limit(whole, true, XZ_MEMORY))
     } else {
-        Box::new(file)
+        Box::new(whole)
     })
 }
 
@@ -168,8 +170,7 @@ pub(crate) fn files(
     is_wanted: &mut dyn FnMut(&Path) -> bool,
 ) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut source = plain(file)?.take(UNPACKED);
-    let mut begin = Vec::new();
-    source.by_ref().take(BLOCK).read_to_end(&mut begin)?;
+    let begin = begin(&mut source)?;
     let is_tar = is_tar(&begin);
     let mut source = begin.as_slice().chain(source);
     let mut left = most;

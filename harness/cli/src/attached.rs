@@ -96,7 +96,7 @@ impl Attached {
         let mut left = MOST;
         let files = found::files(paths, &mut |file, why| attached.left_out.add(file, why))?;
         for file in files {
-            match attached.read_file(&file, left, asked) {
+            match attached.read_file(&file, left) {
                 Ok(length) => left = left.saturating_sub(length),
                 Err(why) if file.is_named => return Err(why),
                 Err(why) => crate::note(&format!("{why:#}, left out")),
@@ -114,12 +114,12 @@ impl Attached {
         Ok(attached)
     }
 
-    /// Takes in a file, or those in a compressed archive; how many bytes they have.
-    fn read_file(&mut self, file: &Found, most: u64, asked: Option<&str>) -> Result<u64> {
+    /// Takes in a file, or those in an archive; how many bytes they have.
+    fn read_file(&mut self, file: &Found, most: u64) -> Result<u64> {
         let unreadable =
             |why: std::io::Error| invalid(format!("{} cannot be read: {why}", file.path.display()));
         if !archive::is_one(&file.path) {
-            if !self.is_wanted(&file.inside, asked) {
+            if !self.is_wanted(&file.inside) {
                 return Ok(0);
             }
             let bytes = input::read(&file.path, most).map_err(unreadable)?;
@@ -127,7 +127,7 @@ impl Attached {
             self.add(&file.path, &file.inside, file.is_named, bytes);
             return Ok(length as u64);
         }
-        let mut is_wanted = |entry: &Path| self.is_wanted(&file.inside.join(entry), asked);
+        let mut is_wanted = |entry: &Path| self.is_wanted(&file.inside.join(entry));
         let files = archive::files(&file.path, most, &mut is_wanted).map_err(unreadable)?;
         let mut length = 0;
         for (entry, bytes) in files {
@@ -146,7 +146,7 @@ impl Attached {
     }
 
     /// Whether a file is read, by where it lies. Notes the node in whose folder that is.
-    fn is_wanted(&mut self, inside: &Path, asked: Option<&str>) -> bool {
+    fn is_wanted(&mut self, inside: &Path) -> bool {
         let name = inside.file_name().map(|it| it.to_string_lossy());
         let name = name.unwrap_or_default();
         let lies = lies(inside);
@@ -167,7 +167,7 @@ impl Attached {
             return false;
         }
         match lies {
-            Lies::In(node) => asked.is_none_or(|asked| asked == node),
+            Lies::In(node) => self.asked.as_ref().is_none_or(|asked| *asked == node),
             Lies::Anywhere | Lies::Nowhere => true,
         }
     }
@@ -218,12 +218,12 @@ impl Attached {
     }
 
     /// The node that is asked for, or all; none where folders are of no node in particular.
-    pub(crate) fn chosen(&self, asked: Option<&str>) -> Result<Vec<&str>> {
+    pub(crate) fn chosen(&self) -> Result<Vec<&str>> {
         let nodes = self.nodes();
-        let Some(asked) = asked else {
+        let Some(asked) = &self.asked else {
             return Ok(nodes.into_iter().collect());
         };
-        match nodes.get(asked) {
+        match nodes.get(asked.as_str()) {
             Some(node) => Ok(vec![*node]),
             None if nodes.is_empty() => Err(invalid(format!(
                 "--node {asked}: what is attached does not say of which node it is; of several each has a folder {OF_NODES}/NAME"
@@ -236,11 +236,11 @@ impl Attached {
     }
 
     /// The one that is asked for, or the only one. What pods say is no reason to ask.
-    pub(crate) fn only(&self, asked: Option<&str>) -> Result<Option<&str>> {
-        if self.by_pods && asked.is_none() {
+    pub(crate) fn only(&self) -> Result<Option<&str>> {
+        if self.by_pods && self.asked.is_none() {
             return Ok(None);
         }
-        match *self.chosen(asked)?.as_slice() {
+        match *self.chosen()?.as_slice() {
             [] => Ok(None),
             [only] => Ok(Some(only)),
             _ => Err(invalid(format!(
@@ -321,7 +321,7 @@ impl Attached {
 /// The dumps in these files and folders, of that node where they are of several.
 pub(crate) fn dumps(paths: &[PathBuf], node: Option<&str>) -> Result<Dumps> {
     let attached = Attached::read(paths, node, &WALKED)?;
-    let node = attached.only(node)?;
+    let node = attached.only()?;
     let mut dumps = Dumps::default();
     let known = attached.take(node, &mut |name, text| {
         let found = dumps.add(text).map_err(|error| {

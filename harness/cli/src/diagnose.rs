@@ -69,7 +69,7 @@ pub(crate) fn diagnose(args: &args::Diagnose) -> anyhow::Result<ExitCode> {
         ));
     }
     let attached = Attached::read(&args.what, args.node.as_deref(), &DIAGNOSED)?;
-    match *attached.chosen(args.node.as_deref())?.as_slice() {
+    match *attached.chosen()?.as_slice() {
         [] => one(args, &nodes::evidence(args, &attached, None)?, None),
         [only] => one(
             args,

@@ -241,12 +241,7 @@ impl Endpoints {
     fn take_subset(&mut self, subset: &Value, port: u16) {
         for (list, is_ready) in [("addresses", true), ("notReadyAddresses", false)] {
             let addresses = subset[list].as_array().into_iter().flatten();
-            let at = addresses.filter_map(|it| it["ip"].as_str()?.parse::<IpAddr>().ok());
-            let at: Vec<SocketAddr> = at.map(|ip| SocketAddr::new(ip, port)).collect();
-            if is_ready {
-                self.ready.extend(&at);
-            }
-            self.all.extend(at);
+            self.add(addresses.map(|it| &it["ip"]), port, is_ready);
         }
     }
 
@@ -254,14 +249,19 @@ impl Endpoints {
     fn take(&mut self, slice: &Value, port: u16) {
         for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
             let addresses = endpoint["addresses"].as_array().into_iter().flatten();
-            let addresses = addresses.filter_map(|it| it.as_str()?.parse::<IpAddr>().ok());
-            let at: Vec<SocketAddr> = addresses.map(|ip| SocketAddr::new(ip, port)).collect();
-            if endpoint["conditions"]["ready"].as_bool().unwrap_or(true) {
-                self.ready.extend(&at);
-            }
-            self.all.extend(at);
+            let is_ready = endpoint["conditions"]["ready"].as_bool().unwrap_or(true);
+            self.add(addresses, port, is_ready);
             self.are_hinted |= endpoint.get("hints").is_some_and(|it| !it.is_null());
         }
+    }
+
+    fn add<'a>(&mut self, addresses: impl Iterator<Item = &'a Value>, port: u16, is_ready: bool) {
+        let addresses = addresses.filter_map(|it| it.as_str()?.parse::<IpAddr>().ok());
+        let at: Vec<SocketAddr> = addresses.map(|ip| SocketAddr::new(ip, port)).collect();
+        if is_ready {
+            self.ready.extend(&at);
+        }
+        self.all.extend(at);
     }
 }
 

@@ -137,16 +137,18 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
     let goes_on = |step: usize| timeline.get(step).is_some_and(goes_on);
     let does_something = |step: usize| timeline.get(step).is_none_or(|step| !step.waits());
     let mut deeds: Vec<Deed<'_>> = Vec::new();
-    let (mut open, mut began_us, mut begun) = (None, None, None);
+    let mut open = None;
+    // The step that began last and has said nothing yet, and when.
+    let mut begun = None;
     // Those that have begun and are not over, the last one last; and from which deed on none began or ended.
     let (mut running, mut since) = (Vec::new(), 0);
     for event in events {
         match &event.what {
             EventKind::StepBegan { step } => {
                 open = Some(*step).filter(|it| takes_us(*it).is_some());
-                began_us = Some(event.at_us).filter(|_| does_something(*step));
+                begun = Some((*step, event.at_us)).filter(|_| does_something(*step));
                 running.push(*step);
-                (begun, since) = (Some(*step), deeds.len());
+                since = deeds.len();
             }
             EventKind::StepEnded { step } => {
                 if open == Some(*step) {
@@ -155,10 +157,8 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
                     own.for_each(|deed| deed.to_us = until_us);
                     open = None;
                 }
-                if goes_on(*step) {
-                    let own = deeds.iter_mut().filter(|it| it.going == Some(*step));
-                    own.for_each(|deed| deed.to_us = event.at_us);
-                }
+                let own = deeds.iter_mut().filter(|it| it.going == Some(*step));
+                own.for_each(|deed| deed.to_us = event.at_us);
                 // What is undone is said just before its end, while later steps may be under way.
                 for deed in &mut deeds[since..] {
                     deed.by.push(*step);
@@ -172,16 +172,16 @@ fn deeds<'a>(timeline: &[Step], events: &'a [Event]) -> Vec<Deed<'a>> {
                 since = deeds.len();
             }
             EventKind::Step { text } => {
-                let by = running.last().copied();
+                let begun = begun.take();
                 // It says first what it does.
-                let going = begun.take().filter(|step| goes_on(*step));
+                let going = begun.map(|(step, _)| step).filter(|step| goes_on(*step));
                 deeds.push(Deed {
                     text,
-                    from_us: began_us.take().unwrap_or(event.at_us),
+                    from_us: begun.map_or(event.at_us, |(_, at_us)| at_us),
                     to_us: going.map_or(event.at_us, |_| u64::MAX),
                     step: open,
                     going,
-                    by: by.into_iter().collect(),
+                    by: running.last().copied().into_iter().collect(),
                 });
             }
             _ => {}
@@ -230,20 +230,30 @@ mod tests {
 
     use super::*;
 
+    fn say(text: &str) -> EventKind {
+        EventKind::Step {
+            text: text.to_owned(),
+        }
+    }
+
+    fn at(events: impl IntoIterator<Item = (u64, EventKind)>) -> Vec<Event> {
+        let events = events.into_iter();
+        events.map(|(at_us, what)| Event { at_us, what }).collect()
+    }
+
+    fn lasting(fault: Fault, duration: Duration) -> Step {
+        let duration = Some(duration);
+        Step::Fault { fault, duration }
+    }
+
     #[test]
     fn what_is_undone_is_its_own_steps_and_not_done_when_the_settle_began_that_is_under_way() {
         let fault = Fault::LinkDown {
             at: Origin::Host("outside".to_owned()),
             interface: "eth0".to_owned(),
         };
-        let down = Step::Fault {
-            fault,
-            duration: Some(Duration::from_secs(1)),
-        };
+        let down = lasting(fault, Duration::from_secs(1));
         let timeline = [down, Step::Settle(Duration::from_secs(3))];
-        let say = |text: &str| EventKind::Step {
-            text: text.to_owned(),
-        };
         let events = [
             (1_000, EventKind::StepBegan { step: 0 }),
             (1_010, say("eth0 down")),
@@ -252,7 +262,7 @@ mod tests {
             (2_020, EventKind::StepEnded { step: 0 }),
             (4_020, EventKind::StepEnded { step: 1 }),
         ];
-        let events = events.map(|(at_us, what)| Event { at_us, what });
+        let events = at(events);
         let deeds = deeds(&timeline, &events);
         let told: Vec<_> = deeds.iter().map(|it| (it.text, it.from_us)).collect();
         assert_eq!(told, [("eth0 down", 1_000), ("eth0 up", 2_010)]);
@@ -268,14 +278,8 @@ mod tests {
             what: AgentFault::Stop,
             node: None,
         };
-        let stop = Step::Fault {
-            fault,
-            duration: Some(Duration::from_millis(300)),
-        };
+        let stop = lasting(fault, Duration::from_millis(300));
         let timeline = [stop, Step::Settle(Duration::from_secs(3))];
-        let say = |text: &str| EventKind::Step {
-            text: text.to_owned(),
-        };
         let events = [
             (1_000, EventKind::StepBegan { step: 0 }),
             (1_010, say("stop felix")),
@@ -283,7 +287,7 @@ mod tests {
             (301_010, say("start felix")),
             (301_020, EventKind::StepEnded { step: 0 }),
         ];
-        let events = events.map(|(at_us, what)| Event { at_us, what });
+        let events = at(events);
         let ends: Vec<u64> = deeds(&timeline, &events)
             .iter()
             .map(|it| it.to_us)
@@ -297,14 +301,8 @@ mod tests {
             at: Origin::Host("outside".to_owned()),
             share: 10.0,
         };
-        let loss = Step::Fault {
-            fault,
-            duration: Some(Duration::from_secs(3)),
-        };
+        let loss = lasting(fault, Duration::from_secs(3));
         let timeline = [loss, Step::Settle(Duration::from_secs(3))];
-        let say = |text: &str| EventKind::Step {
-            text: text.to_owned(),
-        };
         let events = [
             (1_000, EventKind::StepBegan { step: 0 }),
             (1_010, say("10 % of packets are lost")),
@@ -312,7 +310,7 @@ mod tests {
             (3_001_000, say("none are lost")),
             (3_001_010, EventKind::StepEnded { step: 0 }),
         ];
-        let events = events.map(|(at_us, what)| Event { at_us, what });
+        let events = at(events);
         let spans = |events: &[Event]| {
             let deeds = deeds(&timeline, events);
             deeds
@@ -334,10 +332,7 @@ mod tests {
             say("none are lost"),
             EventKind::StepEnded { step: 0 },
         ];
-        let events: Vec<Event> = (1..)
-            .zip(beside)
-            .map(|(at_us, what)| Event { at_us, what })
-            .collect();
+        let events = at((1..).zip(beside));
         assert_eq!(spans(&events), [(2, 2), (3, 8), (5, 5), (7, 7)]);
     }
 
@@ -350,13 +345,12 @@ mod tests {
             name: "web".to_owned(),
         };
         let timeline = [Step::Delete(pod)];
-        let text = "delete Pod test/web".to_owned();
         let events = [
             (1_000, EventKind::StepBegan { step: 0 }),
-            (1_010, EventKind::Step { text }),
+            (1_010, say("delete Pod test/web")),
             (4_000, EventKind::StepEnded { step: 0 }),
         ];
-        let events = events.map(|(at_us, what)| Event { at_us, what });
+        let events = at(events);
         let deeds = deeds(&timeline, &events);
         let told: Vec<_> = deeds.iter().map(|it| (it.from_us, it.to_us)).collect();
         assert_eq!(told, [(1_000, 4_000 + TAKES_EFFECT_US)]);

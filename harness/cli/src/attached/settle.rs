@@ -206,10 +206,10 @@ mod tests {
         };
         assert_eq!(taken(&attached, Some("n1")), [files[1].0]);
         // Whoever explains a packet asks for rules.
-        assert_eq!(attached.only(None).unwrap(), None);
+        assert_eq!(attached.only().unwrap(), None);
         assert_eq!(taken(&attached, None).len(), files.len());
         attached.asked = Some("n1".to_owned());
-        assert_eq!(attached.only(Some("n1")).unwrap(), Some("n1"));
+        assert_eq!(attached.only().unwrap(), Some("n1"));
         assert_eq!(
             taken(&attached, Some("n1")),
             [files[0].0, files[1].0, files[3].0]

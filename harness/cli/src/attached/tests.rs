@@ -5,7 +5,7 @@ pub(super) fn held(files: &[(&str, &str)]) -> Attached {
     let mut attached = Attached::default();
     for (file, text) in files {
         let inside = Path::new(file);
-        assert!(attached.is_wanted(inside, None));
+        assert!(attached.is_wanted(inside));
         attached.add(inside, inside, false, text.as_bytes().to_vec());
     }
     attached.settle();
@@ -51,9 +51,10 @@ fn a_folder_of_what_pods_say_is_no_nodes() {
 fn of_maps_three_are_read_to_walk_and_of_nodes_the_one_that_is_asked_for() {
     let mut attached = Attached {
         reads: &WALKED,
+        asked: Some("n1".to_owned()),
         ..Attached::default()
     };
-    let mut is_wanted = |file: &str| attached.is_wanted(Path::new(file), Some("n1"));
+    let mut is_wanted = |file: &str| attached.is_wanted(Path::new(file));
     for file in [
         "nodes/n1/bpf-nat.txt",
         "nodes/n1/bpf-conntrack.json",
@@ -79,7 +80,7 @@ fn what_a_sosreport_has_of_other_network_namespaces_is_left_out() {
     let mut attached = Attached::default();
     let mut is_wanted = |file: &str| {
         let folder = Path::new("sosreport-n1/sos_commands");
-        attached.is_wanted(&folder.join(file), None)
+        attached.is_wanted(&folder.join(file))
     };
     assert!(is_wanted("firewall_tables/iptables_-t_nat_-nvL"));
     assert!(is_wanted("networking/ip_route_show_table_all"));

@@ -1,5 +1,6 @@
 //! What would be attached of a node at a moment of a recorded run.
 
+mod asked;
 mod nat_map;
 mod objects;
 

@@ -1,6 +1,6 @@
-//! Rules of iptables as `iptables -t TABLE -nvL` and `iptables -vnxL` list them, as sosreports have them: made what `iptables-save -c` prints. What is listed in words
-//! that are not known here becomes a match that nobody knows, at which a walk is undecided. (Listed by 1.8.7,
-//! 1.8.9 and 1.8.11, by either front end. 1.8.9 alone has a protocol's number in place of its name, and ip6tables 1.8.7 no dashes.)
+//! Rules of iptables as `iptables -t TABLE -nvL` and `iptables -vnxL` list them, as sosreports have them: made what `iptables-save -c` prints.
+//! What is listed in words that are not known here becomes a match that nobody knows, at which a walk is undecided. (Listed by 1.8.7, 1.8.9 and
+//! 1.8.11, by either front end. 1.8.9 alone has a protocol's number in place of its name, and ip6tables 1.8.7 no dashes.)
 //!
 //! A listing does not say of which table it is: its built-in chains do, of which `security` has the same as filter.
 

@@ -133,7 +133,7 @@ impl Connections {
             is_reply,
             snat: snat || changed.is_some() && !found,
             dnat: dnat || found,
-            is_drawn_or_found: found && !self.has_lower(packet.protocol, reply),
+            is_drawn_or_found: found && !self.are_lower_taken(packet.protocol, reply),
             src_settled: true,
             dst_settled: true,
             mark: flow.mark,
@@ -156,7 +156,7 @@ impl Connections {
     }
 
     /// Whether all lower identifiers are taken, as they were when one was found; one that was drawn may be low, too.
-    fn has_lower(&self, protocol: Protocol, tuple: Tuple) -> bool {
+    fn are_lower_taken(&self, protocol: Protocol, tuple: Tuple) -> bool {
         let Some(echo) = tuple.echo else {
             return false;
         };

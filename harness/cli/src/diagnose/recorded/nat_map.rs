@@ -4,50 +4,53 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
     net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
 };
 
 use chainbreak_model::{
-    case::{Case, Destination},
+    case::Case,
     event::{Event, EventKind},
     names::NodeName,
 };
-use chainbreak_probe::wire::Protocol;
 
-use super::objects::ports;
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+use super::{
+    asked::{At, TCP, UDP, addresses, asked},
+    objects::ports,
+};
 
 /// What a look at a node's map showed of a Service, and when.
 type Look<'a> = (u64, Option<&'a BTreeSet<String>>);
-/// A protocol's number, and an address.
-type At = (u8, SocketAddr);
 
 /// The node's map as it was last seen of each Service, if that was after its endpoints last changed. Of what is not known beside it the map
 /// lacks the backends, as one that is being written.
 pub(super) fn nat_map(case: &Case, events: &[Event], node: &NodeName, at_us: u64) -> String {
     let looks = looks(events, node, at_us);
-    let mut text = String::new();
-    let mut is_any_known = false;
-    let mut ids = 1..;
+    let mut led = Vec::new();
     for (service, asked) in asked(case, events) {
         let looked = looks.get(service.as_str()).copied();
-        let fresh = looked.filter(|(looked_us, _)| {
-            let mut later = events
-                .iter()
-                .filter(|it| (*looked_us..=at_us).contains(&it.at_us));
-            !later.any(|event| {
-                matches!(&event.what, EventKind::Endpoints { service: of, .. } if *of == service)
-            })
-        });
+        let fresh = looked.filter(|(looked_us, _)| !changed(events, &service, *looked_us..=at_us));
         let backends = fresh.and_then(|(_, backends)| backends);
-        for (at, target) in frontends(case, &service, &asked) {
+        let frontends = frontends(case, &service, &asked).into_iter();
+        led.extend(frontends.map(|(at, target)| {
             let known = backends.filter(|_| asked.contains(&at)).zip(target);
-            is_any_known |= known.is_some();
-            print(&mut text, ids.next().unwrap_or(0), at, known);
+            (at, known)
+        }));
+    }
+    let mut text = String::new();
+    if led.iter().any(|(_, known)| known.is_some()) {
+        for ((at, known), id) in led.into_iter().zip(1..) {
+            print(&mut text, id, at, known);
         }
     }
-    if is_any_known { text } else { String::new() }
+    text
+}
+
+/// Whether it was told meanwhile that a Service has other endpoints.
+fn changed(events: &[Event], service: &str, meanwhile: RangeInclusive<u64>) -> bool {
+    let mut events = events.iter().filter(|it| meanwhile.contains(&it.at_us));
+    events.any(
+        |event| matches!(&event.what, EventKind::Endpoints { service: of, .. } if *of == service),
+    )
 }
 
 /// The last look at the node's map by then, by Service.
@@ -64,31 +67,9 @@ fn looks<'a>(events: &'a [Event], on: &NodeName, at_us: u64) -> BTreeMap<&'a str
     looks.collect()
 }
 
-/// Where traffic asks each Service.
-fn asked(case: &Case, events: &[Event]) -> BTreeMap<String, BTreeSet<At>> {
-    let mut asked = BTreeMap::<_, BTreeSet<At>>::new();
-    for event in events {
-        let EventKind::Aimed { traffic, at } = &event.what else {
-            continue;
-        };
-        let Some(traffic) = case.traffic.get(traffic) else {
-            continue;
-        };
-        if let Destination::Service { namespace, name } = &traffic.to {
-            let number = match traffic.protocol {
-                Protocol::Tcp => TCP,
-                Protocol::Udp => UDP,
-            };
-            let service = format!("{namespace}/{name}");
-            asked.entry(service).or_default().insert((number, *at));
-        }
-    }
-    asked
-}
-
 /// All ports of a Service at the addresses at which it is asked, with the numbers behind them.
 fn frontends(case: &Case, service: &str, asked: &BTreeSet<At>) -> BTreeMap<At, Option<u16>> {
-    let addresses: BTreeSet<IpAddr> = asked.iter().map(|(_, at)| at.ip()).collect();
+    let addresses = addresses(asked);
     let mut frontends = BTreeMap::new();
     for (is_udp, port, target) in ports(case, service) {
         let number = if is_udp { UDP } else { TCP };

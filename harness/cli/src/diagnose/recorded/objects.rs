@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainbreak_model::{
-    case::{Case, Dataplane, Destination, Fault, Step},
+    case::{Case, Dataplane, Fault, Step},
     event::{Event, EventKind},
 };
 use serde_json::{Map, Value, json};
+
+use super::asked::{At, addresses, asked};
 
 /// The objects that the case began with, as the steps that had begun left them.
 pub(super) fn objects(case: &Case, events: &[Event], at_us: u64) -> Vec<Value> {
@@ -36,8 +38,9 @@ pub(super) fn objects(case: &Case, events: &[Event], at_us: u64) -> Vec<Value> {
             _ => {}
         }
     }
+    let asked = asked(case, events);
     for object in &mut objects {
-        give_addresses(object, case, events);
+        give_addresses(object, &asked);
     }
     if case.cluster.calico.is_some() {
         let metadata = json!({ "name": "default" });
@@ -47,23 +50,16 @@ pub(super) fn objects(case: &Case, events: &[Event], at_us: u64) -> Vec<Value> {
 }
 
 /// Gives a Service the addresses at which traffic asked it: the API had chosen them.
-fn give_addresses(object: &mut Value, case: &Case, events: &[Event]) {
+fn give_addresses(object: &mut Value, asked: &BTreeMap<String, BTreeSet<At>>) {
     let (Some("Service"), namespace, Some(name)) = id(object) else {
         return;
     };
-    let asks = Destination::Service {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
+    let Some(asked) = asked.get(&format!("{namespace}/{name}")) else {
+        return;
     };
-    let mut addresses = BTreeSet::new();
-    for event in events {
-        if let EventKind::Aimed { traffic, at } = &event.what
-            && case.traffic.get(traffic).is_some_and(|it| it.to == asks)
-        {
-            addresses.insert(at.ip().to_string());
-        }
-    }
-    if !addresses.is_empty() && object["spec"].is_object() {
+    if object["spec"].is_object() {
+        let addresses = addresses(asked).into_iter().map(|it| it.to_string());
+        let addresses: BTreeSet<String> = addresses.collect();
         object["spec"]["clusterIPs"] = addresses.into_iter().collect();
     }
 }
@@ -124,17 +120,16 @@ fn slice(
     draining: &BTreeSet<String>,
 ) -> Option<Value> {
     let (namespace, name) = service.split_once('/')?;
-    let of = |object: &&Value| id(object) == (Some("Service"), namespace, Some(name));
+    let of = |object: &Value| id(object) == (Some("Service"), namespace, Some(name));
     // One that is applied anew may have other ports from then on.
     let is_applied = |step: &Step| match step {
-        Step::Apply(objects) => objects.iter().any(|object| of(&object)),
+        Step::Apply(objects) => objects.iter().any(of),
         _ => false,
     };
     if case.timeline.iter().any(is_applied) {
         return None;
     }
-    let spec = &case.manifests.iter().find(of)?["spec"];
-    let ports = spec["ports"].as_array()?.iter();
+    let ports = ports_of(case, service)?.iter();
     let ports = ports.map(|port| {
         let number = target(case, port)?;
         Some(json!({ "name": port["name"], "protocol": port["protocol"], "port": number }))
@@ -151,20 +146,22 @@ fn slice(
     }))
 }
 
-/// The ports of a Service, `namespace/name`, that the case began with: whether UDP's, and the numbers behind them.
-pub(super) fn ports(case: &Case, service: &str) -> Vec<(bool, u16, Option<u16>)> {
-    let (namespace, name) = service.split_once('/').unwrap_or((DEFAULT, service));
+/// The ports of a Service, `namespace/name`, that the case began with.
+fn ports_of<'a>(case: &'a Case, service: &str) -> Option<&'a [Value]> {
+    let (namespace, name) = service.split_once('/')?;
     let of = |object: &&Value| id(object) == (Some("Service"), namespace, Some(name));
-    let service = case.manifests.iter().find(of);
-    let ports = service.and_then(|it| it["spec"]["ports"].as_array());
+    let service = case.manifests.iter().find(of)?;
+    service["spec"]["ports"].as_array().map(Vec::as_slice)
+}
+
+/// The same: whether each is UDP's, and the numbers behind them.
+pub(super) fn ports(case: &Case, service: &str) -> Vec<(bool, u16, Option<u16>)> {
     let number = |number: u64| u16::try_from(number).ok();
-    let ports = ports.into_iter().flatten().filter_map(|port| {
+    let ports = ports_of(case, service).into_iter().flatten();
+    let ports = ports.filter_map(|port| {
         let target = target(case, port).and_then(number);
-        Some((
-            port["protocol"] == "UDP",
-            port["port"].as_u64().and_then(number)?,
-            target,
-        ))
+        let own = port["port"].as_u64().and_then(number)?;
+        Some((port["protocol"] == "UDP", own, target))
     });
     ports.collect()
 }
