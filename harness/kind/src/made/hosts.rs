@@ -206,10 +206,9 @@ impl Hosts {
         });
         try_join_all(hosts).await?;
         let batch = neighbours.of_node(cluster);
-        for node in self.nodes.iter().filter(|_| !batch.is_empty()) {
-            told(node, &["ip", "-batch", "-"], batch.clone()).await?;
-        }
-        Ok(())
+        let nodes = self.nodes.iter().filter(|_| !batch.is_empty());
+        let nodes = nodes.map(|node| told(node, &["ip", "-batch", "-"], batch.clone()));
+        try_join_all(nodes).await.map(drop)
     }
 
     /// nginx of a host that has one, which accepts connections when this returns.
@@ -253,17 +252,15 @@ impl Hosts {
 
     /// Takes routes of ours from the nodes of a cluster that is kept: this case's, or what a killed run left.
     pub(crate) async fn forget_routes(&self) -> Result<(), KindError> {
-        let flushed = self.nodes.iter().map(async |node| {
-            for family in &self.families {
-                let family = match family {
-                    IpFamily::V4 => "-4",
-                    IpFamily::V6 => "-6",
-                };
-                let argv = ["ip", family, "route", "flush", "proto", PROTOCOL];
-                told(node, &argv, String::new()).await?;
-            }
-            Ok(())
+        let each = self.families.iter().map(|family| match family {
+            IpFamily::V4 => "-4",
+            IpFamily::V6 => "-6",
         });
+        let flush = each.map(|family| format!("ip {family} route flush proto {PROTOCOL}"));
+        let flush = flush.collect::<Vec<_>>().join(" && ");
+        let argv = ["sh", "-c", &flush];
+        let flushed = self.nodes.iter();
+        let flushed = flushed.map(|node| told(node, &argv, String::new()));
         try_join_all(flushed).await.map(drop)
     }
 

@@ -1,6 +1,6 @@
 //! This program on nodes and hosts: the probe of every place, and Felix's model.
 
-use std::{fmt::Display, time::Duration};
+use std::{fmt::Display, fs::File, io::Read, time::Duration};
 
 use chainbreak_engine::cluster::Command;
 use futures::future::try_join_all;
@@ -15,12 +15,20 @@ use crate::{error::KindError, hash, shared::nodes::Nodes, tool::Tool};
 
 /// Where it is in a node or host that is ours.
 pub(crate) const PROGRAM: &str = "/usr/local/bin/chainbreak";
+/// So much of a program has what says where its parts are.
+const HEADERS: u64 = 4096;
 /// What copying may take: a build that is not optimised is sixty megabytes.
 const COPY: Duration = Duration::from_secs(120);
 /// What it may take to say its version.
 const TRY: Duration = Duration::from_secs(30);
 /// An earlier one may be running: it is replaced, not overwritten.
 pub(crate) const PUT: &str = "cat > \"$1.new\" && chmod 755 \"$1.new\" && mv \"$1.new\" \"$1\"";
+/// Prints which program was put there, if that file is the one that is there: summing sixty megabytes up takes a node a second. A file is known by
+/// number, size and time.
+const NOTED: &str = "{ read -r sum && read -r file; } < \"$1.sha256\" && \
+    [ \"$file\" = \"$(stat -c '%i %s %Y' \"$1\")\" ] && echo \"$sum\"";
+const FORGET: &str = "rm -f \"$1.sha256\"";
+const NOTE: &str = "{ cat; echo; stat -c '%i %s %Y' \"$1\"; } > \"$1.sha256\"";
 
 /// Copies the running program to every node and tries it there.
 pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
@@ -35,11 +43,15 @@ pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
 pub(crate) async fn place_once(nodes: &Nodes, own: &[u8]) -> Result<(), KindError> {
     let sum = hash::sha256(own);
     let placed = nodes.0.iter().map(async |node| {
-        let there = node.run(&["sha256sum", &node.program]).await;
-        if there.is_ok_and(|said| said.starts_with(&sum)) {
+        let at_program = |script| ["sh", "-c", script, "sh", &node.program];
+        let noted = node.run(&at_program(NOTED)).await;
+        if noted.is_ok_and(|it| it.trim() == sum) {
             return Ok(());
         }
-        put(&node.name, &node.entry, &node.program, own).await
+        // Whatever ends this run: no note speaks of another program than is there.
+        node.run(&at_program(FORGET)).await?;
+        put(&node.name, &node.entry, &node.program, own).await?;
+        node.feed(&at_program(NOTE), &sum).await.map(drop)
     });
     try_join_all(placed).await.map(drop)
 }
@@ -55,21 +67,27 @@ pub(crate) fn words(program: &str, command: &Command) -> Vec<String> {
 /// The running program itself, also when its file was rebuilt meanwhile: as much of it as runs.
 pub(crate) fn own() -> Result<Vec<u8>, KindError> {
     let own = "/proc/self/exe";
-    let mut program = std::fs::read(own).map_err(KindError::file("read", own))?;
-    if let Some(end) = end_of_what_runs(&mut program) {
-        program.truncate(end);
-    }
-    Ok(program)
+    let read = || {
+        let file = File::open(own)?;
+        let mut program = Vec::new();
+        (&file).take(HEADERS).read_to_end(&mut program)?;
+        let end = end_of_what_runs(&mut program).unwrap_or(u64::MAX);
+        (&file)
+            .take(end.saturating_sub(HEADERS))
+            .read_to_end(&mut program)?;
+        Ok(program)
+    };
+    read().map_err(KindError::file("read", own))
 }
 
-/// Where a program's segments end, which are all that a kernel loads, as it is when it is cut there: without sections. Those are for debuggers,
-/// and of a build with their information two thirds of it. `None`, and as it was, where it is no ELF file of 64 bits.
-fn end_of_what_runs(program: &mut [u8]) -> Option<usize> {
+/// Where a program's segments end, which are all that a kernel loads, by its beginning, which is as it is when it is cut there: without sections.
+/// Those are for debuggers, and of a build with their information two thirds of it. `None`, and as it was, where it is no ELF file of 64 bits.
+fn end_of_what_runs(program: &mut [u8]) -> Option<u64> {
     let header = FileHeader64::<Endianness>::parse(&*program).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, &*program).ok()?.iter();
     let ends = segments.map(|it| it.p_offset(endian).saturating_add(it.p_filesz(endian)));
-    let end = usize::try_from(ends.max()?).ok()?;
+    let end = ends.max()?;
     let (header, _) = from_bytes_mut::<FileHeader64<Endianness>>(program).ok()?;
     header.e_shoff = U64::new(endian, 0);
     header.e_shnum = U16::new(endian, 0);
@@ -100,9 +118,10 @@ pub(crate) async fn put(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::MetadataExt};
 
     use super::*;
+    use crate::shared::nodes::Node;
 
     #[test]
     fn what_is_put_on_nodes_runs_and_has_nothing_that_no_kernel_loads() {
@@ -118,6 +137,46 @@ mod tests {
         let whole = fs::metadata("/proc/self/exe").unwrap().len();
         let left = u64::try_from(own.len()).unwrap();
         assert!(left * 10 < whole * 9, "{left} of {whole}");
+    }
+
+    #[tokio::test]
+    async fn a_program_is_placed_again_where_another_one_is_noted_or_none_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chainbreak");
+        let node = Node {
+            name: "n1".into(),
+            registered: "n1".to_owned(),
+            address: [127, 0, 0, 1].into(),
+            entry: vec!["env".to_owned()],
+            program: path.display().to_string(),
+        };
+        let nodes = Nodes(vec![node]);
+        let text = || fs::read_to_string(&path).unwrap();
+        let (first, second) = ("#!/bin/sh\n: first\n", "#!/bin/sh\n: second\n");
+        let file = || fs::metadata(&path).unwrap().ino();
+        place_once(&nodes, first.as_bytes()).await.unwrap();
+        assert_eq!(text(), first);
+        let placed = file();
+        place_once(&nodes, first.as_bytes()).await.unwrap();
+        assert_eq!(file(), placed, "it is copied once");
+        // By a program that makes no note.
+        fs::write(&path, "another").unwrap();
+        place_once(&nodes, first.as_bytes()).await.unwrap();
+        assert_eq!(text(), first);
+        place_once(&nodes, second.as_bytes()).await.unwrap();
+        assert_eq!(text(), second);
+        fs::remove_file(&path).unwrap();
+        place_once(&nodes, second.as_bytes()).await.unwrap();
+        assert_eq!(text(), second);
+        // One that does not run here is not taken for placed.
+        let broken = "#!/bin/sh\nexit 3\n";
+        for _ in 0..2 {
+            let refused = place_once(&nodes, broken.as_bytes()).await.unwrap_err();
+            assert!(
+                refused.to_string().contains("does not run on n1"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]
