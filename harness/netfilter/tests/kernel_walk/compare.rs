@@ -216,12 +216,12 @@ impl Kernel {
             let now = self.look();
             seen.arrived.extend(self.places.arrived());
             seen.counts = counts(&now.rules, &self.last.rules);
-            if let Some(path) = walk
-                .paths
-                .iter()
-                .find(|path| is_as(path, &seen, &now.rules))
-            {
-                same_flow(path, &now.flows)?;
+            let alike = walk.paths.iter();
+            let alike = alike.filter(|path| is_as(path, &seen, &now.rules));
+            // Where a rule is come to twice, ways with different marks may count alike: the kernel took one of them.
+            let kept = alike.map(|path| same_flow(path, &now.flows));
+            if let Some(kept) = kept.reduce(Result::or) {
+                kept?;
                 self.last = now;
                 compared.arrived += u64::from(!seen.arrived.is_empty());
                 let is_other = seen.arrived.iter().any(|(_, ends)| !ends.is(packet));
