@@ -47,7 +47,7 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     fn of(evidence: &'a Evidence) -> Self {
-        let tables = Tables::of(&evidence.dumps);
+        let tables = Tables::of(evidence);
         let configuration = evidence.objects.felix_configuration();
         let nat_map = crate::nat_map::of(&evidence.dumps);
         Self {

@@ -16,6 +16,7 @@ mod logs;
 mod nat_map;
 mod objects;
 mod observed;
+mod printed;
 mod reproduction;
 mod services;
 mod tables;

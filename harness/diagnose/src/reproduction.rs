@@ -72,7 +72,7 @@ impl Reproduction {
     /// # Errors
     /// In words, where nothing is known of kube-proxy.
     pub fn of(evidence: &Evidence, findings: &[Finding]) -> Result<Self, String> {
-        let tables = Tables::of(&evidence.dumps);
+        let tables = Tables::of(evidence);
         let calico = calico(evidence, &tables);
         let configuration = evidence.objects.felix_configuration();
         let felix = configuration.map(plain).unwrap_or_default();

@@ -10,9 +10,9 @@ use chainbreak_netfilter::{Rule, names::PortName, nft::NftTable};
 use crate::{Evidence, tables::Tables};
 
 /// kube-proxy's comment of the rule for a service's own address.
-const CLUSTER_IP: &str = " cluster IP";
+pub(crate) const CLUSTER_IP: &str = " cluster IP";
 /// What a rule's comment ends with that rejects.
-const NO_ENDPOINTS: [&str; 2] = [" has no endpoints", " has no local endpoints"];
+pub(crate) const NO_ENDPOINTS: [&str; 2] = [" has no endpoints", " has no local endpoints"];
 
 /// A service's port at its cluster IP.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,12 +51,8 @@ pub(crate) fn of_iptables(tables: &Tables) -> Vec<Led> {
         let name = comment.strip_suffix(CLUSTER_IP)?.to_owned();
         let chain = rule.target()?.into_owned();
         // Until 1.21 a rule that marks for masquerading stands before it.
-        let is_services = ["KUBE-SVC-", "KUBE-SVL-"]
-            .iter()
-            .any(|it| chain.starts_with(it));
-        is_services
-            .then(|| endpoint(rule))
-            .flatten()
+        hash(&chain)
+            .and_then(|_| endpoint(rule))
             .map(|(address, protocol, port)| Led {
                 endpoints: known
                     .entry(chain.clone())
@@ -70,6 +66,12 @@ pub(crate) fn of_iptables(tables: &Tables) -> Vec<Led> {
             })
     });
     led.collect()
+}
+
+/// What its chains share behind their prefixes, by the name of one that leads a port's cluster IP.
+pub(crate) fn hash(chain: &str) -> Option<&str> {
+    let prefixes = ["KUBE-SVC-", "KUBE-SVL-"];
+    prefixes.iter().find_map(|it| chain.strip_prefix(it))
 }
 
 /// Those of them that are led to no endpoint, in words.
@@ -93,7 +95,7 @@ pub(crate) fn rejected(tables: &Tables) -> BTreeSet<String> {
 }
 
 /// Where a rule's packets go: address, protocol, port.
-fn endpoint(rule: &Rule) -> Option<(IpAddr, String, u16)> {
+pub(crate) fn endpoint(rule: &Rule) -> Option<(IpAddr, String, u16)> {
     let address = rule.value(&["-d", "--destination"])?;
     let address = address.split('/').next()?.parse().ok()?;
     let protocol = rule.value(&["-p", "--protocol"])?.into_owned();
@@ -211,10 +213,10 @@ mod tests {
 
     #[test]
     fn where_requests_are_led_is_read_from_rules_of_kube_proxy() {
-        let mut dumps = Dumps::default();
+        let mut evidence = Evidence::default();
         let save = include_str!("../../netfilter/tests/data/kube-proxy.save");
-        dumps.add(save).unwrap();
-        let [tables] = Tables::of(&dumps).try_into().unwrap();
+        evidence.add(save).unwrap();
+        let [tables] = Tables::of(&evidence).try_into().unwrap();
         let led = of_iptables(&tables);
         assert!(
             !led.is_empty() && led.iter().all(|it| !it.endpoints.is_empty()),

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use chainbreak_netfilter::{Chain, Family, Owner, Rule, Ruleset, dumps::Dumps, replay::Backend};
+use chainbreak_netfilter::{Chain, Family, Owner, Rule, Ruleset, nft::NftTable, replay::Backend};
+
+use crate::{Evidence, printed};
 
 /// Chains that kube-proxy makes in iptables mode and nobody else: others whose names begin with `KUBE-` are the kubelet's, too, or
 /// kube-router's (kube-proxy and kubelet 1.20 to 1.36).
@@ -45,6 +47,8 @@ pub(crate) struct Tables {
     pub(crate) family: Family,
     pub(crate) backend: Option<Backend>,
     pub(crate) ruleset: Ruleset,
+    /// Whether nft printed some of them, and not iptables: without comments.
+    pub(crate) is_printed: bool,
 }
 
 impl fmt::Display for Tables {
@@ -55,6 +59,7 @@ impl fmt::Display for Tables {
             Family::V6 => "IPv6",
         };
         match self.backend {
+            _ if self.is_printed => write!(f, "nft, {family}, at least in part as nft prints it"),
             Some(Backend::Legacy) => write!(f, "legacy, {family}"),
             Some(Backend::Nft) => write!(f, "nft, {family}"),
             None => f.write_str(family),
@@ -64,25 +69,38 @@ impl fmt::Display for Tables {
 
 impl Tables {
     /// All of a node, those of one front end and family together. A table that comes again is another's, or was attached twice: it stays apart.
-    pub(crate) fn of(dumps: &Dumps) -> Vec<Self> {
+    pub(crate) fn of(evidence: &Evidence) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
-        for save in dumps.saves() {
-            let tables = save.ruleset.tables.clone();
+        let saves = evidence.dumps.saves().iter().map(|save| Self {
+            family: save.family,
+            backend: save.backend,
+            ruleset: save.ruleset.clone(),
+            is_printed: false,
+        });
+        for one in saves.chain(printed::tables(evidence)) {
             let is_it = |it: &&mut Self| {
                 let has = |name: &String| it.ruleset.tables.contains_key(name);
-                let same = it.family == save.family && it.backend == save.backend;
-                same && !tables.keys().any(has)
+                let same = it.family == one.family && it.backend == one.backend;
+                same && !one.ruleset.tables.keys().any(has)
             };
             match all.iter_mut().find(is_it) {
-                Some(known) => known.ruleset.tables.extend(tables),
-                None => all.push(Self {
-                    family: save.family,
-                    backend: save.backend,
-                    ruleset: Ruleset { tables },
-                }),
+                Some(known) => {
+                    known.ruleset.tables.extend(one.ruleset.tables);
+                    known.is_printed |= one.is_printed;
+                }
+                None => all.push(one),
             }
         }
         all
+    }
+
+    /// Whether there is one of the family and the name of a table of nft's.
+    pub(crate) fn has(&self, table: &NftTable) -> bool {
+        let family = match self.family {
+            Family::V4 => "ip",
+            Family::V6 => "ip6",
+        };
+        family == table.family && self.ruleset.tables.contains_key(&table.name)
     }
 
     pub(crate) fn chain(&self, table: &str, chain: &str) -> Option<&Chain> {

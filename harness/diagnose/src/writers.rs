@@ -1,7 +1,7 @@
 //! Who wrote the rules of a node, in which mode and by which releases.
 
 use chainbreak_model::names::AgentName;
-use chainbreak_netfilter::{Owner, Rule, dumps::Kind, nft::NftTable};
+use chainbreak_netfilter::{Owner, Rule, nft::NftTable, replay::Backend};
 use serde::Serialize;
 
 use crate::{
@@ -40,9 +40,9 @@ const OTHERS: [(&str, &str); 10] = [
 
 /// Whoever wrote rules, then what logs and objects say of versions and settings.
 pub fn writers(evidence: &Evidence) -> Vec<Writer> {
-    let all = Tables::of(&evidence.dumps);
+    let all = Tables::of(evidence);
     let mut writers: Vec<Writer> = all.iter().flat_map(of_iptables).collect();
-    writers.extend(of_nftables(evidence));
+    writers.extend(of_nftables(evidence, &all));
     writers.extend(evidence.logs.iter().filter_map(of_log));
     let versions = evidence.objects.versions().into_iter();
     writers
@@ -100,7 +100,7 @@ fn in_iptables_mode(tables: &Tables) -> String {
         let rejected = services::rejected(tables).len();
         parts.push(format!("{}, {rejected} rejected", ports_led(led)));
     } else {
-        parts.push("nat was not attached".to_owned());
+        parts.push("nat was not attached, or not whole".to_owned());
     }
     parts.extend(layout(tables).map(|it| format!("laid out as {it}")));
     parts.join(", ")
@@ -152,8 +152,11 @@ fn layout(tables: &Tables) -> Option<&'static str> {
     })
 }
 
-fn of_nftables(evidence: &Evidence) -> Vec<Writer> {
-    let has_save = evidence.dumps.found().contains(&Kind::Save);
+fn of_nftables(evidence: &Evidence, all: &[Tables]) -> Vec<Writer> {
+    let is_unread = |table: &NftTable| {
+        let mut of_its = all.iter().filter(|it| it.backend != Some(Backend::Legacy));
+        is_of_agents(table) && !of_its.any(|it| it.has(table))
+    };
     let tables = evidence.dumps.nft_tables().iter();
     let told = tables.filter_map(|table| match table.name.as_str() {
         "kube-proxy" => {
@@ -166,7 +169,7 @@ fn of_nftables(evidence: &Evidence) -> Vec<Writer> {
             "felix",
             format!("nftables mode (table {} calico)", table.family),
         )),
-        "nat" | "filter" | "mangle" | "raw" if !has_save && is_of_agents(table) => Some(writer(
+        "nat" | "filter" | "mangle" | "raw" if is_unread(table) => Some(writer(
             "iptables-nft",
             format!(
                 "rules of kube-proxy or Felix in table {} {}, which are not judged: attach `iptables-save -c`",

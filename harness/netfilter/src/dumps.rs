@@ -3,6 +3,7 @@
 //! whatever stands between them.
 
 mod felix_maps;
+mod front;
 mod head;
 mod kinds;
 mod line;
@@ -252,7 +253,7 @@ impl Dumps {
         if !self.is_ordered {
             state.set_unordered();
         }
-        for save in self.saves.iter().filter(|it| it.family == family) {
+        for save in &self.of_iptables(family) {
             state.add_save(&save.ruleset);
         }
         state.add_nft(&self.nft);

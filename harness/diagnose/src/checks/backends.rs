@@ -1,12 +1,19 @@
 //! Rules of one program in several places: both front ends of iptables, or iptables beside nftables mode.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use chainbreak_model::case::Symptom;
 use chainbreak_netfilter::{Family, replay::Backend};
 
 use super::{Context, first_of};
-use crate::{Finding, Weight, services, tables::Tables};
+use crate::{
+    Finding, Weight,
+    services::{self, Led},
+    tables::Tables,
+};
 
 /// What a kube-proxy leaves that has gone over to another mode or front end.
 const LEFT: &str = "`kube-proxy --cleanup` of the old mode, or the removal of its chains by the old front end, once nobody writes them any more";
@@ -21,27 +28,27 @@ pub(super) fn check(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Services that are led there; none where only a base is left: canaries, chains that are never removed.
-fn led(tables: &Tables) -> BTreeSet<(String, Vec<String>)> {
+/// Services that are led there, by address, protocol and port; none where only a base is left: canaries, chains that are never removed.
+fn led(tables: &Tables) -> BTreeMap<(IpAddr, String, u16), Led> {
     let jumps = tables.leads_in();
     let led = services::of_iptables(tables).into_iter().filter(|_| jumps);
-    let told = led.map(|it| {
-        let endpoints = it.endpoints.iter().map(ToString::to_string).collect();
-        (format!("{} at {}", it.name, it.address), endpoints)
-    });
-    told.collect()
+    led.map(|it| ((it.address, it.protocol.clone(), it.port), it))
+        .collect()
 }
 
 fn both_front_ends(context: &Context<'_>, family: Family) -> Option<Finding> {
     let of = |backend: Backend| {
         let ours = context.tables.iter();
-        let mut ours = ours.filter(|it| it.family == family && it.backend == Some(backend));
-        ours.find(|it| !led(it).is_empty())
+        let ours = ours.filter(|it| it.family == family && it.backend == Some(backend));
+        ours.map(led).find(|led| !led.is_empty())
     };
     let (legacy, nft) = (of(Backend::Legacy)?, of(Backend::Nft)?);
-    let (of_legacy, of_nft) = (led(legacy), led(nft));
-    let otherwise = of_legacy.symmetric_difference(&of_nft);
-    let names: BTreeSet<&str> = otherwise.map(|(name, _)| name.as_str()).collect();
+    let all = legacy.iter().chain(&nft);
+    let otherwise = all.filter(|(at, _)| {
+        let [of_legacy, of_nft] = [&legacy, &nft].map(|led| led.get(at).map(|it| &it.endpoints));
+        of_legacy != of_nft
+    });
+    let names: BTreeSet<String> = otherwise.map(|(_, it)| told(it)).collect();
     let differ: Vec<String> = names
         .into_iter()
         .map(|name| format!("{name} is led otherwise by one than by the other"))
@@ -52,15 +59,18 @@ fn both_front_ends(context: &Context<'_>, family: Family) -> Option<Finding> {
     Some(finding.on(first_of(differ)).mended_by(LEFT))
 }
 
+fn told(led: &Led) -> String {
+    format!("{} at {}", led.name, led.address)
+}
+
 fn beside_nftables(context: &Context<'_>) -> Option<Finding> {
     context.nftables().next()?;
     let left = context.tables.iter().find(|it| !led(it).is_empty())?;
     let what = format!(
         "kube-proxy's table of nftables and its rules of iptables ({left}) both lead to services: one is left over"
     );
-    let names = led(left)
-        .into_iter()
-        .map(|(name, _)| format!("{name} is led by iptables, too"));
+    let names = led(left).into_values();
+    let names = names.map(|it| format!("{} is led by iptables, too", told(&it)));
     Some(
         Finding::breaks(Symptom::BothModes, what)
             .on(first_of(names))

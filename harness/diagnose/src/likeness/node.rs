@@ -10,7 +10,7 @@ use chainbreak_netfilter::{Table, dumps::Kind};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::{Evidence, Finding, checks::logged, objects};
+use crate::{Evidence, Finding, checks::logged, objects, printed, tables::Tables};
 
 /// What is known of a sign: that it is there (of several which one), and where; that it is not; or nothing.
 pub(super) enum Seen<'s> {
@@ -26,6 +26,7 @@ pub(super) struct Node<'a> {
     /// Written once for all signs: a node of ten thousand services has some seventy thousand rules.
     iptables: OnceCell<Lines>,
     nft: OnceCell<Lines>,
+    printed: OnceCell<Vec<Tables>>,
 }
 
 /// What a sign of a rule is looked for in.
@@ -48,7 +49,14 @@ impl<'a> Node<'a> {
             findings,
             iptables: OnceCell::new(),
             nft: OnceCell::new(),
+            printed: OnceCell::new(),
         }
+    }
+
+    /// Rules of iptables that nft alone has printed.
+    fn printed(&self) -> &[Tables] {
+        let printed = || printed::tables(self.evidence).collect();
+        self.printed.get_or_init(printed)
     }
 
     pub(super) fn shows<'s>(&self, sign: &'s Sign) -> Seen<'s> {
@@ -104,15 +112,21 @@ impl Node<'_> {
         let Evidence { dumps, objects, .. } = self.evidence;
         let has = |kind| dumps.found().contains(&kind);
         let logs = |agent| self.evidence.log(agent).is_some();
-        let saves = !dumps.saves().is_empty();
+        let mut tables = self
+            .tables(Which::Iptables)
+            .map(|(name, _)| name)
+            .peekable();
+        let saves = tables.peek().is_some();
+        let nat = tables.any(|name| name == "nat");
         let nft = !dumps.nft_tables().is_empty();
         let slices = objects.endpoints().is_some();
         match symptom {
-            Symptom::JumpMissing | Symptom::ServicesEmpty => saves,
+            Symptom::JumpMissing | Symptom::ServicesEmpty => nat,
             Symptom::BothBackends => dumps.saves().len() > 1,
             Symptom::ChainsMissing | Symptom::ElementsMissing => nft,
             Symptom::BothModes => saves && nft,
-            Symptom::ServiceLeadsNowhere | Symptom::FelixCleansUp => saves || nft,
+            Symptom::ServiceLeadsNowhere => nat || nft,
+            Symptom::FelixCleansUp => saves || nft,
             Symptom::EndpointsDiffer | Symptom::ServiceWithoutRules => (saves || nft) && slices,
             Symptom::NatMapDiffers => !crate::nat_map::of(dumps).is_empty() && slices,
             Symptom::StaleConnections | Symptom::ConnectionsUntranslated => has(Kind::Flows),
@@ -149,7 +163,8 @@ impl Node<'_> {
         {
             return Some(Some(chain.clone()));
         }
-        let mut are_counted = true;
+        // nft leaves comments out, and has other words for some matches: of a rule that is not found there nobody knows.
+        let mut are_known = which == Which::Nft || self.printed().is_empty();
         for Line { text, packets } in &lines.rules {
             if !wanted.is_match(text) {
                 continue;
@@ -158,10 +173,10 @@ impl Node<'_> {
                 _ if which != Which::Counted => return Some(Some(text.clone())),
                 Some(0) => {}
                 Some(packets) => return Some(Some(format!("{text}: {packets} packets"))),
-                None => are_counted = false,
+                None => are_known = false,
             }
         }
-        are_counted.then_some(None)
+        are_known.then_some(None)
     }
 
     /// None where no table was listed.
@@ -179,6 +194,8 @@ impl Node<'_> {
         let dumps = &self.evidence.dumps;
         let is_nft = which == Which::Nft;
         let saved = dumps.saves().iter().flat_map(|save| &save.ruleset.tables);
+        let printed = self.printed().iter().flat_map(|it| &it.ruleset.tables);
+        let saved = saved.chain(printed);
         let saved = saved.map(|(name, table)| (name.as_str(), table));
         let native = dumps.nft_tables().iter();
         let native = native.map(|it| (it.name.as_str(), &it.table));

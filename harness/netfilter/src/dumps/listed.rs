@@ -12,6 +12,7 @@ mod tests;
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
+pub(super) use self::behind::{as_listed, unknown};
 use self::open::{Chain, Open};
 use super::Save;
 use crate::{

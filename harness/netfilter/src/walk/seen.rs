@@ -102,7 +102,7 @@ fn counters(dumps: &Dumps, family: Family) -> RuleCounters {
             all.entry(site).or_default().add(counters);
         }
     };
-    for save in dumps.saves().iter().filter(|it| it.family == family) {
+    for save in dumps.of_iptables(family) {
         add(save.ruleset.counted());
     }
     for table in native(dumps, family) {
@@ -118,9 +118,9 @@ fn native(dumps: &Dumps, family: Family) -> impl Iterator<Item = &NftTable> {
         Family::V6 => "ip6",
     };
     let of_family = move |table: &&NftTable| table.family == own || table.family == "inet";
+    let saves = dumps.of_iptables(family);
     let is_as_save = move |table: &NftTable| {
-        let mut saves = dumps.saves().iter().filter(|it| it.family == family);
-        saves.any(|save| {
+        saves.iter().any(|save| {
             let known = save.ruleset.tables.get(&table.name);
             known.is_some_and(|known| {
                 let mut chains = table.table.chains.keys();

@@ -31,12 +31,7 @@ impl Behind {
                 behind.known(target, first, after)
             };
             let Some(behind_it) = read else {
-                // Nobody takes a comment's words for an option.
-                let unknown = format!("as listed: {}", rest.trim());
-                let unknown = quote(&unknown);
-                behind
-                    .matches
-                    .push(format!("-m as-listed -m comment --comment {unknown}"));
+                behind.matches.push(unknown(rest));
                 break;
             };
             rest = behind_it;
@@ -175,6 +170,17 @@ const TURNED: [&str; 10] = [
     "match-set",
     "owner",
 ];
+
+/// A match that nobody knows, for words that are not known.
+pub(in crate::dumps) fn unknown(words: &str) -> String {
+    format!("-m as-listed {}", as_listed(words))
+}
+
+/// A comment with words that are not known: nobody takes a comment's for an option.
+pub(in crate::dumps) fn as_listed(words: &str) -> String {
+    let words = format!("as listed: {}", words.trim());
+    format!("-m comment --comment {}", quote(&words))
+}
 
 /// The words behind what was read.
 struct Words<'a>(&'a str);
