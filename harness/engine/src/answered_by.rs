@@ -209,7 +209,16 @@ spec: { selector: { app: web }, ports: [{ name: http, port: 80 }, { name: dns, p
         fake.cluster().1
     }
 
-    async fn by(lines: &str, answered: Answered) -> (Option<&'static str>, Result<(), String>) {
+    /// What comes at once: no machine takes so long for it.
+    const LONG: Duration = Duration::from_secs(20);
+    /// What never comes. It is looked for once at least, which takes a process.
+    const SHORT: Duration = Duration::from_secs(2);
+
+    async fn by(
+        lines: &str,
+        answered: Answered,
+        within: Duration,
+    ) -> (Option<&'static str>, Result<(), String>) {
         let cluster = tracked(lines);
         let (_last, answered) = watch::channel(answered);
         let asked = Asked {
@@ -218,9 +227,9 @@ spec: { selector: { app: web }, ports: [{ name: http, port: 80 }, { name: dns, p
             to: SERVICE.parse().expect("an address"),
             answered: &answered,
         };
-        let soon = Instant::now() + Duration::from_millis(200);
         let by = asked.by(cluster.as_ref()).await.expect("it is listed");
-        let waited = asked.by_programs(cluster.as_ref(), soon).await;
+        let until = Instant::now() + within;
+        let waited = asked.by_programs(cluster.as_ref(), until).await;
         (by, waited.map_err(|trouble| trouble.to_string()))
     }
 
@@ -230,7 +239,7 @@ spec: { selector: { app: web }, ports: [{ name: http, port: 80 }, { name: dns, p
 
     #[tokio::test]
     async fn what_conntrack_translated_was_answered_by_rules_and_programs_are_waited_for_in_vain() {
-        let (by, waited) = by(TRANSLATED, Some((Instant::now(), client()))).await;
+        let (by, waited) = by(TRANSLATED, Some((Instant::now(), client())), SHORT).await;
         assert_eq!(by, Some(RULES));
         let why = waited.expect_err("programs never answer");
         assert!(
@@ -245,7 +254,7 @@ spec: { selector: { app: web }, ports: [{ name: http, port: 80 }, { name: dns, p
         let other_service = TRANSLATED.replace("10.96.0.80", "10.96.0.81");
         let as_asked = TRANSLATED.replace("src=10.20.1.3", "src=10.96.0.80");
         for lines in ["", &other_port, &other_service, &as_asked] {
-            let (by, waited) = by(lines, Some((Instant::now(), client()))).await;
+            let (by, waited) = by(lines, Some((Instant::now(), client())), LONG).await;
             assert_eq!(by, Some(PROGRAMS), "{lines}");
             waited.expect("nothing is to be waited for");
         }
@@ -256,7 +265,7 @@ spec: { selector: { app: web }, ports: [{ name: http, port: 80 }, { name: dns, p
         let long_ago = Instant::now().checked_sub(FRESH).expect("a clock");
         let stale = Some((long_ago, client()));
         for answered in [None, stale] {
-            let (by, waited) = by("", answered).await;
+            let (by, waited) = by("", answered, SHORT).await;
             assert_eq!(by, None);
             waited.expect_err("nothing is known");
         }
