@@ -8,13 +8,13 @@ use std::{
 
 use chainbreak_netfilter::{Rule, Ruleset, names::PortName};
 
-use crate::{Evidence, services, tables::Tables};
+use crate::{Evidence, objects::ServicePort, services, tables::Tables};
 
 /// Those that no save has.
 pub(crate) fn tables(evidence: &Evidence) -> impl Iterator<Item = Tables> {
     let ports = Ports::of(evidence);
-    evidence.dumps.printed().into_iter().map(move |save| {
-        let mut ruleset = save.ruleset;
+    evidence.dumps.printed().iter().map(move |save| {
+        let mut ruleset = save.ruleset.clone();
         say(&mut ruleset, "nat", |rule| ports.led(rule));
         say(&mut ruleset, "filter", |rule| ports.refused(rule));
         Tables {
@@ -39,8 +39,8 @@ fn say(ruleset: &mut Ruleset, table: &str, about: impl Fn(&Rule) -> Option<Strin
 
 /// What the API's objects call the ports of services.
 struct Ports {
-    /// By what the names of its chains end with: at the addresses that it has as its cluster IPs.
-    by_chain: BTreeMap<String, (PortName, Vec<IpAddr>)>,
+    /// By what the names of its chains end with.
+    by_chain: BTreeMap<String, ServicePort>,
     /// By address, protocol and port.
     by_address: BTreeMap<(IpAddr, String, u16), PortName>,
 }
@@ -53,8 +53,7 @@ impl Ports {
                 let protocol = port.name.protocol.to_string();
                 by_address.insert((*address, protocol, port.port), port.name.clone());
             }
-            let addresses = port.addresses.into_iter().collect();
-            by_chain.insert(port.name.hash(), (port.name, addresses));
+            by_chain.insert(port.name.hash(), port);
         }
         Self {
             by_chain,
@@ -69,8 +68,8 @@ impl Ports {
         let (address, ..) = services::endpoint(rule)?;
         let name = match self.by_chain.get(hash) {
             // At another address that it has, the comment is another one.
-            Some((_, own)) if !own.contains(&address) => return None,
-            Some((name, _)) => name.to_string(),
+            Some(port) if !port.addresses.contains(&address) => return None,
+            Some(port) => port.name.to_string(),
             None => chain.to_string(),
         };
         Some(format!("{name}{}", services::CLUSTER_IP))

@@ -96,11 +96,7 @@ impl Tables {
 
     /// Whether there is one of the family and the name of a table of nft's.
     pub(crate) fn has(&self, table: &NftTable) -> bool {
-        let family = match self.family {
-            Family::V4 => "ip",
-            Family::V6 => "ip6",
-        };
-        family == table.family && self.ruleset.tables.contains_key(&table.name)
+        self.family.of_nft() == table.family && self.ruleset.tables.contains_key(&table.name)
     }
 
     pub(crate) fn chain(&self, table: &str, chain: &str) -> Option<&Chain> {

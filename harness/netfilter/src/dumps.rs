@@ -16,7 +16,7 @@ mod sets;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 pub(crate) use self::felix_maps::{FelixMaps, Known};
@@ -40,6 +40,8 @@ use crate::{
 pub struct Dumps {
     saves: Vec<Save>,
     nft: Vec<NftTable>,
+    /// What nft alone has of iptables' rules, as soon as somebody asked.
+    printed: OnceLock<Vec<Save>>,
     flows: Vec<Flow>,
     rules: String,
     routes: String,
@@ -169,6 +171,7 @@ impl Dumps {
         found.extend(has_saves.then_some(Kind::Save));
         found.extend((!tables.is_empty()).then_some(Kind::Nft));
         self.nft.extend(tables);
+        self.printed = OnceLock::new();
         Ok(rest)
     }
 
@@ -253,7 +256,7 @@ impl Dumps {
         if !self.is_ordered {
             state.set_unordered();
         }
-        for save in &self.of_iptables(family) {
+        for save in self.of_iptables(family) {
             state.add_save(&save.ruleset);
         }
         state.add_nft(&self.nft);

@@ -18,6 +18,7 @@ pub use self::{
     tables::{Reason, Refusal, Tables, places},
 };
 use crate::{
+    Family,
     error::NetfilterError,
     rule::{Counters, Rule},
     save::{Chain, Table},
@@ -25,6 +26,16 @@ use crate::{
 
 /// Families of tables as nft names them; where none is named it means `ip`.
 pub(crate) const FAMILIES: [&str; 6] = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
+
+impl Family {
+    /// What nft calls the family of its tables.
+    pub fn of_nft(self) -> &'static str {
+        match self {
+            Self::V4 => "ip",
+            Self::V6 => "ip6",
+        }
+    }
+}
 
 /// One table of a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

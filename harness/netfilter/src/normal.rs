@@ -7,7 +7,7 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
-use crate::words::{join, words};
+use crate::words::{join, number, words};
 
 /// The normal form of a rule's text.
 pub(crate) fn form(text: &str) -> String {
@@ -116,13 +116,13 @@ fn value<'a>(option: &'a str, values: &[Cow<'_, str>]) -> (&'a str, Vec<String>)
     let set_xmark = |value: String| ("--set-xmark", vec![value]);
     match option {
         "-s" | "-d" => (option, vec![with_prefix(only)]),
-        "--or-mark" => set_xmark(format!("{0}/{0}", number(only))),
-        "--xor-mark" => set_xmark(format!("{}/0x0", number(only))),
-        "--set-mark" if !only.contains('/') => set_xmark(format!("{}/0xffffffff", number(only))),
+        "--or-mark" => set_xmark(format!("{0}/{0}", in_hex(only))),
+        "--xor-mark" => set_xmark(format!("{}/0x0", in_hex(only))),
+        "--set-mark" if !only.contains('/') => set_xmark(format!("{}/0xffffffff", in_hex(only))),
         // What is set is cleared before (iptables 1.8, libxt_MARK.c and libxt_CONNMARK.c).
         "--set-mark" => {
             let (value, mask) = only.split_once('/').unwrap_or((only, ""));
-            match (parse_number(value), parse_number(mask)) {
+            match (number(value), number(mask)) {
                 (Some(value), Some(mask)) => set_xmark(format!("{value:#x}/{:#x}", value | mask)),
                 _ => (option, vec![only.to_string()]),
             }
@@ -133,7 +133,7 @@ fn value<'a>(option: &'a str, values: &[Cow<'_, str>]) -> (&'a str, Vec<String>)
             (option, vec![whole.unwrap_or(mark)])
         }
         "--and-mark" => {
-            let mask = parse_number(only).unwrap_or_default();
+            let mask = number(only).unwrap_or_default();
             set_xmark(format!("0x0/{:#x}", !mask))
         }
         "--set-xmark" | "--restore-mark" => (option, vec![masked(only)]),
@@ -157,20 +157,13 @@ fn with_prefix(address: &str) -> String {
 
 fn masked(mark: &str) -> String {
     match mark.split_once('/') {
-        Some((value, mask)) => format!("{}/{}", number(value), number(mask)),
-        None => number(mark),
+        Some((value, mask)) => format!("{}/{}", in_hex(value), in_hex(mask)),
+        None => in_hex(mark),
     }
 }
 
-fn number(text: &str) -> String {
-    parse_number(text).map_or_else(|| text.to_owned(), |number| format!("{number:#x}"))
-}
-
-fn parse_number(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    }
+fn in_hex(text: &str) -> String {
+    number(text).map_or_else(|| text.to_owned(), |number| format!("{number:#x}"))
 }
 
 /// The kernel keeps probabilities in units of 2⁻³¹.

@@ -102,6 +102,15 @@ pub fn join<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     line
 }
 
+/// Reads a number, hexadecimal after `0x`.
+pub(crate) fn number(text: &str) -> Option<u32> {
+    let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    match hex {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
 /// Whether it is digits and nothing else.
 pub(crate) fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit())

@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use chainbreak_netfilter::{
-    Family, Site,
+    Site,
     dumps::Dumps,
     walk::{Packet, Protocol, Seen, Walk},
 };
@@ -197,10 +197,7 @@ impl Drop for Monitor<'_> {
 
 /// What says of which packets nft is to tell, before any other table sees them.
 fn rules(packet: &Packet) -> String {
-    let family = match packet.family() {
-        Family::V4 => "ip",
-        Family::V6 => "ip6",
-    };
+    let family = packet.family().of_nft();
     let (protocol, dst, dport) = (packet.protocol, packet.dst, packet.dport);
     let asked = format!("{family} daddr {dst} {protocol} dport {dport} meta nftrace set 1");
     let last = format!(

@@ -10,11 +10,9 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, collections::BTreeMap};
-
 use super::{
     Dumps, Save,
-    listed::{as_listed, unknown},
+    listed::{self, BUILT_IN, as_listed},
 };
 use crate::{
     Family,
@@ -26,60 +24,62 @@ use crate::{
 
 /// iptables' tables.
 const TABLES: [&str; 4] = ["raw", "mangle", "nat", "filter"];
-/// Their chains that the kernel enters.
-const BUILT_IN: [&str; 5] = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
 
 impl Dumps {
     /// The rules of iptables of a family, by whomever they were printed.
-    pub(crate) fn of_iptables(&self, family: Family) -> Vec<Cow<'_, Save>> {
-        let saves = self.saves.iter().map(Cow::Borrowed);
-        let all = saves.chain(self.printed().into_iter().map(Cow::Owned));
-        all.filter(|it| it.family == family).collect()
+    pub(crate) fn of_iptables(&self, family: Family) -> impl Iterator<Item = &Save> {
+        let all = self.saves.iter().chain(self.printed());
+        all.filter(move |it| it.family == family)
     }
 
     /// The rules of iptables' nft front end that nft alone has printed, made what `iptables-save` prints, as far as that can be done: without
     /// comments.
-    pub fn printed(&self) -> Vec<Save> {
-        let mut all: BTreeMap<Family, Save> = BTreeMap::new();
-        for (family, name, rules) in self.nft.iter().filter_map(saved) {
+    pub fn printed(&self) -> &[Save] {
+        self.printed.get_or_init(|| {
+            let families = [Family::V4, Family::V6].into_iter();
+            families.filter_map(|it| self.printed_of(it)).collect()
+        })
+    }
+
+    fn printed_of(&self, family: Family) -> Option<Save> {
+        let mut printed = Save {
+            family,
+            backend: Some(Backend::Nft),
+            ruleset: Ruleset::default(),
+            is_listed: false,
+        };
+        let is_its =
+            |it: &&NftTable| it.family == family.of_nft() && TABLES.contains(&it.name.as_str());
+        for table in self.nft.iter().filter(is_its) {
             // In a save of the legacy front end it is another one; who printed a save is not always said.
             let has_it = |save: &&Save| {
                 let may_be = save.family == family && save.backend != Some(Backend::Legacy);
-                may_be && save.ruleset.tables.contains_key(name)
+                may_be && save.ruleset.tables.contains_key(&table.name)
             };
-            let of_family = all.entry(family).or_insert_with(|| Save {
-                family,
-                backend: Some(Backend::Nft),
-                ruleset: Ruleset::default(),
-                is_listed: false,
-            });
-            match self.saves.iter().find(has_it) {
+            if let Some(save) = self.saves.iter().find(has_it) {
                 // What has one of its tables is of the same front end, whether or not it says so.
-                Some(save) => of_family.backend = save.backend,
-                None => drop(of_family.ruleset.tables.insert(name.to_owned(), rules)),
+                printed.backend = save.backend;
+            } else if let Some(rules) = saved(table, family) {
+                printed.ruleset.tables.insert(table.name.clone(), rules);
             }
         }
-        all.retain(|_, save| !save.ruleset.tables.is_empty());
-        all.into_values().collect()
+        (!printed.ruleset.tables.is_empty()).then_some(printed)
     }
 }
 
-/// The table as iptables would save it, without comments, and its name; nothing where it is none of iptables', or is not printed whole.
-fn saved(table: &NftTable) -> Option<(Family, &str, Table)> {
-    let family = match (table.family.as_str(), table.name.as_str()) {
-        ("ip", _) => Family::V4,
-        ("ip6", name) if name != "nat" => Family::V6,
-        _ => return None,
-    };
+/// The table as iptables would save it, without comments; nothing where it is not iptables', or is not printed whole.
+fn saved(table: &NftTable, family: Family) -> Option<Table> {
+    if (family, table.name.as_str()) == (Family::V6, "nat") {
+        return None;
+    }
     let is_entered = |name: &str| {
         let about = table.about.get(&format!("chain {name}"));
         about.is_some_and(|lines| lines.iter().any(|it| it.starts_with("type ")))
     };
     let chains = &table.table.chains;
     let mut names = chains.keys().map(String::as_str);
-    let is_its = TABLES.contains(&table.name.as_str())
-        && table.sets.is_empty()
-        && names.all(|name| is_entered(name) == BUILT_IN.contains(&name));
+    let is_its =
+        table.sets.is_empty() && names.all(|name| is_entered(name) == BUILT_IN.contains(&name));
     let mut rules = chains.values().flat_map(|chain| &chain.rules);
     if !is_its || !rules.all(is_translated) {
         return None;
@@ -97,7 +97,7 @@ fn saved(table: &NftTable) -> Option<(Family, &str, Table)> {
         (name.clone(), saved)
     });
     let chains = chains.collect();
-    Some((family, &table.name, Table { chains }))
+    Some(Table { chains })
 }
 
 /// Whether iptables wrote a rule, and its libraries translated it. iptables has every rule count, and nothing is printed of a comment, which agents'
@@ -141,12 +141,4 @@ fn words(rule: &str) -> Vec<String> {
         });
     }
     words
-}
-
-/// A number, in whichever way it is written.
-fn number(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
 }

@@ -12,8 +12,11 @@ mod tests;
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-pub(super) use self::behind::{as_listed, unknown};
 use self::open::{Chain, Open};
+pub(super) use self::{
+    behind::{as_listed, marked, unknown},
+    open::BUILT_IN,
+};
 use super::Save;
 use crate::{
     Family,

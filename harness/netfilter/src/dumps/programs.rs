@@ -51,8 +51,7 @@ impl Dumps {
     /// The mark and its mask by which Felix's rules masquerade what its programs mark so.
     pub(super) fn outgoing(&self, family: Family) -> Option<(u32, u32)> {
         let saves = self.of_iptables(family);
-        let chains = saves.iter();
-        let chains = chains.filter_map(|it| it.ruleset.chain("nat", OUTGOING));
+        let chains = saves.filter_map(|it| it.ruleset.chain("nat", OUTGOING));
         let mut rules = chains.flat_map(|chain| &chain.rules);
         rules.find_map(|rule| {
             let mark = rule.value(&["--mark"])?;

@@ -10,6 +10,7 @@ use super::{
     packet::{Protocol, TcpFlags},
     state::State,
 };
+use crate::words::number;
 
 /// One condition of a rule.
 #[derive(Debug, Clone)]
@@ -199,15 +200,6 @@ impl Masked {
     /// Whether a mark has it.
     pub(super) fn has(self, mark: u32) -> bool {
         mark & self.mask == self.value
-    }
-}
-
-/// Reads a number, hexadecimal after `0x`.
-pub(super) fn number(text: &str) -> Option<u32> {
-    let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
-    match hex {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
     }
 }
 

@@ -113,14 +113,10 @@ fn counters(dumps: &Dumps, family: Family) -> RuleCounters {
 
 /// The tables of nft that see a family and are no front end's: those `iptables-save` lists, too.
 fn native(dumps: &Dumps, family: Family) -> impl Iterator<Item = &NftTable> {
-    let own = match family {
-        Family::V4 => "ip",
-        Family::V6 => "ip6",
-    };
+    let own = family.of_nft();
     let of_family = move |table: &&NftTable| table.family == own || table.family == "inet";
-    let saves = dumps.of_iptables(family);
     let is_as_save = move |table: &NftTable| {
-        saves.iter().any(|save| {
+        dumps.of_iptables(family).any(|save| {
             let known = save.ruleset.tables.get(&table.name);
             known.is_some_and(|known| {
                 let mut chains = table.table.chains.keys();

@@ -83,12 +83,8 @@ impl State {
     /// Adds the tables of `nft list ruleset` that see this family. Those that are a front end's, and are there as
     /// `iptables-save` prints them, are left out.
     pub fn add_nft(&mut self, tables: &[NftTable]) {
-        let family = match self.family {
-            Family::V4 => "ip",
-            Family::V6 => "ip6",
-        };
         for table in tables {
-            let seen = table.family == family || table.family == "inet";
+            let seen = table.family == self.family.of_nft() || table.family == "inet";
             if seen && !self.has_as_save(table) {
                 self.programs.push(nft::program(table));
             }

@@ -6,10 +6,11 @@ use std::{
 };
 
 use super::{
-    matches::{Masked, number},
+    matches::Masked,
     parse::Clause,
     rules::{Action, Port},
 };
+use crate::words::number;
 
 /// What `-j` or `-g` and the options after it do; a rule without target counts.
 pub(super) fn action(clauses: &[Clause<'_>], chains: &BTreeMap<String, usize>) -> Action {

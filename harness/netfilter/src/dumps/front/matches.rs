@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{number, unknown};
+use super::listed::unknown;
+use crate::words::number;
 
 /// All of them, as iptables saves them. Those from the first one on that is not known are one that nobody knows.
 pub(super) fn read(words: &[&str]) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! What a rule does.
 
-use super::number;
-use crate::Family;
+use super::listed;
+use crate::{Family, words::number};
 
 /// As iptables saves it; nothing where it is not known.
 pub(super) fn read(words: &[&str], family: Family) -> Option<String> {
@@ -13,7 +13,7 @@ pub(super) fn read(words: &[&str], family: Family) -> Option<String> {
         ["goto", chain] => format!("-g {chain}"),
         ["notrack"] => "-j CT --notrack".to_owned(),
         ["mark", "set", value @ ..] if value != ["ct", "mark"] => {
-            format!("-j MARK --set-xmark {}", marked(value)?)
+            format!("-j MARK {}", marked(value)?)
         }
         ["dnat", "to", to, how @ ..] => format!("-j DNAT --to-destination {to}{}", flags(how)?),
         ["snat", "to", to, how @ ..] => format!("-j SNAT --to-source {to}{}", flags(how)?),
@@ -35,7 +35,7 @@ pub(super) fn read(words: &[&str], family: Family) -> Option<String> {
         ["mark", "set", "ct", "mark"] => "-j CONNMARK --restore-mark".to_owned(),
         ["ct", "mark", "set", "mark"] => "-j CONNMARK --save-mark".to_owned(),
         ["ct", "mark", "set", value] => {
-            format!("-j CONNMARK --set-xmark {:#x}/0xffffffff", number(value)?)
+            format!("-j CONNMARK {}", listed::marked("set", value)?)
         }
         ["redirect", how @ ..] => format!("-j REDIRECT{}", flags(how)?),
         _ => return None,
@@ -56,15 +56,17 @@ fn flags(words: &[&str]) -> Option<String> {
 
 /// `mark & 0xffff0fff ^ 0x3000`, as the value and the bits that it is for.
 fn marked(words: &[&str]) -> Option<String> {
-    let (value, mask) = match words {
-        [value] => (number(value)?, u32::MAX),
-        ["mark", "|", bits] => (number(bits)?, number(bits)?),
-        ["mark", "^", bits] => (number(bits)?, 0),
-        ["mark", "&", kept] => (0, !number(kept)?),
-        ["mark", "&", kept, "^", value] => (number(value)?, !number(kept)?),
-        _ => return None,
-    };
-    Some(format!("{value:#x}/{mask:#x}"))
+    match words {
+        [value] => listed::marked("set", value),
+        ["mark", "|", bits] => listed::marked("or", bits),
+        ["mark", "^", bits] => listed::marked("xor", bits),
+        ["mark", "&", kept] => listed::marked("and", kept),
+        ["mark", "&", kept, "^", value] => {
+            let mask = !number(kept)?;
+            listed::marked("xset", &format!("{value}/{mask:#x}"))
+        }
+        _ => None,
+    }
 }
 
 /// `prefix "calico-drop" group 1`. What is logged decides nothing.

@@ -1,6 +1,6 @@
 //! What a listing has of a rule behind its columns: matches, and the target's options.
 
-use crate::words::quote;
+use crate::words::{number, quote};
 
 /// What stands behind a rule's columns.
 #[derive(Debug, Default)]
@@ -353,14 +353,13 @@ fn flags(of: &str, known: &[&str], words: &mut Words<'_>) -> String {
 }
 
 /// `MARK or 0x4000`, as the value and the bits that it is for.
-fn marked(how: &str, value: &str) -> Option<String> {
-    let bits = |text: &str| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+pub(in crate::dumps) fn marked(how: &str, value: &str) -> Option<String> {
     let to = match how {
         "xset" => value.to_owned(),
         "set" => format!("{value}/0xffffffff"),
         "or" => format!("{value}/{value}"),
         "xor" => format!("{value}/0x0"),
-        "and" => format!("0x0/{:#x}", !bits(value)?),
+        "and" => format!("0x0/{:#x}", !number(value)?),
         _ => return None,
     };
     Some(format!("--set-xmark {to}"))

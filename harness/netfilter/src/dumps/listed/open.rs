@@ -9,7 +9,8 @@ use super::{Listed, counters, incomplete, rule};
 use crate::{Family, error::NetfilterError, save::Ruleset};
 
 /// Built-in chains, in the order in which most versions list those of a table.
-const BUILT_IN: [&str; 5] = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
+pub(in crate::dumps) const BUILT_IN: [&str; 5] =
+    ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
 /// Which of them a table has. Up to Linux 2.6.35 nat had no INPUT.
 const TABLES: [(&str, &[&str]); 5] = [
     ("filter", &["INPUT", "FORWARD", "OUTPUT"]),

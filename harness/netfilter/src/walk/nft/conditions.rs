@@ -6,11 +6,14 @@ use super::{
     fields::{field, pattern},
     statements::Reader,
 };
-use crate::walk::{
-    elements::{Elements, Field, Pattern, Value},
-    matches::{IfName, Kind, Masked, Ports, Side, Test, number, states},
-    packet::{Protocol, TcpFlags},
-    rules::Action,
+use crate::{
+    walk::{
+        elements::{Elements, Field, Pattern, Value},
+        matches::{IfName, Kind, Masked, Ports, Side, Test, states},
+        packet::{Protocol, TcpFlags},
+        rules::Action,
+    },
+    words::number,
 };
 
 impl Reader<'_> {

@@ -2,10 +2,13 @@
 
 use std::net::IpAddr;
 
-use crate::walk::{
-    elements::{Field, Pattern, Value},
-    matches::{Side, number, states},
-    packet::Protocol,
+use crate::{
+    walk::{
+        elements::{Field, Pattern, Value},
+        matches::{Side, states},
+        packet::Protocol,
+    },
+    words::number,
 };
 
 /// A field by its name, how many words that has, and the protocol that a packet must carry to have it.

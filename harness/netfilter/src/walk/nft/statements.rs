@@ -8,10 +8,11 @@ use crate::{
     nft::normal::{normal, tokens},
     walk::{
         elements::Elements,
-        matches::{Match, Test, number},
+        matches::{Match, Test},
         rules::{Action, Indexed, Part, Port},
         target,
     },
+    words::number,
 };
 
 /// The most ways of one `numgen` that are told apart.
