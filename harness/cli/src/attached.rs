@@ -28,9 +28,11 @@ const OF_NODES: &str = "nodes";
 /// these, by which packets are walked.
 const MAPS: &str = "bpf-maps";
 const OF_MAPS: &str = "bpf-";
-const WALKED: [&str; 3] = ["bpf-nat.", "bpf-conntrack.", "bpf-routes."];
+const WALKED: [&str; 4] = ["bpf-nat.", "bpf-conntrack.", "bpf-routes.", "bpf-ipsets."];
 /// By which a node is diagnosed.
 pub(crate) const DIAGNOSED: [&str; 1] = ["bpf-nat."];
+/// How a file begins in which Felix notes the policies of a program.
+const POLICY: &str = "{\"ifacename\":";
 /// In which folder a sosreport has what it asks in other network namespaces, pods' among them: rules, addresses and settings that are not the
 /// node's.
 const ELSEWHERE: &str = "networking/namespaces";
@@ -173,10 +175,15 @@ impl Attached {
     }
 
     fn add(&mut self, name: &Path, inside: &Path, is_named: bool, bytes: Vec<u8>) {
-        let Ok(text) = String::from_utf8(bytes) else {
+        let Ok(mut text) = String::from_utf8(bytes) else {
             self.left_out.add(name, "no text, left out");
             return;
         };
+        if text.starts_with(POLICY) {
+            // Of which family it is its name alone says.
+            let file = name.file_name().unwrap_or_default();
+            text.insert_str(0, &format!("{}:", file.display()));
+        }
         let node = match lies(inside) {
             Lies::Anywhere => None,
             Lies::In(node) => Some(node),

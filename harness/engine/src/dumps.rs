@@ -17,8 +17,11 @@ use crate::{
 };
 
 /// What Felix lists of each family, and what it lists once.
-const MAPS: [&str; 3] = ["nat", "conntrack", "routes"];
+const MAPS: [&str; 4] = ["nat", "conntrack", "routes", "ipsets"];
 const MAPS_OF_BOTH: [&str; 2] = ["ifstate", "counters"];
+
+/// What it notes of the policies in its programs, each file behind its name: of which family it is only that says.
+const POLICIES: &str = "cd /var/run/calico/bpf/policy && grep . /dev/null *.json";
 
 /// What Felix's programs know of a busy node are tens of megabytes; so much of it may be kept of each map.
 const MOST: usize = 8 << 20;
@@ -57,6 +60,8 @@ enum Dump {
     Ipvs,
     /// A map of Felix's programs.
     Map(FelixProgram, &'static str, IpFamily),
+    /// What policies its programs have.
+    Policies,
 }
 
 /// What is kept of each node: where kube-proxy writes a table of its own, nft's tables too, and what IPVS balances.
@@ -85,6 +90,7 @@ fn maps(case: &Case, felix: Option<FelixProgram>) -> Vec<Dump> {
     let of_each = of_each.flat_map(|family| MAPS.map(|map| (map, *family)));
     let all = of_each.chain(once);
     all.map(|(map, family)| Dump::Map(felix.clone(), map, family))
+        .chain([Dump::Policies])
         .collect()
 }
 
@@ -97,6 +103,7 @@ impl Dump {
             Self::Ipvs => "ip_vs".to_owned(),
             Self::Map(_, map, IpFamily::V4) => format!("bpf-{map}"),
             Self::Map(_, map, IpFamily::V6) => format!("bpf-{map}-6"),
+            Self::Policies => "bpf-policies".to_owned(),
         }
     }
 
@@ -107,6 +114,7 @@ impl Dump {
             Self::Ruleset => ["nft", "list", "ruleset"].map(str::to_owned).to_vec(),
             Self::Ipvs => IPVS.map(str::to_owned).to_vec(),
             Self::Map(felix, map, family) => felix.dump(map, *family),
+            Self::Policies => ["sh", "-c", POLICIES].map(str::to_owned).to_vec(),
         }
     }
 }
@@ -181,13 +189,11 @@ mod tests {
         fake::switch_to_ebpf(&mut case);
         assert_eq!(
             names(&case, felix.clone()),
-            "bpf-nat bpf-conntrack bpf-routes bpf-nat-6 bpf-conntrack-6 bpf-routes-6 bpf-ifstate bpf-counters"
+            "bpf-nat bpf-conntrack bpf-routes bpf-ipsets bpf-nat-6 bpf-conntrack-6 bpf-routes-6 bpf-ipsets-6 bpf-ifstate bpf-counters bpf-policies"
         );
         assert_eq!(names(&case, None), "");
-        let last = commands(&case, felix).pop();
-        let words = "/calico-node -bpf counters dump"
-            .split(' ')
-            .map(str::to_owned);
-        assert_eq!(last, Some(Command::Argv(words.collect())));
+        let words = "/calico-node -bpf counters dump".split(' ');
+        let counters = Command::Argv(words.map(str::to_owned).collect());
+        assert!(commands(&case, felix).contains(&counters));
     }
 }

@@ -3,6 +3,7 @@
 //! whatever stands between them.
 
 mod felix_maps;
+mod felix_sets;
 mod front;
 mod head;
 mod kinds;
@@ -224,7 +225,13 @@ impl Dumps {
         let rules = (!has(Kind::Save) && !has(Kind::Nft)).then_some(Kind::Save);
         let sets = (self.asks_sets() && !has(Kind::Sets)).then_some(Kind::Sets);
         let rest = asked.into_iter().filter(|kind| !has(*kind));
-        let maps = [Kind::NatMap, Kind::FelixFlows, Kind::FelixRoutes].into_iter();
+        let maps = [
+            Kind::NatMap,
+            Kind::FelixFlows,
+            Kind::FelixRoutes,
+            Kind::FelixPolicies,
+        ];
+        let maps = maps.into_iter();
         let maps = maps.filter(|map| self.has_programs && !has(*map));
         let all = rules.into_iter().chain(rest);
         all.chain(sets).chain(maps).collect()
@@ -272,6 +279,7 @@ impl Dumps {
         state.add_ipsets(&self.ipsets);
         if self.has_programs {
             let maps = Arc::clone(&self.felix_maps);
+            state.add_ipsets(&maps.asked_sets(family));
             state.set_programs(&self.nat_map, maps, self.outgoing(family));
         }
         if let Some(own) = &self.own {

@@ -20,6 +20,7 @@ mod nft;
 mod packet;
 mod parse;
 mod path;
+mod policies;
 mod program;
 mod programs;
 mod route;
@@ -32,6 +33,7 @@ mod translation;
 mod walker;
 mod ways;
 
+pub(crate) use self::policies::Policies;
 use self::walker::{Script, Walker};
 pub use self::{
     packet::{Packet, Protocol, TcpFlags, Tracking},

@@ -50,8 +50,8 @@ for family in iptables ip6tables; do
 	esac
 done
 dump nft nft list ruleset; dump ipset ipset save; dump conntrack conntrack -L; dump statistics conntrack -S
-dump routes ip route show table all; dump rules ip rule; dump addresses ip addr; dump sysctls settings; if ls /sys/fs/bpf/tc/globals/cali_v4_nat_fe* >/dev/null 2>&1 && command -v calico-node >/dev/null; then for map in nat conntrack routes; do dump felix-$map-map calico-node -bpf $map dump; done; fi
-left_out "settings whose names have key or secret in them"
+dump routes ip route show table all; dump rules ip rule; dump addresses ip addr; dump sysctls settings; if ls /sys/fs/bpf/tc/globals/cali_v4_nat_fe* >/dev/null 2>&1 && command -v calico-node >/dev/null; then for map in nat conntrack routes ipsets; do dump felix-$map-map calico-node -bpf $map dump; done; fi
+if ls /var/run/calico/bpf/policy/*.json >/dev/null 2>&1; then dump felix-policies grep . /dev/null /var/run/calico/bpf/policy/*.json; fi; left_out "settings whose names have key or secret in them"
 if [ "$to" = - ]; then
 	for file in "$folder"/*; do echo "== ${file##*/}"; cat "$file"; done
 	exit

@@ -1,5 +1,6 @@
-//! What Felix's eBPF programs know beside the NAT map, as `calico-node -bpf conntrack dump` and `calico-node -bpf routes dump` print it (read in
-//! Calico's sources, v3.28 and v3.32: felix/cmd/calico-bpf/commands/conntrack.go, felix/bpf/routes/map.go; seen of v3.32.1).
+//! What Felix's eBPF programs know beside the NAT map, as `calico-node -bpf conntrack dump`, `routes dump` and `ipsets dump` print it (read in
+//! Calico's sources, v3.28 and v3.32: felix/cmd/calico-bpf/commands/conntrack.go and ipsets.go, felix/bpf/routes/map.go; seen of v3.32.1), and the
+//! policies that it notes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +10,11 @@ use std::{
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::Kind;
-use crate::{Family, walk::Protocol};
+use super::{Kind, felix_sets::FelixSets};
+use crate::{
+    Family,
+    walk::{Policies, Protocol},
+};
 
 /// Flags of a route's addresses, and the others with which one may begin.
 const FLAGS: [&str; 5] = ["local", "host", "workload", "in-pool", "nat-out"];
@@ -22,6 +26,8 @@ pub(crate) struct FelixMaps {
     flows: BTreeMap<Tuple, Known>,
     /// By the length of their prefix: the longest counts.
     routes: BTreeMap<u8, BTreeMap<IpNet, BTreeSet<&'static str>>>,
+    sets: FelixSets,
+    policies: Policies,
     dumped: BTreeSet<(Kind, Family)>,
     /// Of which something was not understood.
     unknown: BTreeSet<Kind>,
@@ -53,6 +59,12 @@ pub(crate) type Tuple = (Protocol, SocketAddr, SocketAddr);
 impl FelixMaps {
     /// Takes in a line of theirs; nothing where it is none.
     pub(super) fn take(&mut self, line: &str) -> Option<Kind> {
+        if self.sets.take(line).is_some() {
+            return Some(Kind::FelixSets);
+        }
+        if self.policies.take(line).is_some() {
+            return Some(Kind::FelixPolicies);
+        }
         let (kind, ip) = self.take_flow(line).or_else(|| self.take_route(line))?;
         self.dumped.insert((kind, family(ip)));
         Some(kind)
@@ -75,6 +87,10 @@ impl FelixMaps {
         let mut found = None;
         for entries in values.map_while(Result::ok) {
             for entry in &entries {
+                if self.sets.take_json(entry).is_some() {
+                    found = Some(Kind::FelixSets);
+                    continue;
+                }
                 let line = flow_line(entry).or_else(|| route_line(entry));
                 match line.and_then(|line| self.take(&line)) {
                     Some(kind) => found = Some(kind),
@@ -144,6 +160,16 @@ impl FelixMaps {
         Some((Kind::FelixRoutes, net.addr()))
     }
 
+    /// The policies that were noted.
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// The sets for which policies of a family ask, as `ipset save` would print them.
+    pub(super) fn asked_sets(&self, family: Family) -> String {
+        self.sets.save(family, self.policies.sets(family))
+    }
+
     /// Whether a map was dumped whole, in that address's family.
     fn has(&self, map: Kind, ip: IpAddr) -> bool {
         self.dumped.contains(&(map, family(ip))) && !self.unknown.contains(&map)
@@ -172,7 +198,7 @@ impl FelixMaps {
     }
 }
 
-fn family(ip: IpAddr) -> Family {
+pub(super) fn family(ip: IpAddr) -> Family {
     if ip.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 

@@ -29,6 +29,10 @@ pub enum Kind {
     FelixFlows,
     /// `calico-node -bpf routes dump`.
     FelixRoutes,
+    /// `calico-node -bpf ipsets dump`.
+    FelixSets,
+    /// The files of `/var/run/calico/bpf/policy`.
+    FelixPolicies,
 }
 
 impl fmt::Display for Kind {
@@ -46,6 +50,8 @@ impl fmt::Display for Kind {
             Self::NatMap => "calico-node -bpf nat dump",
             Self::FelixFlows => "calico-node -bpf conntrack dump",
             Self::FelixRoutes => "calico-node -bpf routes dump",
+            Self::FelixSets => "calico-node -bpf ipsets dump",
+            Self::FelixPolicies => "grep . /var/run/calico/bpf/policy/*",
         })
     }
 }

@@ -32,7 +32,7 @@ pub(super) enum Value {
 }
 
 /// One field of an element that stands for several values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
     Is(Value),
     Net(IpNet),
@@ -40,7 +40,7 @@ pub(super) enum Pattern {
 }
 
 /// The elements of a set, or of a map with what they lead to.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Elements {
     exact: BTreeMap<Vec<Value>, Option<Action>>,
     patterns: Vec<(Vec<Pattern>, Option<Action>)>,

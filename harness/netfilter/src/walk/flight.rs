@@ -22,6 +22,8 @@ pub(super) struct Flight {
     pub(super) conn: Option<Conn>,
     /// From where its receiver gets it, where Felix's programs give it another source behind the rules.
     pub(super) leaves_as: Option<SocketAddr>,
+    /// Whether the policies in Felix's programs are asked where it leaves, too.
+    pub(super) is_policed: bool,
 }
 
 /// Where a packet goes out.
@@ -70,6 +72,7 @@ impl Flight {
             tracking: Tracking::Invalid,
             conn: None,
             leaves_as: None,
+            is_policed: false,
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) enum Side {
 }
 
 /// What can be asked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Test {
     Address(Side, IpNet),
     Protocol(Protocol),

@@ -23,7 +23,7 @@ const SEEN: u32 = 0x0100_0000;
 /// What they leave to the rules, as it is of no connection that they know.
 const FALL_THROUGH: u32 = 0x0500_0000;
 /// What is to be masqueraded, as its sender is its receiver.
-const MASQUERADE: u32 = 0x0360_0000;
+pub(super) const MASQUERADE: u32 = 0x0360_0000;
 /// At which address every node's ports of Services are, to a client in the cluster.
 const EVERY_NODE: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 
@@ -98,18 +98,8 @@ impl Walker<'_> {
             }
         }
         self.led(programs)?;
-        self.policies()?;
+        self.policies_in()?;
         self.marked(programs);
-        Ok(())
-    }
-
-    /// Whether they let it pass.
-    fn policies(&mut self) -> Ends<()> {
-        let question = "whether the policies in Felix's programs let it pass: no dump tells";
-        if self.assume(question.to_owned(), &["they do", "they do not"]) == 1 {
-            let why = "by a policy in Felix's programs".to_owned();
-            return Err(End::Refused { why });
-        }
         Ok(())
     }
 
@@ -143,7 +133,8 @@ impl Walker<'_> {
                     "it is of a flow that Felix's programs know".to_owned()
                 };
                 if !is_approved {
-                    self.policies()?;
+                    let question = "whether the policies in Felix's programs let its flow pass: they may have done so before";
+                    self.policies_unknown(question)?;
                 }
                 what
             }

@@ -24,7 +24,7 @@ pub(super) enum Part {
 }
 
 /// What a rule does.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Only counted or told.
     Count,

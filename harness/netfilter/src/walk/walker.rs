@@ -135,11 +135,12 @@ impl<'a> Walker<'a> {
 
     fn leaves(&mut self) -> Ends<End> {
         self.hook(Hook::Postrouting)?;
-        self.programs_answer();
         let (interface, via) = match &self.way {
             Way::On(hop) => (Some(hop.interface.clone()), hop.via),
             Way::Here | Way::Unknown => (None, None),
         };
+        self.policies_out(interface.as_deref())?;
+        self.programs_answer();
         Ok(End::Sent { interface, via })
     }
 

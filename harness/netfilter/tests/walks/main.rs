@@ -6,6 +6,7 @@
 mod conntrack;
 mod iptables;
 mod nftables;
+mod policies;
 mod programs;
 mod translation;
 mod unknown;

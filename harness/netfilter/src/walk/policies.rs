@@ -1,0 +1,273 @@
+//! The policies in Felix's eBPF programs, by what it notes of each program where that runs: `/var/run/calico/bpf/policy/IFACE_HOOK_vN.json`
+//! (`bpfPolicyDebugEnabled`, the default; read in Calico's sources, v3.28 and v3.32: `felix/bpf/polprog/pol_prog_builder.go`, felix/bpf-gpl/tc.c).
+
+mod read;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    flight::Flight,
+    matches::{Answer, Match, Test},
+    packet::{Packet, Protocol},
+    path::{End, Step},
+    programs::MASQUERADE,
+    state::State,
+    walker::{Ends, Walker},
+};
+use crate::Family;
+
+/// Which packets of an interface a program sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Direction {
+    /// Those that the node receives by it.
+    In,
+    /// Those that leave by it.
+    Out,
+    /// Those that it receives, before connections are tracked.
+    Untracked,
+}
+
+/// The policies of one family at one interface, in one direction.
+pub(crate) type Place = (String, Direction, Family);
+
+/// All of them that were noted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Policies(BTreeMap<Place, Arc<Policy>>);
+
+/// What one program asks, in order. What nothing of it allows is denied.
+#[derive(Debug, PartialEq, Eq)]
+struct Policy {
+    rules: Vec<Rule>,
+    /// Why that is not all of it.
+    open: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Rule {
+    /// Of which policy or profile, in Felix's words.
+    of: String,
+    /// In which tier, by number; none of a profile's.
+    tier: Option<usize>,
+    conditions: Vec<Condition>,
+    action: Action,
+}
+
+/// What is asked: one of these, or none of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Condition {
+    not: bool,
+    any: Vec<Test>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Action {
+    Allow,
+    #[default]
+    Deny,
+    /// On to the next tier, or to the profiles.
+    Pass,
+    Log,
+    Unknown(String),
+}
+
+impl Policies {
+    /// Takes in a program: its line of JSON behind the name of its file, which alone says of which family it is. None where the text is none.
+    pub(crate) fn take(&mut self, line: &str) -> Option<()> {
+        let (name, json) = line.split_once(".json:")?;
+        let family = match name.get(name.len().checked_sub(3)?..)? {
+            "_v4" => Family::V4,
+            "_v6" => Family::V6,
+            _ => return None,
+        };
+        let (interface, direction, policy) = read::policy(json)?;
+        let place = (interface, direction, family);
+        self.0.insert(place, Arc::new(policy));
+        Some(())
+    }
+
+    /// Whether any program of that family was noted.
+    pub(super) fn has(&self, family: Family) -> bool {
+        self.0.keys().any(|(_, _, known)| *known == family)
+    }
+
+    /// The sets of addresses and ports that are asked for in a family, by their numbers.
+    pub(crate) fn sets(&self, family: Family) -> impl Iterator<Item = &str> {
+        let all = self.0.iter().filter(move |((_, _, of), _)| *of == family);
+        let rules = all.flat_map(|(_, policy)| &policy.rules);
+        let tests = rules.flat_map(|rule| rule.conditions.iter().flat_map(|it| &it.any));
+        tests.filter_map(|test| match test {
+            Test::Set { name, .. } => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    fn at(&self, interface: &str, direction: Direction, family: Family) -> Option<&Arc<Policy>> {
+        self.0.get(&(interface.to_owned(), direction, family))
+    }
+}
+
+impl Condition {
+    fn ask(&self, flight: &Flight, state: &State) -> Answer {
+        let mut open = None;
+        for test in &self.any {
+            let one = Match {
+                not: false,
+                test: test.clone(),
+            };
+            match one.ask(flight, state) {
+                Answer::Yes => return (!self.not).into(),
+                Answer::No => {}
+                other => open = Some(other),
+            }
+        }
+        open.unwrap_or_else(|| self.not.into())
+    }
+}
+
+impl Walker<'_> {
+    /// Asks the policies at the interface by which it came.
+    pub(super) fn policies_in(&mut self) -> Ends<()> {
+        let input = self.flight.packet.input.clone().unwrap_or_default();
+        let is_untracked = self.policies().is_some_and(|policies| {
+            let place = policies.at(&input, Direction::Untracked, self.state.family);
+            place.is_some()
+        });
+        if is_untracked {
+            return self.policies_unknown(&format!(
+                "whether the untracked policies of {input} let it pass: they are not read"
+            ));
+        }
+        self.policies_at(&input, Direction::In)
+    }
+
+    /// Asks the policies at the interface by which it leaves, if those where it came in were all that was known.
+    pub(super) fn policies_out(&mut self, interface: Option<&str>) -> Ends<()> {
+        if !std::mem::take(&mut self.flight.is_policed) {
+            return Ok(());
+        }
+        let Some(interface) = interface else {
+            return self
+                .policies_unknown("which policies it meets where it leaves: no routes tell");
+        };
+        let packet = self.flight.packet.clone();
+        if packet.mark & MASQUERADE == MASQUERADE {
+            // It comes back to who sent it: to policies it is still from there.
+            self.flight.packet.src = packet.dst;
+        }
+        let asked = self.policies_at(interface, Direction::Out);
+        self.flight.packet.src = packet.src;
+        asked
+    }
+
+    fn policies(&self) -> Option<&Policies> {
+        let programs = self.state.felix.as_ref()?;
+        Some(programs.maps.policies())
+    }
+
+    fn policies_at(&mut self, interface: &str, direction: Direction) -> Ends<()> {
+        let state = self.state;
+        let family = state.family;
+        let known = state.felix.as_ref().map(|it| it.maps.policies());
+        let Some(policies) = known.filter(|it| it.has(family)) else {
+            return self.policies_unknown(
+                "whether the policies in Felix's programs let it pass: no dump tells",
+            );
+        };
+        // Asked again where it leaves.
+        self.flight.is_policed = direction == Direction::In;
+        if is_of_neighbours(&self.flight.packet) {
+            return Ok(());
+        }
+        let Some(policy) = policies.at(interface, direction, family) else {
+            return self.without_policy(interface, direction);
+        };
+        if let Some(why) = &policy.open {
+            return self.policies_unknown(&format!(
+                "whether the policies at {interface} let it pass: {why}"
+            ));
+        }
+        self.ask(policy, interface)
+    }
+
+    /// No program was noted there: it is no workload's interface, or its program is missing among the dumps.
+    fn without_policy(&mut self, interface: &str, direction: Direction) -> Ends<()> {
+        let packet = &self.flight.packet;
+        let end = if direction == Direction::In {
+            packet.src
+        } else {
+            packet.dst
+        };
+        let maps = self.state.felix.as_ref().map(|it| &it.maps);
+        let is = |flag| maps.and_then(|it| it.has_flag(end, flag));
+        if is("local") == Some(false) || is("workload") == Some(false) {
+            return Ok(());
+        }
+        self.policies_unknown(&format!(
+            "whether the policies at {interface} let it pass: they are not among the dumps"
+        ))
+    }
+
+    /// Takes both ways. Whoever else would be asked is not: it would be the same question.
+    pub(super) fn policies_unknown(&mut self, question: &str) -> Ends<()> {
+        self.flight.is_policed = false;
+        if self.assume(question.to_owned(), &["they do", "they do not"]) == 1 {
+            let why = "by a policy in Felix's programs".to_owned();
+            return Err(End::Refused { why });
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, policy: &Policy, interface: &str) -> Ends<()> {
+        let denied = |of: &str| {
+            let why = format!("{of} denies it, in Felix's programs at {interface}");
+            Err(End::Refused { why })
+        };
+        let mut passed = None;
+        for rule in &policy.rules {
+            let is_passed = rule.tier.is_some() && rule.tier == passed;
+            if is_passed || !self.applies(rule, interface) {
+                continue;
+            }
+            match &rule.action {
+                Action::Allow => {
+                    let what = format!("{} lets it pass at {interface}", rule.of);
+                    self.steps.push(Step::Programs { what });
+                    return Ok(());
+                }
+                Action::Pass if rule.tier.is_some() => passed = rule.tier,
+                Action::Deny | Action::Pass => return denied(&rule.of),
+                Action::Log => {}
+                Action::Unknown(what) => {
+                    let why = format!("what {} does at {interface}: {what}", rule.of);
+                    return Err(End::Undecided { why });
+                }
+            }
+        }
+        denied("the lack of any policy and profile that allows it")
+    }
+
+    fn applies(&mut self, rule: &Rule, interface: &str) -> bool {
+        let mut open = Vec::new();
+        for condition in &rule.conditions {
+            match condition.ask(&self.flight, self.state) {
+                Answer::No => return false,
+                Answer::Open(question) => open.push(question),
+                Answer::Yes | Answer::Chance(_) => {}
+            }
+        }
+        if open.is_empty() {
+            return true;
+        }
+        let question = format!(
+            "whether a rule of {} at {interface} applies: {}",
+            rule.of,
+            open.join(" and ")
+        );
+        self.assume(question, &["it does", "it does not"]) == 0
+    }
+}
+
+/// Who has which address is asked past all policies.
+fn is_of_neighbours(packet: &Packet) -> bool {
+    packet.protocol == Protocol::ICMPV6 && matches!(packet.icmp, 130..=133 | 135 | 136)
+}

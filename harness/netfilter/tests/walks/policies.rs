@@ -1,0 +1,281 @@
+//! A node with Felix in eBPF mode of which it is known what policies its programs have.
+
+use chainbreak_netfilter::{
+    Family,
+    dumps::{Dumps, Kind},
+    walk::{End, Packet, Path, Protocol, Step, Walk, walk},
+};
+
+use crate::{tcp, udp};
+
+/// What a real Felix v3.32.1 noted of the pod 10.20.2.2, without the instructions.
+const POLICIES: &str = include_str!("../data/felix-3.32.1.policies");
+/// `app == 'other'`.
+const SETS: &str = "IP set 0xcfb03d1c7ffe2ba0\n   10.20.1.4/32\n";
+const MAP: &str = include_str!("../data/felix.nat");
+const ROUTES: &str = "default via 10.0.1.254 dev eth0
+10.0.1.0/24 dev eth0 proto kernel scope link src 10.0.1.2
+10.20.1.0/24 via 10.0.1.1 dev eth0
+10.20.2.2 dev cali2733c3e547f scope link
+10.20.2.3 dev cali4976587cbc3 scope link
+";
+const FELIX_ROUTES: &str = "10.20.1.0/26: remote workload in-pool nat-out nh 10.0.1.1
+10.20.2.2/32: local workload in-pool nat-out idx 7
+10.20.2.3/32: local workload in-pool nat-out idx 8
+";
+
+fn walked(texts: &[&str], packet: &Packet) -> Walk {
+    let mut dumps = Dumps::default();
+    for text in texts {
+        assert!(!dumps.add(text).unwrap().is_empty(), "{text}");
+    }
+    walk(&dumps.with_programs().state(Family::V4), packet)
+}
+
+/// Of a packet that begins something at the pod or from it, what decides and where it ends; the only way that it has.
+fn decided(texts: &[&str], packet: &Packet) -> String {
+    let walk = walked(texts, packet);
+    let [path] = walk.paths.as_slice() else {
+        panic!("{walk:?}")
+    };
+    let words = path.steps.iter().filter_map(|step| match step {
+        Step::Programs { what } => Some(what.as_str()),
+        _ => None,
+    });
+    let end = match &path.end {
+        End::Refused { why } => why.clone(),
+        End::Sent { .. } => "sent".to_owned(),
+        other => other.to_string(),
+    };
+    words.chain([end.as_str()]).collect::<Vec<_>>().join("; ")
+}
+
+const ALL: [&str; 5] = [ROUTES, FELIX_ROUTES, MAP, POLICIES, SETS];
+const DENIES: &str = "denies it, in Felix's programs at cali2733c3e547f";
+
+fn to_pod(from: &str, port: u16) -> Packet {
+    let to = format!("10.20.2.2:{port}");
+    tcp(&format!("{from}:40000"), &to).by("eth0")
+}
+
+#[test]
+fn a_policy_lets_in_whom_its_rules_allow_and_tells_which_one_it_was() {
+    let allows = "GlobalNetworkPolicy default.far lets it pass at cali2733c3e547f; sent";
+    let denies = format!("GlobalNetworkPolicy default.far {DENIES}");
+    let ends = format!("the end of tier default {DENIES}");
+    for (from, port, what) in [
+        ("10.20.1.3", 80, allows),
+        ("10.20.1.3", 8000, allows),
+        ("10.20.1.3", 8100, allows),
+        ("10.20.1.3", 8101, &ends),
+        ("10.20.1.4", 80, &denies),
+        ("10.99.1.1", 80, &ends),
+    ] {
+        assert_eq!(decided(&ALL, &to_pod(from, port)), what, "{from} {port}");
+    }
+    let mut echo = to_pod("10.20.1.3", 0);
+    echo.protocol = Protocol::ICMP;
+    for (kind, arrives) in [(8, true), (13, false)] {
+        echo.icmp = kind;
+        // Whether it is of a flow that they know, no dump tells.
+        let walk = walked(&ALL, &echo);
+        assert_eq!(walk.paths[0].end.arrives(), arrives, "{kind}: {walk:?}");
+    }
+}
+
+#[test]
+fn what_passes_a_tier_is_left_to_the_profiles() {
+    let sends = |port: u16| {
+        let to = format!("10.20.1.3:{port}");
+        udp("10.20.2.2:40000", &to).by("cali2733c3e547f")
+    };
+    let dumps = [&ALL[..], &["UDP 10.9.9.9:1 -> 10.9.9.8:2  Active ago 1s\n"]].concat();
+    let policy = "GlobalNetworkPolicy default.far lets it pass at cali2733c3e547f; sent";
+    let profile = "a profile lets it pass at cali2733c3e547f; sent";
+    assert_eq!(decided(&dumps, &sends(53)), policy);
+    assert_eq!(decided(&dumps, &sends(54)), profile);
+}
+
+#[test]
+fn where_sets_or_policies_are_not_dumped_both_ways_are_told() {
+    let question = |walk: &Walk| {
+        let asked = |path: &Path| {
+            let mut asked = path.assumes().map(|(question, _)| question.to_owned());
+            asked.next().unwrap_or_default()
+        };
+        assert_eq!(
+            walk.paths.iter().filter(|it| it.end.arrives()).count(),
+            1,
+            "{walk:?}"
+        );
+        assert_eq!(walk.paths.len(), 2, "{walk:?}");
+        asked(&walk.paths[0])
+    };
+    let without_sets = walked(&ALL[..4], &to_pod("10.20.1.4", 80));
+    let asked = question(&without_sets);
+    assert!(
+        asked.starts_with("whether a rule of GlobalNetworkPolicy default.far"),
+        "{asked}"
+    );
+    // Another pod of the node, whose program was not noted.
+    let other = tcp("10.20.1.4:40000", "10.20.2.3:80").by("eth0");
+    let asked = question(&walked(&ALL, &other));
+    assert!(asked.contains("not among the dumps"), "{asked}");
+    let none = walked(&[ROUTES, FELIX_ROUTES, MAP], &to_pod("10.20.1.4", 80));
+    assert!(question(&none).contains("no dump tells"), "{none:?}");
+}
+
+/// A program at that interface with these words, each before an instruction of its own.
+fn program(hook: &str, label: &str, words: &[&str]) -> String {
+    let words: Vec<String> = words
+        .iter()
+        .map(|it| format!("{{\"comments\":[{it:?}]}}"))
+        .collect();
+    let words = words.join(",");
+    format!(
+        "/var/run/calico/bpf/policy/cali2733c3e547f_ingress_v4.json:{{\"ifacename\":\"cali2733c3e547f\",\"hook\":\"{hook}\",\
+        \"policyInfo\":[{{\"labels\":[\"{label}\"]}},{words}],\"error\":\"\"}}"
+    )
+}
+
+/// To a pod whose only rule allows what is so.
+fn walked_where(condition: &str) -> Walk {
+    let begins = [
+        "Start of tier one",
+        "Start of policy one.web",
+        "Start of rule action:\"allow\"",
+    ];
+    let numbers = "If dest port is not within any of {}, skip to next rule";
+    let numbers = condition.contains("named").then_some(numbers);
+    let ends = [
+        "End of rule abc",
+        "End of policy one.web",
+        "End of tier one",
+    ];
+    let words: Vec<&str> = begins
+        .into_iter()
+        .chain(numbers)
+        .chain([condition])
+        .chain(ends)
+        .collect();
+    let program = program("tc egress", "allowed_by_host_policy", &words);
+    walked(
+        &[ROUTES, FELIX_ROUTES, MAP, &program, SETS],
+        &to_pod("10.20.1.4", 80),
+    )
+}
+
+#[test]
+fn conditions_are_read_as_felix_words_them() {
+    let yes = [
+        "If protocol == udp, skip to next rule",
+        "If source not in {10.20.1.0/24,192.0.2.0/24}, skip to next rule",
+        "If dest in {10.30.0.0/16}, skip to next rule",
+        "If source doesn't match ipset s:a (0xcfb03d1c7ffe2ba0), skip to next rule",
+        "If dest matches ipset s:a (0xcfb03d1c7ffe2ba0), skip to next rule",
+        "If source port is within any of {1-1023}, skip to next rule",
+        "If ICMP type == 8, skip to next rule",
+    ];
+    let no = [
+        "If protocol != udp, skip to next rule",
+        "If source in {10.20.1.0/24}, skip to next rule",
+        "If dest not in {10.30.0.0/16}, skip to next rule",
+        "If source matches ipset s:a (0xcfb03d1c7ffe2ba0), skip to next rule",
+        "If dest doesn't match ipset s:a (0xcfb03d1c7ffe2ba0), skip to next rule",
+        "If dest port is not within any of {81,8000-8100}, skip to next rule",
+        "If ICMP type != 8, skip to next rule",
+    ];
+    let open = [
+        "If the moon is full, skip to next rule",
+        "If ICMP type != 8 or code != 0, skip to next rule",
+        "If dest port is not within any of the named ports {n:http}, skip to next rule",
+    ];
+    let arrives = |walk: &Walk| {
+        walk.paths
+            .iter()
+            .map(|it| it.end.arrives())
+            .collect::<Vec<_>>()
+    };
+    for condition in yes {
+        assert_eq!(arrives(&walked_where(condition)), [true], "{condition}");
+    }
+    for condition in no {
+        let walk = walked_where(condition);
+        assert_eq!(arrives(&walk), [false], "{condition}");
+        let End::Refused { why } = &walk.paths[0].end else {
+            panic!("{walk:?}")
+        };
+        assert_eq!(*why, format!("the end of tier one {DENIES}"));
+    }
+    for condition in open {
+        assert_eq!(
+            arrives(&walked_where(condition)),
+            [true, false],
+            "{condition}"
+        );
+    }
+}
+
+#[test]
+fn a_rule_without_instructions_asks_nothing() {
+    // Of the other family: its words stand before what follows it.
+    let words = "{\"comments\":[\"Start of rule action:\\\"allow\\\"\",\"Rule MatchID: 1\",\"End of rule abc\",\"End of policy one.web\",\"End of tier one\"]}";
+    let program = program(
+        "tc egress",
+        "allowed_by_host_policy",
+        &["Start of tier one", "Start of policy one.web"],
+    );
+    let program = program.replace("],\"error\"", &format!(",{words}],\"error\""));
+    let texts = [ROUTES, FELIX_ROUTES, MAP, &program];
+    assert_eq!(
+        decided(&texts, &to_pod("10.20.1.3", 80)),
+        format!("the end of tier one {DENIES}")
+    );
+}
+
+#[test]
+fn policies_of_host_endpoints_and_untracked_ones_are_not_passed_over() {
+    let words = [
+        "Start of tier one",
+        "Start of policy one.web",
+        "Start of rule action:\"allow\"",
+        "Rule MatchID: 1",
+        "End of rule abc",
+    ];
+    let host = program("tc egress", "to_or_from_host", &words);
+    let untracked =
+        program("xdp", "to_or_from_host", &words).replace("\"cali2733c3e547f\"", "\"eth0\"");
+    for (program, asks) in [(host, "a host endpoint's"), (untracked, "untracked")] {
+        let walk = walked(
+            &[ROUTES, FELIX_ROUTES, MAP, &program],
+            &to_pod("10.20.1.3", 80),
+        );
+        let first = walk.paths[0].assumes().next();
+        assert!(
+            first.is_some_and(|(question, _)| question.contains(asks)),
+            "{walk:?}"
+        );
+        assert_eq!(walk.paths.len(), 2, "{walk:?}");
+    }
+}
+
+#[test]
+fn a_dump_of_policies_is_named_and_missed() {
+    let mut dumps = Dumps::default();
+    assert_eq!(dumps.add(POLICIES).unwrap(), [Kind::FelixPolicies].into());
+    assert_eq!(dumps.add(SETS).unwrap(), [Kind::FelixSets].into());
+    assert!(
+        !dumps
+            .with_programs()
+            .missing()
+            .contains(&Kind::FelixPolicies)
+    );
+    let mut other = Dumps::default();
+    other.add(MAP).unwrap();
+    assert!(
+        other
+            .with_programs()
+            .missing()
+            .contains(&Kind::FelixPolicies)
+    );
+}
