@@ -21,7 +21,8 @@ const MAPS: [&str; 4] = ["nat", "conntrack", "routes", "ipsets"];
 const MAPS_OF_BOTH: [&str; 2] = ["ifstate", "counters"];
 
 /// What it notes of the policies in its programs, each file behind its name: of which family it is only that says.
-const POLICIES: &str = "cd /var/run/calico/bpf/policy && grep . /dev/null *.json";
+const POLICIES: &str = "cd /var/run/calico/bpf/policy 2>/dev/null || exit 0; \
+    for f in *_v?.json; do [ ! -e $f ] || { printf '%s:' $f; cat $f; }; done";
 
 /// What Felix's programs know of a busy node are tens of megabytes; so much of it may be kept of each map.
 const MOST: usize = 8 << 20;

@@ -280,7 +280,8 @@ impl Dumps {
         if self.has_programs {
             let maps = Arc::clone(&self.felix_maps);
             state.add_ipsets(&maps.asked_sets(family));
-            state.set_programs(&self.nat_map, maps, self.outgoing(family));
+            let says = (self.outgoing(family), self.accepts_to_node(family));
+            state.set_programs(&self.nat_map, maps, says);
         }
         if let Some(own) = &self.own {
             state.set_own(own.iter().copied());

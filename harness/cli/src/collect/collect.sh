@@ -35,6 +35,7 @@ dump() {
 
 # Not every user may list which tables of legacy iptables there are.
 tables() { for table in raw mangle nat filter; do "$1-save" -c -t $table || return; done; }
+policies() { for p in /var/run/calico/bpf/policy/*.json; do [ ! -e "$p" ] || { printf '%s:' "$p"; cat "$p"; }; done; }
 settings() { sysctl -a 2>/dev/null | grep '^net\.' | grep -Eiv '^[^=]*(key|secret)'; }
 
 for family in iptables ip6tables; do
@@ -51,10 +52,9 @@ for family in iptables ip6tables; do
 done
 dump nft nft list ruleset; dump ipset ipset save; dump conntrack conntrack -L; dump statistics conntrack -S
 dump routes ip route show table all; dump rules ip rule; dump addresses ip addr; dump sysctls settings; if ls /sys/fs/bpf/tc/globals/cali_v4_nat_fe* >/dev/null 2>&1 && command -v calico-node >/dev/null; then for map in nat conntrack routes ipsets; do dump felix-$map-map calico-node -bpf $map dump; done; fi
-if ls /var/run/calico/bpf/policy/*.json >/dev/null 2>&1; then dump felix-policies grep . /dev/null /var/run/calico/bpf/policy/*.json; fi; left_out "settings whose names have key or secret in them"
+dump felix-policies policies; left_out "settings whose names have key or secret in them"
 if [ "$to" = - ]; then
 	for file in "$folder"/*; do echo "== ${file##*/}"; cat "$file"; done
-	exit
-fi
+	exit; fi
 if command -v tar >/dev/null 2>&1 && tar -czf "$folder.tgz" "$folder"; then echo "$folder.tgz"; fi
 echo "$folder"

@@ -132,7 +132,7 @@ fn told(kept: &[Kept]) -> Check {
 /// Files of a run that have rules of the node, and those maps of Felix's there that a walk goes by: their names and texts.
 pub(crate) fn texts(folder: &Path, artifacts: &[String], node: &NodeName) -> Vec<(String, String)> {
     const RULES: [&str; 3] = ["iptables-save", "ip6tables-save", "nft"];
-    const MAPS: [&str; 3] = ["nat", "conntrack", "routes"];
+    const MAPS: [&str; 5] = ["nat", "conntrack", "routes", "ipsets", "policies"];
     let is_map = |kind: &str| {
         let map = kind.strip_prefix("bpf-").unwrap_or_default();
         MAPS.contains(&map.strip_suffix("-6").unwrap_or(map))

@@ -17,8 +17,16 @@ use crate::{
 };
 
 /// Flags of a route's addresses, and the others with which one may begin.
-const FLAGS: [&str; 5] = ["local", "host", "workload", "in-pool", "nat-out"];
-const OTHER_FLAGS: [&str; 3] = ["remote", "blackhole-drop", "blackhole-reject"];
+const FLAGS: [&str; 7] = [
+    "local",
+    "host",
+    "workload",
+    "in-pool",
+    "nat-out",
+    "blackhole-drop",
+    "blackhole-reject",
+];
+const OTHER_FLAG: &str = "remote";
 
 /// Their maps, of each family for itself: a dump is of one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -153,7 +161,7 @@ impl FelixMaps {
         let net: IpNet = net.contains('/').then(|| net.parse().ok())??;
         let words: Vec<&str> = flags.split_whitespace().collect();
         let first = words.first()?;
-        (FLAGS.contains(first) || OTHER_FLAGS.contains(first)).then_some(())?;
+        (FLAGS.contains(first) || *first == OTHER_FLAG).then_some(())?;
         let flags = FLAGS.into_iter().filter(|flag| words.contains(flag));
         let of_length = self.routes.entry(net.prefix_len()).or_default();
         of_length.insert(net.trunc(), flags.collect());

@@ -51,7 +51,7 @@ impl fmt::Display for Kind {
             Self::FelixFlows => "calico-node -bpf conntrack dump",
             Self::FelixRoutes => "calico-node -bpf routes dump",
             Self::FelixSets => "calico-node -bpf ipsets dump",
-            Self::FelixPolicies => "grep . /var/run/calico/bpf/policy/*",
+            Self::FelixPolicies => "/var/run/calico/bpf/policy/*.json",
         })
     }
 }

@@ -11,6 +11,8 @@ const MARKS: [&str; 4] = [
     "mark & 0x01000000 == 0x01000000",
     "mark & 0x03000000 == 0x03000000",
 ];
+/// Of what its programs have seen.
+const ACCEPTED: &str = "-m mark --mark 0x1000000/0x1000000 -j ACCEPT";
 /// Where Felix masquerades what leaves a pool's pods.
 const OUTGOING: &str = "cali-nat-outgoing";
 
@@ -46,6 +48,18 @@ impl Dumps {
         let mut rules = of_felix.flat_map(|(_, chain)| &chain.rules);
         let mut saves = self.saves.iter();
         saves.any(|it| it.ruleset.is_beside_ebpf()) || rules.any(|it| is_of_programs(&it.text))
+    }
+
+    /// Whether what Felix's programs let pods send to their own node is accepted: with `defaultEndpointToHostAction: Accept` alone it has that rule
+    /// (v3.28.1 and v3.32.1).
+    pub(super) fn accepts_to_node(&self, family: Family) -> bool {
+        let mut chains = self
+            .of_iptables(family)
+            .filter_map(|it| it.ruleset.chain("filter", "INPUT"));
+        chains.any(|chain| {
+            let mut rules = chain.rules.iter();
+            rules.any(|rule| rule.text.contains(ACCEPTED) && rule.text.starts_with("-i "))
+        })
     }
 
     /// The mark and its mask by which Felix's rules masquerade what its programs mark so.

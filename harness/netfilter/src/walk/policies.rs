@@ -10,7 +10,7 @@ use super::{
     matches::{Answer, Match, Test},
     packet::{Packet, Protocol},
     path::{End, Step},
-    programs::MASQUERADE,
+    programs::{MASQUERADE, goes_on},
     state::State,
     walker::{Ends, Walker},
 };
@@ -128,40 +128,73 @@ impl Walker<'_> {
     /// Asks the policies at the interface by which it came.
     pub(super) fn policies_in(&mut self) -> Ends<()> {
         let input = self.flight.packet.input.clone().unwrap_or_default();
-        let is_untracked = self.policies().is_some_and(|policies| {
-            let place = policies.at(&input, Direction::Untracked, self.state.family);
-            place.is_some()
-        });
-        if is_untracked {
-            return self.policies_unknown(&format!(
+        if self.noted(&input, Direction::Untracked).is_some() {
+            self.policies_unknown(&format!(
                 "whether the untracked policies of {input} let it pass: they are not read"
-            ));
+            ))?;
         }
         self.policies_at(&input, Direction::In)
     }
 
-    /// Asks the policies at the interface by which it leaves, if those where it came in were all that was known.
-    pub(super) fn policies_out(&mut self, interface: Option<&str>) -> Ends<()> {
-        if !std::mem::take(&mut self.flight.is_policed) {
+    /// What a pod sends to its own node `defaultEndpointToHostAction` may drop behind its policies (Drop is Felix's default), which no file
+    /// says. Where it accepts Felix has a rule that says so.
+    pub(super) fn policies_to_node(&mut self) -> Ends<()> {
+        let Some(programs) = &self.state.felix else {
+            return Ok(());
+        };
+        let input = self.flight.packet.input.clone().unwrap_or_default();
+        let is_workloads = self
+            .noted(&input, Direction::In)
+            .is_some_and(|it| it.open.is_none());
+        if !self.flight.is_policed || !is_workloads || programs.accepts_to_node {
             return Ok(());
         }
-        let Some(interface) = interface else {
-            return self
-                .policies_unknown("which policies it meets where it leaves: no routes tell");
-        };
-        let packet = self.flight.packet.clone();
-        if packet.mark & MASQUERADE == MASQUERADE {
-            // It comes back to who sent it: to policies it is still from there.
-            self.flight.packet.src = packet.dst;
-        }
-        let asked = self.policies_at(interface, Direction::Out);
-        self.flight.packet.src = packet.src;
-        asked
+        self.policies_unknown(
+            "whether pods may reach their own node (defaultEndpointToHostAction): no dump tells",
+        )
     }
 
-    fn policies(&self) -> Option<&Policies> {
+    /// Asks the policies at the interface by which it leaves, if those where it came in were all that was known.
+    pub(super) fn policies_out(&mut self, interface: Option<&str>) -> Ends<()> {
+        let Some(interface) = interface else {
+            return if std::mem::take(&mut self.flight.is_policed) {
+                self.policies_unknown("which policies it meets where it leaves: no routes tell")
+            } else {
+                Ok(())
+            };
+        };
+        let packet = self.flight.packet.clone();
+        if !std::mem::take(&mut self.flight.is_policed) {
+            let policy = self.noted(interface, Direction::Out);
+            let is_hosts = policy.is_some_and(|it| it.open.is_some());
+            // The node's own packets to a workload pass unasked.
+            return if packet.input.is_none() && !goes_on(&packet) && is_hosts {
+                self.policies_at(interface, Direction::Out)
+            } else {
+                Ok(())
+            };
+        }
+        if packet.mark & MASQUERADE != MASQUERADE {
+            return self.policies_at(interface, Direction::Out);
+        }
+        // It comes back to who sent it: to policies it is still from there. From v3.31.4 on the programs take its mark for that of what has passed them.
+        self.flight.packet.src = packet.dst;
+        let asked = self.policies_at(interface, Direction::Out);
+        self.flight.packet.src = packet.src;
+        match asked {
+            Err(End::Refused { why }) => self.policies_unknown(&format!(
+                "whether policies are asked of what comes back to who sent it, as up to v3.31.3: {why}"
+            )),
+            other => other,
+        }
+    }
+
+    fn noted(&self, interface: &str, direction: Direction) -> Option<Arc<Policy>> {
         let programs = self.state.felix.as_ref()?;
-        Some(programs.maps.policies())
+        let policies = programs.maps.policies();
+        policies
+            .at(interface, direction, self.state.family)
+            .cloned()
     }
 
     fn policies_at(&mut self, interface: &str, direction: Direction) -> Ends<()> {
@@ -186,7 +219,32 @@ impl Walker<'_> {
                 "whether the policies at {interface} let it pass: {why}"
             ));
         }
-        self.ask(policy, interface)
+        if direction == Direction::In {
+            self.taken_from(interface)?;
+        }
+        let packet = self.flight.packet.clone();
+        if ![Protocol::TCP, Protocol::UDP].contains(&packet.protocol) {
+            // They read no others' ports.
+            (self.flight.packet.sport, self.flight.packet.dport) = (0, 0);
+        }
+        let asked = self.ask(policy, interface);
+        (self.flight.packet.sport, self.flight.packet.dport) = (packet.sport, packet.dport);
+        asked
+    }
+
+    /// At a workload's interface they take only what that may send, before they ask any policy.
+    fn taken_from(&mut self, interface: &str) -> Ends<()> {
+        let packet = &self.flight.packet;
+        let maps = self.state.felix.as_ref().map(|it| &it.maps);
+        let is = |flag| maps.and_then(|it| it.has_flag(packet.src, flag));
+        let is_others = is("local") == Some(false) || is("workload") == Some(false);
+        if !is_others || packet.protocol == Protocol::ICMPV6 {
+            return Ok(());
+        }
+        let src = packet.src;
+        self.policies_unknown(&format!(
+            "whether Felix's programs take it from {interface}: {src} is no pod's of this node"
+        ))
     }
 
     /// No program was noted there: it is no workload's interface, or its program is missing among the dumps.
@@ -207,9 +265,8 @@ impl Walker<'_> {
         ))
     }
 
-    /// Takes both ways. Whoever else would be asked is not: it would be the same question.
+    /// Takes both ways.
     pub(super) fn policies_unknown(&mut self, question: &str) -> Ends<()> {
-        self.flight.is_policed = false;
         if self.assume(question.to_owned(), &["they do", "they do not"]) == 1 {
             let why = "by a policy in Felix's programs".to_owned();
             return Err(End::Refused { why });
@@ -225,7 +282,8 @@ impl Walker<'_> {
         let mut passed = None;
         for rule in &policy.rules {
             let is_passed = rule.tier.is_some() && rule.tier == passed;
-            if is_passed || !self.applies(rule, interface) {
+            // What only logs changes nothing.
+            if is_passed || rule.action == Action::Log || !self.applies(rule, interface) {
                 continue;
             }
             match &rule.action {

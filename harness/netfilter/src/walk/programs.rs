@@ -36,6 +36,8 @@ pub(super) struct Programs {
     pub(super) maps: Arc<FelixMaps>,
     /// The mark, and its mask, by which Felix's rules masquerade what leaves a pool's pods, where there are such pools.
     pub(super) outgoing: Option<(u32, u32)>,
+    /// Whether a rule of Felix's lets pods reach their own node.
+    pub(super) accepts_to_node: bool,
 }
 
 impl Programs {
@@ -98,8 +100,24 @@ impl Walker<'_> {
             }
         }
         self.led(programs)?;
+        self.blackholed(programs)?;
         self.policies_in()?;
         self.marked(programs);
+        Ok(())
+    }
+
+    /// What of a Service's addresses is no Service's has a route that leads nowhere (`serviceLoopPrevention`).
+    fn blackholed(&mut self, programs: &Programs) -> Ends<()> {
+        let dst = self.flight.packet.dst;
+        let is = |flag| programs.maps.has_flag(dst, flag) == Some(true);
+        if is("blackhole-drop") {
+            let why = format!("by a route of Felix's programs to {dst} (serviceLoopPrevention)");
+            return Err(End::Refused { why });
+        }
+        if is("blackhole-reject") {
+            let with = rejected_with(dst);
+            return Err(End::Rejected { with });
+        }
         Ok(())
     }
 
@@ -268,12 +286,7 @@ impl Walker<'_> {
             let what = format!("Felix's NAT map leads {at} to nobody");
             self.steps.push(Step::Programs { what });
             // A connect fails; of what is received the sender is told.
-            let with = if dst.is_ipv4() {
-                "icmp-port-unreachable"
-            } else {
-                "icmp6-port-unreachable"
-            };
-            let with = with.to_owned();
+            let with = rejected_with(dst);
             return Err(End::Rejected { with });
         };
         let packet = &mut self.flight.packet;
@@ -284,8 +297,17 @@ impl Walker<'_> {
     }
 }
 
+fn rejected_with(dst: IpAddr) -> String {
+    let with = if dst.is_ipv4() {
+        "icmp-port-unreachable"
+    } else {
+        "icmp6-port-unreachable"
+    };
+    with.to_owned()
+}
+
 /// Whether it belongs to what has begun before; of others than TCP that is not seen.
-fn goes_on(packet: &Packet) -> bool {
+pub(super) fn goes_on(packet: &Packet) -> bool {
     let begins = packet.flags.has(TcpFlags::SYN) && !packet.flags.has(TcpFlags::ACK);
     packet.protocol == Protocol::TCP && !begins
 }

@@ -114,13 +114,13 @@ impl State {
         self.own = Some(addresses.into_iter().collect());
     }
 
-    /// Has Felix's eBPF programs on each packet's way: where they lead, of which nothing is known of a family without an entry, and the mark with
-    /// its mask of what Felix's rules masquerade.
+    /// Has Felix's eBPF programs on each packet's way: where they lead, of which nothing is known of a family without an entry, and what Felix's rules
+    /// say of them: the mark with its mask of what is masqueraded, and whether pods may reach their own node.
     pub(crate) fn set_programs(
         &mut self,
         map: &BTreeMap<At, Backends>,
         maps: Arc<FelixMaps>,
-        outgoing: Option<(u32, u32)>,
+        (outgoing, accepts_to_node): (Option<(u32, u32)>, bool),
     ) {
         let is_v6 = self.family == Family::V6;
         let own = map.iter().filter(|((ip, ..), _)| ip.is_ipv6() == is_v6);
@@ -129,6 +129,7 @@ impl State {
             map: own.collect(),
             maps,
             outgoing,
+            accepts_to_node,
         });
     }
 

@@ -128,6 +128,7 @@ impl<'a> Walker<'a> {
     }
 
     fn delivered(&mut self) -> Ends<End> {
+        self.policies_to_node()?;
         self.flight.output = Output::None;
         self.hook(Hook::Input)?;
         Ok(End::Delivered)

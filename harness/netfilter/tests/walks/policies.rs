@@ -1,5 +1,7 @@
 //! A node with Felix in eBPF mode of which it is known what policies its programs have.
 
+mod words;
+
 use chainbreak_netfilter::{
     Family,
     dumps::{Dumps, Kind},
@@ -125,137 +127,54 @@ fn where_sets_or_policies_are_not_dumped_both_ways_are_told() {
     assert!(question(&none).contains("no dump tells"), "{none:?}");
 }
 
-/// A program at that interface with these words, each before an instruction of its own.
-fn program(hook: &str, label: &str, words: &[&str]) -> String {
-    let words: Vec<String> = words
-        .iter()
-        .map(|it| format!("{{\"comments\":[{it:?}]}}"))
-        .collect();
-    let words = words.join(",");
-    format!(
-        "/var/run/calico/bpf/policy/cali2733c3e547f_ingress_v4.json:{{\"ifacename\":\"cali2733c3e547f\",\"hook\":\"{hook}\",\
-        \"policyInfo\":[{{\"labels\":[\"{label}\"]}},{words}],\"error\":\"\"}}"
-    )
+/// Whether each way arrives.
+fn arriving(walk: &Walk) -> Vec<bool> {
+    walk.paths.iter().map(|it| it.end.arrives()).collect()
 }
 
-/// To a pod whose only rule allows what is so.
-fn walked_where(condition: &str) -> Walk {
-    let begins = [
-        "Start of tier one",
-        "Start of policy one.web",
-        "Start of rule action:\"allow\"",
-    ];
-    let numbers = "If dest port is not within any of {}, skip to next rule";
-    let numbers = condition.contains("named").then_some(numbers);
-    let ends = [
-        "End of rule abc",
-        "End of policy one.web",
-        "End of tier one",
-    ];
-    let words: Vec<&str> = begins
-        .into_iter()
-        .chain(numbers)
-        .chain([condition])
-        .chain(ends)
-        .collect();
-    let program = program("tc egress", "allowed_by_host_policy", &words);
-    walked(
-        &[ROUTES, FELIX_ROUTES, MAP, &program, SETS],
-        &to_pod("10.20.1.4", 80),
-    )
+fn asks(walk: &Walk, what: &str) {
+    let mut asked = walk.paths.iter().flat_map(Path::assumes);
+    assert!(
+        asked.any(|(question, _)| question.contains(what)),
+        "{what}: {walk:?}"
+    );
 }
 
 #[test]
-fn conditions_are_read_as_felix_words_them() {
-    let yes = [
-        "If protocol == udp, skip to next rule",
-        "If source not in {10.20.1.0/24,192.0.2.0/24}, skip to next rule",
-        "If dest in {10.30.0.0/16}, skip to next rule",
-        "If source doesn't match ipset s:a (0xcfb03d1c7ffe2ba0), skip to next rule",
-        "If dest matches ipset s:a (0xcfb03d1c7ffe2ba0), skip to next rule",
-        "If source port is within any of {1-1023}, skip to next rule",
-        "If ICMP type == 8, skip to next rule",
-    ];
-    let no = [
-        "If protocol != udp, skip to next rule",
-        "If source in {10.20.1.0/24}, skip to next rule",
-        "If dest not in {10.30.0.0/16}, skip to next rule",
-        "If source matches ipset s:a (0xcfb03d1c7ffe2ba0), skip to next rule",
-        "If dest doesn't match ipset s:a (0xcfb03d1c7ffe2ba0), skip to next rule",
-        "If dest port is not within any of {81,8000-8100}, skip to next rule",
-        "If ICMP type != 8, skip to next rule",
-    ];
-    let open = [
-        "If the moon is full, skip to next rule",
-        "If ICMP type != 8 or code != 0, skip to next rule",
-        "If dest port is not within any of the named ports {n:http}, skip to next rule",
-    ];
-    let arrives = |walk: &Walk| {
-        walk.paths
-            .iter()
-            .map(|it| it.end.arrives())
-            .collect::<Vec<_>>()
-    };
-    for condition in yes {
-        assert_eq!(arrives(&walked_where(condition)), [true], "{condition}");
-    }
-    for condition in no {
-        let walk = walked_where(condition);
-        assert_eq!(arrives(&walk), [false], "{condition}");
-        let End::Refused { why } = &walk.paths[0].end else {
+fn what_a_pod_sends_to_its_own_node_or_to_itself_is_certain_only_where_a_rule_or_a_policy_says_so()
+{
+    let sends = |to: &str| tcp("10.20.2.2:40000", to).by("cali2733c3e547f");
+    let to_node = sends("10.0.1.2:9999");
+    let walk = walked(&ALL, &to_node);
+    asks(&walk, "defaultEndpointToHostAction");
+    assert_eq!(arriving(&walk), [true, false], "{walk:?}");
+    let accepts = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -i cali+ -m comment --comment \"cali:JheEucsDZYJ7ze_r\" -m mark --mark 0x1000000/0x1000000 -j ACCEPT\nCOMMIT\n";
+    let walk = walked(&[&ALL[..], &[accepts]].concat(), &to_node);
+    assert_eq!(arriving(&walk), [true], "{walk:?}");
+    // To itself, as by a Service.
+    let walk = walked(&ALL, &sends("10.20.2.2:80"));
+    assert_eq!(arriving(&walk), [true], "{walk:?}");
+    let walk = walked(&ALL, &sends("10.20.2.2:81"));
+    asks(&walk, "comes back to who sent it");
+    assert_eq!(arriving(&walk), [true, false], "{walk:?}");
+    // With an address that is no pod's of this node.
+    let foreign = tcp("10.20.1.3:40000", "10.20.1.9:80").by("cali2733c3e547f");
+    asks(&walked(&ALL, &foreign), "is no pod's of this node");
+}
+
+#[test]
+fn what_is_no_services_of_their_addresses_ends_where_their_routes_lead_nowhere() {
+    for (flag, words) in [
+        ("blackhole-drop", "serviceLoopPrevention"),
+        ("blackhole-reject", "icmp-port-unreachable"),
+    ] {
+        let routes = format!("10.96.0.0/12: {flag}\n");
+        let packet = tcp("10.20.2.2:40000", "10.96.7.7:99").by("cali2733c3e547f");
+        let walk = walked(&[&ALL[..], &[&routes]].concat(), &packet);
+        let [path] = walk.paths.as_slice() else {
             panic!("{walk:?}")
         };
-        assert_eq!(*why, format!("the end of tier one {DENIES}"));
-    }
-    for condition in open {
-        assert_eq!(
-            arrives(&walked_where(condition)),
-            [true, false],
-            "{condition}"
-        );
-    }
-}
-
-#[test]
-fn a_rule_without_instructions_asks_nothing() {
-    // Of the other family: its words stand before what follows it.
-    let words = "{\"comments\":[\"Start of rule action:\\\"allow\\\"\",\"Rule MatchID: 1\",\"End of rule abc\",\"End of policy one.web\",\"End of tier one\"]}";
-    let program = program(
-        "tc egress",
-        "allowed_by_host_policy",
-        &["Start of tier one", "Start of policy one.web"],
-    );
-    let program = program.replace("],\"error\"", &format!(",{words}],\"error\""));
-    let texts = [ROUTES, FELIX_ROUTES, MAP, &program];
-    assert_eq!(
-        decided(&texts, &to_pod("10.20.1.3", 80)),
-        format!("the end of tier one {DENIES}")
-    );
-}
-
-#[test]
-fn policies_of_host_endpoints_and_untracked_ones_are_not_passed_over() {
-    let words = [
-        "Start of tier one",
-        "Start of policy one.web",
-        "Start of rule action:\"allow\"",
-        "Rule MatchID: 1",
-        "End of rule abc",
-    ];
-    let host = program("tc egress", "to_or_from_host", &words);
-    let untracked =
-        program("xdp", "to_or_from_host", &words).replace("\"cali2733c3e547f\"", "\"eth0\"");
-    for (program, asks) in [(host, "a host endpoint's"), (untracked, "untracked")] {
-        let walk = walked(
-            &[ROUTES, FELIX_ROUTES, MAP, &program],
-            &to_pod("10.20.1.3", 80),
-        );
-        let first = walk.paths[0].assumes().next();
-        assert!(
-            first.is_some_and(|(question, _)| question.contains(asks)),
-            "{walk:?}"
-        );
-        assert_eq!(walk.paths.len(), 2, "{walk:?}");
+        assert!(path.end.to_string().contains(words), "{walk:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What Felix notes of a policy program, read: before the instructions that ask for something it says in words what that is.
 
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use super::{Action, Condition, Direction, Policy, Rule};
 use crate::walk::{
@@ -9,6 +10,8 @@ use crate::walk::{
     parse::net,
 };
 
+/// The label of what a host endpoint asks of packets to and from the node itself, which no workload's program has.
+const HOSTS: &str = "to_or_from_host";
 /// Behind which label of a program nothing more is a host endpoint's.
 const WORKLOADS: &str = "allowed_by_host_policy";
 
@@ -29,6 +32,8 @@ struct Instruction {
     labels: Vec<String>,
     #[serde(default)]
     comments: Vec<String>,
+    #[serde(default)]
+    annotation: String,
 }
 
 /// Reads a program: its interface, which packets it sees, and what it asks of them. None where the text is none.
@@ -47,18 +52,24 @@ pub(super) fn policy(json: &str) -> Option<(String, Direction, Policy)> {
 impl Policy {
     fn of(instructions: Vec<Instruction>, error: &str) -> Self {
         let mut reader = Reader::default();
-        for (Instruction { labels, comments }, number) in instructions.into_iter().zip(0..) {
-            if labels.iter().any(|it| it == WORKLOADS) {
-                reader.is_behind_hosts = true;
-                reader.has_host_rules |= !reader.rules.is_empty();
+        for (instruction, number) in instructions.into_iter().zip(0..) {
+            for label in &instruction.labels {
+                reader.is_of_host |= label == HOSTS;
+                if label == WORKLOADS {
+                    reader.is_behind_hosts = true;
+                    reader.is_of_host |= !reader.rules.is_empty();
+                }
             }
-            for comment in &comments {
+            for comment in &instruction.comments {
                 reader.read(comment, number);
+            }
+            if let Some(label) = instruction.annotation.strip_prefix("goto ") {
+                reader.goes(label);
             }
         }
         let why = if !error.is_empty() {
             Some(format!("Felix could not load it: {error}"))
-        } else if reader.has_host_rules || !reader.is_behind_hosts {
+        } else if reader.is_of_host || !reader.is_behind_hosts {
             Some("it has a host endpoint's policies".to_owned())
         } else {
             None
@@ -74,15 +85,41 @@ impl Policy {
 #[derive(Default)]
 struct Reader {
     rules: Vec<Rule>,
-    has_host_rules: bool,
+    is_of_host: bool,
     is_behind_hosts: bool,
     tiers: usize,
     tier: Option<usize>,
     policy: Option<String>,
-    /// The rule that is read, and before which instruction it began.
-    rule: Option<(Rule, usize)>,
+    rule: Option<Begun>,
+    /// Whether what the last tier does with the rest is not known yet.
+    is_tier_open: bool,
     /// Sets of which one has to fit.
     sets: Vec<Test>,
+}
+
+/// A rule that is read.
+struct Begun {
+    rule: Rule,
+    /// Before which instruction it began.
+    number: usize,
+    /// The numbers of protocols in its words, which are compared, whatever they are called later: that it asks for, and that it may not be.
+    protocols: [Option<u8>; 2],
+    /// Whether the program is continued in another one meanwhile, so that it has instructions in any case.
+    is_split: bool,
+}
+
+impl Begun {
+    /// Nothing of a rule about the other family, of which there are words and no instructions.
+    fn end(mut self, number: usize) -> Option<Rule> {
+        if self.is_split && self.rule.conditions.is_empty() {
+            let what = "whether it is about this family, where its program is split".to_owned();
+            self.rule.conditions.push(Condition {
+                not: false,
+                any: vec![Test::Unknown(what)],
+            });
+        }
+        (self.number != number).then_some(self.rule)
+    }
 }
 
 impl Reader {
@@ -91,9 +128,8 @@ impl Reader {
         if let Some(rule) = begins("Start of rule ") {
             self.begin(rule, number);
         } else if begins("End of rule ").is_some() {
-            // Of a rule about the other family there are words and no instructions.
-            let rule = self.rule.take().filter(|(_, began)| *began != number);
-            self.rules.extend(rule.map(|(rule, _)| rule));
+            let rule = self.rule.take().and_then(|it| it.end(number));
+            self.rules.extend(rule);
         } else if begins("Start of tier ").is_some() {
             self.tier = Some(self.tiers);
             self.tiers += 1;
@@ -105,12 +141,17 @@ impl Reader {
             self.policy = None;
         } else if let Some(asked) = begins("If ") {
             self.condition(asked);
+        } else if begins("Splitting program")
+            .or_else(|| begins("##### Start"))
+            .is_some()
+        {
+            self.rule.iter_mut().for_each(|it| it.is_split = true);
         }
     }
 
     /// `default.web action:"allow" …`, without a name up to v3.28.
-    fn begin(&mut self, rule: &str, number: usize) {
-        let action = rule
+    fn begin(&mut self, words: &str, number: usize) {
+        let action = words
             .split_once("action:\"")
             .and_then(|(_, rest)| rest.split_once('"'));
         let action = match action.map(|(action, _)| action.to_lowercase()) {
@@ -121,7 +162,7 @@ impl Reader {
                 "log" => Action::Log,
                 _ => Action::Unknown(action),
             },
-            None => Action::Unknown(rule.to_owned()),
+            None => Action::Unknown(words.to_owned()),
         };
         let profile = || "a profile".to_owned();
         let rule = Rule {
@@ -130,12 +171,40 @@ impl Reader {
             conditions: Vec::new(),
             action,
         };
-        self.rule = Some((rule, number));
+        let protocols = [" protocol:{number:", " not_protocol:{number:"].map(|with| {
+            let (_, rest) = words.split_once(with)?;
+            rest.split_once('}')?.0.parse().ok()
+        });
+        self.rule = Some(Begun {
+            rule,
+            number,
+            protocols,
+            is_split: false,
+        });
     }
 
-    /// `default: pass`; up to v3.28 `default`, which denies.
+    /// Where an instruction leads; the first one behind a tier says what that does with the rest.
+    fn goes(&mut self, label: &str) {
+        if !std::mem::take(&mut self.is_tier_open) {
+            return;
+        }
+        let action = match label {
+            "deny" => Action::Deny,
+            label if label.starts_with("end_of_tier_") => Action::Pass,
+            label => Action::Unknown(format!("it goes to {label}")),
+        };
+        self.rules
+            .last_mut()
+            .into_iter()
+            .for_each(|it| it.action = action.clone());
+    }
+
+    /// `default: pass`; up to v3.29 without what it does.
     fn end_tier(&mut self, tier: &str) {
-        let (name, action) = tier.split_once(": ").unwrap_or((tier, "deny"));
+        self.is_tier_open = !tier.contains(": ");
+        let (name, action) = tier
+            .split_once(": ")
+            .unwrap_or((tier, "what no dump tells"));
         self.rules.push(Rule {
             of: format!("the end of tier {name}"),
             tier: self.tier,
@@ -151,14 +220,17 @@ impl Reader {
 
     /// `source not in {10.0.0.0/8}, skip to next rule`.
     fn condition(&mut self, text: &str) {
-        let Some((rule, _)) = &mut self.rule else {
+        let Some(Begun {
+            rule, protocols, ..
+        }) = &mut self.rule
+        else {
             return;
         };
         let asked = text
             .strip_suffix(", skip to next rule")
             .or_else(|| text.strip_suffix(", jump to next ipset"));
         let words: Vec<&str> = asked.unwrap_or(text).split(' ').collect();
-        let test = asked.and_then(|_| asks(&words));
+        let test = asked.and_then(|_| asks(&words, *protocols));
         match (words.as_slice(), test) {
             ([_, "doesn't", "match", "any", ..], _) => rule.conditions.push(Condition {
                 not: false,
@@ -186,12 +258,14 @@ struct Asked {
     any: Vec<Test>,
 }
 
-fn asks(words: &[&str]) -> Option<Asked> {
+fn asks(words: &[&str], [is, is_not]: [Option<u8>; 2]) -> Option<Asked> {
     let asked = |not, any| Some(Asked { not, any });
     match *words {
-        ["protocol", is, protocol] => {
-            let not = is == "==";
-            asked(not, vec![Test::Protocol(Protocol::parse(protocol)?)])
+        ["protocol", how, name] => {
+            let not = how == "==";
+            let number = if not { is_not } else { is };
+            let protocol = number.map_or_else(|| of_name(name), |it| Some(Protocol(it)));
+            asked(not, vec![Test::Protocol(protocol?)])
         }
         ["ICMP", "type", is, kind] => {
             let kind = kind.parse().ok()?;
@@ -233,7 +307,7 @@ fn asks_port(side: Side, words: &[&str]) -> Option<(bool, Vec<Test>)> {
         ["within", "any", "of", "the", "named", "ports", names] => {
             let names = within(names)?.split(',').filter(|it| !it.is_empty());
             let set = |name: &str| Test::Set {
-                name: name.to_owned(),
+                name: number_of(name),
                 keys: vec![side, side],
             };
             names.map(set).collect()
@@ -248,6 +322,28 @@ fn named(policy: &str) -> String {
     let (name, number) = policy.rsplit_once(' ').unwrap_or((policy, ""));
     let is_number = !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit());
     if is_number { name } else { policy }.to_owned()
+}
+
+/// Of a protocol that has no number: other names than these are compared with nothing.
+fn of_name(name: &str) -> Option<Protocol> {
+    match name {
+        "" => None,
+        "tcp" => Some(Protocol::TCP),
+        "udp" => Some(Protocol::UDP),
+        "icmp" => Some(Protocol::ICMP),
+        "sctp" => Some(Protocol::SCTP),
+        _ => Some(Protocol(0)),
+    }
+}
+
+/// By which number Felix has a set in its map, unless another one has it already (felix/idalloc).
+fn number_of(set: &str) -> String {
+    let hash = Sha256::new().chain_update([0; 8]).chain_update(set);
+    let first = hash.finalize().into_iter().take(8);
+    let number = first
+        .rev()
+        .fold(0_u64, |all, byte| all << 8 | u64::from(byte));
+    format!("{number:#x}")
 }
 
 fn side(leg: &str) -> Option<Side> {
