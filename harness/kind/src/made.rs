@@ -26,6 +26,7 @@ pub(crate) mod hosts;
 pub(crate) mod images;
 pub(crate) mod leftovers;
 pub(crate) mod raise;
+mod running;
 pub(crate) mod spec;
 
 pub use factory::KindFactory;

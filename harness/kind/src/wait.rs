@@ -7,8 +7,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::error::KindError;
 
-/// Distance of two looks. What is waited for here takes seconds.
-const LOOK: Duration = Duration::from_millis(250);
+/// Distance of two looks. What is waited for here takes seconds, but a case waits for a dozen things.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Looks until `look` says `Ok`. After `within` the last `Err` says what was missing, and `evidence` what is known
 /// of it.

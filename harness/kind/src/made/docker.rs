@@ -96,6 +96,20 @@ pub(crate) async fn networks(container: &str) -> Result<BTreeMap<String, Vec<IpA
     })
 }
 
+/// The volume that a container has at that path.
+pub(crate) async fn volume(container: &str, path: &str) -> Result<String, KindError> {
+    let format = format!(
+        "{{{{range .Mounts}}}}{{{{if eq .Destination {path:?}}}}}{{{{.Name}}}}{{{{end}}}}{{{{end}}}}"
+    );
+    let said = docker(["container", "inspect", container, "--format", &format]).await?;
+    match said.trim() {
+        "" => Err(KindError::Unable(format!(
+            "{container} has no volume at {path}, which kind gives each node"
+        ))),
+        name => Ok(name.to_owned()),
+    }
+}
+
 /// Docker's `NetworkSettings.Networks`. An address that a container does not have is empty.
 fn read_networks(json: &str) -> Option<BTreeMap<String, Vec<IpAddr>>> {
     #[derive(Deserialize)]

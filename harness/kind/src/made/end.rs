@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chainbreak_engine::cluster::NodeUpgrades;
-use futures::future::join4;
+use futures::future::join5;
 use kube::Client;
 use serde_json::Value;
 
 use super::{
-    fitting::Fitting, hosts::Hosts, leftovers, owned_cluster::OwnedCluster, upgrades::Upgrades,
+    fitting::Fitting, hosts::Hosts, leftovers, owned_cluster::OwnedCluster, running::Running,
+    upgrades::Upgrades,
 };
 use crate::{
     error::KindError,
@@ -48,16 +49,26 @@ impl End for EndOfCase {
             errors.extend(self.owned.delete().await.err());
             return errors;
         }
-        let (mut errors, forgotten, unfit, removed) = join4(
+        let running = Running::of(client, &self.manifests).await;
+        let hastened = async {
+            if let Err(error) = running?.end(&self.nodes).await {
+                // They end by themselves, later.
+                tracing::debug!(%error, "no container was hurried");
+            }
+            Ok(())
+        };
+        let (mut errors, forgotten, unfit, removed, listed) = join5(
             self.hosts.end(),
             self.hosts.forget_routes(),
             self.fitting.undo(),
             leftovers::remove(client, &self.manifests),
+            hastened,
         )
         .await;
         errors.extend(forgotten.err());
         errors.extend(unfit);
         errors.extend(removed.err());
+        errors.extend(listed.err());
         if self.is_foreseen {
             // What connections of the above are left is known only now.
             errors.extend(leftovers::scrub(&self.nodes).await.err());

@@ -10,10 +10,9 @@ use std::{
     time::Duration,
 };
 
-use chainbreak_engine::cluster::Place;
 use chainbreak_model::case::{ClusterSpec, HostSpec, IpFamily};
 use container::Whose;
-use futures::future::{join, join_all, try_join_all};
+use futures::future::{join_all, try_join_all};
 use indexmap::IndexMap;
 use kube::Client;
 use testcontainers::{ContainerAsync, GenericImage};
@@ -27,11 +26,7 @@ use crate::{
         spec::{Network, Spec},
     },
     name::ClusterName,
-    shared::{
-        cluster::Host,
-        nodes::Nodes,
-        program::{self, PROGRAM},
-    },
+    shared::{cluster::Host, nodes::Nodes, program::VOLUME},
     tool::Tool,
     wait,
 };
@@ -70,18 +65,11 @@ struct Parts<'a> {
     node: &'a str,
     /// The image of what answers.
     nginx: &'a str,
-    /// This program.
-    program: &'a [u8],
 }
 
 impl Raising<'_> {
     /// Starts what the case has outside of the cluster, as soon as that has containers: it need not be ready.
-    pub(super) async fn start_hosts(
-        &self,
-        spec: &Spec,
-        nginx: &str,
-        program: &[u8],
-    ) -> Result<Hosts, KindError> {
+    pub(super) async fn start_hosts(&self, spec: &Spec, nginx: &str) -> Result<Hosts, KindError> {
         let cluster = &self.case.cluster;
         if cluster.hosts.is_empty() {
             return Ok(Hosts::of(cluster));
@@ -97,7 +85,6 @@ impl Raising<'_> {
         let parts = Parts {
             node: &spec.image.name,
             nginx,
-            program,
         };
         let hosts = Hosts::start(cluster, &spec.name(), parts).await?;
         for (name, host) in cluster.hosts.iter() {
@@ -156,16 +143,18 @@ impl Hosts {
         name: &ClusterName,
         parts: Parts<'_>,
     ) -> Result<Self, KindError> {
+        let first = name.container(1);
         let mut raised = Self {
-            network: network_of(name).await?,
+            network: network_of(&first).await?,
             ..Self::of(cluster)
         };
+        let volume = docker::volume(&first, VOLUME).await?;
         let started = cluster.hosts.keys().map(async |host| {
             let whose = Whose {
                 cluster: name,
                 host,
             };
-            let request = whose.pause(parts.node, &raised.network);
+            let request = whose.pause(parts.node, &raised.network, &volume);
             raised.keep(container::start(request).await?);
             let own = addresses(&name.beside("host", host), &raised.network).await?;
             Ok((host.clone(), own))
@@ -176,25 +165,16 @@ impl Hosts {
             let raised = Host {
                 addresses: wiring::main_addresses(cluster, host, own),
                 entry: docker::entry(&name.beside("host", host)),
+                program: container::PROGRAM.to_owned(),
             };
             (host.clone(), raised)
         });
         raised.all = hosts.collect();
         // Each comes to its end: who makes containers is not to be broken off.
-        let fitted = cluster.hosts.iter().map(async |(host, spec)| {
-            let entry = docker::entry(&name.beside("host", host));
-            let place = Place::Host(host.clone());
-            let (placed, served) = join(
-                program::put(&place, &entry, PROGRAM, parts.program),
-                raised.serve(name, host, spec, parts),
-            )
-            .await;
-            placed.and(served)
-        });
-        join_all(fitted)
-            .await
-            .into_iter()
-            .collect::<Result<(), _>>()?;
+        let hosts = cluster.hosts.iter();
+        let served = hosts.map(|(host, spec)| raised.serve(name, host, spec, parts));
+        let served = join_all(served).await.into_iter();
+        served.collect::<Result<(), _>>()?;
         Ok(raised)
     }
 
@@ -276,9 +256,8 @@ impl Hosts {
 }
 
 /// The network that the nodes are on.
-async fn network_of(cluster: &ClusterName) -> Result<String, KindError> {
-    let first = cluster.container(1);
-    let network = docker::networks(&first).await?.into_keys().next();
+async fn network_of(first: &str) -> Result<String, KindError> {
+    let network = docker::networks(first).await?.into_keys().next();
     let lost = || KindError::Unable(format!("{first} is on no network"));
     network.ok_or_else(lost)
 }

@@ -18,7 +18,6 @@ use crate::{error::KindError, made::objects::Kinds, shared::nodes::Nodes, wait};
 
 /// What all objects together may take to be gone.
 const GONE: Duration = Duration::from_secs(120);
-
 /// What is in a namespace because it is one, by kind and name.
 const OF_A_NAMESPACE: [(&str, &str); 2] = [
     ("ConfigMap", "kube-root-ca.crt"),
@@ -226,7 +225,7 @@ pub(crate) async fn without_names(client: &Client) -> Result<(), KindError> {
 }
 
 /// The name of the namespace that a manifest makes. Those of the cluster itself stay.
-fn namespace(manifest: &Value) -> Option<&str> {
+pub(super) fn namespace(manifest: &Value) -> Option<&str> {
     let name = manifest["metadata"]["name"].as_str()?;
     let is_its_own = name == "default" || name.starts_with("kube-");
     (manifest["kind"] == "Namespace" && !is_its_own).then_some(name)

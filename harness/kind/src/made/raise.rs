@@ -35,7 +35,7 @@ use crate::{
         journal::Journal,
         owned_cluster::OwnedCluster,
         spec::{Felix, Options, Spec},
-        standing::{Origin, Plan, Reach, Standing, kubeconfig},
+        standing::{Origin, Plan, Standing, kubeconfig_of_nodes},
         survey,
         upgrades::Upgrades,
     },
@@ -299,7 +299,7 @@ impl Raising<'_> {
         let mut tasks = raised.following(self.case, since);
         tasks.spawn(balancers::run(raised.client.clone(), self.log.clone()));
         if spec.felix == Some(Felix::Model) {
-            let kubeconfig = kubeconfig(&spec.name(), Reach::Nodes).await?;
+            let kubeconfig = kubeconfig_of_nodes(&spec.name()).await?;
             for (node, number) in raised.nodes.0.iter().zip(0..) {
                 let order = Order {
                     version: self

@@ -44,6 +44,10 @@ const SHORT: Duration = Duration::from_secs(30);
 /// no neighbour there (the engine waits for it, on clusters that are not ours).
 const WITHOUT_DETECTION: [&str; 4] = ["sysctl", "-q", "-w", "net.ipv6.conf.default.accept_dad=0"];
 
+/// On the first node: how the API is reached from here. kind takes half a second to say so.
+const KUBECONFIG: &str = "/kind/chainbreak-kubeconfig";
+/// The same, from the nodes' containers (as kubeadm writes it).
+const OF_NODES: &str = "/etc/kubernetes/admin.conf";
 /// On the first node of a cluster in which Calico is ready.
 const FINISHED: &str = "/kind/chainbreak-finished";
 
@@ -126,12 +130,16 @@ impl Raising<'_> {
     async fn found(&self, plan: Plan<'_>) -> Result<(Standing, Origin), KindError> {
         let spec = plan.spec;
         let since = Timestamp::now();
-        let (owned, origin) = self.find_or_make(spec).await?;
+        let (owned, known) = self.find_or_make(spec).await?;
+        let origin = match known {
+            Some(_) => Origin::Found,
+            None => Origin::Made,
+        };
         let program = program::own()?;
         // Both come to their end, also where one fails: who makes containers is not to be broken off.
         let (hosts, readied) = join(
-            self.start_hosts(spec, plan.nginx, &program),
-            self.readied(&owned.name, origin, plan, &program),
+            self.start_hosts(spec, plan.nginx),
+            self.readied(&owned.name, known, plan, &program),
         )
         .await;
         let (hosts, (client, nodes)) = (hosts?, readied?);
@@ -149,18 +157,24 @@ impl Raising<'_> {
     async fn readied(
         &self,
         name: &ClusterName,
-        origin: Origin,
+        known: Option<String>,
         plan: Plan<'_>,
         program: &[u8],
     ) -> Result<(Client, Nodes), KindError> {
-        let client = client(&kubeconfig(name, Reach::Host).await?).await?;
+        let (origin, kubeconfig) = match known {
+            Some(kubeconfig) => (Origin::Found, kubeconfig),
+            None => (Origin::Made, keep_kubeconfig(name).await?),
+        };
+        let client = client(&kubeconfig).await?;
         answers(&client).await?;
         let containers = (1..=plan.spec.nodes).map(|number| name.container(number));
         let entries: Vec<_> = containers.map(|it| docker::entry(&it)).collect();
         let nodes = Nodes::registered(&client, &entries).await?;
-        leftovers::without_names(&client).await?;
-        if origin == Origin::Made && plan.spec.ip_families.contains(&IpFamily::V6) {
-            nodes.run(&WITHOUT_DETECTION).await?;
+        if origin == Origin::Made {
+            leftovers::without_names(&client).await?;
+            if plan.spec.ip_families.contains(&IpFamily::V6) {
+                nodes.run(&WITHOUT_DETECTION).await?;
+            }
         }
         self.load(&nodes, origin, plan).await?;
         // Agents take their time, and little of the machine's.
@@ -215,8 +229,11 @@ impl Raising<'_> {
         }
     }
 
-    /// The standing cluster of that name, if it may be used, or a new one.
-    async fn find_or_make(&self, spec: &Spec) -> Result<(Arc<OwnedCluster>, Origin), KindError> {
+    /// The standing cluster of that name, if it may be used, with its kubeconfig, or a new one.
+    async fn find_or_make(
+        &self,
+        spec: &Spec,
+    ) -> Result<(Arc<OwnedCluster>, Option<String>), KindError> {
         let name = spec.name();
         let used = self.journal.begin(&name)?;
         let was_ours = used.was_ours;
@@ -238,9 +255,12 @@ impl Raising<'_> {
             self.hold(&owned);
             let complete = standing.len() == usize::from(spec.nodes);
             let runs = complete && standing.iter().all(|it| it.running);
-            if self.options.reuse && runs && (spec.is_foreseen() || is_finished(&name).await) {
+            if self.options.reuse
+                && runs
+                && let Some(kubeconfig) = kept_kubeconfig(&name, spec).await
+            {
                 self.say(format!("using the cluster {name} again"));
-                return Ok((owned, Origin::Found));
+                return Ok((owned, Some(kubeconfig)));
             }
             self.say(format!("deleting what an earlier run left of {name}"));
             owned_cluster::delete(&name).await?;
@@ -261,7 +281,7 @@ impl Raising<'_> {
             spec.image.name
         ));
         create(&name, spec).await?;
-        Ok((owned, Origin::Made))
+        Ok((owned, None))
     }
 
     fn hold(&self, owned: &Arc<OwnedCluster>) {
@@ -270,11 +290,37 @@ impl Raising<'_> {
     }
 }
 
-/// Whether Calico was ready once: a run may have been killed while it installed it.
-async fn is_finished(name: &ClusterName) -> bool {
-    let first = docker::entry(&name.container(1)).into_iter();
-    let look = first.chain(["test", "-e", FINISHED].map(str::to_owned));
-    Tool::new(SHORT, look).output().await.is_ok()
+/// The kubeconfig of a cluster that was finished once: a run may have been killed while it made it, or installed Calico.
+async fn kept_kubeconfig(name: &ClusterName, spec: &Spec) -> Option<String> {
+    let mark = if spec.is_foreseen() {
+        state::FILE
+    } else {
+        FINISHED
+    };
+    let look = format!("test -e {mark} && cat {KUBECONFIG}");
+    let look = on_first(name, &["sh", "-c", &look]);
+    look.output().await.ok()
+}
+
+/// Asks kind, and notes it for who uses the cluster again.
+async fn keep_kubeconfig(name: &ClusterName) -> Result<String, KindError> {
+    let argv = ["kind", "get", "kubeconfig", "--name", name.as_str()];
+    let kubeconfig = Tool::new(SHORT, argv).output().await?;
+    let note = format!("umask 077 && cat > {KUBECONFIG}");
+    let note = on_first(name, &["sh", "-c", &note]).reading(kubeconfig.clone());
+    note.output().await?;
+    Ok(kubeconfig)
+}
+
+/// How the API is reached from the nodes' containers.
+pub(super) async fn kubeconfig_of_nodes(name: &ClusterName) -> Result<String, KindError> {
+    on_first(name, &["cat", OF_NODES]).output().await
+}
+
+fn on_first(name: &ClusterName, argv: &[&str]) -> Tool {
+    let entry = docker::entry(&name.container(1)).into_iter();
+    let argv = argv.iter().map(|&word| word.to_owned());
+    Tool::new(SHORT, entry.chain(argv))
 }
 
 /// Waits until the API answers at all.
@@ -290,23 +336,6 @@ async fn answers(client: &Client) -> Result<(), KindError> {
 async fn create(name: &ClusterName, spec: &Spec) -> Result<(), KindError> {
     let create = ["create", "cluster", "--config", "-", "--wait", "0s"];
     owned_cluster::kind(CREATE, name, &create, config::render(spec)).await
-}
-
-/// From where the API is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// This process.
-    Host,
-    /// The nodes' containers.
-    Nodes,
-}
-
-pub(super) async fn kubeconfig(name: &ClusterName, reach: Reach) -> Result<String, KindError> {
-    let mut argv = vec!["kind", "get", "kubeconfig", "--name", name.as_str()];
-    if reach == Reach::Nodes {
-        argv.push("--internal");
-    }
-    Tool::new(SHORT, argv).output().await
 }
 
 async fn client(kubeconfig: &str) -> Result<Client, KindError> {

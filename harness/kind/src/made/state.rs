@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Where it is kept: with the cluster, on n1.
-const FILE: &str = "/kind/chainbreak-state.json";
+pub(super) const FILE: &str = "/kind/chainbreak-state.json";
 /// What a tracked connection's line begins with.
 const CONNECTION: &str = "conntrack: ";
 /// kube-proxy was started again, and removes what is left of services that are gone.

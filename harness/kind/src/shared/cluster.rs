@@ -32,8 +32,7 @@ use crate::{
         logs,
         nodes::Nodes,
         pods::{Network, Pods},
-        program::{self, PROGRAM},
-        restart, signal,
+        program, restart, signal,
         survey::CALICO_STAYS,
         telling,
     },
@@ -71,6 +70,8 @@ pub(crate) struct Host {
     pub(crate) addresses: Vec<IpAddr>,
     /// What puts a command there.
     pub(crate) entry: Vec<String>,
+    /// Where this program is there.
+    pub(crate) program: String,
 }
 
 /// What becomes of a cluster and its hosts when a case is over, which the backend knows that has it.
@@ -127,7 +128,7 @@ impl Raised {
             Place::Host(name) => {
                 let lost = || KindError::Unable(format!("there is no host {name}"));
                 let host = self.hosts.get(name).ok_or_else(lost)?;
-                return Ok((PROGRAM.to_owned(), host.entry.clone()));
+                return Ok((host.program.clone(), host.entry.clone()));
             }
         };
         let mut argv = network.node.entry.clone();

@@ -13,8 +13,10 @@ use object::{
 
 use crate::{error::KindError, hash, shared::nodes::Nodes, tool::Tool};
 
-/// Where it is in a node or host that is ours.
-pub(crate) const PROGRAM: &str = "/usr/local/bin/chainbreak";
+/// Where kind gives each node a volume of its own.
+pub(crate) const VOLUME: &str = "/var";
+/// Where the program is in a node that is ours: in its volume, which hosts beside the cluster see, too.
+pub(crate) const PROGRAM: &str = "/var/lib/chainbreak";
 /// So much of a program has what says where its parts are.
 const HEADERS: u64 = 4096;
 /// What copying may take: a build that is not optimised is sixty megabytes.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use chainbreak_engine::nginx;
 use testcontainers::{
-    ContainerAsync, ContainerRequest, GenericImage, ImageExt, core::CopyDataSource,
+    ContainerAsync, ContainerRequest, GenericImage, ImageExt,
+    core::{AccessMode, CopyDataSource, Mount},
     runners::AsyncRunner,
 };
 
@@ -13,6 +14,10 @@ use crate::{error::KindError, made::config::OURS, name::ClusterName};
 
 /// The label with the host's name. That with the cluster's is [`OURS`], as on the nodes.
 const HOST: &str = "chainbreak.dev/host";
+/// Where a host has the volume of the cluster's first node.
+const NODE: &str = "/node";
+/// Where this program is there: as it is on that node, and not copied once more.
+pub(super) const PROGRAM: &str = "/node/lib/chainbreak";
 /// Where nginx finds what it is to do.
 const NGINX: &str = "/etc/nginx/chainbreak.conf";
 /// Where it writes.
@@ -29,10 +34,17 @@ pub(super) struct Whose<'a> {
 
 impl Whose<'_> {
     /// What has the host's network: the nodes' image, which has the programs of nodes, and runs none of them here.
-    pub(super) fn pause(self, image: &str, network: &str) -> ContainerRequest<GenericImage> {
+    pub(super) fn pause(
+        self,
+        image: &str,
+        network: &str,
+        volume: &str,
+    ) -> ContainerRequest<GenericImage> {
+        let volume = Mount::volume_mount(volume, NODE).with_access_mode(AccessMode::ReadOnly);
         let image = generic(image).with_entrypoint("sleep");
         self.marked("host", image.with_cmd(["infinity"]))
             .with_network(network)
+            .with_mount(volume)
             .with_cap_add("NET_ADMIN")
             .with_host_config_modifier(|config| {
                 config.publish_all_ports = Some(false);
@@ -111,7 +123,7 @@ mod tests {
             cluster: &cluster,
             host: "db",
         };
-        let pause = whose.pause("localhost:5000/node", "kind");
+        let pause = whose.pause("localhost:5000/node", "kind", "of-n1");
         let nginx = whose.nginx("nginx:1.27@sha256:00", 80, false);
         for (request, name) in [
             (&pause, "chainbreak-0f-host-db"),
@@ -130,11 +142,15 @@ mod tests {
             cluster: &cluster,
             host: "db",
         };
-        let pause = whose.pause("localhost:5000/node", "kind");
+        let pause = whose.pause("localhost:5000/node", "kind", "of-n1");
         assert_eq!(pause.descriptor(), "localhost:5000/node:latest");
         assert_eq!(pause.network().as_deref(), Some("kind"));
         assert_eq!(pause.cap_add().unwrap(), &["NET_ADMIN"]);
         assert!(!pause.privileged());
+        let volume = pause.mounts().next().unwrap();
+        assert_eq!(volume.source(), Some("of-n1"));
+        assert_eq!(volume.access_mode(), AccessMode::ReadOnly);
+        assert!(PROGRAM.starts_with(volume.target().unwrap()));
         assert_eq!(pause.image().entrypoint(), Some("sleep"));
         let nginx = whose.nginx("nginx:1.27@sha256:00", 8080, true);
         assert_eq!(nginx.descriptor(), "nginx:1.27@sha256:00");

@@ -1,0 +1,114 @@
+//! What runs in the pods of a case that is over.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use serde_json::Value;
+
+use super::leftovers::namespace;
+use crate::{error::KindError, shared::nodes::Nodes, wait};
+
+/// In what time pods that were deleted begin to go.
+const BEGUN: Duration = Duration::from_secs(5);
+
+/// What runs in a case's pods: the kubelet leaves a `sleep` that does not care for SIGTERM its second, and only then the pod's interface goes.
+pub(crate) struct Running {
+    pods: Vec<(Api<Pod>, String)>,
+    /// Containers, by id.
+    ids: Vec<String>,
+}
+
+impl Running {
+    /// In the namespaces of these manifests, but for those of the cluster itself.
+    pub(crate) async fn of(client: &Client, manifests: &[Value]) -> Result<Self, KindError> {
+        let mut running = Self {
+            pods: Vec::new(),
+            ids: Vec::new(),
+        };
+        for name in namespaces(manifests) {
+            let pods = Api::<Pod>::namespaced(client.clone(), name);
+            let listed = pods.list(&ListParams::default()).await;
+            let doing = format!("list the pods of {name}");
+            for pod in listed.map_err(KindError::api(doing))? {
+                running.ids.extend(containers(&pod));
+                running.pods.push((pods.clone(), pod.name_any()));
+            }
+        }
+        Ok(running)
+    }
+
+    /// Ends it as soon as all of these pods are being ended or gone: no container is started again then.
+    pub(crate) async fn end(&self, nodes: &Nodes) -> Result<(), KindError> {
+        // The sandbox is the kubelet's to end.
+        const KILL: &str = "for p in $(grep -lsF \"$1\" /proc/[0-9]*/cgroup | cut -d / -f 3); do kill -9 $p; done 2>/dev/null; exit 0";
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        let look = || async {
+            for (api, name) in &self.pods {
+                let found = api.get_metadata_opt(name).await;
+                let found = found.map_err(|error| error.to_string())?;
+                if found.is_some_and(|it| it.metadata.deletion_timestamp.is_none()) {
+                    return Err(format!("{name} is not being ended yet"));
+                }
+            }
+            Ok(())
+        };
+        let what = "the case's pods are being ended";
+        wait::until(what, BEGUN, look, wait::nothing).await?;
+        // One in each line: whoever has any of them.
+        let argv = ["sh", "-c", KILL, "sh", &self.ids.join("\n")];
+        nodes.run(&argv).await
+    }
+}
+
+/// Where the objects of manifests are, but for namespaces of the cluster itself.
+fn namespaces(manifests: &[Value]) -> BTreeSet<&str> {
+    let of = manifests.iter().map(|manifest| {
+        let its = manifest["metadata"]["namespace"].as_str();
+        namespace(manifest).or(its).unwrap_or("default")
+    });
+    of.filter(|name| !name.starts_with("kube-")).collect()
+}
+
+/// The ids of a pod's containers that have begun.
+fn containers(pod: &Pod) -> Vec<String> {
+    let statuses = pod.status.iter().flat_map(|it| &it.container_statuses);
+    let ids = statuses
+        .flatten()
+        .filter_map(|it| it.container_id.as_deref());
+    let ids = ids.filter_map(|id| id.split_once("://"));
+    ids.map(|(_runtime, id)| id.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_runs_for_a_case_is_in_the_namespaces_of_its_manifests_and_not_in_the_clusters_own() {
+        let object = |kind: &str, name: &str, namespace: Option<&str>| json!({ "kind": kind, "metadata": { "name": name, "namespace": namespace } });
+        let manifests = [
+            object("Namespace", "test", None),
+            object("Namespace", "kube-system", None),
+            object("Pod", "client", None),
+            object("Deployment", "web", Some("test")),
+            object("Service", "far", Some("other")),
+            object("ConfigMap", "coredns", Some("kube-system")),
+        ];
+        let all: Vec<&str> = namespaces(&manifests).into_iter().collect();
+        assert_eq!(all, ["default", "other", "test"]);
+        let ids = ["containerd://1f", "containerd://2a"].map(|id| {
+            json!({ "containerID": id, "name": "c", "image": "i", "imageID": "i", "ready": true, "restartCount": 0 })
+        });
+        let pod = json!({ "metadata": {}, "status": { "containerStatuses": ids } });
+        assert_eq!(
+            containers(&serde_json::from_value(pod).unwrap()),
+            ["1f", "2a"]
+        );
+        assert!(containers(&Pod::default()).is_empty());
+    }
+}
