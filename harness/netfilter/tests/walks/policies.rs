@@ -10,8 +10,10 @@ use chainbreak_netfilter::{
 
 use crate::{tcp, udp};
 
-/// What a real Felix v3.32.1 noted of the pod 10.20.2.2, without the instructions.
+/// What a real Felix v3.32.1 noted of the pod 10.20.2.2, without what the instructions do.
 const POLICIES: &str = include_str!("../data/felix-3.32.1.policies");
+/// The same policies, of v3.28.1.
+const POLICIES_OF_V3_28: &str = include_str!("../data/felix-3.28.1.policies");
 /// `app == 'other'`.
 const SETS: &str = "IP set 0xcfb03d1c7ffe2ba0\n   10.20.1.4/32\n";
 const MAP: &str = include_str!("../data/felix.nat");
@@ -62,26 +64,32 @@ fn to_pod(from: &str, port: u16) -> Packet {
 
 #[test]
 fn a_policy_lets_in_whom_its_rules_allow_and_tells_which_one_it_was() {
-    let allows = "GlobalNetworkPolicy default.far lets it pass at cali2733c3e547f; sent";
-    let denies = format!("GlobalNetworkPolicy default.far {DENIES}");
-    let ends = format!("the end of tier default {DENIES}");
-    for (from, port, what) in [
-        ("10.20.1.3", 80, allows),
-        ("10.20.1.3", 8000, allows),
-        ("10.20.1.3", 8100, allows),
-        ("10.20.1.3", 8101, &ends),
-        ("10.20.1.4", 80, &denies),
-        ("10.99.1.1", 80, &ends),
+    for (noted, policy) in [
+        (POLICIES, "GlobalNetworkPolicy default.far"),
+        (POLICIES_OF_V3_28, "policy default.far"),
     ] {
-        assert_eq!(decided(&ALL, &to_pod(from, port)), what, "{from} {port}");
-    }
-    let mut echo = to_pod("10.20.1.3", 0);
-    echo.protocol = Protocol::ICMP;
-    for (kind, arrives) in [(8, true), (13, false)] {
-        echo.icmp = kind;
-        // Whether it is of a flow that they know, no dump tells.
-        let walk = walked(&ALL, &echo);
-        assert_eq!(walk.paths[0].end.arrives(), arrives, "{kind}: {walk:?}");
+        let texts = [ROUTES, FELIX_ROUTES, MAP, noted, SETS];
+        let allows = format!("{policy} lets it pass at cali2733c3e547f; sent");
+        let denies = format!("{policy} {DENIES}");
+        let ends = format!("the end of tier default {DENIES}");
+        for (from, port, what) in [
+            ("10.20.1.3", 80, &allows),
+            ("10.20.1.3", 8000, &allows),
+            ("10.20.1.3", 8100, &allows),
+            ("10.20.1.3", 8101, &ends),
+            ("10.20.1.4", 80, &denies),
+            ("10.99.1.1", 80, &ends),
+        ] {
+            assert_eq!(decided(&texts, &to_pod(from, port)), *what, "{from} {port}");
+        }
+        let mut echo = to_pod("10.20.1.3", 0);
+        echo.protocol = Protocol::ICMP;
+        for (kind, arrives) in [(8, true), (13, false)] {
+            echo.icmp = kind;
+            // Whether it is of a flow that they know, no dump tells.
+            let walk = walked(&texts, &echo);
+            assert_eq!(walk.paths[0].end.arrives(), arrives, "{kind}: {walk:?}");
+        }
     }
 }
 

@@ -171,9 +171,11 @@ impl Reader {
             conditions: Vec::new(),
             action,
         };
-        let protocols = [" protocol:{number:", " not_protocol:{number:"].map(|with| {
+        // `protocol:{number:6}`, up to v3.28 `protocol:<number:6 >`.
+        let protocols = [" protocol:", " not_protocol:"].map(|with| {
             let (_, rest) = words.split_once(with)?;
-            rest.split_once('}')?.0.parse().ok()
+            let number = rest.get(1..)?.strip_prefix("number:")?;
+            number.split(['}', ' ']).next()?.parse().ok()
         });
         self.rule = Some(Begun {
             rule,

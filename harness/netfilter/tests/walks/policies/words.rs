@@ -207,6 +207,14 @@ fn a_protocol_is_the_one_whose_number_the_program_compares() {
         arrives("Start of rule one.web action:\"allow\"", is),
         [true, false]
     );
+    // As v3.28 prints it.
+    assert_eq!(
+        arrives(
+            "Start of rule action:\"allow\" protocol:<number:6 > rule_id:\"a\" ",
+            is
+        ),
+        [true]
+    );
     // Felix knows no number of that name.
     assert_eq!(
         arrives(
