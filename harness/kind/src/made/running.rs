@@ -7,7 +7,14 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::Value;
 
 use super::leftovers::namespace;
-use crate::{error::KindError, shared::nodes::Nodes, wait};
+use crate::{
+    error::KindError,
+    shared::{
+        nodes::Nodes,
+        pods::{FIND, id},
+    },
+    wait,
+};
 
 /// In what time pods that were deleted begin to go.
 const BEGUN: Duration = Duration::from_secs(5);
@@ -41,7 +48,9 @@ impl Running {
     /// Ends it as soon as all of these pods are being ended or gone: no container is started again then.
     pub(crate) async fn end(&self, nodes: &Nodes) -> Result<(), KindError> {
         // The sandbox is the kubelet's to end.
-        const KILL: &str = "for p in $(grep -lsF \"$1\" /proc/[0-9]*/cgroup | cut -d / -f 3); do kill -9 $p; done 2>/dev/null; exit 0";
+        let kill = format!(
+            "for p in $({{ {FIND}; }} | cut -d / -f 3); do kill -9 $p; done 2>/dev/null; exit 0"
+        );
         if self.ids.is_empty() {
             return Ok(());
         }
@@ -58,7 +67,7 @@ impl Running {
         let what = "the case's pods are being ended";
         wait::until(what, BEGUN, look, wait::nothing).await?;
         // One in each line: whoever has any of them.
-        let argv = ["sh", "-c", KILL, "sh", &self.ids.join("\n")];
+        let argv = ["sh", "-c", &kill, "sh", &self.ids.join("\n")];
         nodes.run(&argv).await
     }
 }
@@ -75,11 +84,11 @@ fn namespaces(manifests: &[Value]) -> BTreeSet<&str> {
 /// The ids of a pod's containers that have begun.
 fn containers(pod: &Pod) -> Vec<String> {
     let statuses = pod.status.iter().flat_map(|it| &it.container_statuses);
-    let ids = statuses
+    statuses
         .flatten()
-        .filter_map(|it| it.container_id.as_deref());
-    let ids = ids.filter_map(|id| id.split_once("://"));
-    ids.map(|(_runtime, id)| id.to_owned()).collect()
+        .filter_map(id)
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]

@@ -131,15 +131,16 @@ impl Raising<'_> {
         let spec = plan.spec;
         let since = Timestamp::now();
         let (owned, known) = self.find_or_make(spec).await?;
-        let origin = match known {
-            Some(_) => Origin::Found,
-            None => Origin::Made,
+        let origin = if known.is_some() {
+            Origin::Found
+        } else {
+            Origin::Made
         };
         let program = program::own()?;
         // Both come to their end, also where one fails: who makes containers is not to be broken off.
         let (hosts, readied) = join(
             self.start_hosts(spec, plan.nginx),
-            self.readied(&owned.name, known, plan, &program),
+            self.readied(&owned.name, origin, known, plan, &program),
         )
         .await;
         let (hosts, (client, nodes)) = (hosts?, readied?);
@@ -157,13 +158,14 @@ impl Raising<'_> {
     async fn readied(
         &self,
         name: &ClusterName,
+        origin: Origin,
         known: Option<String>,
         plan: Plan<'_>,
         program: &[u8],
     ) -> Result<(Client, Nodes), KindError> {
-        let (origin, kubeconfig) = match known {
-            Some(kubeconfig) => (Origin::Found, kubeconfig),
-            None => (Origin::Made, keep_kubeconfig(name).await?),
+        let kubeconfig = match known {
+            Some(kubeconfig) => kubeconfig,
+            None => keep_kubeconfig(name).await?,
         };
         let client = client(&kubeconfig).await?;
         answers(&client).await?;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{Api, Client};
 use serde_json::Value;
 
@@ -93,8 +93,13 @@ fn container_id(pod: &Pod) -> Option<&str> {
         let state = it.state.as_ref();
         state.is_some_and(|state| state.running.is_some())
     });
-    let id = running.next()?.container_id.as_deref()?;
-    id.split_once("://").map(|(_runtime, id)| id)
+    id(running.next()?)
+}
+
+/// A container's id, without its runtime's name.
+pub(crate) fn id(of: &ContainerStatus) -> Option<&str> {
+    let (_runtime, id) = of.container_id.as_deref()?.split_once("://")?;
+    Some(id)
 }
 
 /// Of paths `/proc/PID/cgroup`, a line each.

@@ -1,6 +1,6 @@
 //! This program on nodes and hosts: the probe of every place, and Felix's model.
 
-use std::{fmt::Display, fs::File, io::Read, time::Duration};
+use std::{fs::File, io::Read, time::Duration};
 
 use chainbreak_engine::cluster::Command;
 use futures::future::try_join_all;
@@ -11,7 +11,12 @@ use object::{
     read::elf::{FileHeader, ProgramHeader},
 };
 
-use crate::{error::KindError, hash, shared::nodes::Nodes, tool::Tool};
+use crate::{
+    error::KindError,
+    hash,
+    shared::nodes::{Node, Nodes},
+    tool::Tool,
+};
 
 /// Where kind gives each node a volume of its own.
 pub(crate) const VOLUME: &str = "/var";
@@ -36,7 +41,7 @@ const NOTE: &str = "{ cat; echo; stat -c '%i %s %Y' \"$1\"; } > \"$1.sha256\"";
 pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
     let own = own()?;
     for node in &nodes.0 {
-        put(&node.name, &node.entry, &node.program, &own).await?;
+        put(node, &own).await?;
     }
     Ok(())
 }
@@ -52,7 +57,7 @@ pub(crate) async fn place_once(nodes: &Nodes, own: &[u8]) -> Result<(), KindErro
         }
         // Whatever ends this run: no note speaks of another program than is there.
         node.run(&at_program(FORGET)).await?;
-        put(&node.name, &node.entry, &node.program, own).await?;
+        put(node, own).await?;
         node.feed(&at_program(NOTE), &sum).await.map(drop)
     });
     try_join_all(placed).await.map(drop)
@@ -97,23 +102,18 @@ fn end_of_what_runs(program: &mut [u8]) -> Option<u64> {
     Some(end)
 }
 
-/// Copies it to where that entry leads, and tries it there.
-pub(crate) async fn put(
-    place: &impl Display,
-    entry: &[String],
-    path: &str,
-    own: &[u8],
-) -> Result<(), KindError> {
-    let argv = |words: &[&str]| {
-        let words = words.iter().map(|&word| word.to_owned());
-        entry.iter().cloned().chain(words).collect::<Vec<_>>()
-    };
-    let copy = argv(&["sh", "-c", PUT, "sh", path]);
+/// Copies it to a node, and tries it there.
+async fn put(node: &Node, own: &[u8]) -> Result<(), KindError> {
+    let path = node.program.as_str();
+    let copy = node.argv(["sh", "-c", PUT, "sh", path]);
     Tool::new(COPY, copy).reading(own).output().await?;
-    let tried = Tool::new(TRY, argv(&[path, "--version"])).output().await;
+    let tried = Tool::new(TRY, node.argv([path, "--version"]))
+        .output()
+        .await;
     tried.map(drop).map_err(|error| {
         KindError::Unable(format!(
-            "this program does not run on {place}: it has to be linked statically for that (`make static`)\n{error}"
+            "this program does not run on {}: it has to be linked statically for that (`make static`)\n{error}",
+            node.name
         ))
     })
 }
@@ -123,7 +123,6 @@ mod tests {
     use std::{fs, os::unix::fs::MetadataExt};
 
     use super::*;
-    use crate::shared::nodes::Node;
 
     #[test]
     fn what_is_put_on_nodes_runs_and_has_nothing_that_no_kernel_loads() {

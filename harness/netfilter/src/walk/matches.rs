@@ -13,7 +13,7 @@ use super::{
 use crate::words::number;
 
 /// One condition of a rule.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Match {
     /// Whether it is fulfilled when the test is not.
     pub(super) not: bool,

@@ -3,7 +3,7 @@
 
 mod read;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use super::{
     flight::Flight,
@@ -18,7 +18,7 @@ use crate::Family;
 
 /// Which packets of an interface a program sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Direction {
+enum Direction {
     /// Those that the node receives by it.
     In,
     /// Those that leave by it.
@@ -28,21 +28,21 @@ pub(crate) enum Direction {
 }
 
 /// The policies of one family at one interface, in one direction.
-pub(crate) type Place = (String, Direction, Family);
+type Place = (String, Direction, Family);
 
 /// All of them that were noted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Policies(BTreeMap<Place, Arc<Policy>>);
+pub(crate) struct Policies(BTreeMap<Place, Policy>);
 
 /// What one program asks, in order. What nothing of it allows is denied.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Policy {
     rules: Vec<Rule>,
     /// Why that is not all of it.
     open: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
     /// Of which policy or profile, in Felix's words.
     of: String,
@@ -56,17 +56,15 @@ struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Condition {
     not: bool,
-    any: Vec<Test>,
+    any: Vec<Match>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Action {
     Allow,
-    #[default]
     Deny,
     /// On to the next tier, or to the profiles.
     Pass,
-    Log,
     Unknown(String),
 }
 
@@ -81,12 +79,12 @@ impl Policies {
         };
         let (interface, direction, policy) = read::policy(json)?;
         let place = (interface, direction, family);
-        self.0.insert(place, Arc::new(policy));
+        self.0.insert(place, policy);
         Some(())
     }
 
     /// Whether any program of that family was noted.
-    pub(super) fn has(&self, family: Family) -> bool {
+    fn has(&self, family: Family) -> bool {
         self.0.keys().any(|(_, _, known)| *known == family)
     }
 
@@ -95,13 +93,13 @@ impl Policies {
         let all = self.0.iter().filter(move |((_, _, of), _)| *of == family);
         let rules = all.flat_map(|(_, policy)| &policy.rules);
         let tests = rules.flat_map(|rule| rule.conditions.iter().flat_map(|it| &it.any));
-        tests.filter_map(|test| match test {
+        tests.filter_map(|it| match &it.test {
             Test::Set { name, .. } => Some(name.as_str()),
             _ => None,
         })
     }
 
-    fn at(&self, interface: &str, direction: Direction, family: Family) -> Option<&Arc<Policy>> {
+    fn at(&self, interface: &str, direction: Direction, family: Family) -> Option<&Policy> {
         self.0.get(&(interface.to_owned(), direction, family))
     }
 }
@@ -109,11 +107,7 @@ impl Policies {
 impl Condition {
     fn ask(&self, flight: &Flight, state: &State) -> Answer {
         let mut open = None;
-        for test in &self.any {
-            let one = Match {
-                not: false,
-                test: test.clone(),
-            };
+        for one in &self.any {
             match one.ask(flight, state) {
                 Answer::Yes => return (!self.not).into(),
                 Answer::No => {}
@@ -124,11 +118,29 @@ impl Condition {
     }
 }
 
+impl State {
+    /// Whether any of its family were noted.
+    fn has_policies(&self) -> bool {
+        let programs = self.felix.as_ref();
+        programs.is_some_and(|it| it.maps.policies().has(self.family))
+    }
+
+    fn noted(&self, interface: &str, direction: Direction) -> Option<&Policy> {
+        let policies = self.felix.as_ref()?.maps.policies();
+        policies.at(interface, direction, self.family)
+    }
+
+    /// Whether an address is a pod's of this node, by the routes of Felix's programs.
+    fn is_own_pod(&self, address: IpAddr) -> Option<bool> {
+        self.felix.as_ref()?.is_own_pod(address)
+    }
+}
+
 impl Walker<'_> {
     /// Asks the policies at the interface by which it came.
     pub(super) fn policies_in(&mut self) -> Ends<()> {
         let input = self.flight.packet.input.clone().unwrap_or_default();
-        if self.noted(&input, Direction::Untracked).is_some() {
+        if self.state.noted(&input, Direction::Untracked).is_some() {
             self.policies_unknown(&format!(
                 "whether the untracked policies of {input} let it pass: they are not read"
             ))?;
@@ -143,9 +155,8 @@ impl Walker<'_> {
             return Ok(());
         };
         let input = self.flight.packet.input.clone().unwrap_or_default();
-        let is_workloads = self
-            .noted(&input, Direction::In)
-            .is_some_and(|it| it.open.is_none());
+        let policy = self.state.noted(&input, Direction::In);
+        let is_workloads = policy.is_some_and(|it| it.open.is_none());
         if !self.flight.is_policed || !is_workloads || programs.accepts_to_node {
             return Ok(());
         }
@@ -154,27 +165,24 @@ impl Walker<'_> {
         )
     }
 
-    /// Asks the policies at the interface by which it leaves, if those where it came in were all that was known.
+    /// Asks the policies at the interface by which it leaves, if those where it came in were all that was known. The node's own packets pass unasked
+    /// to a workload, and not by a host endpoint.
     pub(super) fn policies_out(&mut self, interface: Option<&str>) -> Ends<()> {
-        let Some(interface) = interface else {
-            return if std::mem::take(&mut self.flight.is_policed) {
-                self.policies_unknown("which policies it meets where it leaves: no routes tell")
-            } else {
-                Ok(())
-            };
-        };
+        let state = self.state;
+        let is_policed = std::mem::take(&mut self.flight.is_policed);
         let packet = self.flight.packet.clone();
-        if !std::mem::take(&mut self.flight.is_policed) {
-            let policy = self.noted(interface, Direction::Out);
-            let is_hosts = policy.is_some_and(|it| it.open.is_some());
-            // The node's own packets to a workload pass unasked.
-            return if packet.input.is_none() && !goes_on(&packet) && is_hosts {
-                self.policies_at(interface, Direction::Out)
-            } else {
-                Ok(())
-            };
+        let policy = interface.and_then(|it| state.noted(it, Direction::Out));
+        let is_hosts = policy.is_some_and(|it| it.open.is_some());
+        let begins_here = packet.input.is_none() && !goes_on(&packet);
+        let is_asked = is_policed || begins_here && is_hosts;
+        if !is_asked {
+            return Ok(());
         }
-        if packet.mark & MASQUERADE != MASQUERADE {
+        let Some(interface) = interface else {
+            return self
+                .policies_unknown("which policies it meets where it leaves: no routes tell");
+        };
+        if !is_policed || packet.mark & MASQUERADE != MASQUERADE {
             return self.policies_at(interface, Direction::Out);
         }
         // It comes back to who sent it: to policies it is still from there. From v3.31.4 on the programs take its mark for that of what has passed them.
@@ -189,29 +197,19 @@ impl Walker<'_> {
         }
     }
 
-    fn noted(&self, interface: &str, direction: Direction) -> Option<Arc<Policy>> {
-        let programs = self.state.felix.as_ref()?;
-        let policies = programs.maps.policies();
-        policies
-            .at(interface, direction, self.state.family)
-            .cloned()
-    }
-
     fn policies_at(&mut self, interface: &str, direction: Direction) -> Ends<()> {
         let state = self.state;
-        let family = state.family;
-        let known = state.felix.as_ref().map(|it| it.maps.policies());
-        let Some(policies) = known.filter(|it| it.has(family)) else {
+        if !state.has_policies() {
             return self.policies_unknown(
                 "whether the policies in Felix's programs let it pass: no dump tells",
             );
-        };
+        }
         // Asked again where it leaves.
         self.flight.is_policed = direction == Direction::In;
         if is_of_neighbours(&self.flight.packet) {
             return Ok(());
         }
-        let Some(policy) = policies.at(interface, direction, family) else {
+        let Some(policy) = state.noted(interface, direction) else {
             return self.without_policy(interface, direction);
         };
         if let Some(why) = &policy.open {
@@ -235,9 +233,7 @@ impl Walker<'_> {
     /// At a workload's interface they take only what that may send, before they ask any policy.
     fn taken_from(&mut self, interface: &str) -> Ends<()> {
         let packet = &self.flight.packet;
-        let maps = self.state.felix.as_ref().map(|it| &it.maps);
-        let is = |flag| maps.and_then(|it| it.has_flag(packet.src, flag));
-        let is_others = is("local") == Some(false) || is("workload") == Some(false);
+        let is_others = self.state.is_own_pod(packet.src) == Some(false);
         if !is_others || packet.protocol == Protocol::ICMPV6 {
             return Ok(());
         }
@@ -255,9 +251,7 @@ impl Walker<'_> {
         } else {
             packet.dst
         };
-        let maps = self.state.felix.as_ref().map(|it| &it.maps);
-        let is = |flag| maps.and_then(|it| it.has_flag(end, flag));
-        if is("local") == Some(false) || is("workload") == Some(false) {
+        if self.state.is_own_pod(end) == Some(false) {
             return Ok(());
         }
         self.policies_unknown(&format!(
@@ -282,8 +276,7 @@ impl Walker<'_> {
         let mut passed = None;
         for rule in &policy.rules {
             let is_passed = rule.tier.is_some() && rule.tier == passed;
-            // What only logs changes nothing.
-            if is_passed || rule.action == Action::Log || !self.applies(rule, interface) {
+            if is_passed || !self.applies(rule, interface) {
                 continue;
             }
             match &rule.action {
@@ -294,7 +287,6 @@ impl Walker<'_> {
                 }
                 Action::Pass if rule.tier.is_some() => passed = rule.tier,
                 Action::Deny | Action::Pass => return denied(&rule.of),
-                Action::Log => {}
                 Action::Unknown(what) => {
                     let why = format!("what {} does at {interface}: {what}", rule.of);
                     return Err(End::Undecided { why });

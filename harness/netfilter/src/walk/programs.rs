@@ -54,12 +54,20 @@ impl Programs {
             .is_some_and(|it| self.map.contains_key(&(packet.dst, it, packet.dport)))
     }
 
+    /// Whether an address is a pod's of this node.
+    pub(super) fn is_own_pod(&self, address: IpAddr) -> Option<bool> {
+        let is = |flag| self.maps.has_flag(address, flag);
+        Some(is("local")? && is("workload")?)
+    }
+
     /// Whether they have it masqueraded: it comes from a pod of a pool with `natOutgoing` and goes to no pool, nor to this node. Where it goes to another node,
     /// a setting decides (`natOutgoingExclusions`; v3.28 has none), which is in no map.
     fn leaves_pools(&self, packet: &Packet) -> Option<bool> {
         let is = |address, flag| self.maps.has_flag(address, flag);
-        let is_pod = is(packet.src, "local")? && is(packet.src, "workload")?;
-        if !is_pod || !is(packet.src, "nat-out")? || is(packet.dst, "in-pool")? {
+        if !self.is_own_pod(packet.src)?
+            || !is(packet.src, "nat-out")?
+            || is(packet.dst, "in-pool")?
+        {
             return Some(false);
         }
         match (is(packet.dst, "host")?, is(packet.dst, "local")?) {

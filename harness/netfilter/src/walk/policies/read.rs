@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Action, Condition, Direction, Policy, Rule};
 use crate::walk::{
-    matches::{Ports, Side, Test},
+    matches::{Match, Ports, Side, Test},
     packet::Protocol,
     parse::net,
 };
@@ -94,7 +94,7 @@ struct Reader {
     /// Whether what the last tier does with the rest is not known yet.
     is_tier_open: bool,
     /// Sets of which one has to fit.
-    sets: Vec<Test>,
+    sets: Vec<Match>,
 }
 
 /// A rule that is read.
@@ -113,10 +113,7 @@ impl Begun {
     fn end(mut self, number: usize) -> Option<Rule> {
         if self.is_split && self.rule.conditions.is_empty() {
             let what = "whether it is about this family, where its program is split".to_owned();
-            self.rule.conditions.push(Condition {
-                not: false,
-                any: vec![Test::Unknown(what)],
-            });
+            self.rule.conditions.push(Condition::unknown(what));
         }
         (self.number != number).then_some(self.rule)
     }
@@ -151,6 +148,8 @@ impl Reader {
 
     /// `default.web action:"allow" …`, without a name up to v3.28.
     fn begin(&mut self, words: &str, number: usize) {
+        // What the end of the tier does has no instruction: nothing comes so far.
+        self.is_tier_open = false;
         let action = words
             .split_once("action:\"")
             .and_then(|(_, rest)| rest.split_once('"'));
@@ -159,7 +158,11 @@ impl Reader {
                 "allow" => Action::Allow,
                 "deny" => Action::Deny,
                 "pass" | "next-tier" => Action::Pass,
-                "log" => Action::Log,
+                // It changes nothing: what it asks for is not read.
+                "log" => {
+                    self.rule = None;
+                    return;
+                }
                 _ => Action::Unknown(action),
             },
             None => Action::Unknown(words.to_owned()),
@@ -190,34 +193,32 @@ impl Reader {
         if !std::mem::take(&mut self.is_tier_open) {
             return;
         }
-        let action = match label {
-            "deny" => Action::Deny,
-            label if label.starts_with("end_of_tier_") => Action::Pass,
-            label => Action::Unknown(format!("it goes to {label}")),
-        };
-        self.rules
-            .last_mut()
-            .into_iter()
-            .for_each(|it| it.action = action.clone());
+        if let Some(end) = self.rules.last_mut() {
+            end.action = match label {
+                "deny" => Action::Deny,
+                label if label.starts_with("end_of_tier_") => Action::Pass,
+                label => Action::Unknown(format!("it goes to {label}")),
+            };
+        }
     }
 
     /// `default: pass`; up to v3.29 without what it does.
     fn end_tier(&mut self, tier: &str) {
-        self.is_tier_open = !tier.contains(": ");
-        let (name, action) = tier
-            .split_once(": ")
-            .unwrap_or((tier, "what no dump tells"));
+        let (name, action) = match tier.split_once(": ") {
+            Some((name, "deny" | "")) => (name, Action::Deny),
+            Some((name, "pass")) => (name, Action::Pass),
+            Some((name, other)) => (name, Action::Unknown(other.to_owned())),
+            None => {
+                self.is_tier_open = true;
+                (tier, Action::Unknown("what no dump tells".to_owned()))
+            }
+        };
         self.rules.push(Rule {
             of: format!("the end of tier {name}"),
-            tier: self.tier,
-            action: match action {
-                "deny" | "" => Action::Deny,
-                "pass" => Action::Pass,
-                other => Action::Unknown(other.to_owned()),
-            },
+            tier: self.tier.take(),
             conditions: Vec::new(),
+            action,
         });
-        self.tier = None;
     }
 
     /// `source not in {10.0.0.0/8}, skip to next rule`.
@@ -238,30 +239,39 @@ impl Reader {
                 not: false,
                 any: std::mem::take(&mut self.sets),
             }),
-            (_, Some(Asked { any, .. })) if text.ends_with("ipset") => self.sets.extend(any),
+            (_, Some(asked)) if text.ends_with("ipset") => self.sets.extend(asked.any),
             // Ports by name are asked for beside those by number.
             ([_, "port", "is", .., "named", "ports", _], Some(asked)) => {
                 if let Some(last) = rule.conditions.last_mut() {
                     last.any.extend(asked.any);
                 }
             }
-            (_, Some(Asked { not, any })) => rule.conditions.push(Condition { not, any }),
-            (_, None) => rule.conditions.push(Condition {
-                not: false,
-                any: vec![Test::Unknown(format!("whether not: {text}"))],
-            }),
+            (_, Some(asked)) => rule.conditions.push(asked),
+            (_, None) => rule
+                .conditions
+                .push(Condition::unknown(format!("whether not: {text}"))),
         }
     }
 }
 
-/// A condition, in the words of what skips its rule.
-struct Asked {
-    not: bool,
-    any: Vec<Test>,
+impl Condition {
+    fn of(not: bool, any: Vec<Test>) -> Self {
+        let any = any.into_iter().map(|test| Match { not: false, test });
+        Self {
+            not,
+            any: any.collect(),
+        }
+    }
+
+    /// Of what is not known here.
+    fn unknown(what: String) -> Self {
+        Self::of(false, vec![Test::Unknown(what)])
+    }
 }
 
-fn asks(words: &[&str], [is, is_not]: [Option<u8>; 2]) -> Option<Asked> {
-    let asked = |not, any| Some(Asked { not, any });
+/// A condition, by the words of what skips its rule.
+fn asks(words: &[&str], [is, is_not]: [Option<u8>; 2]) -> Option<Condition> {
+    let asked = |not, any| Some(Condition::of(not, any));
     match *words {
         ["protocol", how, name] => {
             let not = how == "==";
@@ -287,16 +297,13 @@ fn asks(words: &[&str], [is, is_not]: [Option<u8>; 2]) -> Option<Asked> {
             let keys = vec![side, side];
             asked(*is == ["matches"], vec![Test::Set { name, keys }])
         }
-        [leg, "port", "is", ref rest @ ..] => {
-            let (not, any) = asks_port(side(leg)?, rest)?;
-            asked(not, any)
-        }
+        [leg, "port", "is", ref rest @ ..] => asks_port(side(leg)?, rest),
         _ => None,
     }
 }
 
-/// `within any of {80,443}`, `not within any of the named ports {s:web}`: whether none of them may be it, and them.
-fn asks_port(side: Side, words: &[&str]) -> Option<(bool, Vec<Test>)> {
+/// `within any of {80,443}`, `not within any of the named ports {s:web}`.
+fn asks_port(side: Side, words: &[&str]) -> Option<Condition> {
     let (not, words) = match words {
         ["not", rest @ ..] => (false, rest),
         rest => (true, rest),
@@ -316,7 +323,7 @@ fn asks_port(side: Side, words: &[&str]) -> Option<(bool, Vec<Test>)> {
         }
         _ => return None,
     };
-    Some((not, all))
+    Some(Condition::of(not, all))
 }
 
 /// `GlobalNetworkPolicy default.web 3` without the number; up to v3.28 `policy default.web`.

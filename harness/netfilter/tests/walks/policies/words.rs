@@ -31,29 +31,26 @@ fn walked_where(condition: &str) -> Walk {
 }
 
 fn walked_with(condition: &str, sets: &str) -> Walk {
-    let begins = [
-        "Start of tier one",
-        "Start of policy one.web",
-        "Start of rule action:\"allow\"",
-    ];
     let numbers = "If dest port is not within any of {}, skip to next rule";
     let numbers = condition.contains("named").then_some(numbers);
-    let ends = [
-        "End of rule abc",
-        "End of policy one.web",
-        "End of tier one",
-    ];
-    let words: Vec<&str> = begins
-        .into_iter()
-        .chain(numbers)
-        .chain([condition])
-        .chain(ends)
-        .collect();
-    let program = program("tc egress", "allowed_by_host_policy", &words);
+    let asked: Vec<&str> = numbers.into_iter().chain([condition]).collect();
+    let program = only_rule("Start of rule action:\"allow\"", &asked);
     walked(
         &[ROUTES, FELIX_ROUTES, MAP, &program, sets],
         &to_pod("10.20.1.4", 80),
     )
+}
+
+/// A program whose only rule begins and goes on with these words.
+fn only_rule(begins: &str, words: &[&str]) -> String {
+    let before = ["Start of tier one", "Start of policy one.web", begins];
+    let after = [
+        "End of rule abc",
+        "End of policy one.web",
+        "End of tier one",
+    ];
+    let words = [&before[..], words, &after].concat();
+    program("tc egress", "allowed_by_host_policy", &words)
 }
 
 #[test]
@@ -165,16 +162,7 @@ fn policies_of_host_endpoints_and_untracked_ones_are_not_passed_over() {
 #[test]
 fn a_protocol_is_the_one_whose_number_the_program_compares() {
     let arrives = |words: &str, asked: &str| {
-        let words = [
-            "Start of tier one",
-            "Start of policy one.web",
-            words,
-            asked,
-            "End of rule abc",
-            "End of policy one.web",
-            "End of tier one",
-        ];
-        let program = program("tc egress", "allowed_by_host_policy", &words);
+        let program = only_rule(words, &[asked]);
         arriving(&walked(
             &[ROUTES, FELIX_ROUTES, MAP, &program],
             &to_pod("10.20.1.3", 80),
@@ -261,15 +249,10 @@ fn the_end_of_a_tier_does_what_its_words_or_its_instructions_say() {
 
 #[test]
 fn a_rule_in_two_programs_may_be_one_of_the_other_family() {
-    let words = [
-        "Start of tier one",
-        "Start of policy one.web",
+    let program = only_rule(
         "Start of rule action:\"allow\"",
-        "##### Start of program 1 #####",
-        "End of rule abc",
-        "End of tier one",
-    ];
-    let program = program("tc egress", "allowed_by_host_policy", &words);
+        &["##### Start of program 1 #####"],
+    );
     let walk = walked(
         &[ROUTES, FELIX_ROUTES, MAP, &program],
         &to_pod("10.20.1.3", 80),
