@@ -52,6 +52,9 @@ pub struct NftTable {
     /// What each chain, set and map is, by `chain services`: type, flags, timeout and comment, line by line.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub about: BTreeMap<String, Vec<String>>,
+    /// Whether commands made it, and nobody listed it: what packets put into its sets is not in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_rebuilt: bool,
 }
 
 /// Parses a listing, table by table.

@@ -5,7 +5,7 @@
 use chainbreak_netfilter::{
     Family, Ruleset,
     replay::{Backend, Doubt, OldCopy, Ran, Replay},
-    walk::{End, Packet, walk},
+    walk::{End, Packet, Path, Walk, walk},
 };
 
 const SYNC: &str = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-A - [0:0]\n:KUBE-SEP-A - [0:0]\n\
@@ -59,14 +59,18 @@ fn jumps(replay: &Replay, backend: Backend) -> usize {
 }
 
 /// Where a packet to the service goes, by its rules alone.
-fn end(replay: &Replay) -> (String, End) {
+fn way(replay: &Replay) -> Walk {
     let mut dumps = replay.dumps();
     dumps.set_own(["10.0.1.1".parse().unwrap()]);
     let packet = Packet::syn(
         "10.20.1.2:40000".parse().unwrap(),
         "10.96.0.10:80".parse().unwrap(),
     );
-    let walk = walk(&dumps.state(Family::V4), &packet.by("cali1"));
+    walk(&dumps.state(Family::V4), &packet.by("cali1"))
+}
+
+fn end(replay: &Replay) -> (String, End) {
+    let walk = way(replay);
     assert!(walk.decided(), "{walk:#?}");
     let path = &walk.paths[0];
     (path.packet.dst.to_string(), path.end.clone())
@@ -178,6 +182,38 @@ const TABLE: &str = "add table ip kube-proxy\n\
     add rule ip kube-proxy nat-prerouting ip daddr . meta l4proto . th dport vmap @service-ips\n\
     add rule ip kube-proxy service-A dnat to 10.20.1.3:80\n\
     add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 comment \"test/web:http\" : goto service-A }\n";
+
+/// Clients that a Service remembers stand in no command: kube-proxy's rules put them there.
+#[test]
+fn whether_a_packet_is_in_a_set_that_packets_fill_is_not_known_of_rules_that_were_rebuilt() {
+    let mut replay = Replay::new(Backend::Nft);
+    took(&mut replay, "nft -f -", TABLE).unwrap();
+    let asked = "add set ip kube-proxy clients { type ipv4_addr ; flags timeout ; timeout 10800s ; }\n\
+                 insert rule ip kube-proxy nat-prerouting ip saddr @clients dnat to 10.20.1.9:80\n";
+    took(&mut replay, "nft -f -", asked).unwrap();
+    // What commands alone fill is known.
+    assert_eq!(end(&replay).0, "10.20.1.3");
+    let filled = "add rule ip kube-proxy service-A update @clients { ip saddr }";
+    took(&mut replay, "nft -f -", filled).unwrap();
+    let ways = way(&replay);
+    assert!(!ways.decided());
+    let assumed: Vec<&str> = ways
+        .paths
+        .iter()
+        .flat_map(Path::assumes)
+        .map(|it| it.0)
+        .collect();
+    assert!(
+        assumed[0].ends_with("what packets put into @clients"),
+        "{assumed:?}"
+    );
+    let ends: Vec<String> = ways
+        .paths
+        .iter()
+        .map(|it| it.packet.dst.to_string())
+        .collect();
+    assert_eq!(ends, ["10.20.1.9", "10.20.1.3"]);
+}
 
 #[test]
 fn a_table_of_nfts_own_is_rebuilt_with_its_maps() {
@@ -321,4 +357,29 @@ fn what_is_written_while_a_command_of_legacy_iptables_has_the_table_is_lost_when
     // Another one, and one that the kernel refused because it saw that the copy was old.
     assert_eq!(left("iptables-restore --noflush", 41, 0), (0, 1));
     assert_eq!(left("iptables-restore --noflush", 40, 1), (0, 0));
+}
+
+/// A set of clients that packets fill, as kube-proxy makes it, and as nft prints it (1.0.6 and 1.1.3).
+#[test]
+fn what_packets_put_into_a_set_is_no_difference_and_nor_is_that_they_put_nothing() {
+    let mut replay = Replay::new(Backend::Nft);
+    let made = "add table ip kube-proxy\n\
+                add set ip kube-proxy clients { type ipv4_addr ; flags dynamic,timeout ; timeout 10800s ; }\n";
+    took(&mut replay, "nft -f -", made).unwrap();
+    for elements in ["", "\t\telements = { 10.20.1.4 expires 2h59m59s976ms }\n"] {
+        for size in ["", "\t\tsize 65535\n"] {
+            let listing = format!(
+                "table ip kube-proxy {{\n\tset clients {{\n\t\ttype ipv4_addr\n{size}\t\tflags dynamic,timeout\n\
+                 \t\ttimeout 3h\n{elements}\t}}\n}}\n"
+            );
+            let differs = replay.differs_from_listing(&listing).unwrap();
+            assert_eq!(differs, Vec::<String>::new(), "{listing}");
+            let other = listing.replace("3h", "1h");
+            assert_eq!(
+                replay.differs_from_listing(&other).unwrap().len(),
+                1,
+                "{other}"
+            );
+        }
+    }
 }

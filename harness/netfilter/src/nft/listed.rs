@@ -14,7 +14,10 @@ impl Tables {
     /// Every table, as `nft list ruleset` would have it. Elements that end by themselves are there as long as nobody deletes them.
     pub fn listed(&self) -> Vec<NftTable> {
         let tables = self.0.iter();
-        let listed = tables.map(|((family, name), content)| content.listed(family, name));
+        let listed = tables.map(|((family, name), content)| NftTable {
+            is_rebuilt: true,
+            ..content.listed(family, name)
+        });
         listed.collect()
     }
 

@@ -116,15 +116,20 @@ impl Replay {
     }
 }
 
-/// The lines of a place in one spelling; of a set that packets fill, only what it is.
+/// The lines of a place in one spelling; of a set that packets fill, only what it is, without the size that the kernel gives it.
 fn lines(place: &[String]) -> Vec<String> {
     let fills = place
         .iter()
         .any(|it| it.starts_with("flags ") && it.contains("dynamic"));
-    let is_set = place.iter().any(|it| it.starts_with("element "));
-    let rest = place
+    let is_set = place
         .iter()
-        .filter(|it| !(fills && it.starts_with("element ")));
+        .any(|it| it.starts_with("type") && !it.contains(" hook "));
+    let is_not_told = |it: &&String| {
+        ["element ", "size "]
+            .iter()
+            .any(|word| it.starts_with(word))
+    };
+    let rest = place.iter().filter(|it| !(fills && is_not_told(it)));
     let mut lines: Vec<String> = rest.map(|it| nft::normal(it)).collect();
     if is_set {
         lines.sort_unstable();

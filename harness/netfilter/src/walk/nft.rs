@@ -30,7 +30,10 @@ pub(super) fn program(table: &NftTable) -> Program {
         sets: BTreeMap::new(),
     };
     for (name, elements) in &table.sets {
-        let elements = set(elements, &names);
+        let mut elements = set(elements, &names);
+        if table.is_rebuilt && is_filled_by_packets(table, name) {
+            elements.add_unknown(&format!("what packets put into @{name}"));
+        }
         names.sets.insert(name.clone(), Arc::new(elements));
     }
     let mut program = Program {
@@ -58,6 +61,13 @@ fn set(elements: &[String], names: &Names) -> Elements {
         Reader::element(element, names, &mut set);
     }
     set
+}
+
+/// Whether a rule puts elements into a set.
+fn is_filled_by_packets(table: &NftTable, set: &str) -> bool {
+    let puts = ["add", "update"].map(|verb| format!("{verb} @{set} "));
+    let mut rules = table.table.chains.values().flat_map(|it| &it.rules);
+    rules.any(|rule| puts.iter().any(|it| rule.text.contains(it)))
 }
 
 /// Reads `type nat hook prerouting priority -100 policy accept`.
