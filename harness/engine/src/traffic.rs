@@ -98,10 +98,6 @@ impl Flow {
         log: &EventLog,
     ) -> Result<Self, InfraError> {
         let target = target(cluster, traffic).await?;
-        log.append(EventKind::Aimed {
-            traffic: name.clone(),
-            at: target,
-        });
         let order = Order {
             target,
             every_us: micros(traffic.every),
@@ -130,7 +126,12 @@ impl Flow {
             .await
             .map_err(|error| trouble(&error))?;
         let (last, mut answered) = watch::channel(None);
-        let reading = read(name.clone(), BufReader::new(stdout), log.clone(), last);
+        let reading = read(
+            (name.clone(), target),
+            BufReader::new(stdout),
+            log.clone(),
+            last,
+        );
         let reader = tokio::spawn(reading);
         if answered.changed().await.is_err() {
             let ended = reader.await.map_err(|error| trouble(&error))?;
@@ -211,7 +212,7 @@ async fn last_words(process: &mut Process) -> String {
 
 /// Copies the probe's reports into the history. `last` is told with each sample.
 async fn read(
-    name: TrafficName,
+    (name, target): (TrafficName, SocketAddr),
     stdout: BufReader<tokio::process::ChildStdout>,
     log: EventLog,
     last: watch::Sender<Answered>,
@@ -221,7 +222,14 @@ async fn read(
     let mut lines = stdout.lines();
     while let Some(line) = lines.next_line().await.map_err(|error| trouble(&error))? {
         match serde_json::from_str(&line).map_err(|error| trouble(&error))? {
-            Report::Started { monotonic_us } => start_us = log.at_monotonic(monotonic_us),
+            Report::Started { monotonic_us, from } => {
+                start_us = log.at_monotonic(monotonic_us);
+                log.append(EventKind::Aimed {
+                    traffic: name.clone(),
+                    at: target,
+                    from,
+                });
+            }
             Report::Sample(sample) => {
                 let what = EventKind::Sample {
                     traffic: name.clone(),

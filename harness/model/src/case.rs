@@ -50,7 +50,7 @@ pub use symptom::Symptom;
 pub use traffic::{Destination, Origin, Traffic};
 pub use versions::Versions;
 
-use crate::names::{PromiseName, ScenarioName, TrafficName, VariantName};
+use crate::names::{AgentName, PromiseName, ScenarioName, TrafficName, VariantName};
 
 /// The unit that runs, and one JUnit test suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,6 +136,17 @@ impl Case {
         };
         let begins = Dataplane::of(&self.cluster) == Some(Dataplane::Bpf);
         begins || self.timeline.iter().any(switches)
+    }
+
+    /// Whether they are truly loaded at one time or another; Felix's model has none.
+    pub fn loads_programs(&self) -> bool {
+        self.has_real_felix() && self.wants_programs()
+    }
+
+    /// Whether Felix is a program of its own.
+    pub(crate) fn has_real_felix(&self) -> bool {
+        let felix = self.cluster.source(AgentName::Felix);
+        felix.is_some_and(|source| *source != AgentSource::Model)
     }
 
     /// What the scenario says of Felix's eBPF programs, if anything.

@@ -101,6 +101,9 @@ pub enum EventKind {
         traffic: TrafficName,
         /// The address that is asked: a Service's, a pod's, a host's or a node's.
         at: SocketAddr,
+        /// The address that they come from, where the kernel of the place has a route there. Older histories do not say so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<IpAddr>,
     },
     /// What a node routes by, before the timeline and after it: addresses, routes of all tables, rules and settings, as `ip` and
     /// `sysctl` print them. Older histories do not say so.

@@ -257,7 +257,7 @@ fn beyond_a_real_one(case: &Case) -> Option<String> {
 fn beyond_real_programs(case: &Case) -> Option<String> {
     let said = case.programs() == Some(Programs::Fail);
     let why = "is about a node whose eBPF programs do not work, a real Felix's do";
-    (said && needs::loads_programs(case)).then(|| why.to_owned())
+    (said && case.loads_programs()).then(|| why.to_owned())
 }
 
 /// What a variant needs of a real Felix, if its model plays it on a real cluster.

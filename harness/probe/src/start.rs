@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
     os::fd::AsFd,
     process::ExitCode,
 };
@@ -85,6 +86,7 @@ pub fn run(
     output.say(
         &Report::Started {
             monotonic_us: start_us,
+            from: sender(order),
         },
         0,
     );
@@ -94,6 +96,21 @@ pub fn run(
         Protocol::Tcp => drive(Probe::new(course), control, endless),
         Protocol::Udp => drive(Asker::new(course), control, endless),
     }
+}
+
+/// Which address requests will come from. A UDP socket is connected for that: it asks the kernel's routes, and sends nothing.
+fn sender(order: &Order) -> Option<IpAddr> {
+    let asked = || {
+        let any: IpAddr = if order.target.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect(order.target).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    order.source.or_else(asked)
 }
 
 /// Follows the schedule to its end. Without `endless` the controlling input is over already.

@@ -101,6 +101,10 @@ pub enum Report {
     Started {
         /// `CLOCK_MONOTONIC` at the start, in microseconds: the same clock for every process of a machine.
         monotonic_us: u64,
+        /// The address that requests come from, by the order or by the kernel's routes; none where these lead nowhere. Older
+        /// probes did not say it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<IpAddr>,
     },
     /// One request came to its end.
     Sample(Sample),

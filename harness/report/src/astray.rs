@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use chainbreak_model::{
     case::{Case, Traffic},
-    event::{Event, EventKind},
+    event::Event,
     names::{NodeName, TrafficName},
     verdict::Span,
 };
@@ -15,13 +15,11 @@ use crate::{
     attribution,
     edits::EditIndex,
     endpoints::{self, told},
+    gaps,
     programs::said,
     rebuilt::Rebuilt,
     text::clock,
 };
-
-/// Of so many requests that were lost the way is looked at.
-const LOOKED_AT: usize = 12;
 
 /// Where rules led requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,9 +80,9 @@ pub(crate) fn of_losses(
     })?;
     let node = attribution::walked_node(case, traffic)?;
     let mut rebuilt = Rebuilt::of(case, events, index, (name, traffic), &node)?;
-    let lost = lost(events, name, within);
+    let lost = gaps::some_lost(events, name, within);
     let (mut first, mut astray) = (None, 0);
-    for &at_us in &lost {
+    for &at_us in lost.keys() {
         let Some((led, now)) = rebuilt.led(at_us).zip(endpoints::latest(&told, at_us)) else {
             continue;
         };
@@ -96,7 +94,7 @@ pub(crate) fn of_losses(
         astray += 1;
         let found = || {
             let says = gone[0].to_string();
-            let who = index.author((&node, at_us), &led[gone[0]], &says)?;
+            let who = rebuilt.author(at_us, &led[gone[0]], &says)?;
             let gone: BTreeSet<String> = gone.iter().map(ToString::to_string).collect();
             Some(Astray {
                 who: who.to_owned(),
@@ -113,19 +111,4 @@ pub(crate) fn of_losses(
         first = first.or_else(found);
     }
     first.filter(|_| 2 * astray >= lost.len())
-}
-
-/// When some of the requests were due that were lost, from the first to the last of them.
-fn lost(events: &[Event], name: &TrafficName, within: Span) -> Vec<u64> {
-    let due = events.iter().filter_map(|event| match &event.what {
-        EventKind::Sample { traffic, sample }
-            if traffic == name && within.contains(event.at_us) && !sample.outcome.is_answered() =>
-        {
-            Some(event.at_us)
-        }
-        _ => None,
-    });
-    let due: BTreeSet<u64> = due.collect();
-    let every = due.len().div_ceil(LOOKED_AT).max(1);
-    due.into_iter().step_by(every).collect()
 }

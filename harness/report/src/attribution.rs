@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use chainbreak_model::{
-    case::{Case, Destination, IpFamily, Origin, Traffic},
+    case::{Case, Destination, IpFamily, Origin, Route, Traffic, Via},
     names::NodeName,
     verdict::{FirstEntry, Span},
 };
@@ -125,6 +125,7 @@ pub fn node_of(case: &Case, traffic: &Traffic) -> Option<NodeName> {
         (Origin::Node(node), _) | (Origin::Host(_), Destination::NodePort { node, .. }) => {
             Some(node.clone())
         }
+        (Origin::Host(host), Destination::Host(to)) => entered(case, traffic, (host, to)),
         (Origin::Host(_), _) => None,
         (Origin::Pod { namespace, name }, _) => {
             let is = |pod: &&serde_json::Value| {
@@ -136,6 +137,23 @@ pub fn node_of(case: &Case, traffic: &Traffic) -> Option<NodeName> {
             let node = case.manifests.iter().find(is)?.pointer("/spec/nodeName")?;
             node.as_str().map(NodeName::from)
         }
+    }
+}
+
+/// The node to which a host hands what it sends to another one's address, by a route to just that: to the others' addresses each host has one of
+/// its own.
+fn entered(case: &Case, traffic: &Traffic, (host, to): (&str, &str)) -> Option<NodeName> {
+    let hosts = &case.cluster.hosts;
+    let families = &case.cluster.ip_families;
+    let family = traffic.family.or(families.first().copied())?;
+    let address = family.address(*hosts.get(to)?.addresses.first()?);
+    let is_to_it = |route: &&Route| {
+        let net = family.net(route.to);
+        net.is_some_and(|it| it.addr() == address && it.prefix_len() == it.max_prefix_len())
+    };
+    match &hosts.get(host)?.routes.iter().find(is_to_it)?.via {
+        Via::Node(node) => Some(node.clone()),
+        Via::Address(_) | Via::Host(_) => None,
     }
 }
 

@@ -16,6 +16,7 @@ use chainbreak_netfilter::Owner;
 use crate::{
     attribution::Cause,
     finding::{Finding, Lost, Outage},
+    standing::Standing,
     summary::{PromiseSummary, State},
 };
 
@@ -26,7 +27,7 @@ pub(crate) struct Culprits {
     pub(crate) by: BTreeSet<String>,
     /// Third parties and the words of steps that did something just before.
     pub(crate) just_before: BTreeSet<String>,
-    /// In whose rules requests ended, or who led or translated them by rules.
+    /// In whose rules requests ended, or who led or translated them by rules; who left them as they are, as it was told to.
     pub(crate) rules_of: BTreeSet<String>,
 }
 
@@ -83,10 +84,7 @@ fn can_be_somebodys(promise: &PromiseSummary) -> bool {
     let is_forbidden = matches!(promise.claim, Some(Claim::Unreachable { .. }));
     let is_told = match promise.finding {
         Finding::Lost(_) => !is_forbidden,
-        Finding::Logged(_)
-        | Finding::Rule(_)
-        | Finding::Translated { .. }
-        | Finding::Uneven { .. } => true,
+        Finding::Logged(_) | Finding::Rule(_) | Finding::Ruled { .. } => true,
         Finding::Unknown { .. } | Finding::Kept(_) | Finding::Broken(_) => false,
     };
     promise.state == State::Broken && is_told
@@ -133,9 +131,13 @@ impl Culprits {
             Finding::Lost(_) if matches!(claim, Some(Claim::Unreachable { .. })) => None,
             Finding::Lost(lost) => return of_lost(case, lost),
             Finding::Logged(logged) => logged.cause.as_ref(),
-            Finding::Rule(found) => found.cause.as_ref(),
-            Finding::Translated { by, .. } => return Self::rules_of(&by.who),
-            Finding::Uneven { by, .. } => return Self::rules_of(&by.who),
+            Finding::Rule(found) => {
+                if let Some(unwritten) = &found.unwritten {
+                    return Self::rules_of(&unwritten.who);
+                }
+                found.cause.as_ref()
+            }
+            Finding::Ruled { by, .. } => return Self::rules_of(by.who()),
             Finding::Unknown { .. } | Finding::Kept(_) | Finding::Broken(_) => None,
         };
         Self {
@@ -160,6 +162,11 @@ fn of_lost(case: &Case, lost: &Lost) -> Culprits {
     let rules_of = [
         ended.map(|it| it.owner.clone()),
         outage.astray.as_ref().map(|it| it.who.clone()),
+        outage
+            .standing
+            .as_ref()
+            .and_then(Standing::who)
+            .map(str::to_owned),
         // Of a Service's addresses entries are kube-proxy's: its rules made them, and it deletes those that lead to nobody.
         led.map(|_| AgentName::KubeProxy.to_string()),
     ];

@@ -32,6 +32,8 @@ pub struct RuleEdit<'a> {
     pub command: &'a Command,
     /// What it changed, given how it ended; nothing when its input cannot be understood.
     pub changes: Vec<Change>,
+    /// Whether it can be.
+    pub is_understood: bool,
 }
 
 /// Something that has to be there for packets to arrive.
@@ -145,11 +147,12 @@ impl<'a> RuleEdit<'a> {
             ..
         } = command;
         // What cannot be understood is claimed to have changed nothing: no one is blamed by guess.
-        let changes = committed(argv, input, *exit, stderr).unwrap_or_default();
+        let changes = committed(argv, input, *exit, stderr);
         Some(Self {
             at_us: event.at_us,
             command,
-            changes,
+            is_understood: changes.is_ok(),
+            changes: changes.unwrap_or_default(),
         })
     }
 
@@ -299,7 +302,7 @@ impl<'a> EditIndex<'a> {
     }
 
     /// The edits on a node.
-    pub fn on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &RuleEdit<'a>> {
+    pub fn on(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = &RuleEdit<'a>> + Clone {
         self.edits
             .iter()
             .filter(move |edit| edit.command.node == *node)
@@ -309,12 +312,17 @@ impl<'a> EditIndex<'a> {
     /// chain's name says only whose name it is: another program may restore an old copy of it, and into the other backend.
     pub(crate) fn author(
         &self,
-        (node, at_us): (&NodeName, u64),
+        (node, family, at_us): (&NodeName, Family, u64),
         site: &Site,
         says: &str,
     ) -> Option<&'a str> {
-        // One of nft is told with its family.
-        let table = site.table.rsplit(' ').next()?;
+        // One of nft is told with its family: `ip6 kube-proxy`.
+        let (of, table) = site.table.split_once(' ').unwrap_or(("", &site.table));
+        let family = match of {
+            "ip" | "inet" => Family::V4,
+            "ip6" => Family::V6,
+            _ => family,
+        };
         let filled = Link::Filled {
             table: table.to_owned(),
             chain: site.chain.clone(),
@@ -322,7 +330,7 @@ impl<'a> EditIndex<'a> {
         let mut authors: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for edit in self.on(node).filter(|edit| edit.at_us <= at_us) {
             let front = edit.front();
-            for change in &edit.changes {
+            for change in edit.changes.iter().filter(|it| it.family == family) {
                 match (filled.effect(change), &change.kind) {
                     (Some(Effect::Removed), _) => {
                         authors.remove(front);

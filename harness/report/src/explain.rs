@@ -1,7 +1,7 @@
 //! What a promise's verdict is explained by: what, where, when and because of whom.
 
 use chainbreak_model::{
-    case::{Case, Claim, Traffic},
+    case::{Case, Claim, Query, Traffic},
     event::Event,
     names::{AgentName, NodeName, TrafficName},
     verdict::{Entries, Evidence, Judged, Presence, PromiseVerdict, Requests, Span},
@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 use crate::{
     astray::{self, Astray},
     attribution::{self, Cause, SENT_LATE_US},
-    done::{self, SOME_PASS_US},
+    done::{self, Done, SOME_PASS_US},
     edits::EditIndex,
     finding::{ExplainedGap, ExplainedTime, Finding, Logged, Lost, Outage, RuleFound},
     gaps::{self, Gap},
@@ -20,9 +20,9 @@ use crate::{
     meanwhile,
     presence::Asked,
     programs::{self, Programs},
-    spared, translated,
+    ruled, standing,
     undone::Undone,
-    walked,
+    unwritten, walked,
 };
 
 /// So many gaps, nodes, and times on a node are explained.
@@ -58,32 +58,25 @@ impl Material<'_> {
             }
             Evidence::Log(entries) => Finding::Logged(Box::new(self.logged(entries))),
             Evidence::Rule(presence) => Finding::Rule(Box::new(self.rule(claim, presence))),
-            Evidence::Sources(sources) => {
-                let by = translated::of_sources(self.case, self.events, self.index, sources);
-                match by.map(Box::new) {
-                    Some(by) => Finding::Translated {
-                        sources: sources.clone(),
-                        by,
-                    },
-                    None => Finding::Broken(evidence.clone()),
-                }
-            }
-            Evidence::Balance(spread) => {
-                let material = (self.case, self.events, self.index);
-                let by = time.and_then(|time| spared::of_spread(material, spread, time));
-                match by.map(Box::new) {
-                    Some(by) => Finding::Uneven {
-                        spread: spread.clone(),
-                        by,
-                    },
-                    None => Finding::Broken(evidence.clone()),
-                }
-            }
-            Evidence::Counter(_)
+            Evidence::Sources(_)
+            | Evidence::Balance(_)
+            | Evidence::Counter(_)
             | Evidence::Ports(_)
             | Evidence::Resets(_)
-            | Evidence::Recovery(_) => Finding::Broken(evidence.clone()),
+            | Evidence::Recovery(_) => {
+                let evidence = evidence.clone();
+                let by = ruled::behind(self.all(), (claim, time), &evidence);
+                match by.map(Box::new) {
+                    Some(by) => Finding::Ruled { evidence, by },
+                    None => Finding::Broken(evidence),
+                }
+            }
         }
+    }
+
+    /// The plan, the history and what its commands changed.
+    fn all(&self) -> (&Case, &[Event], &EditIndex<'_>) {
+        (self.case, self.events, self.index)
     }
 
     fn lost(&self, asked: (Option<&Claim>, Option<Span>), requests: &Requests) -> Lost {
@@ -115,17 +108,15 @@ impl Material<'_> {
             .flatten();
         let cause = cause.filter(|_| turned.is_none());
         let tells_all = turned.as_ref().is_some_and(|it| !is_an_agent(&it.who));
-        let done_before = |gap, before_us| done::done(self.case, self.events, name, gap, before_us);
+        let from_the_first = !gaps::was_answered(self.events, name, 0..longest.from_us);
         let judged = lost_in(all, time);
         let done = match (in_one, judged.first()) {
             (true, _) if !asks || tells_all => None,
-            (true, _) => {
-                let before = || done_before(gaps::outage_before(all, begun), 0);
-                let staying = || done::staying(self.case, self.events, name, all, begun);
-                done_before(begun, 0).or_else(before).or_else(staying)
-            }
+            (true, _) => self.done_before(name, all, begun),
             // Of requests that are lost one here, one there, before the first of them that the promise is about.
-            (false, first) => first.and_then(|gap| done_before(*gap, SOME_PASS_US)),
+            (false, first) => {
+                first.and_then(|gap| done::done(self.case, self.events, name, *gap, SOME_PASS_US))
+            }
         };
         let node = node.or_else(|| turned.as_ref().map(|it| it.node.clone()));
         let mut told = self.explained(all, (name, traffic), node.as_ref());
@@ -142,10 +133,14 @@ impl Material<'_> {
             (false, _) => Some(around(&judged).unwrap_or(longest)),
         };
         let astray = unexplained.and_then(|within| self.astray((name, traffic), within, in_one));
+        let is_standing = from_the_first && asks && !is_explained && astray.is_none();
+        let standing = is_standing
+            .then(|| standing::of_gap(self.all(), (name, traffic), begun))
+            .flatten();
         Outage {
             to: traffic.to.clone(),
             longest,
-            from_the_first: !gaps::was_answered(self.events, name, 0..longest.from_us),
+            from_the_first,
             in_one,
             dropped: unexplained.and_then(|span| meanwhile::dropped(self.events, span)),
             answered_last: meanwhile::left_behind(self.events, (name, traffic), longest),
@@ -155,11 +150,20 @@ impl Material<'_> {
             cause,
             programs,
             turned,
+            standing,
             done,
             astray,
             undone: unexplained.and_then(|time| self.undone(traffic, time, in_one)),
             node,
         }
+    }
+
+    /// What was done just before a gap, else before the outage that it is the end of, else what began with an earlier one and lasts.
+    fn done_before(&self, name: &TrafficName, all: &[Gap], gap: Span) -> Option<Done> {
+        let done = |gap| done::done(self.case, self.events, name, gap, 0);
+        let before = || done(gaps::outage_before(all, gap));
+        let staying = || done::staying(self.case, self.events, name, all, gap);
+        done(gap).or_else(before).or_else(staying)
     }
 
     /// The old copy of a table that was put back on the node of a traffic's rules: in a time in which some requests were lost, or when all began
@@ -176,8 +180,7 @@ impl Material<'_> {
 
     /// Where rules led requests that were lost; of a time in which all were, only what explains that.
     fn astray(&self, traffic: (&TrafficName, &Traffic), within: Span, all: bool) -> Option<Astray> {
-        let material = (self.case, self.events, self.index);
-        astray::of_losses(material, traffic, within, all)
+        astray::of_losses(self.all(), traffic, within, all)
     }
 
     /// Why requests were lost in a gap: programs that led them astray or dropped them, or a command. What was deleted beside such programs is
@@ -268,10 +271,19 @@ impl Material<'_> {
                 None => causes(node, &[span]).remove(0),
             }
         });
+        let unwritten = first.zip(asked.as_ref()).and_then(|((node, span), asked)| {
+            let is_never_there = from_the_first && cause.is_none() && !presence.forbidden;
+            let Query::Rule(query) = asked.query else {
+                return None;
+            };
+            let until = is_never_there.then_some((node, span.to_us))?;
+            unwritten::of_rule(self.index, query, until)
+        });
         RuleFound {
             presence: presence.clone(),
             cause,
             from_the_first,
+            unwritten,
             told,
         }
     }

@@ -3,7 +3,7 @@
 use chainbreak_model::{
     case::Destination,
     names::NodeName,
-    verdict::{Entries, Evidence, Presence, Requests, Sources, Span, Spread},
+    verdict::{Entries, Evidence, Presence, Requests, Span},
 };
 use serde::Serialize;
 
@@ -13,9 +13,10 @@ use crate::{
     gaps::Gap,
     log_finding::LogFinding,
     programs::Programs,
-    spared::Spared,
-    translated::Translator,
+    ruled::Ruled,
+    standing::Standing,
     undone::Undone,
+    unwritten::Unwritten,
     walked::Turned,
 };
 
@@ -38,19 +39,12 @@ pub enum Finding {
     Logged(Box<Logged>),
     /// A rule, a chain or an element was not as promised.
     Rule(Box<RuleFound>),
-    /// The server saw another source than the client's.
-    Translated {
-        /// What it saw.
-        sources: Sources,
-        /// The rule behind it, where that is known.
-        by: Box<Translator>,
-    },
-    /// Requests were spread unevenly, as rules led to some of the endpoints alone.
-    Uneven {
-        /// How they were spread.
-        spread: Spread,
+    /// The server saw another source than the client's, requests were spread unevenly, or a host was not asked, by rules.
+    Ruled {
+        /// What was seen.
+        evidence: Evidence,
         /// The rules behind it.
-        by: Box<Spared>,
+        by: Box<Ruled>,
     },
     /// It was broken, and what was seen is all there is to say.
     Broken(Evidence),
@@ -86,6 +80,8 @@ pub struct Outage {
     pub programs: Option<Box<Programs>>,
     /// The command that turned its requests off their way, where neither of these says why, or only that kube-proxy did.
     pub turned: Option<Turned>,
+    /// Where no command is named and nothing was answered before: what was there all the time.
+    pub standing: Option<Standing>,
     /// What was done just before, where no command is named, or that of an agent; where requests were lost one here, one there, before the
     /// first of them.
     pub done: Option<Done>,
@@ -145,6 +141,8 @@ pub struct RuleFound {
     pub cause: Option<Cause>,
     /// Whether it was never seen to be otherwise before.
     pub from_the_first: bool,
+    /// Who made the chain that it was to lead to, where nobody ever wrote it.
+    pub unwritten: Option<Unwritten>,
     /// The first nodes, in the order of [`RuleFound::presence`], with the first times on each.
     pub told: Vec<Vec<ExplainedTime>>,
 }

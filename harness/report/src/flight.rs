@@ -11,17 +11,25 @@ use chainbreak_model::{
     names::TrafficName,
 };
 use chainbreak_netfilter::{
-    Site,
+    Family, Site,
     dumps::Dumps,
     replay::Replay,
-    walk::{Effect, Origin, Packet, Path, Protocol, TcpFlags, Walk, walk},
+    walk::{Effect, End, Origin, Packet, Path, Protocol, TcpFlags, Walk, walk},
 };
-use chainbreak_probe::wire;
+use chainbreak_probe::wire::{self, Outcome};
 
 /// Where the requests of a traffic go; none of an older history.
 pub fn aim(events: &[Event], name: &TrafficName) -> Option<SocketAddr> {
     events.iter().find_map(|event| match &event.what {
-        EventKind::Aimed { traffic, at } if traffic == name => Some(*at),
+        EventKind::Aimed { traffic, at, .. } if traffic == name => Some(*at),
+        _ => None,
+    })
+}
+
+/// Which address the requests of a traffic come from, where none was answered that would tell the port, too; none of an older history.
+pub(crate) fn sent_from(events: &[Event], name: &TrafficName) -> Option<IpAddr> {
+    events.iter().find_map(|event| match &event.what {
+        EventKind::Aimed { traffic, from, .. } if traffic == name => *from,
         _ => None,
     })
 }
@@ -59,6 +67,11 @@ impl Flight {
 
     /// What becomes of it, where that is decided.
     pub(crate) fn walk(&self, replay: &Replay, network: &str) -> Option<Walk> {
+        self.ways(replay, network).filter(Walk::decided)
+    }
+
+    /// Each way that it may take, as far as is known.
+    pub(crate) fn ways(&self, replay: &Replay, network: &str) -> Option<Walk> {
         // The history has IPv4's rules of routing alone.
         if self.to.is_ipv6() && has_own_rules(network) {
             return None;
@@ -73,8 +86,7 @@ impl Flight {
             Origin::Here => None,
             Origin::By(interface) => Some(interface),
         };
-        let walk = walk(&dumps.state(packet.family()), &packet);
-        walk.decided().then_some(walk)
+        Some(walk(&dumps.state(packet.family()), &packet))
     }
 
     /// Whether every way leads to somebody who may answer.
@@ -85,6 +97,38 @@ impl Flight {
     /// Whether none does.
     pub(crate) fn is_lost(&self, walk: &Walk) -> bool {
         walk.paths.iter().all(|path| self.ends(path))
+    }
+
+    /// Whether the node only passes it on, and every way goes to where it was sent, from the address that sent it.
+    pub(crate) fn passes_as_sent(&self, walk: &Walk) -> bool {
+        let (from, to) = (self.from.ip(), self.to.ip());
+        let stays = |path: &Path| (path.packet.src, path.packet.dst) == (from, to);
+        walk.packet.input.is_some() && self.goes_on(walk) && walk.paths.iter().all(stays)
+    }
+
+    /// Whether every way ends elsewhere than where it was sent.
+    pub(crate) fn is_led_away(&self, walk: &Walk) -> bool {
+        walk.paths
+            .iter()
+            .all(|path| path.packet.dst != self.to.ip())
+    }
+
+    /// Of which protocol its rules are.
+    pub(crate) fn family(&self) -> Family {
+        match self.to {
+            SocketAddr::V4(_) => Family::V4,
+            SocketAddr::V6(_) => Family::V6,
+        }
+    }
+
+    /// Who sends it.
+    pub(crate) fn from(&self) -> IpAddr {
+        self.from.ip()
+    }
+
+    /// Where it is sent.
+    pub(crate) fn to(&self) -> IpAddr {
+        self.to.ip()
     }
 
     /// Where rules lead it instead of where it was sent, and the place of the rule that does.
@@ -104,6 +148,20 @@ impl Flight {
         let to = SocketAddr::new(path.packet.dst, path.packet.dport);
         !path.end.arrives() || self.is_translated && to == self.to
     }
+}
+
+/// Whether requests ended as a walk says of their first packets.
+pub(crate) fn is_seen(walk: &Walk, outcome: &Outcome) -> bool {
+    use Outcome::{Refused, TimedOut, Unreachable};
+    walk.paths.iter().all(|path| match path.end {
+        End::Dropped => matches!(outcome, TimedOut),
+        End::Rejected { .. } => matches!(outcome, Refused | Unreachable { .. }),
+        End::Delivered | End::Sent { .. } => {
+            matches!(outcome, TimedOut | Refused | Unreachable { .. })
+        }
+        // Routes and settings are told before and after, and not at that moment.
+        End::Refused { .. } | End::Undecided { .. } => false,
+    })
 }
 
 /// Whether a node routes by more rules than the kernel's own three.

@@ -1,6 +1,6 @@
 //! What became of traffic: when for how long no request was answered.
 
-use std::{net::SocketAddr, ops::Range};
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range};
 
 use chainbreak_model::{
     event::{Event, EventKind},
@@ -99,6 +99,28 @@ pub(crate) fn was_answered(events: &[Event], name: &TrafficName, due_us: Range<u
         _ => false,
     };
     events.iter().any(answered)
+}
+
+/// Of so many requests that were lost the way is looked at.
+const LOOKED_AT: usize = 12;
+
+/// Some of the requests that were lost, from the first to the last of them: when they were due, and how they ended.
+pub(crate) fn some_lost<'a>(
+    events: &'a [Event],
+    name: &TrafficName,
+    within: Span,
+) -> BTreeMap<u64, &'a Outcome> {
+    let lost = events.iter().filter_map(|event| match &event.what {
+        EventKind::Sample { traffic, sample }
+            if traffic == name && within.contains(event.at_us) && !sample.outcome.is_answered() =>
+        {
+            Some((event.at_us, &sample.outcome))
+        }
+        _ => None,
+    });
+    let lost: BTreeMap<u64, &Outcome> = lost.collect();
+    let every = lost.len().div_ceil(LOOKED_AT).max(1);
+    lost.into_iter().step_by(every).collect()
 }
 
 /// A request: when it was due, when it ended, whether it was answered.

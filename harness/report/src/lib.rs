@@ -34,6 +34,7 @@ pub mod history;
 #[cfg(feature = "html")]
 pub mod html;
 pub mod junit;
+mod led;
 pub mod log_finding;
 mod meanwhile;
 pub mod network;
@@ -46,8 +47,11 @@ mod rebuilt;
 mod record;
 mod repeats;
 mod rounds;
+mod ruled;
 mod run;
 mod spared;
+mod standing;
+mod sticky;
 pub mod summary;
 mod summary_file;
 pub mod term;
@@ -56,6 +60,7 @@ pub mod text_file;
 pub mod timeline;
 mod translated;
 mod undone;
+mod unwritten;
 pub mod walked;
 mod words;
 

@@ -210,7 +210,7 @@ impl Asked<'_> {
 }
 
 /// Which iptables a family is; tables for both are nft's alone.
-fn of(family: Family) -> netfilter::Family {
+pub(crate) fn of(family: Family) -> netfilter::Family {
     match family {
         Family::Ip6 => netfilter::Family::V6,
         Family::Ip | Family::Inet => netfilter::Family::V4,

@@ -70,8 +70,9 @@ pub(crate) fn of_spread(
     let (namespace, service) = traffic.to.service()?;
     let service = format!("{namespace}/{service}");
     let node = attribution::walked_node(case, traffic)?;
-    let led = Rebuilt::of(case, events, index, (name, traffic), &node)?.led(within.to_us)?;
-    let (first, site) = led.first_key_value()?;
+    let mut rebuilt = Rebuilt::of(case, events, index, (name, traffic), &node)?;
+    let led = rebuilt.led(within.to_us)?;
+    let (first, _) = led.first_key_value()?;
     let told = told(events, &service);
     let now = endpoints::latest(&told, within.to_us)?;
     let is_of_family = |at: &&String| {
@@ -85,7 +86,7 @@ pub(crate) fn of_spread(
     if left_out.is_empty() || since_us > within.from_us {
         return None;
     }
-    let who = index.author((&node, within.to_us), site, &first.to_string())?;
+    let who = rebuilt.leader(within.to_us, &led)?;
     Some(Spared {
         who: who.to_owned(),
         led: led.keys().map(ToString::to_string).collect(),

@@ -41,9 +41,7 @@ impl fmt::Display for Translator {
 
 /// The rule by which the first wrong source came about, where every way of the request leads through it.
 pub(crate) fn of_sources(
-    case: &Case,
-    events: &[Event],
-    index: &EditIndex<'_>,
+    (case, events, index): (&Case, &[Event], &EditIndex<'_>),
     sources: &Sources,
 ) -> Option<Translator> {
     let (at_us, seen) = sources.first_wrong?;
@@ -55,15 +53,16 @@ pub(crate) fn of_sources(
     let owner = owner(events, seen);
     let node = owner.or_else(|| attribution::node_of(case, traffic))?;
     let traffic = (&sources.traffic, traffic);
-    let walks = Rebuilt::of(case, events, index, traffic, &node)?.walks(at_us)?;
+    let mut rebuilt = Rebuilt::of(case, events, index, traffic, &node)?;
+    let walks = rebuilt.walks(at_us)?;
     let paths = walks.iter().flat_map(|walk| &walk.paths);
     let mut sites = paths.map(|path| translates(path, seen));
     let first = sites.next()??;
-    let who = index.author((&node, at_us), first, "")?;
+    let who = rebuilt.author(at_us, first, "")?;
     let is_one = sites.all(|site| site == Some(first));
     is_one.then(|| Translator {
         who: who.to_owned(),
-        node,
+        node: node.clone(),
         site: first.clone(),
     })
 }

@@ -9,17 +9,14 @@ use chainbreak_model::{
     names::{AgentName, NodeName, TrafficName},
     verdict::Span,
 };
-use chainbreak_netfilter::{
-    replay::Replay,
-    walk::{End, Walk},
-};
-use chainbreak_probe::wire::{Connections, Outcome};
+use chainbreak_netfilter::{replay::Replay, walk::Walk};
+use chainbreak_probe::wire::Connections;
 use serde::Serialize;
 
 use crate::{
     attribution::{self, SENT_LATE_US, STARVED_US},
     edits::{self, EditIndex, RuleEdit},
-    flight::Flight,
+    flight::{self, Flight},
     gaps::Beginning,
     network::{self, Network},
 };
@@ -139,7 +136,7 @@ impl Search<'_> {
             let later = self.flight.walk(&replay, network)?;
             if self.flight.goes_on(&earlier) && self.flight.is_lost(&later) {
                 let rest = &self.edits[place + 1..];
-                let is_it = self.is_seen(&later)
+                let is_it = flight::is_seen(&later, self.begun.outcome)
                     && !self
                         .edits
                         .iter()
@@ -164,21 +161,6 @@ impl Search<'_> {
         edit.began_us() <= until_us
             && edit.at_us >= self.begun.answered_us
             && edit.at_us <= until_us + STARVED_US
-    }
-
-    /// Whether the first request that was lost ended as the walk says.
-    fn is_seen(&self, walk: &Walk) -> bool {
-        use Outcome::{Refused, TimedOut, Unreachable};
-        let outcome = self.begun.outcome;
-        walk.paths.iter().all(|path| match path.end {
-            End::Dropped => matches!(outcome, TimedOut),
-            End::Rejected { .. } => matches!(outcome, Refused | Unreachable { .. }),
-            End::Delivered | End::Sent { .. } => {
-                matches!(outcome, TimedOut | Refused | Unreachable { .. })
-            }
-            // Routes and settings are told before and after, and not at that moment.
-            End::Refused { .. } | End::Undecided { .. } => false,
-        })
     }
 
     /// Whether packets stay lost for most of the gap, whatever ran later.

@@ -63,11 +63,8 @@ impl PromiseSummary {
             Finding::Lost(lost) => lost.headline(),
             Finding::Logged(logged) => logged.headline(),
             Finding::Rule(found) => found.headline(),
-            Finding::Translated { sources, by } => {
-                format!("{name} broken: {}; {by}", one_line(&sources.to_string()))
-            }
-            Finding::Uneven { spread, by } => {
-                format!("{name} broken: {}; {by}", one_line(&spread.to_string()))
+            Finding::Ruled { evidence, by } => {
+                format!("{name} broken: {}; {by}", one_line(&evidence.to_string()))
             }
             Finding::Broken(evidence) => {
                 format!("{name} broken: {}", one_line(&evidence.to_string()))
@@ -83,9 +80,7 @@ impl PromiseSummary {
             Finding::Lost(lost) => lost.evidence(claim),
             Finding::Logged(logged) => logged.evidence(claim),
             Finding::Rule(found) => found.evidence(),
-            Finding::Translated { sources, .. } => sources_of(sources),
-            Finding::Uneven { spread, .. } => answers_of(spread),
-            Finding::Broken(evidence) => parts(evidence),
+            Finding::Ruled { evidence, .. } | Finding::Broken(evidence) => parts(evidence),
         }
     }
 }
@@ -148,7 +143,10 @@ impl RuleFound {
         };
         let done = match (&self.cause, presence.forbidden) {
             (Some(cause), _) => format!(": {}", cause.done()),
-            (None, _) if self.from_the_first => ": from the first look on".to_owned(),
+            (None, _) if self.from_the_first => {
+                let unwritten = self.unwritten.as_ref().map(|it| format!("; {it}"));
+                format!(": from the first look on{}", unwritten.unwrap_or_default())
+            }
             (None, false) => ": no recorded command explains it".to_owned(),
             (None, true) => String::new(),
         };

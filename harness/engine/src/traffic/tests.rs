@@ -27,7 +27,13 @@ fn say() -> String {
         late_us: None,
         outcome: Outcome::Refused,
     };
-    let reports = [Report::Started { monotonic_us: 0 }, Report::Sample(sample)];
+    let reports = [
+        Report::Started {
+            monotonic_us: 0,
+            from: None,
+        },
+        Report::Sample(sample),
+    ];
     let lines = reports.map(|report| serde_json::to_string(&report).unwrap());
     lines.map(|line| format!("echo '{line}'; ")).concat()
 }

@@ -30,13 +30,13 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
     }
     needs.extend(iptables(&case.cluster));
     let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
-    let programs = loads_programs(case);
+    let programs = case.loads_programs();
     // Without kube-proxy conntrack tells that programs answer.
     if mode.is_some() || programs {
         needs.push("conntrack".to_owned());
     }
     // Without eBPF mode, too: there Felix's model takes the table away.
-    let stands_in = !has_real_felix(case) && case.programs() == Some(Programs::Work);
+    let stands_in = !case.has_real_felix() && case.programs() == Some(Programs::Work);
     if mode == Some(ProxyMode::Nftables) || stands_in {
         needs.push("nft".to_owned());
     }
@@ -69,21 +69,11 @@ pub(super) fn of(case: &Case, choice: &Choice, own: &[String]) -> Vec<String> {
 
 /// The capability that tells whether a need is met: a real Felix answers services by its programs wherever they can be loaded.
 pub(super) fn told_by<'a>(need: &'a str, case: &Case) -> &'a str {
-    if need == BPF && has_real_felix(case) {
+    if need == BPF && case.has_real_felix() {
         EBPF
     } else {
         need
     }
-}
-
-/// Whether Felix's programs are to be loaded at one time or another; its model has none.
-pub(super) fn loads_programs(case: &Case) -> bool {
-    has_real_felix(case) && case.wants_programs()
-}
-
-fn has_real_felix(case: &Case) -> bool {
-    let felix = case.cluster.source(AgentName::Felix);
-    felix.is_some_and(|source| *source != AgentSource::Model)
 }
 
 /// What the lab always has, and real clusters lack for now.

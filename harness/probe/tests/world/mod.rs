@@ -239,7 +239,7 @@ impl Probe {
         assert!(self.child.0.wait().expect("a child").success());
         let done = reports.pop().expect("reports");
         let mut reports = reports.into_iter();
-        let Some(Report::Started { monotonic_us }) = reports.next() else {
+        let Some(Report::Started { monotonic_us, .. }) = reports.next() else {
             panic!("no start was reported");
         };
         let samples = reports.map(|report| match report {

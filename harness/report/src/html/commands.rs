@@ -98,11 +98,9 @@ fn causes(finding: &Finding) -> Box<dyn Iterator<Item = &Cause> + '_> {
                 it.cause.iter().chain(told)
             }))
         }
-        Finding::Unknown { .. }
-        | Finding::Kept(_)
-        | Finding::Translated { .. }
-        | Finding::Uneven { .. }
-        | Finding::Broken(_) => Box::new(std::iter::empty()),
+        Finding::Unknown { .. } | Finding::Kept(_) | Finding::Ruled { .. } | Finding::Broken(_) => {
+            Box::new(std::iter::empty())
+        }
     }
 }
 

@@ -102,7 +102,8 @@ impl Outage {
             (None, None, Some(cause), _) => cause.to_string(),
             (None, None, None, Some(astray)) => astray.to_string(),
             (None, None, None, None) if self.from_the_first => {
-                "from the first request on".to_owned()
+                let standing = self.standing.as_ref().map(|it| format!(": {it}"));
+                format!("from the first request on{}", standing.unwrap_or_default())
             }
             (None, None, None, None) => "no recorded command explains it".to_owned(),
         };

@@ -34,7 +34,7 @@ fn rule(chain: &str, matches: &str, backend: Option<RuleBackend>) -> Claim {
     has(rule, false)
 }
 
-fn has(rule: RuleQuery, absent: bool) -> Claim {
+pub(crate) fn has(rule: RuleQuery, absent: bool) -> Claim {
     let presence = Presence {
         always: true,
         absent,
@@ -48,7 +48,7 @@ fn vmap() -> Claim {
 }
 
 /// A case that promises this alone.
-fn promising(claim: Claim) -> Case {
+pub(crate) fn promising(claim: Claim) -> Case {
     let mut case = case("v", Expect::Healthy);
     *Arc::make_mut(&mut case.promises) = [("it".into(), all_along(claim))].into();
     case
@@ -60,7 +60,7 @@ fn said(claim: Claim, commands: Vec<Event>) -> String {
 }
 
 /// Where it may not be as promised before, either.
-fn looked_at(claim: Claim, commands: Vec<Event>, was_kept: bool) -> String {
+pub(crate) fn looked_at(claim: Claim, commands: Vec<Event>, was_kept: bool) -> String {
     let forbidden = matches!(&claim, Claim::HasRule { presence, .. } if presence.absent);
     let mut events = commands;
     events.extend([
@@ -72,7 +72,7 @@ fn looked_at(claim: Claim, commands: Vec<Event>, was_kept: bool) -> String {
     why
 }
 
-fn looked(at_us: u64, count: usize) -> Event {
+pub(crate) fn looked(at_us: u64, count: usize) -> Event {
     let seen = RulesSeen {
         node: "n1".into(),
         query: "it".into(),

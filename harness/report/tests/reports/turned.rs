@@ -41,6 +41,7 @@ pub(crate) fn known() -> Vec<Event> {
     let aimed = EventKind::Aimed {
         traffic: "shop".into(),
         at: "10.96.10.10:80".parse().expect("an address and a port"),
+        from: None,
     };
     let network = EventKind::Network {
         node: "n2".into(),

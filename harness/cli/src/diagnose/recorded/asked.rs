@@ -21,7 +21,7 @@ pub(super) type At = (u8, SocketAddr);
 pub(super) fn asked(case: &Case, events: &[Event]) -> BTreeMap<String, BTreeSet<At>> {
     let mut asked = BTreeMap::<_, BTreeSet<At>>::new();
     for event in events {
-        let EventKind::Aimed { traffic, at } = &event.what else {
+        let EventKind::Aimed { traffic, at, .. } = &event.what else {
             continue;
         };
         let Some(traffic) = case.traffic.get(traffic) else {

@@ -177,6 +177,7 @@ mod tests {
         let aimed = EventKind::Aimed {
             traffic: "shop".into(),
             at: SERVICE.parse().unwrap(),
+            from: None,
         };
         let events = [
             Event {
@@ -202,6 +203,7 @@ mod tests {
             what: EventKind::Aimed {
                 traffic: "shop".into(),
                 at: at.parse().unwrap(),
+                from: None,
             },
         };
         let events = [aimed("[fd00::1]:80"), aimed(SERVICE), aimed(SERVICE)];
@@ -225,6 +227,7 @@ mod tests {
         let aimed = EventKind::Aimed {
             traffic: "shop".into(),
             at,
+            from: None,
         };
         let events = [
             Event {

@@ -59,11 +59,9 @@ fn cause(finding: &Finding) -> Option<&Cause> {
         Finding::Lost(lost) => lost.outage.as_ref()?.cause.as_ref(),
         Finding::Logged(logged) => logged.cause.as_ref(),
         Finding::Rule(found) => found.cause.as_ref(),
-        Finding::Unknown { .. }
-        | Finding::Kept(_)
-        | Finding::Translated { .. }
-        | Finding::Uneven { .. }
-        | Finding::Broken(_) => None,
+        Finding::Unknown { .. } | Finding::Kept(_) | Finding::Ruled { .. } | Finding::Broken(_) => {
+            None
+        }
     }
 }
 
