@@ -33,7 +33,7 @@ pub struct RuleEdit<'a> {
     /// What it changed, given how it ended; nothing when its input cannot be understood.
     pub changes: Vec<Change>,
     /// Whether it can be.
-    pub is_understood: bool,
+    is_understood: bool,
 }
 
 /// Something that has to be there for packets to arrive.
@@ -219,6 +219,12 @@ impl<'a> RuleEdit<'a> {
             return !checks && (reads_a_file || verb.is_some_and(|it| !NFT_LOOKS.contains(&it)));
         }
         !self.program().ends_with("-save") && !words.any(|it| LOOKS.contains(&it))
+    }
+
+    /// Whether it may have written rules that nobody knows of. Sets, connections and accounting objects are none.
+    pub(crate) fn is_unknown(&self) -> bool {
+        let writes_rules = self.program() == "nft" || self.program().contains("tables");
+        writes_rules && self.writes() && !self.is_understood
     }
 
     /// Whether another one ran a command at the same time: which came first is not known.

@@ -37,10 +37,9 @@ pub(crate) fn of_rule(
 ) -> Option<Unwritten> {
     let target = query.jump.as_ref()?;
     let edits = index.on(node).filter(|edit| edit.at_us <= until_us);
-    let is_unknown = |edit: &RuleEdit<'_>| edit.writes() && !edit.is_understood;
     let family = presence::of(query.family);
     let is_of = |it: &&Change| it.table == query.table && it.family == family;
-    if edits.clone().any(is_unknown) {
+    if edits.clone().any(RuleEdit::is_unknown) {
         return None;
     }
     let mut makers: BTreeSet<&str> = BTreeSet::new();

@@ -1,6 +1,7 @@
 //! Calico by its manifest or by its operator: pinned and checked, or a file that the person gives. FelixConfiguration is there before
-//! the first calico-node, and a change of it restarts them: so nobody has to guess when Felix has taken it in.
+//! the first calico-node, and where a later case has another one Felix begins anew: so nobody has to guess when it has taken that in.
 
+mod anew;
 mod apply;
 mod install;
 mod operator;
@@ -27,6 +28,7 @@ use crate::{
 
 pub(crate) use install::Install;
 pub(crate) use operator::operator_can;
+pub(crate) use patch::bpf;
 
 /// Bytes of a manifest at most: Calico's own have less than 1 MiB.
 const LONGEST: u64 = 16 << 20;

@@ -25,7 +25,7 @@ pub(super) struct EndOfCase {
     pub(super) upgrades: Upgrades,
     /// What was done to them.
     pub(super) fitting: Fitting,
-    /// Whether the cluster is to be as it was: not where a real Calico writes what nobody foresees.
+    /// Whether all rules are to be as they were: not where a real Calico writes what nobody foresees.
     pub(super) is_foreseen: bool,
     /// The case's objects, which go from a cluster that is kept.
     pub(super) manifests: Vec<Value>,
@@ -69,10 +69,9 @@ impl End for EndOfCase {
         errors.extend(unfit);
         errors.extend(removed.err());
         errors.extend(listed.err());
-        if self.is_foreseen {
-            // What connections of the above are left is known only now.
-            errors.extend(leftovers::scrub(&self.nodes).await.err());
-        }
+        // What connections of the above are left is known only now.
+        let scrubbed = leftovers::scrub(&self.nodes, self.is_foreseen).await;
+        errors.extend(scrubbed.err());
         errors
     }
 }

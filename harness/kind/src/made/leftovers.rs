@@ -180,16 +180,18 @@ pub(crate) async fn keep(nodes: &Nodes) -> Result<(), KindError> {
     nodes.run(&["sh", "-c", &script]).await
 }
 
-/// Sets back on every node what no object stands for: files that something was mounted over, rules, whoever wrote them (of nftables tables
-/// that were not there go whole: empty ones would be a difference), sets of Felix's
-/// model, which has ended, and connections that are tracked. kube-proxy, which may write meanwhile, begins anew with the next case.
+/// Sets back on every node what no object stands for: files that something was mounted over, rules, and connections that are tracked; sets of
+/// Felix's model, too, which has ended. kube-proxy, which may write meanwhile, begins anew with the next case. All rules are as they were,
+/// whoever wrote them, where that is foreseen (of nftables tables that were not there go whole: empty ones would be a difference); beside a
+/// real Felix those go that neither it nor kube-proxy wrote.
 ///
 /// A pod's interface goes after its object. As long as one is there on any node, a connection that was not closed sends again, and every node on
 /// its way tracks it again.
-pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
-    const SCRUB: &str = "\
+pub(crate) async fn scrub(nodes: &Nodes, is_foreseen: bool) -> Result<(), KindError> {
+    const UNMOUNT: &str = "\
         [ ! -e /kind/chainbreak.mounts ] || for m in $(awk '{ print $5 }' /proc/self/mountinfo | grep -e ^/usr/ -e ^/etc/ | \
-            grep -vxFf /kind/chainbreak.mounts); do umount $m || exit 1; done; \
+            grep -vxFf /kind/chainbreak.mounts); do umount $m || exit 1; done; ";
+    const RESTORE: &str = "\
         for f in iptables ip6tables; do for b in legacy nft; do \
           kept=/kind/chainbreak-$f-$b.rules; [ -e $kept ] || continue; \
           for t in raw mangle nat filter; do \
@@ -200,13 +202,31 @@ pub(crate) async fn scrub(nodes: &Nodes) -> Result<(), KindError> {
           done; \
           $f-$b-restore < $kept || exit 1; \
         done; done; \
-        for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; \
+        for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; ";
+    const WAIT: &str = "\
         [ ! -e /kind/chainbreak.pods ] || for look in $(seq 100); do pods | grep -qvxFf /kind/chainbreak.pods || break; sleep 0.1; done";
-    let script = format!("pods() {{ {PODS}; }}; {SCRUB}");
+    let rules = if is_foreseen { RESTORE } else { SWEEP };
+    let script = format!("pods() {{ {PODS}; }}; {UNMOUNT}{rules}{WAIT}");
     nodes.run(&["sh", "-c", &script]).await?;
     let forget = "conntrack -F 2>/dev/null || exit 1";
     nodes.run(&["sh", "-c", forget]).await
 }
+
+/// Takes out rules and chains of iptables that are more than were kept, but for those of Felix and of kube-proxy, which write meanwhile.
+const SWEEP: &str = "\
+    for f in iptables ip6tables; do for b in legacy nft; do \
+      kept=/kind/chainbreak-$f-$b.rules; [ -e $kept ] || continue; \
+      $f-$b-save 2>/dev/null | awk ' \
+        function table() { if (rules flush) printf \"%s\\n%s%s%sCOMMIT\\n\", name, rules, flush, gone; rules = flush = gone = \"\" } \
+        /^#/ { next } \
+        /^\\*/ { if (FNR != NR) table(); name = $0; next } \
+        { sub(/ \\[[0-9]+:[0-9]+\\]$/, \"\") } \
+        FNR == NR { kept[name $0]++; next } \
+        /cali-|cali:|KUBE-/ || kept[name $0]-- > 0 { next } \
+        /^-A / { sub(/^-A/, \"-D\"); rules = rules $0 \"\\n\" } \
+        /^:[^ ]* -/ { chain = substr($1, 2); flush = flush \"-F \" chain \"\\n\"; gone = gone \"-X \" chain \"\\n\" } \
+        END { table() }' $kept - | $f-$b-restore --noflush || exit 1; \
+    done; done; ";
 
 /// Takes the cluster's name service away. Scenarios speak in addresses, and the lab has none: a Service more, whose pods come and
 /// go, would decide what a partial sync of kube-proxy is about.

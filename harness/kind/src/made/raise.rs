@@ -259,7 +259,7 @@ impl Raising<'_> {
                 };
                 match origin {
                     Origin::Made => install.apply(manifest).await,
-                    Origin::Found => install.renew(manifest).await,
+                    Origin::Found => install.renew(nodes, manifest).await,
                 }
             }
         }

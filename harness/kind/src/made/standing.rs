@@ -6,7 +6,7 @@ use std::{
 };
 
 use chainbreak_model::{case::IpFamily, names::AgentName};
-use futures::future::join;
+use futures::future::{join, try_join};
 use jiff::Timestamp;
 use kube::{
     Client,
@@ -18,7 +18,7 @@ use tokio::time::Duration;
 use crate::{
     error::KindError,
     made::{
-        calico::own_images::OwnImage,
+        calico::{self, own_images::OwnImage},
         clean, config, docker,
         hosts::Hosts,
         iptables_backend, leftovers,
@@ -28,7 +28,9 @@ use crate::{
         state::{self, State},
     },
     name::ClusterName,
-    shared::{connect::connect, iptables_backend::restart, nodes::Nodes, program, signal},
+    shared::{
+        connect::connect, felix_config, iptables_backend::restart, nodes::Nodes, program, signal,
+    },
     tool::Tool,
     wait::{self, left},
 };
@@ -48,8 +50,6 @@ const WITHOUT_DETECTION: [&str; 4] = ["sysctl", "-q", "-w", "net.ipv6.conf.defau
 const KUBECONFIG: &str = "/kind/chainbreak-kubeconfig";
 /// The same, from the nodes' containers (as kubeadm writes it).
 const OF_NODES: &str = "/etc/kubernetes/admin.conf";
-/// On the first node of a cluster in which Calico is ready.
-const FINISHED: &str = "/kind/chainbreak-finished";
 
 /// Where a cluster is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Raising<'_> {
     /// The case's cluster, fit for it.
     pub(super) async fn stand(&self, plan: Plan<'_>) -> Result<Standing, KindError> {
         let (standing, origin) = self.found(plan).await?;
-        if !standing.owned.is_kept() || !plan.spec.is_foreseen() {
+        if !standing.owned.is_kept() {
             return Ok(standing);
         }
         let Standing {
@@ -104,10 +104,10 @@ impl Raising<'_> {
             ..
         } = &standing;
         if origin == Origin::Made {
-            State::keep(client, nodes, plan.spec.proxy.as_ref()).await?;
+            State::keep(client, nodes, plan.spec).await?;
             return Ok(standing);
         }
-        let Some(differences) = State::otherwise(client, nodes).await? else {
+        let Some(differences) = State::otherwise(client, nodes, plan.spec).await? else {
             self.say(format!("{} is as it was before its first case", owned.name));
             return Ok(standing);
         };
@@ -123,7 +123,7 @@ impl Raising<'_> {
         owned.delete().await?;
         let (standing, _) = self.found(plan).await?;
         let Standing { client, nodes, .. } = &standing;
-        State::keep(client, nodes, plan.spec.proxy.as_ref()).await?;
+        State::keep(client, nodes, plan.spec).await?;
         Ok(standing)
     }
 
@@ -216,19 +216,27 @@ impl Raising<'_> {
             }
         }
         if origin == Origin::Found && !spec.is_foreseen() {
-            // The iptables were chosen when the cluster was made; kube-proxy writes when the Felix of the case before has made way.
-            self.configure(client, nodes, origin, plan).await?;
-            if spec.proxy.is_some() {
-                restart(client, nodes, AgentName::KubeProxy).await?;
+            // The iptables were chosen when the cluster was made.
+            let configured = Box::pin(self.configure(client, nodes, origin, plan));
+            let restarted = async {
+                match spec.proxy {
+                    Some(_) => restart(client, nodes, AgentName::KubeProxy).await,
+                    None => Ok(()),
+                }
+            };
+            let known = felix_config::get(client).await?;
+            if [&known, &*self.case.cluster.felix]
+                .into_iter()
+                .any(calico::bpf)
+            {
+                // kube-proxy writes when a Felix that deletes its rules has made way.
+                configured.await?;
+                return restarted.await;
             }
-            return Ok(());
+            return try_join(configured, restarted).await.map(drop);
         }
         iptables_backend::choose(client, nodes, spec, origin).await?;
-        self.configure(client, nodes, origin, plan).await?;
-        match nodes.0.first().filter(|_| !spec.is_foreseen()) {
-            Some(first) => first.run(&["touch", FINISHED]).await.map(drop),
-            None => Ok(()),
-        }
+        self.configure(client, nodes, origin, plan).await
     }
 
     /// The standing cluster of that name, if it may be used, with its kubeconfig, or a new one.
@@ -259,7 +267,7 @@ impl Raising<'_> {
             let runs = complete && standing.iter().all(|it| it.running);
             if self.options.reuse
                 && runs
-                && let Some(kubeconfig) = kept_kubeconfig(&name, spec).await
+                && let Some(kubeconfig) = kept_kubeconfig(&name).await
             {
                 self.say(format!("using the cluster {name} again"));
                 return Ok((owned, Some(kubeconfig)));
@@ -293,13 +301,8 @@ impl Raising<'_> {
 }
 
 /// The kubeconfig of a cluster that was finished once: a run may have been killed while it made it, or installed Calico.
-async fn kept_kubeconfig(name: &ClusterName, spec: &Spec) -> Option<String> {
-    let mark = if spec.is_foreseen() {
-        state::FILE
-    } else {
-        FINISHED
-    };
-    let look = format!("test -e {mark} && cat {KUBECONFIG}");
+async fn kept_kubeconfig(name: &ClusterName) -> Option<String> {
+    let look = format!("test -e {} && cat {KUBECONFIG}", state::FILE);
     let look = on_first(name, &["sh", "-c", &look]);
     look.output().await.ok()
 }

@@ -4,6 +4,8 @@
 //!
 //! Lines are compared as a set, without counters. What comes and goes by itself is left out: [`STATE`], [`Kinds`].
 
+mod calicos;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, PoisonError},
@@ -16,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::KindError,
-    made::{config::PODS, leftovers, objects::Kinds, spec::Proxy},
+    made::{config::PODS, leftovers, objects::Kinds, spec::Spec},
     shared::nodes::{Node, Nodes},
     tool::Tool,
     wait,
@@ -59,7 +61,7 @@ const STATE: &str = r#"
     awk '{ print $5 }' /proc/self/mountinfo | grep -v -e ^/var/lib/ -e ^/run/ | sed 's/^/mount: /'
     ip -o link show eth0 | sed -e 's/^[0-9]*: //' -e 's/^/link: /'
     tc qdisc show dev eth0 2>/dev/null | sed 's/^/qdisc: /'
-    sysctl -a -r '^net\.' 2>/dev/null | grep -v -e '\.\(conf\|neigh\)\.\(veth\|cali\|vxlan\|tunl\)' -e _count -e fastopen_key -e stable_secret \
+    sysctl -a -r '^net\.' 2>/dev/null | grep -v -e '\.\(conf\|neigh\)\.\(veth\|cali\|vxlan\|tunl\|bpf\)' -e _count -e fastopen_key -e stable_secret \
         -e nf_conntrack_max -e nf_conntrack_buckets -e nf_conntrack_expect_max | sed 's/^/sysctl: /'
     for pods in $1 $2; do
         case $pods in *:*) v6='-f ipv6' ;; *) v6= ;; esac
@@ -73,15 +75,17 @@ const STATE: &str = r#"
 pub(super) struct State(BTreeMap<String, BTreeSet<String>>);
 
 impl State {
-    /// As it is now.
-    async fn now(client: &Client, nodes: &Nodes) -> Result<Self, KindError> {
+    /// As it is now, but for what a real Calico keeps, where there is one.
+    async fn now(client: &Client, nodes: &Nodes, spec: &Spec) -> Result<Self, KindError> {
+        let counts = |line: &&str| spec.is_foreseen() || !calicos::is_its(line);
         let of_nodes = nodes.0.iter().map(async |node| {
             let argv = node.argv(["sh", "-c", STATE, "sh", PODS.0, PODS.1]);
             let said = Tool::new(READ, argv).output().await?;
-            let lines = said.lines().map(str::to_owned);
+            let lines = said.lines().filter(counts).map(str::to_owned);
             Ok((node.name.to_string(), lines.collect()))
         });
-        let (of_nodes, names) = try_join(try_join_all(of_nodes), names(client)).await?;
+        let (of_nodes, mut names) = try_join(try_join_all(of_nodes), names(client)).await?;
+        names.retain(|it| counts(&it.as_str()));
         let mut all: BTreeMap<_, _> = of_nodes.into_iter().collect();
         all.insert("the API".to_owned(), names);
         Ok(Self(all))
@@ -89,17 +93,15 @@ impl State {
 
     /// Keeps it with the cluster, as soon as that has settled: kube-proxy, where it has one, may just begin, and pods of its own may just
     /// have ended.
-    pub(super) async fn keep(
-        client: &Client,
-        nodes: &Nodes,
-        proxy: Option<&Proxy>,
-    ) -> Result<(), KindError> {
-        leftovers::scrub(nodes).await?;
+    pub(super) async fn keep(client: &Client, nodes: &Nodes, spec: &Spec) -> Result<(), KindError> {
+        // Where Felix may delete them nobody waits for its rules.
+        let proxy = spec.proxy.as_ref().filter(|_| spec.is_foreseen());
+        leftovers::scrub(nodes, spec.is_foreseen()).await?;
         // It removes what is gone not sooner than that.
         let pause = proxy.map_or(STILL, |it| STILL.max(it.min_sync_period * 2));
         let last = Mutex::new((Self::default(), Instant::now()));
         let look = || async {
-            let now = Self::now(client, nodes).await;
+            let now = Self::now(client, nodes, spec).await;
             let now = now.map_err(|error| error.to_string())?;
             if proxy.is_some() && !now.has_rules(nodes) {
                 return Err("kube-proxy has not written its rules on every node".to_owned());
@@ -132,6 +134,7 @@ impl State {
     pub(super) async fn otherwise(
         client: &Client,
         nodes: &Nodes,
+        spec: &Spec,
     ) -> Result<Option<Vec<String>>, KindError> {
         // One that an earlier chainbreak has made, or whose run was killed before it was fit for a case.
         let kept = first(nodes)?.run(&["cat", FILE]).await;
@@ -142,7 +145,7 @@ impl State {
             return Ok(Some(vec!["nobody noted how it was".to_owned()]));
         };
         let compare = async || {
-            let now = Self::now(client, nodes).await?;
+            let now = Self::now(client, nodes, spec).await?;
             Ok::<_, KindError>(kept.differences(&now))
         };
         let look = || async {

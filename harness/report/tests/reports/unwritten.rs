@@ -51,6 +51,12 @@ const DELETED: (&str, &str) = (
 fn who_made_a_chain_and_never_led_there_is_told() {
     let told = "from the first look on; aws-node made AWS-SNAT-CHAIN-0, and never led there";
     assert_eq!(said(&[PROXY, MADE]), told);
+    // Accounting objects are no rules.
+    let counts = (
+        "kube-proxy",
+        "netlink nfacct new localhost_nps_accepted_pkts",
+    );
+    assert_eq!(said(&[PROXY, counts, MADE]), told);
 }
 
 #[test]

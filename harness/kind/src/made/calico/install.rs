@@ -6,13 +6,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Order, Way,
+    Order, Way, anew,
     apply::{apply, definitions},
     is, operator, patch,
 };
 use crate::{
     error::KindError,
-    shared::{felix_config, logs::DaemonPod, signal::rolled_out},
+    shared::{felix_config, logs::DaemonPod, nodes::Nodes, signal::rolled_out},
     wait::left,
 };
 
@@ -43,12 +43,19 @@ impl Install<'_> {
         self.rolled_out().await
     }
 
-    /// What this case has otherwise, in a cluster that has Calico already. calico-node's pods are new ones where FelixConfiguration is another.
-    pub(crate) async fn renew(&self, manifest: &[Value]) -> Result<(), KindError> {
+    /// What this case has otherwise, in a cluster that has Calico already. Felix begins anew where FelixConfiguration is another, in the pods
+    /// that are there.
+    pub(crate) async fn renew(&self, nodes: &Nodes, manifest: &[Value]) -> Result<(), KindError> {
         if self.order.way == Way::Operator {
             return operator::install(self, manifest).await;
         }
+        let known = felix_config::get(self.client).await?;
         self.configure().await?;
+        if known != patch::felix(&self.order) {
+            let port = self.order.felix.get("healthPort");
+            let port = port.and_then(Value::as_u64).unwrap_or(anew::HEALTH_PORT);
+            anew::begin(nodes, port, self.until).await?;
+        }
         self.lead_to_the_api().await?;
         let (kind, name) = Way::Manifest.heart();
         for object in manifest.iter().filter(|it| is(it, kind, name)) {

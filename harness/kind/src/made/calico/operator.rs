@@ -108,7 +108,7 @@ fn installation(order: &Order<'_>) -> Value {
     } else {
         "Iptables"
     };
-    let annotations = json!({ patch::FELIX: patch::generation(order) });
+    let annotations = json!({ patch::NEW: patch::generation(order) });
     let mut template = json!({ "metadata": { "annotations": annotations } });
     if dataplane == "BPF" {
         let limits = json!({ "limits": { "memory": patch::BPF_MEMORY } });

@@ -10,7 +10,7 @@ use super::{Order, Way, is};
 use crate::{error::KindError, hash::short, made::config, shared::signal};
 
 /// The annotation of pods by which they are new ones.
-pub(super) const FELIX: &str = "chainbreak.dev/felix";
+pub(super) const NEW: &str = "chainbreak.dev/new-with";
 /// Fields of FelixConfiguration that choose the dataplane.
 const BPF: &str = Dataplane::FIELD;
 pub(super) const NFTABLES: &str = "nftablesMode";
@@ -39,7 +39,8 @@ fn node(set: &mut Value, order: &Order<'_>) {
         set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = "100%".into();
     }
     let template = &mut set["spec"]["template"];
-    template["metadata"]["annotations"][FELIX] = generation(order).into();
+    // They know the API's address by their environment.
+    template["metadata"]["annotations"][NEW] = short(&json!([order.api]).to_string()).into();
     let pods = &mut template["spec"];
     pods["nodeSelector"][signal::label(AgentName::Felix)] = signal::LABELLED.into();
     let containers = pods["containers"].as_array_mut().into_iter().flatten();
@@ -47,8 +48,9 @@ fn node(set: &mut Value, order: &Order<'_>) {
         for (name, value) in settings(order) {
             set_env(container, name, &value);
         }
-        if bpf(order.felix) {
-            container["resources"]["limits"]["memory"] = BPF_MEMORY.into();
+        // Whatever the dataplane of the first case: a later one may have the same pods.
+        if let Some(limit) = container.pointer_mut("/resources/limits/memory") {
+            *limit = BPF_MEMORY.into();
         }
         look_often(container);
     }
@@ -69,7 +71,7 @@ fn look_often(container: &mut Value) {
     container["startupProbe"] = startup;
 }
 
-/// New pods whenever FelixConfiguration, or the API's address, is another one: an annotation of theirs.
+/// The operator's pods are new ones whenever FelixConfiguration, or the API's address, is another one: an annotation of theirs.
 pub(super) fn generation(order: &Order<'_>) -> String {
     short(&json!([order.felix, order.api]).to_string())
 }
@@ -92,7 +94,7 @@ pub(super) fn felix(order: &Order<'_>) -> Map<String, Value> {
 }
 
 /// Whether Felix begins with eBPF.
-pub(super) fn bpf(felix: &Map<String, Value>) -> bool {
+pub(crate) fn bpf(felix: &Map<String, Value>) -> bool {
     felix.get(BPF).and_then(Value::as_bool) == Some(true)
 }
 
@@ -215,6 +217,22 @@ mod tests {
     #[test]
     fn calico_keeps_its_cni_routes_without_encapsulation_and_is_ready_as_soon_as_it_says_so() {
         insta::assert_snapshot!(serde_yaml::to_string(&patched()).unwrap());
+    }
+
+    #[test]
+    fn a_limit_of_memory_is_one_that_lets_programs_live_and_none_comes_by_itself() {
+        let with = |limits: Value| {
+            let mut set = set();
+            let container = &mut set["spec"]["template"]["spec"]["containers"][0];
+            container["resources"] = limits;
+            let (spec, felix) = (spec(&with_calico(PodOwner::Calico)).unwrap(), Map::new());
+            node(&mut set, &order(&spec, &felix));
+            set["spec"]["template"]["spec"]["containers"][0]["resources"].take()
+        };
+        let limited = with(json!({ "limits": { "memory": "512Mi" } }));
+        assert_eq!(limited, json!({ "limits": { "memory": BPF_MEMORY } }));
+        let asked = json!({ "requests": { "cpu": "250m" } });
+        assert_eq!(with(asked.clone()), asked);
     }
 
     #[test]

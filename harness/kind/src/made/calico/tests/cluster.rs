@@ -20,6 +20,7 @@ use crate::{
         calico::{Install, Order, Way, documents},
         spec::{Spec, tests::spec},
     },
+    shared::nodes::Nodes,
 };
 
 pub(super) const BY_MANIFEST: &str = include_str!("../fixtures/calico.yaml");
@@ -72,7 +73,11 @@ pub(super) async fn installed(
 }
 
 /// What a case has otherwise, in a cluster that has Calico by its manifest.
-pub(super) async fn renewed(client: &Client, cluster: &ClusterSpec) -> Result<(), KindError> {
+pub(super) async fn renewed(
+    client: &Client,
+    cluster: &ClusterSpec,
+    nodes: &Nodes,
+) -> Result<(), KindError> {
     let manifest = documents(Way::Manifest, BY_MANIFEST, "the fixture").expect("it is Calico's");
     let spec = spec(cluster).expect("it can be");
     let install = Install {
@@ -81,7 +86,7 @@ pub(super) async fn renewed(client: &Client, cluster: &ClusterSpec) -> Result<()
         until: Instant::now() + ENOUGH,
     };
     tokio::select! {
-        done = install.renew(&manifest) => done,
+        done = install.renew(nodes, &manifest) => done,
         () = controllers(client, Fate::Ready) => unreachable!("they never end"),
     }
 }
