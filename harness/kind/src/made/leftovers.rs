@@ -1,5 +1,7 @@
 //! What a case leaves in a cluster that is kept for the next one: its objects, which are deleted, and what no object stands for.
 
+mod sweep;
+
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -205,28 +207,12 @@ pub(crate) async fn scrub(nodes: &Nodes, is_foreseen: bool) -> Result<(), KindEr
         for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; ";
     const WAIT: &str = "\
         [ ! -e /kind/chainbreak.pods ] || for look in $(seq 100); do pods | grep -qvxFf /kind/chainbreak.pods || break; sleep 0.1; done";
-    let rules = if is_foreseen { RESTORE } else { SWEEP };
+    let rules = if is_foreseen { RESTORE } else { sweep::SWEEP };
     let script = format!("pods() {{ {PODS}; }}; {UNMOUNT}{rules}{WAIT}");
     nodes.run(&["sh", "-c", &script]).await?;
     let forget = "conntrack -F 2>/dev/null || exit 1";
     nodes.run(&["sh", "-c", forget]).await
 }
-
-/// Takes out rules and chains of iptables that are more than were kept, but for those of Felix and of kube-proxy, which write meanwhile.
-const SWEEP: &str = "\
-    for f in iptables ip6tables; do for b in legacy nft; do \
-      kept=/kind/chainbreak-$f-$b.rules; [ -e $kept ] || continue; \
-      $f-$b-save 2>/dev/null | awk ' \
-        function table() { if (rules flush) printf \"%s\\n%s%s%sCOMMIT\\n\", name, rules, flush, gone; rules = flush = gone = \"\" } \
-        /^#/ { next } \
-        /^\\*/ { if (FNR != NR) table(); name = $0; next } \
-        { sub(/ \\[[0-9]+:[0-9]+\\]$/, \"\") } \
-        FNR == NR { kept[name $0]++; next } \
-        /cali-|cali:|KUBE-/ || kept[name $0]-- > 0 { next } \
-        /^-A / { sub(/^-A/, \"-D\"); rules = rules $0 \"\\n\" } \
-        /^:[^ ]* -/ { chain = substr($1, 2); flush = flush \"-F \" chain \"\\n\"; gone = gone \"-X \" chain \"\\n\" } \
-        END { table() }' $kept - | $f-$b-restore --noflush || exit 1; \
-    done; done; ";
 
 /// Takes the cluster's name service away. Scenarios speak in addresses, and the lab has none: a Service more, whose pods come and
 /// go, would decide what a partial sync of kube-proxy is about.

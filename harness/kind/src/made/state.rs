@@ -65,7 +65,7 @@ const STATE: &str = r#"
         -e nf_conntrack_max -e nf_conntrack_buckets -e nf_conntrack_expect_max | sed 's/^/sysctl: /'
     for pods in $1 $2; do
         case $pods in *:*) v6='-f ipv6' ;; *) v6= ;; esac
-        conntrack -L $v6 -s $pods 2>/dev/null | grep -v 'dst=10\.96\.0\.1 ' |
+        conntrack -L $v6 -s $pods 2>/dev/null | grep -v -e 'dst=10\.96\.0\.1 ' -e ' dport=6443 ' |
             sed -e 's/^\([a-z0-9]*\) .*\(src=[^ ]* dst=[^ ]*\) .*src=.*/conntrack: \1 \2/' | sort -u
     done
     exit 0"#;
@@ -75,17 +75,15 @@ const STATE: &str = r#"
 pub(super) struct State(BTreeMap<String, BTreeSet<String>>);
 
 impl State {
-    /// As it is now, but for what a real Calico keeps, where there is one.
-    async fn now(client: &Client, nodes: &Nodes, spec: &Spec) -> Result<Self, KindError> {
-        let counts = |line: &&str| spec.is_foreseen() || !calicos::is_its(line);
+    /// As it is now.
+    async fn now(client: &Client, nodes: &Nodes) -> Result<Self, KindError> {
         let of_nodes = nodes.0.iter().map(async |node| {
             let argv = node.argv(["sh", "-c", STATE, "sh", PODS.0, PODS.1]);
             let said = Tool::new(READ, argv).output().await?;
-            let lines = said.lines().filter(counts).map(str::to_owned);
+            let lines = said.lines().map(str::to_owned);
             Ok((node.name.to_string(), lines.collect()))
         });
-        let (of_nodes, mut names) = try_join(try_join_all(of_nodes), names(client)).await?;
-        names.retain(|it| counts(&it.as_str()));
+        let (of_nodes, names) = try_join(try_join_all(of_nodes), names(client)).await?;
         let mut all: BTreeMap<_, _> = of_nodes.into_iter().collect();
         all.insert("the API".to_owned(), names);
         Ok(Self(all))
@@ -101,13 +99,13 @@ impl State {
         let pause = proxy.map_or(STILL, |it| STILL.max(it.min_sync_period * 2));
         let last = Mutex::new((Self::default(), Instant::now()));
         let look = || async {
-            let now = Self::now(client, nodes, spec).await;
+            let now = Self::now(client, nodes).await;
             let now = now.map_err(|error| error.to_string())?;
             if proxy.is_some() && !now.has_rules(nodes) {
                 return Err("kube-proxy has not written its rules on every node".to_owned());
             }
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            let changes = last.0.differences(&now);
+            let changes = last.0.differences(&now, spec.is_foreseen());
             if !changes.is_empty() {
                 *last = (now, Instant::now());
                 return Err(named(&changes));
@@ -145,8 +143,8 @@ impl State {
             return Ok(Some(vec!["nobody noted how it was".to_owned()]));
         };
         let compare = async || {
-            let now = Self::now(client, nodes, spec).await?;
-            Ok::<_, KindError>(kept.differences(&now))
+            let now = Self::now(client, nodes).await?;
+            Ok::<_, KindError>(kept.differences(&now, spec.is_foreseen()))
         };
         let look = || async {
             match compare().await {
@@ -173,17 +171,19 @@ impl State {
         all.all(|lines| lines.is_some_and(|lines| lines.iter().any(is_rule)))
     }
 
-    fn differences(&self, now: &Self) -> Vec<String> {
+    /// A line each; without what a real Calico keeps as it goes, where not all is foreseen.
+    fn differences(&self, now: &Self, is_foreseen: bool) -> Vec<String> {
         let mut differences = Vec::new();
         let empty = BTreeSet::new();
         let all: BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
+        let counts = |line: &&String| is_foreseen || !calicos::is_its(line);
         for whose in all {
             let [before, now] = [self, now].map(|it| it.0.get(whose).unwrap_or(&empty));
             // Connections end by themselves: those of the name server are not there for ever.
-            let gone = before.difference(now);
+            let gone = before.difference(now).filter(counts);
             let gone = gone.filter(|line| !line.starts_with(CONNECTION));
             differences.extend(gone.map(|line| format!("{whose} no longer has {line}")));
-            let new = now.difference(before);
+            let new = now.difference(before).filter(counts);
             differences.extend(new.map(|line| format!("{whose} still has {line}")));
         }
         differences
@@ -245,9 +245,9 @@ mod tests {
             ),
             ("the API", &["Namespace default", "Namespace test"]),
         ]);
-        assert_eq!(before.differences(&before), [""; 0]);
+        assert_eq!(before.differences(&before, true), [""; 0]);
         assert_eq!(
-            before.differences(&now),
+            before.differences(&now, true),
             [
                 "n1 no longer has sysctl: a = 1",
                 "n1 still has conntrack: udp new",
@@ -255,6 +255,17 @@ mod tests {
                 "the API still has Namespace test",
             ]
         );
+    }
+
+    #[test]
+    fn what_a_real_calico_keeps_is_no_difference_where_it_is_there() {
+        let before = state(&[("n1", &["ipset: cali40this-host"])]);
+        let now = state(&[("n1", &["ipset: mine", "ipset: cali40other"])]);
+        assert_eq!(
+            before.differences(&now, false),
+            ["n1 still has ipset: mine"]
+        );
+        assert_eq!(before.differences(&now, true).len(), 3);
     }
 
     #[test]

@@ -22,13 +22,18 @@ const ROUTES: [&str; 7] = [
     " proto 80",
     " proto bird",
 ];
+/// Settings of interfaces that Felix makes fit for its programs, and leaves so.
+const SETTINGS: [&str; 2] = [".rp_filter ", ".accept_local "];
 /// Its records of the addresses that pods have, and what its pods make a while after they have begun.
-const OBJECTS: [&str; 5] = [
+const OBJECTS: [&str; 8] = [
     "IPAMBlock ",
     "IPAMHandle ",
+    "IPAMConfig default",
     "BlockAffinity ",
     "ClusterInformation default",
+    "FelixConfiguration default",
     "KubeControllersConfiguration default",
+    "Tier ",
 ];
 
 /// Whether a line of a state is of that kind.
@@ -46,6 +51,7 @@ pub(super) fn is_its(line: &str) -> bool {
         // By the marks of its programs.
         "ip" => has(&["fwmark"]),
         "qdisc" => has(&["clsact"]),
+        "sysctl" => has(&SETTINGS),
         _ => of.contains("tables-") && has(&RULES),
     }
 }
@@ -69,6 +75,7 @@ mod tests {
             "ip -4 route: 10.20.40.128/26 via 172.18.0.5 dev eth0 proto bird metric 1024",
             "ip -4 rule: 100: from all fwmark 0x10000000/0x10000000 lookup 10",
             "qdisc: qdisc clsact ffff: parent ffff:fff1",
+            "sysctl: net.ipv4.conf.eth0.rp_filter = 0",
             "IPAMBlock 10-20-40-128-26",
             "KubeControllersConfiguration default",
         ] {
