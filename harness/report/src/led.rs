@@ -87,7 +87,7 @@ fn of_traffic(
         let flight = rebuilt.flight();
         let is_led_away = walks.iter().all(|walk| flight.is_led_away(walk));
         let sent_to = is_led_away.then(|| flight.to())?;
-        let led = rebuilt.led(at_us)?;
+        let led = rebuilt.led_by(&walks)?;
         let one = Led {
             who: rebuilt.leader(at_us, &led)?.to_owned(),
             sent_to: [sent_to.to_string()].into(),

@@ -111,6 +111,11 @@ impl<'a> Rebuilt<'a> {
     /// Where rules lead it at such a moment, and which, where by either of what the node routed by it is the same.
     pub(crate) fn led(&mut self, at_us: u64) -> Option<BTreeMap<IpAddr, Site>> {
         let walks = self.walks(at_us)?;
+        self.led_by(&walks)
+    }
+
+    /// The same of walks that are known.
+    pub(crate) fn led_by(&self, walks: &[Walk]) -> Option<BTreeMap<IpAddr, Site>> {
         let mut ways = walks.iter().map(|walk| self.flight.led_to(walk));
         let led = ways.next()?;
         ways.all(|other| other == led).then_some(led)

@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use chainbreak_model::{
     case::{Claim, Counter, Destination, Expect, HostSpec, Limits, Origin},
-    event::{EventKind, Phase},
+    event::EventKind,
 };
 
 use crate::{
-    history::{RESTORE, all_along, case, command, event, run, sample, summaries},
+    history::{RESTORE, all_along, case, command, event},
+    spared::judged,
     turned::known,
 };
 
@@ -61,7 +62,6 @@ fn said_of(written: &[(u64, &str, &str)], rose: u64, other: Option<&str>) -> Str
         let nat = format!("*nat\n{rules}COMMIT\n");
         events.push(command("n2", *at_us, who, &RESTORE, &nat));
     }
-    events.push(event(1_000_000, EventKind::Phase(Phase::Judging)));
     for (at_us, value) in [(1_000_001, 7), (1_450_000, 7 + rose)] {
         let seen = EventKind::Counters {
             at: Origin::Host("balancer".to_owned()),
@@ -71,14 +71,7 @@ fn said_of(written: &[(u64, &str, &str)], rose: u64, other: Option<&str>) -> Str
         };
         events.push(event(at_us, seen));
     }
-    let due = (1_000_000..1_400_000).step_by(20_000);
-    events.extend(due.map(|at_us| sample(at_us, true)));
-    events.push(event(1_500_000, EventKind::Phase(Phase::Judged)));
-    events.sort_by_key(|event| event.at_us);
-    summaries(&run(vec![(case, events)]))
-        .remove(0)
-        .headline()
-        .unwrap()
+    judged(case, events)
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use chainbreak_model::{
-    case::{Claim, Expect},
-    event::{EventKind, Phase},
+    case::{Case, Claim, Expect},
+    event::{Event, EventKind, Phase},
 };
 
 use crate::{
@@ -18,6 +18,12 @@ const SPARED: &str = "10.20.10.128";
 
 /// What is said of requests that one endpoint answered alone, where the API has had these ready since that moment.
 fn said(since_us: u64, ready: &[&str]) -> String {
+    let ready = ready.iter().map(|&it| it.to_owned()).collect();
+    answered_by_one(endpoints(since_us, Some(ready), &[]))
+}
+
+/// What is said of them where this happened.
+pub(crate) fn answered_by_one(happened: Event) -> String {
     let mut case = case("v", Expect::Healthy);
     let claim = Claim::Balance {
         traffic: "shop".into(),
@@ -26,8 +32,12 @@ fn said(since_us: u64, ready: &[&str]) -> String {
     };
     *Arc::make_mut(&mut case.promises) = [("spreads".into(), all_along(claim))].into();
     let mut events = known();
-    let ready = ready.iter().map(|&it| it.to_owned()).collect();
-    events.push(endpoints(since_us, Some(ready), &[]));
+    events.push(happened);
+    judged(case, events)
+}
+
+/// What is said of a case in which each request of half a second was answered.
+pub(crate) fn judged(case: Case, mut events: Vec<Event>) -> String {
     events.push(event(1_000_000, EventKind::Phase(Phase::Judging)));
     events.extend(
         (1_000_000..1_400_000)

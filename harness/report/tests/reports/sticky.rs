@@ -1,15 +1,8 @@
 //! Rules that keep a client with its endpoint, and that they are not told where they keep nobody.
 
-use std::sync::Arc;
-
-use chainbreak_model::{
-    case::{Claim, Expect},
-    event::{Event, EventKind, Phase},
-};
-
 use crate::{
-    history::{RESTORE, SVC, all_along, case, command, event, run, sample, summaries},
-    turned::known,
+    history::{RESTORE, SVC, command},
+    spared::answered_by_one,
 };
 
 /// What is said of requests that one endpoint answered alone, after kube-proxy wrote these rules of the service's chain.
@@ -17,28 +10,7 @@ fn said(rules: &str, at_us: u64) -> String {
     let nat = format!(
         "*nat\n:{SVC} - [0:0]\n{rules}-A {SVC} -j DNAT --to-destination 10.20.10.128:80\nCOMMIT\n"
     );
-    after(command("n2", at_us, "kube-proxy", &RESTORE, &nat))
-}
-
-fn after(written: Event) -> String {
-    let mut case = case("v", Expect::Healthy);
-    let claim = Claim::Balance {
-        traffic: "shop".into(),
-        over: 2,
-        p_at_least: 0.001,
-    };
-    *Arc::make_mut(&mut case.promises) = [("spreads".into(), all_along(claim))].into();
-    let mut events = known();
-    events.push(written);
-    events.push(event(1_000_000, EventKind::Phase(Phase::Judging)));
-    let due = (1_000_000..1_400_000).step_by(20_000);
-    events.extend(due.map(|at_us| sample(at_us, true)));
-    events.push(event(1_500_000, EventKind::Phase(Phase::Judged)));
-    events.sort_by_key(|event| event.at_us);
-    summaries(&run(vec![(case, events)]))
-        .remove(0)
-        .headline()
-        .unwrap()
+    answered_by_one(command("n2", at_us, "kube-proxy", &RESTORE, &nat))
 }
 
 fn remembers() -> String {
@@ -70,7 +42,7 @@ add rule ip kube-proxy nat-prerouting ip daddr 10.96.10.10 dnat to 10.20.10.128:
 #[test]
 fn a_set_that_remembers_clients_is_told_with_who_made_its_rule() {
     let nft = command("n2", 500_000, "kube-proxy", &["nft", "-f", "-"], SETS);
-    let said = after(nft);
+    let said = answered_by_one(nft);
     let told = "; kube-proxy's rules on n2 keep a client with the endpoint that it met first: ip kube-proxy nat-prerouting \
                 ip saddr @affinity-A";
     assert!(said.contains(told), "{said}");

@@ -28,8 +28,7 @@ pub(super) async fn begin(nodes: &Nodes, port: u64, until: Instant) -> Result<()
 
 async fn begin_on(node: &Node, port: u64, until: Instant) -> Result<(), KindError> {
     let old = processes(node).await?;
-    let ids = old.split_whitespace().collect::<Vec<_>>().join(" ");
-    node.run(&["sh", "-c", END, "sh", &ids]).await?;
+    node.run(&["sh", "-c", END, "sh", &old]).await?;
     let ready = format!("http://localhost:{port}/readiness");
     let old = &old;
     let look = || async {
