@@ -7,6 +7,7 @@ pub(crate) mod felix;
 pub(crate) mod felix_config;
 pub(crate) mod first_sync;
 pub(crate) mod iptables_backend;
+pub(crate) mod killing;
 pub(crate) mod logs;
 pub(crate) mod nodes;
 pub(crate) mod pods;

@@ -60,8 +60,7 @@ pub trait AgentControl: Send + Sync {
     ) -> Result<(), SignalError>;
 }
 
-/// Processes can be killed where they run. Backends that only see a client of the process cannot; cases that need it ask
-/// for the capability `ended-commands`.
+/// Processes can be killed where they run, whoever speaks to them here. Cases that need it ask for the capability `ended-commands`.
 #[async_trait]
 pub trait Killing: Send + Sync {
     /// Kills a process that [`Cluster::exec`] or [`Recording::exec_as`] started ([`Process::id`]), and what it started in its

@@ -11,6 +11,7 @@ mod patch;
 pub(crate) mod pools;
 #[cfg(test)]
 mod tests;
+pub(super) mod version;
 
 use std::{path::Path, time::Duration};
 

@@ -1,9 +1,11 @@
 //! What a case has of its nodes beside the cluster: kernel settings, and a third-party CNI's rules. Where the cluster is kept, settings are set
 //! back after the case; rules are with all others ([`super::leftovers::scrub`]).
 
+use std::collections::BTreeMap;
+
 use chainbreak_engine::{shell::quoted, vpc_cni};
 use chainbreak_model::case::{Case, CniSpec};
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use ipnet::IpNet;
 
 use crate::{
@@ -17,7 +19,29 @@ const NETWORK: [&str; 8] = [
     "ip", "-4", "route", "show", "proto", "kernel", "dev", "eth0",
 ];
 
-/// How settings are set back: commands on nodes, the last one first.
+/// Makes settings of a node, `NAME=VALUE` each, and prints in the same words what they were.
+const SET: &str = r#"for setting; do
+        name=${setting%%=*}
+        before=$(sysctl -n "$name") || exit 1
+        echo "$name=$before"
+    done
+    sysctl -q -w "$@""#;
+
+/// Whether kube-proxy reads or writes it when it starts, in one mode or another (1.20 to 1.36).
+pub(super) fn is_of_kube_proxy(setting: &str) -> bool {
+    const PARTS: [&str; 7] = [
+        ".nf_conntrack_",
+        ".route_localnet",
+        ".ip_forward",
+        ".forwarding",
+        ".arp_",
+        ".vs.",
+        ".bridge-nf-call-",
+    ];
+    PARTS.iter().any(|part| setting.contains(part))
+}
+
+/// How settings are set back: a command for each node.
 #[derive(Debug, Default)]
 pub(super) struct Fitting(Vec<(Node, Vec<String>)>);
 
@@ -25,10 +49,7 @@ impl Fitting {
     /// Makes the nodes what the case asks for.
     pub(super) async fn of(case: &Case, nodes: &Nodes) -> Result<Self, KindError> {
         let fitted = nodes.0.iter().map(async |node| {
-            let mut fitting = Self::default();
-            for (name, value) in &case.cluster.sysctls {
-                fitting.set(node, name, value).await?;
-            }
+            let fitting = Self::set(node, &case.cluster.sysctls).await?;
             if let Some(cni) = &case.cluster.cni {
                 Self::translate(node, cni).await?;
             }
@@ -38,17 +59,28 @@ impl Fitting {
         Ok(Self(fitted.into_iter().flatten().collect()))
     }
 
-    async fn set(&mut self, node: &Node, name: &str, value: &str) -> Result<(), KindError> {
-        if !name.starts_with("net.") {
+    async fn set(node: &Node, settings: &BTreeMap<String, String>) -> Result<Self, KindError> {
+        if settings.is_empty() {
+            return Ok(Self::default());
+        }
+        if let Some(name) = settings.keys().find(|name| !name.starts_with("net.")) {
             return Err(KindError::Unable(format!(
                 "{name} is the whole machine's on a cluster of containers, and not a node's"
             )));
         }
-        let before = node.run(&["sysctl", "-n", name]).await?;
-        let write =
-            |value: &str| ["sysctl", "-q", "-w", &format!("{name}={value}")].map(str::to_owned);
-        self.0.push((node.clone(), write(before.trim()).to_vec()));
-        node.run(&write(value)).await.map(drop)
+        let written = settings
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let script = ["sh", "-c", SET, "sh"].map(str::to_owned).into_iter();
+        let argv: Vec<String> = script.chain(written).collect();
+        let before = node.run(&argv).await?;
+        // The last one first: some write others.
+        let back = ["sysctl", "-q", "-w"].into_iter();
+        let back = back.chain(before.lines().rev());
+        Ok(Self(vec![(
+            node.clone(),
+            back.map(str::to_owned).collect(),
+        )]))
     }
 
     /// As a start of the CNI's daemon does.
@@ -82,12 +114,91 @@ impl Fitting {
         node.run(&["sh", "-c", &script]).await.map(drop)
     }
 
-    /// Sets them back. Every error.
+    /// Sets them back, on all nodes at a time. Every error.
     pub(super) async fn undo(&self) -> Vec<KindError> {
-        let mut errors = Vec::new();
-        for (node, argv) in self.0.iter().rev() {
-            errors.extend(node.run(argv).await.err());
+        let undone = self.0.iter().map(|(node, argv)| node.run(argv));
+        let undone = join_all(undone).await.into_iter();
+        undone.filter_map(Result::err).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn kube_proxy_begins_anew_for_the_settings_that_it_knows_alone() {
+        for (setting, is_its) in [
+            ("net.netfilter.nf_conntrack_tcp_be_liberal", true),
+            ("net.ipv4.conf.all.route_localnet", true),
+            ("net.ipv4.conf.all.forwarding", true),
+            ("net.ipv4.vs.conntrack", true),
+            ("net.ipv4.conf.all.rp_filter", false),
+            ("net.ipv4.ip_local_port_range", false),
+        ] {
+            assert_eq!(is_of_kube_proxy(setting), is_its, "{setting}");
         }
-        errors
+    }
+
+    /// A setting is a file with its value.
+    const SYSCTL: &str = r#"#!/bin/sh
+        cd "${0%/*}"
+        case $1 in
+        -n) cat "$2";;
+        -q) shift 2; for it; do echo "${it#*=}" > "${it%%=*}"; echo "${it%%=*}" >> written; done;;
+        esac
+    "#;
+
+    #[tokio::test]
+    async fn settings_of_a_node_are_made_and_set_back_to_what_each_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("sysctl"), SYSCTL).unwrap();
+        fs::set_permissions(at("sysctl"), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!(
+            "PATH={}:{}",
+            folder.path().display(),
+            env::var("PATH").unwrap()
+        );
+        let node = Node {
+            name: "n1".into(),
+            registered: "n1".to_owned(),
+            address: [127, 0, 0, 1].into(),
+            entry: vec!["env".to_owned(), path],
+            program: String::new(),
+        };
+        let (ports, filter) = (
+            "net.ipv4.ip_local_port_range",
+            "net.ipv4.conf.all.rp_filter",
+        );
+        fs::write(at(ports), "32768\t60999\n").unwrap();
+        fs::write(at(filter), "1\n").unwrap();
+        let is = |name: &str| fs::read_to_string(at(name)).unwrap();
+        let settings = [(ports, "1024 2048"), (filter, "2")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let fitting = Fitting::set(&node, &settings.into()).await.unwrap();
+        assert_eq!(
+            (is(ports), is(filter)),
+            ("1024 2048\n".to_owned(), "2\n".to_owned())
+        );
+        fs::remove_file(at("written")).unwrap();
+        assert!(fitting.undo().await.is_empty());
+        // A setting may write others, as that of all interfaces does: the last one first.
+        assert_eq!(is("written"), format!("{ports}\n{filter}\n"));
+        assert_eq!(
+            (is(ports), is(filter)),
+            ("32768\t60999\n".to_owned(), "1\n".to_owned())
+        );
+        let of_the_machine = [("kernel.panic".to_owned(), "1".to_owned())];
+        let refused = Fitting::set(&node, &of_the_machine.into())
+            .await
+            .unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("kernel.panic is the whole machine's")
+        );
     }
 }

@@ -168,24 +168,30 @@ fn is_of_every(namespace: &str, object: &str) -> bool {
         || object.starts_with(&format!("Secret {namespace}/{TOKEN}"))
 }
 
-/// Prints a node's interfaces to pods.
-const PODS: &str = "ip -o link show type veth | sed 's/^[0-9]*: *\\([^@:]*\\).*/\\1/'";
+/// Prints a node's interfaces to pods. Felix in eBPF mode has two of that type for itself, from its first start with it on.
+const PODS: &str = "ip -o link show type veth | sed -n '/^[0-9]*: bpf\\(in\\|out\\)\\.cali/!s/^[0-9]*: *\\([^@:]*\\).*/\\1/p'";
 
-/// Keeps rules and mounts of every node, for [`scrub`] to set them back, and which interfaces to pods it has.
+/// Notes on every node which interfaces to pods it has before a case, for [`scrub`]: pods of the cluster's own may begin after [`keep`], or be
+/// others than then.
+pub(crate) async fn note_pods(nodes: &Nodes) -> Result<(), KindError> {
+    let script = format!("{PODS} > /kind/chainbreak.pods");
+    nodes.run(&["sh", "-c", &script]).await
+}
+
+/// Keeps rules and mounts of every node, for [`scrub`] to set them back.
 pub(crate) async fn keep(nodes: &Nodes) -> Result<(), KindError> {
     const KEEP: &str = "\
         awk '{ print $5 }' /proc/self/mountinfo > /kind/chainbreak.mounts; \
         for f in iptables ip6tables; do for b in legacy nft; do \
           $f-$b-save > /kind/chainbreak-$f-$b.rules 2>/dev/null; \
         done; done";
-    let script = format!("{PODS} > /kind/chainbreak.pods; {KEEP}");
-    nodes.run(&["sh", "-c", &script]).await
+    nodes.run(&["sh", "-c", KEEP]).await
 }
 
 /// Sets back on every node what no object stands for: files that something was mounted over, rules, and connections that are tracked; sets of
 /// Felix's model, too, which has ended. kube-proxy, which may write meanwhile, begins anew with the next case. All rules are as they were,
 /// whoever wrote them, where that is foreseen (of nftables tables that were not there go whole: empty ones would be a difference); beside a
-/// real Felix those go that neither it nor kube-proxy wrote.
+/// real Felix those go that neither it nor kube-proxy wrote, and connections to the API are still tracked.
 ///
 /// A pod's interface goes after its object. As long as one is there on any node, a connection that was not closed sends again, and every node on
 /// its way tracks it again.
@@ -205,12 +211,17 @@ pub(crate) async fn scrub(nodes: &Nodes, is_foreseen: bool) -> Result<(), KindEr
           $f-$b-restore < $kept || exit 1; \
         done; done; \
         for set in $(ipset list -name 2>/dev/null | grep ^cali); do ipset destroy $set || exit 1; done; ";
+    const FORGET: &str = "conntrack -F 2>/dev/null || exit 1";
     const WAIT: &str = "\
         [ ! -e /kind/chainbreak.pods ] || for look in $(seq 100); do pods | grep -qvxFf /kind/chainbreak.pods || break; sleep 0.1; done";
-    let rules = if is_foreseen { RESTORE } else { sweep::SWEEP };
+    let (rules, forget) = if is_foreseen {
+        (RESTORE, FORGET)
+    } else {
+        (sweep::SWEEP, sweep::FORGET)
+    };
     let script = format!("pods() {{ {PODS}; }}; {UNMOUNT}{rules}{WAIT}");
     nodes.run(&["sh", "-c", &script]).await?;
-    let forget = "conntrack -F 2>/dev/null || exit 1";
+    // When no node has an interface to a pod of the case any more.
     nodes.run(&["sh", "-c", forget]).await
 }
 

@@ -30,7 +30,7 @@ use crate::{
         },
         crds, docker,
         end::EndOfCase,
-        fitting::Fitting,
+        fitting::{self, Fitting},
         images,
         journal::Journal,
         owned_cluster::OwnedCluster,
@@ -40,8 +40,8 @@ use crate::{
         upgrades::Upgrades,
     },
     shared::{
-        cluster::Raised, felix::Models, felix_config, iptables_backend::restart, nodes::Nodes,
-        pods::Pods, signal, telling,
+        cluster::Raised, felix::Models, felix_config, iptables_backend::restart, killing::Commands,
+        nodes::Nodes, pods::Pods, signal, telling,
     },
     versions::{CalicoRelease, Versions},
 };
@@ -115,6 +115,7 @@ impl Raising<'_> {
             ip_families: self.case.cluster.ip_families.clone(),
             hosts: hosts.all.clone(),
             models: Models::new(logbook.clone()),
+            commands: Some(Commands::default()),
             logbook,
             felix: self.case.cluster.source(AgentName::Felix).cloned(),
             namespaces: None,
@@ -138,8 +139,8 @@ impl Raising<'_> {
     async fn fit(&self, client: &Client, nodes: &Nodes, spec: &Spec) -> Result<Fitting, KindError> {
         signal::prepare(client, self.case).await?;
         let fitting = Fitting::of(self.case, nodes).await?;
-        if !self.case.cluster.sysctls.is_empty() && spec.proxy.is_some() {
-            // It reads them when it starts.
+        let mut settings = self.case.cluster.sysctls.keys();
+        if spec.proxy.is_some() && settings.any(|name| fitting::is_of_kube_proxy(name)) {
             restart(client, nodes, AgentName::KubeProxy).await?;
         }
         Ok(fitting)
@@ -258,9 +259,10 @@ impl Raising<'_> {
                     until: self.until,
                 };
                 match origin {
-                    Origin::Made => install.apply(manifest).await,
-                    Origin::Found => install.renew(nodes, manifest).await,
+                    Origin::Made => install.apply(manifest).await?,
+                    Origin::Found => install.renew(nodes, manifest).await?,
                 }
+                calico::version::is(nodes, version).await
             }
         }
     }

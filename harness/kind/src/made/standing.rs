@@ -96,6 +96,18 @@ impl Raising<'_> {
         if !standing.owned.is_kept() {
             return Ok(standing);
         }
+        let standing = self.as_it_was(standing, origin, plan).await?;
+        leftovers::note_pods(&standing.nodes).await?;
+        Ok(standing)
+    }
+
+    /// One that is kept, if it is as it was before its first case, or another one.
+    async fn as_it_was(
+        &self,
+        standing: Standing,
+        origin: Origin,
+        plan: Plan<'_>,
+    ) -> Result<Standing, KindError> {
         let Standing {
             owned,
             client,

@@ -17,7 +17,13 @@ use crate::{
 
 /// What we do for a cluster of ours, and not for somebody's: hosts beside it, which are containers as its nodes are, and what makes
 /// nodes fit for a case.
-const OURS: [&str; 4] = [HOSTS, "load-balancers", "node-sysctls", "vpc-cni"];
+const OURS: [&str; 5] = [
+    "ended-commands",
+    HOSTS,
+    "load-balancers",
+    "node-sysctls",
+    "vpc-cni",
+];
 
 /// Every capability that cases may need.
 pub(crate) async fn survey(options: &Options) -> Capabilities {

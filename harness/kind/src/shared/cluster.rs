@@ -9,8 +9,8 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_engine::{
     cluster::{
-        AgentControl, Cluster, Command, Debts, ExecError, FelixProgram, LateLogs, Leftovers,
-        NodeUpgrades, Place, Process, Signal, SignalError,
+        AgentControl, Cluster, Command, Debts, ExecError, FelixProgram, Killing, LateLogs,
+        Leftovers, NodeUpgrades, Place, Process, Signal, SignalError,
     },
     logbook::{AgentLog, Logbook},
 };
@@ -29,6 +29,7 @@ use crate::{
     error::KindError,
     shared::{
         felix::Models,
+        killing::Commands,
         logs,
         nodes::Nodes,
         pods::{Network, Pods},
@@ -54,6 +55,8 @@ pub(crate) struct Raised {
     pub(crate) hosts: IndexMap<String, Host>,
     pub(crate) logbook: Logbook,
     pub(crate) models: Models,
+    /// Those that can be ended.
+    pub(crate) commands: Option<Commands>,
     /// Who plays Felix.
     pub(crate) felix: Option<AgentSource>,
     /// The case's own ones, where there are others.
@@ -72,6 +75,16 @@ pub(crate) struct Host {
     pub(crate) entry: Vec<String>,
     /// Where this program is there.
     pub(crate) program: String,
+}
+
+/// How a place is entered.
+struct Entering {
+    /// What puts a command on its node, or host.
+    machine: Vec<String>,
+    /// What gives it the network of a pod there.
+    network: Vec<String>,
+    /// Where this program is there.
+    program: String,
 }
 
 /// What becomes of a cluster and its hosts when a case is over, which the backend knows that has it.
@@ -109,8 +122,8 @@ impl Raised {
         tasks
     }
 
-    /// Where this program is in a place, and what gives a command the place's network.
-    async fn entering(&self, at: &Place) -> Result<(String, Vec<String>), KindError> {
+    /// How a place is entered.
+    async fn entering(&self, at: &Place) -> Result<Entering, KindError> {
         let network = match at {
             Place::Node(name) => {
                 let name = name.as_str();
@@ -128,15 +141,20 @@ impl Raised {
             Place::Host(name) => {
                 let lost = || KindError::Unable(format!("there is no host {name}"));
                 let host = self.hosts.get(name).ok_or_else(lost)?;
-                return Ok((host.program.clone(), host.entry.clone()));
+                return Ok(Entering {
+                    machine: host.entry.clone(),
+                    network: Vec::new(),
+                    program: host.program.clone(),
+                });
             }
         };
-        let mut argv = network.node.entry.clone();
-        if let Some(pid) = network.pid {
-            argv.extend(["nsenter", "--net", "--target"].map(str::to_owned));
-            argv.extend([pid.to_string(), "--".to_owned()]);
-        }
-        Ok((network.node.program, argv))
+        let of_pod =
+            |pid: u32| ["nsenter", "--net", "--target", &pid.to_string(), "--"].map(str::to_owned);
+        Ok(Entering {
+            machine: network.node.entry,
+            network: network.pid.map(of_pod).into_iter().flatten().collect(),
+            program: network.node.program,
+        })
     }
 
     /// Whether a process of ours plays it, and no pod.
@@ -166,11 +184,19 @@ impl Raised {
     }
 
     async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {
-        let (program, entering) = self.entering(at).await.map_err(std::io::Error::other)?;
-        let argv = program::words(&program, command);
-        let mut words = entering.into_iter().chain(argv);
+        let entering = self.entering(at).await.map_err(std::io::Error::other)?;
+        let argv = program::words(&entering.program, command);
+        let commands = self.commands.as_ref();
+        let named = commands.map(|commands| (commands, commands.name(&entering.machine)));
+        let name = named.iter().flat_map(|(_, named)| named.words());
+        let entry = entering.machine.into_iter().chain(entering.network);
+        let mut words = entry.chain(name).chain(argv);
         let program = words.next().ok_or(std::io::ErrorKind::InvalidInput)?;
-        Process::spawn(tokio::process::Command::new(program).args(words))
+        let process = Process::spawn(tokio::process::Command::new(program).args(words))?;
+        if let Some((commands, named)) = named {
+            commands.started(process.id(), named);
+        }
+        Ok(process)
     }
 }
 
@@ -223,6 +249,11 @@ impl Cluster for Raised {
 
     fn agent_control(&self) -> Option<&dyn AgentControl> {
         Some(self)
+    }
+
+    fn killing(&self) -> Option<&dyn Killing> {
+        let commands = self.commands.as_ref()?;
+        Some(commands)
     }
 
     fn late_logs(&self) -> Option<&dyn LateLogs> {

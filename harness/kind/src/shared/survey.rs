@@ -33,12 +33,16 @@ pub(crate) const CALICO_STAYS: &str =
     "Calico is not upgraded on kind yet: it takes its whole manifest, not an image alone";
 
 /// What no real cluster has for now, and why.
-const LACKING: [(&str, &str); 8] = [
+const LACKING: [(&str, &str); 9] = [
     (
         "api-endpoints",
         "where a real cluster's API is, and how its pods reach it, is not the harness's to change",
     ),
     ("calico-upgrade", CALICO_STAYS),
+    (
+        "ended-commands",
+        "what is run on somebody's nodes ends by itself: the backend kind can end it",
+    ),
     (
         "further-interfaces",
         "pods of a real cluster have one interface: it takes Multus to attach another",

@@ -127,7 +127,7 @@ fn of_a_real_cluster(case: &Case) -> Vec<String> {
                 .clone()
                 .any(|(it, _)| matches!(it, Fault::Slow { .. })),
         ),
-        // Who starts a command in a container cannot end it from outside.
+        // Who starts a command in a container does not end it by ending its own process.
         (
             "ended-commands",
             faults.any(|(it, lasts)| lasts && matches!(it, Fault::Run(_))),

@@ -1,24 +1,37 @@
 //! Felix's process begun anew in pods that go on: calico-node's own supervisor starts it again within a second, where a new pod takes ten.
 
+use std::time::Duration;
+
 use futures::future::try_join_all;
 use tokio::time::Instant;
 
 use crate::{
     error::KindError,
     shared::nodes::{Node, Nodes},
-    wait::{self, left},
+    tool::Tool,
+    wait::left,
 };
 
-/// Prints the process ids of Felix on a node, in whatever container it runs (`calico-node -felix`, calico-node v3.25 to v3.32).
-const PROCESSES: &str = "for p in /proc/[0-9]*; do \
-    case $(tr '\\0' ' ' 2>/dev/null < $p/cmdline) in *calico-node\\ -felix*) echo ${p#/proc/};; esac; \
-    done";
+/// Prints what Linux has of the Felix on a node, in whatever container it runs (`calico-node -felix`, calico-node v3.25 to v3.32; its probes have
+/// other words). `$1` is `/proc`.
+pub(super) const FELIX: &str = "grep -lszx '[-]felix' $1/[0-9]*/cmdline";
 
-/// Ends these processes as the kubelet would; they may be gone already, as Felix ends itself where a setting asks for it.
-const END: &str = "kill -TERM $1 2>/dev/null || true";
+/// Ends it as the kubelet would, and waits until it is gone and another one says that it is ready: by `$2`, after `$3` seconds at the latest. It
+/// may be gone already, as Felix ends itself where a setting asks for it. One command: each that is run in a node's container takes a tenth of a
+/// second of the machine, and Felix has need of it meanwhile.
+const ANEW: &str = r#"
+    end=$(($(date +%s) + $3))
+    later() { [ $(date +%s) -lt $end ] || { echo "$1" >&2; exit 1; }; sleep 0.1; }
+    old=$(felix $1)
+    for it in $old; do it=${it#$1/}; kill -TERM ${it%/cmdline} 2>/dev/null; done
+    for it in $old; do while grep -qszx '[-]felix' $it; do later 'it does not end'; done; done
+    until [ "$(felix $1)" ]; do later 'it has not begun again'; done
+    until said=$(curl -fsS -m 1 "$2" 2>&1); do later "$said"; done"#;
 
 /// Where Felix says that it is ready, unless FelixConfiguration has another port.
 pub(super) const HEALTH_PORT: u64 = 9099;
+/// What a node may take to run the command, beside what Felix takes.
+const BESIDE: Duration = Duration::from_secs(30);
 
 /// Has Felix read its configuration again on all nodes at a time, and waits until it is ready there.
 pub(super) async fn begin(nodes: &Nodes, port: u64, until: Instant) -> Result<(), KindError> {
@@ -27,41 +40,49 @@ pub(super) async fn begin(nodes: &Nodes, port: u64, until: Instant) -> Result<()
 }
 
 async fn begin_on(node: &Node, port: u64, until: Instant) -> Result<(), KindError> {
-    let old = processes(node).await?;
-    node.run(&["sh", "-c", END, "sh", &old]).await?;
     let ready = format!("http://localhost:{port}/readiness");
-    let old = &old;
-    let look = || async {
-        let now = processes(node).await.map_err(|error| error.to_string())?;
-        if now.is_empty() || now == *old {
-            return Err("it has not begun again".to_owned());
-        }
-        let asked = node.run(&["curl", "-fsS", "-m", "1", &ready]).await;
-        asked.map(drop).map_err(|error| error.to_string())
-    };
-    let what = format!("Felix on {} is ready with its new configuration", node.name);
-    wait::until(&what, left(until), look, wait::nothing).await
-}
-
-async fn processes(node: &Node) -> Result<String, KindError> {
-    let found = node.run(&["sh", "-c", PROCESSES]).await?;
-    Ok(found.trim().to_owned())
+    let within = left(until);
+    let seconds = within.as_secs().to_string();
+    let script = format!("felix() {{ {FELIX}; }}; {ANEW}");
+    let argv = node.argv(["sh", "-c", &script, "sh", "/proc", &ready, &seconds]);
+    let begun = Tool::new(within + BESIDE, argv).output().await;
+    begun.map(drop).map_err(|error| {
+        let why = match error {
+            // The command is long, and ours.
+            KindError::Failed { said, .. } => said,
+            other => other.to_string(),
+        };
+        KindError::Unable(format!(
+            "Felix on {} is not ready with its new configuration: {why}",
+            node.name
+        ))
+    })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::{fs, path::Path, time::Duration};
+    use std::{fs, path::Path};
 
     use super::*;
 
-    /// A node on which Felix begins again when it was ended, and is ready at the second look.
-    const NODE: &str = r#"cd "$0"; case "$*" in
-        *cmdline*) cat process;;
-        *kill*) echo "ended $5" >> log; echo 12 > process;;
-        curl*) echo "asked $5" >> log; [ "$(grep -c asked log)" -gt 1 ];;
-    esac"#;
+    /// A node with processes of its own, on which Felix begins again when it was ended, and is ready at the second look.
+    const NODE: &str = r#"cd "$0"
+        script=$3
+        set -- processes "$6" "$7"
+        kill() { echo "ended $2" >> log; [ -e no-other ] && rm -r processes/"$2" || mv processes/"$2" processes/$(($2 + 1)); }
+        curl() { echo "asked $4" >> log; [ "$(grep -c asked log)" -gt 1 ] || { echo 'curl: (22) 503'; return 22; }; }
+        eval "$script""#;
 
     pub(in super::super) fn node(folder: &Path, name: &str) -> Node {
+        for (id, command) in [
+            ("9", "runsv\0felix\0"),
+            ("10", "calico-node\0-felix-live\0-bird-live\0"),
+            ("11", "calico-node\0-felix\0"),
+        ] {
+            let process = folder.join("processes").join(id);
+            fs::create_dir_all(&process).unwrap();
+            fs::write(process.join("cmdline"), command).unwrap();
+        }
         let entry = ["sh", "-c", NODE, &folder.to_string_lossy()].map(str::to_owned);
         Node {
             entry: entry.to_vec(),
@@ -75,9 +96,6 @@ pub(super) mod tests {
     #[tokio::test]
     async fn felix_is_ended_on_every_node_and_waited_for_until_another_one_is_ready() {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        for folder in &folders {
-            fs::write(folder.path().join("process"), "11\n").unwrap();
-        }
         let all = folders.iter().zip(["n1", "n2"]);
         let nodes = Nodes(
             all.map(|(folder, name)| node(folder.path(), name))
@@ -95,14 +113,27 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_felix_that_does_not_begin_again_is_told_with_its_node() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("process"), "12\n").unwrap();
+        fs::write(folder.path().join("no-other"), "").unwrap();
         let nodes = Nodes(vec![node(folder.path(), "n2")]);
-        let until = Instant::now() + Duration::from_millis(300);
-        let error = begin(&nodes, HEALTH_PORT, until).await.unwrap_err();
+        let error = begin(&nodes, HEALTH_PORT, Instant::now())
+            .await
+            .unwrap_err();
         let said = error.to_string();
         assert!(
-            said.contains("Felix on n2") && said.contains("it has not begun again"),
+            said.contains("Felix on n2") && said.ends_with("it has not begun again"),
             "{said}"
         );
+        assert!(!said.contains("cmdline"), "the command is long: {said}");
+    }
+
+    #[tokio::test]
+    async fn a_felix_that_is_not_ready_is_told_with_what_it_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let nodes = Nodes(vec![node(folder.path(), "n1")]);
+        let error = begin(&nodes, HEALTH_PORT, Instant::now())
+            .await
+            .unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("curl: (22) 503"), "{said}");
     }
 }

@@ -43,19 +43,16 @@ impl Install<'_> {
         self.rolled_out().await
     }
 
-    /// What this case has otherwise, in a cluster that has Calico already. Felix begins anew where FelixConfiguration is another, in the pods
-    /// that are there.
+    /// What this case has otherwise, in a cluster that has Calico already. Felix begins anew in the pods that are there: with this
+    /// FelixConfiguration, and whatever the last case did to its rules.
     pub(crate) async fn renew(&self, nodes: &Nodes, manifest: &[Value]) -> Result<(), KindError> {
         if self.order.way == Way::Operator {
             return operator::install(self, manifest).await;
         }
-        let known = felix_config::get(self.client).await?;
         self.configure().await?;
-        if known != patch::felix(&self.order) {
-            let port = self.order.felix.get("healthPort");
-            let port = port.and_then(Value::as_u64).unwrap_or(anew::HEALTH_PORT);
-            anew::begin(nodes, port, self.until).await?;
-        }
+        let port = self.order.felix.get("healthPort");
+        let port = port.and_then(Value::as_u64).unwrap_or(anew::HEALTH_PORT);
+        anew::begin(nodes, port, self.until).await?;
         self.lead_to_the_api().await?;
         let (kind, name) = Way::Manifest.heart();
         for object in manifest.iter().filter(|it| is(it, kind, name)) {

@@ -76,6 +76,11 @@ pub(super) fn generation(order: &Order<'_>) -> String {
     short(&json!([order.felix, order.api]).to_string())
 }
 
+/// What calico-node sets in FelixConfiguration when it starts, where it is not there (v3.25 to v3.32): in the middle of a case that would be
+/// another configuration, for which the Felix of every node begins anew.
+const AT_THE_START: [(&str, &str); 2] =
+    [("logSeverityScreen", "Info"), ("reportingInterval", "0s")];
+
 /// FelixConfiguration with what the cluster is to be, unless the case says it itself. The operator chooses the dataplane by its own field.
 pub(super) fn felix(order: &Order<'_>) -> Map<String, Value> {
     let mut felix = order.felix.clone();
@@ -83,10 +88,10 @@ pub(super) fn felix(order: &Order<'_>) -> Map<String, Value> {
         IptablesVariant::Legacy => "Legacy",
         IptablesVariant::Nft => "NFT",
     };
-    let backend = || backend.into();
-    felix
-        .entry("iptablesBackend".to_owned())
-        .or_insert_with(backend);
+    for (field, value) in [("iptablesBackend", backend)].iter().chain(&AT_THE_START) {
+        let value = || (*value).into();
+        felix.entry((*field).to_owned()).or_insert_with(value);
+    }
     if order.way == Way::Operator {
         felix.retain(|field, _| ![BPF, NFTABLES].contains(&field.as_str()));
     }
@@ -236,6 +241,16 @@ mod tests {
     }
 
     #[test]
+    fn a_calico_node_that_starts_finds_nothing_to_set_in_felix_configuration() {
+        let spec = spec(&with_calico(PodOwner::Calico)).unwrap();
+        let of = |said: Value| felix(&order(&spec, said.as_object().unwrap()));
+        let set = of(json!({ "logSeverityScreen": "Debug" }));
+        assert_eq!(set["logSeverityScreen"], "Debug", "the case says it");
+        assert_eq!(set["reportingInterval"], "0s");
+        assert_eq!(of(json!({}))["logSeverityScreen"], "Info");
+    }
+
+    #[test]
     fn felix_writes_through_the_clusters_iptables_backend_unless_the_case_says_another() {
         let mut cluster = with_calico(PodOwner::Calico);
         cluster.iptables = IptablesVariant::Legacy;
@@ -244,9 +259,9 @@ mod tests {
             let said = said.as_object().unwrap().clone();
             Value::Object(felix(&order(&spec, &said)))
         };
-        assert_eq!(of(json!({})), json!({ "iptablesBackend": "Legacy" }));
+        assert_eq!(of(json!({}))["iptablesBackend"], "Legacy");
         let nft = json!({ "iptablesBackend": "NFT" });
-        assert_eq!(of(nft.clone()), nft);
+        assert_eq!(of(nft)["iptablesBackend"], "NFT");
     }
 
     #[test]

@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 /// By which pods choose pools of IPv6.
 const POOLS_OF_IPV6: &str = "cni.projectcalico.org/ipv6pools";
 
-/// The `IPPool`s among a case's objects, as Calico's manifests define them: each once for every family.
+/// The `IPPool`s among a case's objects, as Calico's manifests define them: each as it is written, whatever families there are (the case makes it,
+/// and its pods name it), and once for IPv6.
 pub(crate) fn pools(objects: &[Value], families: &[IpFamily]) -> Vec<Value> {
     let declared = objects.iter().filter(|it| it["kind"] == "IPPool");
-    let families: BTreeSet<IpFamily> = families.iter().copied().collect();
+    let families = families.iter().copied().chain([IpFamily::V4]);
+    let families: BTreeSet<IpFamily> = families.collect();
     let all = declared.flat_map(|pool| {
         families
             .iter()
@@ -83,8 +85,9 @@ mod tests {
         let v4 = (json!("overlay"), json!("10.30.0.0/16"));
         let v6 = (json!("overlay-ipv6"), json!("fd00:10:30::/96"));
         assert_eq!(told(&[IpFamily::V4]), std::slice::from_ref(&v4));
-        assert_eq!(told(&[IpFamily::V6]), std::slice::from_ref(&v6));
-        assert_eq!(told(&[IpFamily::V6, IpFamily::V4]), [v4, v6]);
+        let both = [v4, v6];
+        assert_eq!(told(&[IpFamily::V6]), both);
+        assert_eq!(told(&[IpFamily::V6, IpFamily::V4]), both);
 
         let mut pod =
             json!({ "kind": "Pod", "metadata": { "annotations": { POOLS: "[\"overlay\"]" } } });
