@@ -173,7 +173,9 @@ fn of_lost(case: &Case, lost: &Lost) -> Culprits {
     let mut culprits = of_outage(outage);
     culprits.rules_of = rules_of.into_iter().flatten().collect();
     let undone = outage.undone.iter().map(|it| it.who.clone());
-    culprits.just_before.extend(undone);
+    let deaf = outage.dropped.iter().filter_map(|it| it.deaf.as_ref());
+    let forgot = deaf.map(|it| it.who.clone());
+    culprits.just_before.extend(undone.chain(forgot));
     culprits
 }
 

@@ -142,7 +142,7 @@ impl Material<'_> {
             longest,
             from_the_first,
             in_one,
-            dropped: unexplained.and_then(|span| meanwhile::dropped(self.events, span)),
+            dropped: unexplained.and_then(|span| meanwhile::dropped(self.case, self.events, span)),
             answered_last: meanwhile::left_behind(self.events, (name, traffic), longest),
             gaps: all.len(),
             gaps_us: all.iter().map(|gap| gap.span.len_us()).sum(),

@@ -16,6 +16,7 @@ mod astray;
 pub mod attribution;
 pub mod commands;
 mod culprits;
+mod deaf;
 pub mod deeds;
 mod done;
 pub mod drops;

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use chainbreak_model::{
-    case::Traffic,
+    case::{Case, Traffic},
     event::{Event, EventKind},
     names::TrafficName,
     verdict::Span,
@@ -13,7 +13,10 @@ use chainbreak_netfilter::Site;
 use chainbreak_probe::wire::{Connections, Outcome, Protocol};
 use serde::Serialize;
 
-use crate::text::{count, one_line};
+use crate::{
+    deaf::{self, Deaf},
+    text::{count, one_line},
+};
 
 /// The census looks every three seconds, and says with a look what came since the one before.
 const LOOK_US: u64 = 3_500_000;
@@ -32,10 +35,12 @@ pub struct Dropped {
     pub owner: String,
     /// The rule.
     pub site: Site,
+    /// Who is behind it that Felix took their pods for strangers.
+    pub deaf: Option<Deaf>,
 }
 
 /// Of what was told within the gap or with the first look after it.
-pub(crate) fn dropped(events: &[Event], gap: Span) -> Option<Dropped> {
+pub(crate) fn dropped(case: &Case, events: &[Event], gap: Span) -> Option<Dropped> {
     let told = gap.from_us..=gap.to_us + LOOK_US;
     let mut sums: BTreeMap<(&str, &str, Site), u64> = BTreeMap::new();
     for event in events.iter().filter(|event| told.contains(&event.at_us)) {
@@ -57,13 +62,16 @@ pub(crate) fn dropped(events: &[Event], gap: Span) -> Option<Dropped> {
         *of_owners.entry(owner).or_default() += packets;
     }
     let ((node, owner, site), packets) = sums.into_iter().max_by_key(|(_, packets)| *packets)?;
-    Some(Dropped {
+    let mut dropped = Dropped {
         packets,
         of_owner: of_owners.get(owner).copied().unwrap_or_default(),
         node: node.to_owned(),
         owner: owner.to_owned(),
         site,
-    })
+        deaf: None,
+    };
+    dropped.deaf = deaf::behind(case, events, &dropped, gap.to_us);
+    Some(dropped)
 }
 
 /// Of a UDP client that keeps its port: where its packets went last. conntrack leads them there as long as they come,
@@ -94,6 +102,7 @@ impl fmt::Display for Dropped {
             node,
             owner,
             site,
+            deaf,
             ..
         } = self;
         let Site { table, chain, rule } = site;
@@ -102,7 +111,8 @@ impl fmt::Display for Dropped {
         write!(
             f,
             "{packets} ended meanwhile in {table} {chain} {rule} on {node} ({owner})"
-        )
+        )?;
+        deaf.iter().try_for_each(|deaf| write!(f, ": {deaf}"))
     }
 }
 

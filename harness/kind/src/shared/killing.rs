@@ -159,7 +159,8 @@ mod tests {
             .args(["-c", script])
             .arg(&may_begin)
             .args(named.words());
-        let mut speaker = speaker.args(["sleep", "3600"]).spawn().unwrap();
+        speaker.args(["sleep", "3600"]).kill_on_drop(true);
+        let mut speaker = speaker.spawn().unwrap();
         let id = speaker.id().unwrap();
         commands.started(Some(id), named);
         let mut killing = Box::pin(commands.kill(id));

@@ -8,9 +8,13 @@ use crate::{
     shared::nodes::{Node, Nodes},
 };
 
-/// Asks the program of a node's Felix, in its container, what it is.
+/// Asks the program of a node's Felix, in its container, what it is. Felix may just be beginning anew.
 const ASK: &str = "\
-    pid=$(felix $1 | sed 's|.*/\\([0-9]*\\)/cmdline|\\1|;q'); \
+    for look in $(seq 30); do \
+      pid=$(felix $1 | sed 's|.*/\\([0-9]*\\)/cmdline|\\1|;q'); \
+      [ \"$pid\" ] && break; \
+      sleep 0.1; \
+    done; \
     [ \"$pid\" ] || { echo no Felix runs >&2; exit 1; }; \
     exec nsenter --mount --target $pid -- calico-node -v";
 
@@ -24,7 +28,13 @@ pub(in crate::made) async fn is(nodes: &Nodes, wanted: &str) -> Result<(), KindE
 async fn is_on(node: &Node, wanted: &str) -> Result<(), KindError> {
     let script = format!("felix() {{ {FELIX}; }}; {ASK}");
     let said = node.run(&["sh", "-c", &script, "sh", "/proc"]).await?;
-    let found = told(&said);
+    let unnamed = || {
+        KindError::Unable(format!(
+            "calico-node on {} does not say of which version it is (`calico-node -v`), and the case is about {wanted}",
+            node.name
+        ))
+    };
+    let found = told(&said).ok_or_else(unnamed)?;
     let more = found.strip_prefix(wanted);
     if more.is_some_and(|more| more.is_empty() || more.starts_with('-')) {
         return Ok(());
@@ -36,13 +46,13 @@ async fn is_on(node: &Node, wanted: &str) -> Result<(), KindError> {
 }
 
 /// The version in what `calico-node -v` says: `Version:      v3.32.1` and more lines, or it alone (v3.28.1).
-fn told(said: &str) -> &str {
+fn told(said: &str) -> Option<&str> {
     let is_version = |word: &&str| {
         let mut rest = word.strip_prefix('v').unwrap_or_default().chars();
         rest.next().is_some_and(|first| first.is_ascii_digit())
     };
     let mut words = said.split_whitespace();
-    words.find(is_version).unwrap_or("of no version")
+    words.find(is_version)
 }
 
 #[cfg(test)]
@@ -96,6 +106,9 @@ mod tests {
         assert!(is(&nodes, "v3.32.10").await.is_err());
         let nodes = node(folder.path(), "v3.32.10\n");
         assert!(is(&nodes, "v3.32.1").await.is_err());
+        let nodes = node(folder.path(), "Version:      \nBuild date:   \n");
+        let said = is(&nodes, "v3.32.1").await.unwrap_err().to_string();
+        assert!(said.contains("n1 does not say of which version"), "{said}");
         fs::remove_dir_all(folder.path().join("processes/11")).unwrap();
         assert!(is(&nodes, "v3.32.10").await.is_err(), "nobody runs");
     }
