@@ -172,6 +172,15 @@ mod tests {
 
     use super::*;
 
+    /// Waits until nobody has the lock of a cluster: a program that another test is starting has it until it has become that program.
+    fn free(journal: &Journal, name: &ClusterName) {
+        let file = File::open(journal.file(name)).unwrap();
+        let (told, heard) = mpsc::channel();
+        thread::spawn(move || told.send(file.lock().and_then(|()| file.unlock())));
+        let free = heard.recv_timeout(Duration::from_secs(10));
+        free.expect("nobody has the lock for long").unwrap();
+    }
+
     #[test]
     fn of_unused_clusters_those_used_last_are_kept() {
         let folder = tempfile::tempdir().unwrap();
@@ -179,6 +188,7 @@ mod tests {
         let names = ["0c", "0a", "0b"].map(ClusterName::of_hash);
         for (name, seconds) in names.iter().zip(1..) {
             drop(journal.begin(name).unwrap());
+            free(&journal, name);
             let when = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
             let entry = File::open(journal.file(name)).unwrap();
             entry.set_modified(when).unwrap();
@@ -202,12 +212,7 @@ mod tests {
         let words = format!("chainbreak-0f is in use by process {}", std::process::id());
         assert!(refused.contains(&words), "{refused}");
         drop(used);
-        // A program that another test is starting has the lock until it has become that program.
-        let file = File::open(journal.file(&name)).unwrap();
-        let (told, heard) = mpsc::channel();
-        thread::spawn(move || told.send(file.lock().and_then(|()| file.unlock())));
-        let free = heard.recv_timeout(Duration::from_secs(10));
-        free.expect("nobody has the lock for long").unwrap();
+        free(&journal, &name);
         assert_eq!(journal.unused().unwrap(), std::slice::from_ref(&name));
         let used = journal.begin(&name).unwrap();
         assert!(used.was_ours);

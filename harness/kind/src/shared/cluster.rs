@@ -187,7 +187,7 @@ impl Raised {
         let entering = self.entering(at).await.map_err(std::io::Error::other)?;
         let argv = program::words(&entering.program, command);
         let commands = self.commands.as_ref();
-        let named = commands.map(|commands| (commands, commands.name(&entering.machine)));
+        let named = commands.map(|commands| (commands, Commands::named(&entering.machine)));
         let name = named.iter().flat_map(|(_, named)| named.words());
         let entry = entering.machine.into_iter().chain(entering.network);
         let mut words = entry.chain(name).chain(argv);

@@ -34,10 +34,12 @@ const KILL: &str = "\
 /// What that may take.
 const WITHIN: Duration = Duration::from_secs(20);
 
+/// So many of them were named by this process, for whichever cluster.
+static NAMED: AtomicU64 = AtomicU64::new(0);
+
 /// Commands that were started, by the local process that speaks to each.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
-    last: AtomicU64,
     started: Mutex<BTreeMap<u32, Started>>,
 }
 
@@ -55,8 +57,8 @@ pub(crate) struct Named(Started);
 
 impl Commands {
     /// A name for a command in what is entered by that.
-    pub(crate) fn name(&self, entry: &[String]) -> Named {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn named(entry: &[String]) -> Named {
+        let number = NAMED.fetch_add(1, Ordering::Relaxed);
         Named(Started {
             entry: entry.to_vec(),
             // Two runs may have commands on a node.
@@ -116,7 +118,7 @@ mod tests {
         let commands = Commands::default();
         let entry = ["env".to_owned()];
         let start = |script: &str| {
-            let named = commands.name(&entry);
+            let named = Commands::named(&entry);
             let words = named.words();
             let mut command = tokio::process::Command::new(&words[0]);
             // The first is left by what has started it, the second is another one's.
@@ -152,7 +154,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let may_begin = folder.path().join("may-begin");
         let commands = Commands::default();
-        let named = commands.name(&["env".to_owned()]);
+        let named = Commands::named(&["env".to_owned()]);
         let script = "until [ -e \"$0\" ]; do sleep 0.01; done; exec \"$@\"";
         let mut speaker = tokio::process::Command::new("sh");
         speaker

@@ -28,7 +28,7 @@ const BY_OPERATOR: &str = include_str!("../fixtures/tigera-operator.yaml");
 /// Far more than what is waited for takes here.
 const ENOUGH: Duration = Duration::from_secs(60);
 /// Short: what is waited for does not come.
-const SOON: Duration = Duration::from_millis(600);
+const SOON: Duration = Duration::from_secs(2);
 
 /// What the controllers make of what they are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
