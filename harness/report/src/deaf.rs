@@ -92,10 +92,12 @@ fn forgets(command: &Command) -> bool {
         && words.any(|word| FORGETS.contains(&word.as_str()))
 }
 
-/// Whether Felix wrote rules by it.
+/// Whether Felix wrote rules by it. It lists those of nftables in every mode (v3.32.1).
 fn writes(command: &Command) -> bool {
     let program = program(command);
-    is(&command.who, AgentName::Felix) && (program.ends_with("-restore") || program == "nft")
+    let reads_a_file = || command.argv.iter().any(|word| word == "-f");
+    let writes = program.ends_with("-restore") || (program == "nft" && reads_a_file());
+    writes && is(&command.who, AgentName::Felix)
 }
 
 fn program(command: &Command) -> &str {
@@ -141,6 +143,13 @@ mod tests {
         assert_eq!(who(&deaf, "n1", 40).as_deref(), Some("admin"));
         assert_eq!(who(&deaf, "n2", 40), None);
         assert_eq!(who(&deaf, "n1", 15), None);
+        let listed = [
+            flush(),
+            ran(30, "felix", "/usr/sbin/nft --json list map ip calico x"),
+        ];
+        assert_eq!(who(&listed, "n1", 40).as_deref(), Some("admin"));
+        let written = [flush(), ran(30, "felix", "/usr/sbin/nft -f -")];
+        assert_eq!(who(&written, "n1", 40), None);
         let healed = [before(), flush(), ran(30, "felix", "iptables-nft-restore")];
         assert_eq!(who(&healed, "n1", 40), None);
         assert_eq!(who(&healed, "n1", 25).as_deref(), Some("admin"));
