@@ -142,7 +142,7 @@ impl Material<'_> {
             longest,
             from_the_first,
             in_one,
-            dropped: unexplained.and_then(|span| meanwhile::dropped(self.case, self.events, span)),
+            dropped: unexplained.and_then(|span| meanwhile::dropped(self.all(), span)),
             answered_last: meanwhile::left_behind(self.events, (name, traffic), longest),
             gaps: all.len(),
             gaps_us: all.iter().map(|gap| gap.span.len_us()).sum(),
@@ -290,7 +290,7 @@ impl Material<'_> {
 }
 
 /// Whether an agent is meant: what it does it does because of what the API says.
-fn is_an_agent(who: &str) -> bool {
+pub(crate) fn is_an_agent(who: &str) -> bool {
     AgentName::ALL.iter().any(|it| it.as_str() == who)
 }
 

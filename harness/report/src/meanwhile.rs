@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::{
     deaf::{self, Deaf},
+    edits::EditIndex,
     text::{count, one_line},
 };
 
@@ -40,7 +41,10 @@ pub struct Dropped {
 }
 
 /// Of what was told within the gap or with the first look after it.
-pub(crate) fn dropped(case: &Case, events: &[Event], gap: Span) -> Option<Dropped> {
+pub(crate) fn dropped(
+    (case, events, index): (&Case, &[Event], &EditIndex<'_>),
+    gap: Span,
+) -> Option<Dropped> {
     let told = gap.from_us..=gap.to_us + LOOK_US;
     let mut sums: BTreeMap<(&str, &str, Site), u64> = BTreeMap::new();
     for event in events.iter().filter(|event| told.contains(&event.at_us)) {
@@ -70,7 +74,7 @@ pub(crate) fn dropped(case: &Case, events: &[Event], gap: Span) -> Option<Droppe
         site,
         deaf: None,
     };
-    dropped.deaf = deaf::behind(case, events, &dropped, gap.to_us);
+    dropped.deaf = deaf::behind(case, index, &dropped, gap.to_us);
     Some(dropped)
 }
 

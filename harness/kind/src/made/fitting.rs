@@ -49,19 +49,23 @@ impl Fitting {
     /// Makes the nodes what the case asks for.
     pub(super) async fn of(case: &Case, nodes: &Nodes) -> Result<Self, KindError> {
         let fitted = nodes.0.iter().map(async |node| {
-            let fitting = Self::set(node, &case.cluster.sysctls).await?;
+            let back = Self::set(node, &case.cluster.sysctls).await?;
             if let Some(cni) = &case.cluster.cni {
                 Self::translate(node, cni).await?;
             }
-            Ok(fitting.0)
+            Ok(back.map(|back| (node.clone(), back)))
         });
         let fitted = try_join_all(fitted).await?;
         Ok(Self(fitted.into_iter().flatten().collect()))
     }
 
-    async fn set(node: &Node, settings: &BTreeMap<String, String>) -> Result<Self, KindError> {
+    /// Makes settings of a node. What sets them back, where there are any.
+    async fn set(
+        node: &Node,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Option<Vec<String>>, KindError> {
         if settings.is_empty() {
-            return Ok(Self::default());
+            return Ok(None);
         }
         if let Some(name) = settings.keys().find(|name| !name.starts_with("net.")) {
             return Err(KindError::Unable(format!(
@@ -77,10 +81,7 @@ impl Fitting {
         // The last one first: some write others.
         let back = ["sysctl", "-q", "-w"].into_iter();
         let back = back.chain(before.lines().rev());
-        Ok(Self(vec![(
-            node.clone(),
-            back.map(str::to_owned).collect(),
-        )]))
+        Ok(Some(back.map(str::to_owned).collect()))
     }
 
     /// As a start of the CNI's daemon does.
@@ -162,13 +163,7 @@ mod tests {
             folder.path().display(),
             env::var("PATH").unwrap()
         );
-        let node = Node {
-            name: "n1".into(),
-            registered: "n1".to_owned(),
-            address: [127, 0, 0, 1].into(),
-            entry: vec!["env".to_owned(), path],
-            program: String::new(),
-        };
+        let node = Node::entered_by(&["env", &path]);
         let (ports, filter) = (
             "net.ipv4.ip_local_port_range",
             "net.ipv4.conf.all.rp_filter",
@@ -178,7 +173,8 @@ mod tests {
         let is = |name: &str| fs::read_to_string(at(name)).unwrap();
         let settings = [(ports, "1024 2048"), (filter, "2")];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let fitting = Fitting::set(&node, &settings.into()).await.unwrap();
+        let back = Fitting::set(&node, &settings.into()).await.unwrap();
+        let fitting = Fitting(vec![(node.clone(), back.unwrap())]);
         assert_eq!(
             (is(ports), is(filter)),
             ("1024 2048\n".to_owned(), "2\n".to_owned())

@@ -266,11 +266,8 @@ mod tests {
         let may_begin = folder.path().join("may-begin");
         let name = NodeName::from("n1");
         let node = Node {
-            name: name.clone(),
-            registered: "n1".to_owned(),
-            address: [127, 0, 0, 1].into(),
-            entry: ["sh", "-c", NODE, "sh"].map(str::to_owned).to_vec(),
             program: may_begin.display().to_string(),
+            ..Node::entered_by(&["sh", "-c", NODE, "sh"])
         };
         let order = Order {
             version: "v3.28.1".to_owned(),

@@ -96,13 +96,7 @@ mod tests {
     /// A node on which everything that is run says what a file has.
     fn node(file: &std::path::Path) -> Node {
         let cat = format!("cat {}", file.display());
-        Node {
-            name: "n1".into(),
-            registered: "n1".to_owned(),
-            address: [127, 0, 0, 1].into(),
-            entry: ["sh", "-c", &cat].map(str::to_owned).to_vec(),
-            program: String::new(),
-        }
+        Node::entered_by(&["sh", "-c", &cat])
     }
 
     #[tokio::test]

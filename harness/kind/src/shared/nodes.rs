@@ -46,6 +46,18 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// One for tests, called n1, which is entered by that.
+    #[cfg(test)]
+    pub(crate) fn entered_by(entry: &[&str]) -> Self {
+        Self {
+            name: "n1".into(),
+            registered: "n1".to_owned(),
+            address: [127, 0, 0, 1].into(),
+            entry: entry.iter().map(|&word| word.to_owned()).collect(),
+            program: String::new(),
+        }
+    }
+
     /// What to run here to run that there.
     pub(crate) fn argv<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> Vec<String> {
         let argv = argv.into_iter().map(Into::into);

@@ -145,11 +145,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chainbreak");
         let node = Node {
-            name: "n1".into(),
-            registered: "n1".to_owned(),
-            address: [127, 0, 0, 1].into(),
-            entry: vec!["env".to_owned()],
             program: path.display().to_string(),
+            ..Node::entered_by(&["env"])
         };
         let nodes = Nodes(vec![node]);
         let text = || fs::read_to_string(&path).unwrap();

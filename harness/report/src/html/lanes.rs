@@ -4,15 +4,12 @@ mod bars;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chainbreak_model::{
-    event::EventKind,
-    names::{AgentName, NodeName},
-};
+use chainbreak_model::{event::EventKind, names::NodeName};
 
 pub(super) use self::bars::Bar;
 use super::{axis::Scale, commands::Commands};
 use crate::{
-    explain::Material,
+    explain::{Material, is_an_agent},
     timeline::{Happening, Kind, Story, TimelineEntry},
 };
 
@@ -199,10 +196,9 @@ fn actors(material: &Material<'_>) -> BTreeSet<Actor> {
         node: node.clone(),
         who: who.to_owned(),
     };
-    let agent = |who: &str| AgentName::ALL.iter().any(|agent| agent.as_str() == who);
     let events = material.events.iter();
     let actors = events.filter_map(|event| match &event.what {
-        EventKind::Command(command) if agent(&command.who) => {
+        EventKind::Command(command) if is_an_agent(&command.who) => {
             Some(actor(&command.node, &command.who))
         }
         EventKind::Log(entry) => Some(actor(&entry.node, entry.agent.as_str())),

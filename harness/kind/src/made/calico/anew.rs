@@ -12,9 +12,9 @@ use crate::{
     wait::left,
 };
 
-/// Prints what Linux has of the Felix on a node, in whatever container it runs (`calico-node -felix`, calico-node v3.25 to v3.32; its probes have
-/// other words). `$1` is `/proc`.
-pub(super) const FELIX: &str = "grep -lszx '[-]felix' $1/[0-9]*/cmdline";
+/// Defines `felix`, which prints what Linux has of the Felix on a node, in whatever container it runs (`calico-node -felix`, calico-node v3.25 to
+/// v3.32; its probes have other words). Its argument is `/proc`.
+pub(super) const FELIX: &str = "felix() { grep -lszx '[-]felix' $1/[0-9]*/cmdline; }; ";
 
 /// Ends it as the kubelet would, and waits until it is gone and another one says that it is ready: by `$2`, after `$3` seconds at the latest. It
 /// may be gone already, as Felix ends itself where a setting asks for it. One command: each that is run in a node's container takes a tenth of a
@@ -43,7 +43,7 @@ async fn begin_on(node: &Node, port: u64, until: Instant) -> Result<(), KindErro
     let ready = format!("http://localhost:{port}/readiness");
     let within = left(until);
     let seconds = within.as_secs().to_string();
-    let script = format!("felix() {{ {FELIX}; }}; {ANEW}");
+    let script = format!("{FELIX}{ANEW}");
     let argv = node.argv(["sh", "-c", &script, "sh", "/proc", &ready, &seconds]);
     let begun = Tool::new(within + BESIDE, argv).output().await;
     begun.map(drop).map_err(|error| {
@@ -83,13 +83,9 @@ pub(super) mod tests {
             fs::create_dir_all(&process).unwrap();
             fs::write(process.join("cmdline"), command).unwrap();
         }
-        let entry = ["sh", "-c", NODE, &folder.to_string_lossy()].map(str::to_owned);
         Node {
-            entry: entry.to_vec(),
-            program: String::new(),
-            address: [127, 0, 0, 1].into(),
             name: name.into(),
-            registered: name.to_owned(),
+            ..Node::entered_by(&["sh", "-c", NODE, &folder.to_string_lossy()])
         }
     }
 

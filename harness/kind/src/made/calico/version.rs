@@ -26,7 +26,7 @@ pub(in crate::made) async fn is(nodes: &Nodes, wanted: &str) -> Result<(), KindE
 }
 
 async fn is_on(node: &Node, wanted: &str) -> Result<(), KindError> {
-    let script = format!("felix() {{ {FELIX}; }}; {ASK}");
+    let script = format!("{FELIX}{ASK}");
     let said = node.run(&["sh", "-c", &script, "sh", "/proc"]).await?;
     let unnamed = || {
         KindError::Unable(format!(
@@ -75,14 +75,8 @@ mod tests {
         fs::create_dir_all(&process).unwrap();
         fs::write(process.join("cmdline"), "calico-node\0-felix\0").unwrap();
         fs::write(folder.join("version"), version).unwrap();
-        let entry = ["sh", "-c", NODE, &folder.to_string_lossy()].map(str::to_owned);
-        Nodes(vec![Node {
-            entry: entry.to_vec(),
-            program: String::new(),
-            address: [127, 0, 0, 1].into(),
-            name: "n1".into(),
-            registered: "n1".to_owned(),
-        }])
+        let folder = folder.to_string_lossy();
+        Nodes(vec![Node::entered_by(&["sh", "-c", NODE, &folder])])
     }
 
     #[tokio::test]
