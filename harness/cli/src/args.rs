@@ -206,10 +206,8 @@ pub(crate) enum Verb {
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Examples:\n  chainbreak agents\n  chainbreak agents build kube-proxy 1.34.2\n  \
-                      chainbreak agents build kube-proxy 1.28 1.31 1.36\n  \
-                      chainbreak agents pull registry.k8s.io/kube-proxy:v1.34.2\n  \
-                      chainbreak run scenarios --agent kube-proxy@1.34=build\n  \
-                      chainbreak run scenarios --matrix kube-proxy=1.28,1.34 --agents real"
+                      chainbreak agents build kube-proxy 1.28 1.31 1.36\n  chainbreak agents pull registry.k8s.io/kube-proxy:v1.34.2\n  \
+                      chainbreak run scenarios --agent kube-proxy@1.34=build\n  chainbreak run scenarios --matrix kube-proxy=1.28,1.34 --agents real"
     )]
     #[cfg_attr(
         not(feature = "images"),
@@ -220,6 +218,10 @@ pub(crate) enum Verb {
     #[cfg(feature = "clusters")]
     #[command(hide = true)]
     Agent,
+    /// Holds commands of a container back on a node of a real cluster, started by a worker
+    #[cfg(feature = "clusters")]
+    #[command(hide = true)]
+    Held,
     /// The process of one case, started by `run`
     #[command(hide = true)]
     Worker {

@@ -93,6 +93,8 @@ pub fn main() -> ExitCode {
         }
         #[cfg(feature = "clusters")]
         Verb::Agent => agent::main(),
+        #[cfg(feature = "clusters")]
+        Verb::Held => Ok(chainbreak_kind::held::main()?),
         Verb::Probe => Ok(chainbreak_probe::main()),
         verb => {
             trace();
@@ -175,7 +177,7 @@ fn in_runtime(verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Versions => Err(cases::invalid(without_features::CLUSTERS)),
             Verb::Agents(args) => agents::agents(args).await,
             #[cfg(feature = "clusters")]
-            Verb::Agent => unreachable!("it has a runtime of its own"),
+            Verb::Agent | Verb::Held => unreachable!("it has a runtime of its own"),
             Verb::Worker { .. } | Verb::Probe => unreachable!("handled without a runtime"),
         }
     })

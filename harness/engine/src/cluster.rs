@@ -1,6 +1,6 @@
 //! The one narrow seam: a cluster is a Kubernetes API plus exec into the network namespaces of its
 //! nodes and pods. That is all a backend has to provide, and the only thing the engine knows. What it may lack is a
-//! capability of its own: [`Recording`], [`AgentControl`], [`Killing`], [`LateLogs`], [`NodeUpgrades`], [`Scheduling`], [`Debts`].
+//! capability of its own: [`Recording`], [`AgentControl`], [`Holding`], [`Killing`], [`LateLogs`], [`NodeUpgrades`], [`Scheduling`], [`Debts`].
 
 mod capability;
 mod debt;
@@ -24,10 +24,10 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use crate::logbook::AgentLog;
 
 pub use capability::{
-    AgentControl, ApiEndpoints, Killing, LateLogs, NodeUpgrades, Reboots, Recording, Say,
+    AgentControl, ApiEndpoints, Holding, Killing, LateLogs, NodeUpgrades, Reboots, Recording, Say,
     Scheduling, Waited, Waiter,
 };
-pub(crate) use capability::{agent_control, exec_as};
+pub(crate) use capability::{agent_control, exec_as, holding};
 pub use debt::{Debt, Debts};
 pub use felix_program::FelixProgram;
 
@@ -75,6 +75,11 @@ pub trait Cluster: Send + Sync {
 
     /// `None` where nothing but the agents' owner can end them.
     fn agent_control(&self) -> Option<&dyn AgentControl> {
+        None
+    }
+
+    /// `None` where nothing stands between agents and their commands.
+    fn holding(&self) -> Option<&dyn Holding> {
         None
     }
 

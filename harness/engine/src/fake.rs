@@ -20,8 +20,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
     cluster::{
-        AgentControl, Cluster, Command, Debt, Debts, ExecError, Killing, LateLogs, Leftovers,
-        NodeUpgrades, Place, Process, Reboots, Recording, Say, Signal, SignalError,
+        AgentControl, Cluster, Command, Debt, Debts, ExecError, Holding, Killing, LateLogs,
+        Leftovers, NodeUpgrades, Place, Process, Reboots, Recording, Say, Signal, SignalError,
     },
     gate::Gate,
     logbook::{AgentLog, Logbook},
@@ -240,6 +240,10 @@ impl Cluster for Fake {
         Some(self)
     }
 
+    fn holding(&self) -> Option<&dyn Holding> {
+        Some(&self.gate)
+    }
+
     fn killing(&self) -> Option<&dyn Killing> {
         Some(self)
     }
@@ -257,10 +261,6 @@ impl Cluster for Fake {
 impl Recording for Fake {
     async fn exec_as(&self, _: &str, at: &Place, command: &Command) -> Result<Process, ExecError> {
         self.exec(at, command).await
-    }
-
-    fn gate(&self) -> Gate {
-        self.gate.clone()
     }
 }
 

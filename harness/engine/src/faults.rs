@@ -211,7 +211,7 @@ impl Injection<'_> {
         duration: Option<Duration>,
     ) -> Result<(), InfraError> {
         match fault {
-            Fault::Slow { agent, command, by } => self.slow(*agent, command, *by),
+            Fault::Slow { agent, command, by } => self.slow(*agent, command, *by).await,
             Fault::Agent { agent, node, what } => self.agent(*agent, node.as_ref(), *what).await,
             Fault::Reboot { node, begin } => self.reboot(node.as_ref(), begin).await,
             Fault::Upgrade {

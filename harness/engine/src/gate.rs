@@ -2,18 +2,21 @@
 //!
 //! A command passes the bars that match it one after the other, in the order in which they were set up;
 //! a bar set up while it waits at another does not concern it. Without a matching bar it passes at
-//! once. A bar is gone with its guard, and whoever waits at it goes on.
+//! once. A bar is gone when it is lifted, or with its guard, and whoever waits at it goes on.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use chainbreak_model::names::NodeName;
+use async_trait::async_trait;
+use chainbreak_model::names::{AgentName, NodeName};
 use tokio::{
     sync::{mpsc, watch},
     time::timeout,
 };
+
+use crate::cluster::{Holding, SignalError};
 
 /// Which commands; what is `None` does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,20 +74,32 @@ impl Gate {
     }
 
     /// From now on the matching commands start so much later. Two delays of one command add up.
-    pub fn delay(&self, which: Matching, by: Duration) -> Delayed {
-        Delayed(self.set_up(which, Stop::Delay(by)))
+    pub fn delay(&self, which: Matching, by: Duration) {
+        self.set_up(which, Stop::Delay(by));
+    }
+
+    /// Ends such a delay, if there is one.
+    pub fn lift(&self, which: &Matching, by: Duration) {
+        let mut bars = self.bars();
+        let is_it = |bar: &Arc<Bar>| {
+            bar.which == *which && matches!(bar.stop, Stop::Delay(delay) if delay == by)
+        };
+        if let Some(at) = bars.iter().position(is_it) {
+            bars.remove(at).lifted.send_replace(true);
+        }
     }
 
     /// From now on the matching commands wait until they are released.
     pub fn hold(&self, which: Matching) -> Held {
         let (arrivals, waiting) = mpsc::unbounded_channel();
-        Held {
-            guard: self.set_up(which, Stop::Hold(arrivals)),
-            waiting,
-        }
+        let guard = Guard {
+            gate: self.clone(),
+            bar: self.set_up(which, Stop::Hold(arrivals)),
+        };
+        Held { guard, waiting }
     }
 
-    fn set_up(&self, which: Matching, stop: Stop) -> Guard {
+    fn set_up(&self, which: Matching, stop: Stop) -> Arc<Bar> {
         let lifted = watch::Sender::new(false);
         let bar = Arc::new(Bar {
             which,
@@ -92,14 +107,34 @@ impl Gate {
             stop,
         });
         self.bars().push(Arc::clone(&bar));
-        Guard {
-            gate: self.clone(),
-            bar,
-        }
+        bar
     }
 
     fn bars(&self) -> MutexGuard<'_, Vec<Arc<Bar>>> {
         self.bars.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Holding for Gate {
+    async fn hold_back(
+        &self,
+        agent: AgentName,
+        program: &str,
+        by: Duration,
+    ) -> Result<(), SignalError> {
+        self.delay(Matching::of(agent, program), by);
+        Ok(())
+    }
+
+    async fn let_go(
+        &self,
+        agent: AgentName,
+        program: &str,
+        by: Duration,
+    ) -> Result<(), SignalError> {
+        self.lift(&Matching::of(agent, program), by);
+        Ok(())
     }
 }
 
@@ -124,18 +159,35 @@ impl Bar {
 }
 
 impl Matching {
+    /// An agent's commands of a program, on every node.
+    fn of(agent: AgentName, program: &str) -> Self {
+        Self {
+            who: Some(agent.to_string()),
+            node: None,
+            program: Some(program.to_owned()),
+        }
+    }
+
     fn covers(&self, who: &str, node: &NodeName, argv: &[String]) -> bool {
-        let called = argv.first().map_or("", |program| base_name(program));
-        let is_called = |wanted: &String| *wanted == called || *wanted == any_backend(called);
+        let path = argv.first().map_or("", String::as_str);
         self.who.as_ref().is_none_or(|wanted| wanted == who)
             && self.node.as_ref().is_none_or(|wanted| wanted == node)
-            && self.program.as_ref().is_none_or(is_called)
+            && self
+                .program
+                .as_ref()
+                .is_none_or(|wanted| is_called(wanted, path))
     }
 }
 
 /// A program's name without its folder.
 pub fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
+}
+
+/// Whether a program is the one of that name, of whichever front end it is: `iptables-restore` is `/usr/sbin/iptables-nft-restore`, too.
+pub fn is_called(wanted: &str, path: &str) -> bool {
+    let called = base_name(path);
+    wanted == called || wanted == any_backend(called)
 }
 
 /// `iptables-restore` for `iptables-legacy-restore` and `iptables-nft-restore`.
@@ -155,11 +207,6 @@ impl Drop for Guard {
         self.bar.lifted.send_replace(true);
     }
 }
-
-/// A delay that lasts until this is dropped. Commands that wait then start at once.
-#[derive(Debug)]
-#[must_use = "dropping it ends the delay"]
-pub struct Delayed(#[expect(dead_code, reason = "it is kept for its end")] Guard);
 
 /// Commands that are held until this is released or dropped.
 #[derive(Debug)]

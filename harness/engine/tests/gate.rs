@@ -48,26 +48,31 @@ async fn without_a_bar_a_command_passes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_lasts_as_long_as_its_guard_and_delays_add_up() {
+async fn a_delay_lasts_until_it_is_lifted_and_delays_add_up() {
     let gate = Gate::default();
-    let long = gate.delay(program("iptables-restore"), SECOND);
-    let more = gate.delay(Matching::default(), SECOND / 2);
+    gate.delay(program("iptables-restore"), SECOND);
+    gate.delay(Matching::default(), SECOND / 2);
+    gate.delay(Matching::default(), SECOND * 9);
+    // The one whose time is over, whichever began first.
+    gate.lift(&Matching::default(), SECOND * 9);
     assert_eq!(waited(&gate, "iptables-restore").await, SECOND * 3 / 2);
     assert_eq!(waited(&gate, "iptables-save").await, SECOND / 2);
-    drop(more);
+    gate.lift(&Matching::default(), SECOND / 2);
     assert_eq!(waited(&gate, "iptables-restore").await, SECOND);
-    drop(long);
+    // It is lifted once.
+    gate.lift(&Matching::default(), SECOND / 2);
+    gate.lift(&program("iptables-restore"), SECOND);
     assert_eq!(waited(&gate, "iptables-restore").await, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_that_ends_lets_go_who_waits_for_it() {
     let gate = Gate::default();
-    let delay = gate.delay(Matching::default(), SECOND * 7200);
+    gate.delay(Matching::default(), SECOND * 7200);
     let command = coming(&gate, "iptables -S");
     let still = timeout(SECOND, waited(&gate, "iptables -L")).await;
     assert!(still.is_err(), "nobody passes before: {still:?}");
-    drop(delay);
+    gate.lift(&Matching::default(), SECOND * 7200);
     assert_eq!(end_of(command).await, SECOND);
 }
 
@@ -139,7 +144,7 @@ async fn a_bar_concerns_only_what_matches_it_wholly() {
     for (which, line, concerned) in cases {
         let gate = Gate::default();
         let told = format!("{which:?}, {line}");
-        let _delay = gate.delay(which, SECOND);
+        gate.delay(which, SECOND);
         assert_eq!(
             waited(&gate, line).await == SECOND,
             concerned,

@@ -14,7 +14,6 @@ use async_trait::async_trait;
 use chainbreak_engine::{
     backend::{Backend, BackendError, RaiseError},
     cluster::{AgentDied, Cluster, Command, ExecError, Leftovers, Place, Process, Recording},
-    gate::Gate,
     log::EventLog,
     logbook::{AgentLog, LogItem},
     run::{After, READY_WITHIN, run},
@@ -150,10 +149,6 @@ impl Cluster for FakeCluster {
 impl Recording for FakeCluster {
     async fn exec_as(&self, _: &str, at: &Place, command: &Command) -> Result<Process, ExecError> {
         self.exec(at, command).await
-    }
-
-    fn gate(&self) -> Gate {
-        Gate::default()
     }
 }
 

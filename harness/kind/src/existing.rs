@@ -317,7 +317,7 @@ impl InExisting {
             hosts: IndexMap::new(),
             ip_families: case.cluster.ip_families.clone(),
             models: Models::new(logbook.clone()),
-            commands: None,
+            ours: None,
             logbook,
             felix: case.cluster.source(AgentName::Felix).cloned(),
             namespaces: Some(namespaces),

@@ -15,6 +15,7 @@ mod wait;
 pub mod agent;
 pub mod error;
 pub mod existing;
+pub mod held;
 pub mod made;
 pub mod versions;
 

@@ -6,6 +6,7 @@ pub(crate) mod connect;
 pub(crate) mod felix;
 pub(crate) mod felix_config;
 pub(crate) mod first_sync;
+pub(crate) mod holding;
 pub(crate) mod iptables_backend;
 pub(crate) mod killing;
 pub(crate) mod logs;

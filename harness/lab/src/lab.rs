@@ -16,10 +16,9 @@ use chainbreak_apiserver::{Kubelets, Server};
 use chainbreak_engine::{
     backend::{Backend, BackendError, RaiseError},
     cluster::{
-        AgentControl, ApiEndpoints, Cluster, Command, ExecError, FelixProgram, Killing, Leftovers,
-        Place, Process, Reboots, Recording, Scheduling,
+        AgentControl, ApiEndpoints, Cluster, Command, ExecError, FelixProgram, Holding, Killing,
+        Leftovers, Place, Process, Reboots, Recording, Scheduling,
     },
-    gate::Gate,
     log::EventLog,
     logbook::AgentLog,
     supervisor::Supervisor,
@@ -293,6 +292,10 @@ impl Cluster for Raised {
         Some(self)
     }
 
+    fn holding(&self) -> Option<&dyn Holding> {
+        Some(&self.world.gate)
+    }
+
     fn killing(&self) -> Option<&dyn Killing> {
         Some(self)
     }
@@ -371,10 +374,6 @@ impl Recording for Raised {
             source: io::Error::other(error),
         })?;
         self.spawn(at, command, path).await
-    }
-
-    fn gate(&self) -> Gate {
-        self.world.gate.clone()
     }
 }
 

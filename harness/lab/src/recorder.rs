@@ -231,7 +231,7 @@ mod tests {
         let (log, mut events) = EventLog::new();
         let gate = Gate::default();
         let late = Duration::from_millis(300);
-        let _delay = gate.delay(Matching::default(), late);
+        gate.delay(Matching::default(), late);
         let recorder = Recorder::new("felix", NodeName::from("n1"), log).behind(gate);
         let output = recorder.run(command(&["true"], "")).await;
         assert!(output.took >= late, "{:?}", output.took);

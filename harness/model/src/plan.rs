@@ -265,6 +265,13 @@ fn beyond_a_model(case: &Case, needs: &[String]) -> Option<String> {
     let modelled = case.cluster.source(AgentName::Felix) == Some(&AgentSource::Model);
     let said = case.programs() == Some(Programs::Work);
     let bpf = said || needs.iter().any(|need| need == needs::BPF);
+    let slow = |step: &Step| {
+        let agent = AgentName::Felix;
+        matches!(step, Step::Fault { fault: Fault::Slow { agent: slow, .. }, .. } if *slow == agent)
+    };
+    if modelled && case.timeline.iter().any(slow) {
+        return Some("holds Felix's commands back, this is its model, in no container".to_owned());
+    }
     (modelled && bpf).then(|| format!("needs {}, this is Felix's model", needs::BPF))
 }
 

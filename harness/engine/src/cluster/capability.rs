@@ -15,7 +15,6 @@ use chainbreak_model::{
 use futures::future::BoxFuture;
 
 use super::{Cluster, Command, ExecError, Place, Process, Signal, SignalError};
-use crate::gate::Gate;
 
 /// The netfilter commands of every agent become events.
 #[async_trait]
@@ -23,9 +22,27 @@ pub trait Recording: Send + Sync {
     /// As [`Cluster::exec`], on behalf of somebody: the netfilter commands that it runs on a node become events with that name.
     async fn exec_as(&self, who: &str, at: &Place, command: &Command)
     -> Result<Process, ExecError>;
+}
 
-    /// Where agents' commands can be delayed and held.
-    fn gate(&self) -> Gate;
+/// Agents' commands can begin late. Cases that need it ask for the capability `held-commands`.
+#[async_trait]
+pub trait Holding: Send + Sync {
+    /// From now on an agent's commands of a program, whichever front end's it is, begin that much later, on every node.
+    async fn hold_back(
+        &self,
+        agent: AgentName,
+        program: &str,
+        by: Duration,
+    ) -> Result<(), SignalError>;
+
+    /// The same is over: those that wait go on. An error where it was over before, and commands were not late that were to be. No harm where
+    /// it never began.
+    async fn let_go(
+        &self,
+        agent: AgentName,
+        program: &str,
+        by: Duration,
+    ) -> Result<(), SignalError>;
 }
 
 /// Agents' processes can be ended, started and paused.
@@ -159,4 +176,9 @@ pub(crate) async fn exec_as(
 pub(crate) fn agent_control(cluster: &dyn Cluster) -> Result<&dyn AgentControl, SignalError> {
     let control = cluster.agent_control();
     control.ok_or_else(|| SignalError("the backend cannot".to_owned()))
+}
+
+pub(crate) fn holding(cluster: &dyn Cluster) -> Result<&dyn Holding, SignalError> {
+    let holding = cluster.holding();
+    holding.ok_or_else(|| SignalError("the backend cannot hold commands back".to_owned()))
 }

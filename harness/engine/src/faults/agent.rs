@@ -14,10 +14,9 @@ use super::{
     undo::{How, Undo},
 };
 use crate::{
-    cluster::{NodeUpgrades, Signal, agent_control},
+    cluster::{NodeUpgrades, Signal, agent_control, holding},
     felix_config,
     first_sync::FirstSync,
-    gate::Matching,
     infra_error::InfraError,
 };
 
@@ -26,26 +25,22 @@ const BPF: &str = Dataplane::FIELD;
 
 impl Injection<'_> {
     /// From now on the agent's command starts later, on every node.
-    pub(super) fn slow(
+    pub(super) async fn slow(
         &mut self,
         agent: AgentName,
         command: &str,
         by: Duration,
     ) -> Result<(), InfraError> {
         let text = format!("delay {agent}'s {command} by {by:?}");
-        let recording = self.cluster.recording().ok_or_else(|| {
-            InfraError::new(text.clone(), "the backend cannot hold commands back")
-        })?;
-        self.say(text);
-        let which = Matching {
-            who: Some(agent.to_string()),
-            node: None,
-            program: Some(command.to_owned()),
-        };
+        let failed = |error| InfraError::new(text.clone(), error);
+        let holding = holding(self.cluster).map_err(failed)?;
         self.undo.push(Undo::of(
             format!("{agent}'s {command} starts in time again"),
-            How::Lift(Some(recording.gate().delay(which, by))),
+            How::LetGo(agent, command.to_owned(), by),
         ));
+        let held = holding.hold_back(agent, command, by).await;
+        held.map_err(failed)?;
+        self.say(text);
         Ok(())
     }
 

@@ -1,14 +1,13 @@
 //! What undoes an act. To undo what has not happened yet does no harm.
 
-use std::io;
+use std::{io, time::Duration};
 
 use chainbreak_model::names::{AgentName, NodeName};
 use tokio::task::JoinHandle;
 
 use super::{Injection, conntrack::Filler, craft::Crafters, rules::TOOL};
 use crate::{
-    cluster::{Cluster, Debt, Process, Signal, agent_control},
-    gate::Delayed,
+    cluster::{Cluster, Debt, Process, Signal, agent_control, holding},
     infra_error::InfraError,
 };
 
@@ -26,8 +25,8 @@ pub(super) enum How {
     /// By what any other could run.
     Command(Debt),
     Signal(AgentName, NodeName, Signal),
-    /// Whoever waits goes on.
-    Lift(Option<Delayed>),
+    /// An agent's commands of a program begin in time.
+    LetGo(AgentName, String, Duration),
     /// It is killed.
     End(Process),
     /// They are told to end.
@@ -68,9 +67,10 @@ impl Undo {
                 let done = control.signal(*agent, node, *signal).await;
                 done.map_err(|error| error.to_string())
             }
-            How::Lift(delayed) => {
-                drop(delayed.take());
-                Ok(())
+            How::LetGo(agent, program, by) => {
+                let holding = holding(cluster).map_err(|error| error.to_string())?;
+                let done = holding.let_go(*agent, program, *by).await;
+                done.map_err(|error| error.to_string())
             }
             How::End(process) => {
                 let killed = process.child.kill().await;

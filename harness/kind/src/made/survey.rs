@@ -17,8 +17,9 @@ use crate::{
 
 /// What we do for a cluster of ours, and not for somebody's: hosts beside it, which are containers as its nodes are, and what makes
 /// nodes fit for a case.
-const OURS: [&str; 5] = [
+const OURS: [&str; 6] = [
     "ended-commands",
+    "held-commands",
     HOSTS,
     "load-balancers",
     "node-sysctls",

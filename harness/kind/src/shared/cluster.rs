@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use chainbreak_engine::{
     cluster::{
-        AgentControl, Cluster, Command, Debts, ExecError, FelixProgram, Killing, LateLogs,
+        AgentControl, Cluster, Command, Debts, ExecError, FelixProgram, Holding, Killing, LateLogs,
         Leftovers, NodeUpgrades, Place, Process, Signal, SignalError,
     },
     logbook::{AgentLog, Logbook},
@@ -29,6 +29,7 @@ use crate::{
     error::KindError,
     shared::{
         felix::Models,
+        holding::Holds,
         killing::Commands,
         logs,
         nodes::Nodes,
@@ -55,8 +56,8 @@ pub(crate) struct Raised {
     pub(crate) hosts: IndexMap<String, Host>,
     pub(crate) logbook: Logbook,
     pub(crate) models: Models,
-    /// Those that can be ended.
-    pub(crate) commands: Option<Commands>,
+    /// Where the nodes are ours.
+    pub(crate) ours: Option<Ours>,
     /// Who plays Felix.
     pub(crate) felix: Option<AgentSource>,
     /// The case's own ones, where there are others.
@@ -64,6 +65,25 @@ pub(crate) struct Raised {
     pub(crate) end: Arc<dyn End>,
     /// Logs and models: they end before the cluster does.
     pub(crate) tasks: Mutex<JoinSet<()>>,
+}
+
+/// What is done with commands on nodes that are ours.
+pub(crate) struct Ours {
+    /// Those that can be ended.
+    commands: Commands,
+    /// Of agents' commands.
+    holds: Holds,
+}
+
+impl Ours {
+    /// Nothing is run or held yet.
+    pub(crate) fn of(case: &Case, client: &Client, nodes: &Nodes) -> Self {
+        let felix = case.cluster.source(AgentName::Felix).cloned();
+        Self {
+            commands: Commands::default(),
+            holds: Holds::new(client, nodes, felix),
+        }
+    }
 }
 
 /// A host outside of the cluster.
@@ -186,7 +206,7 @@ impl Raised {
     async fn spawn(&self, at: &Place, command: &Command) -> std::io::Result<Process> {
         let entering = self.entering(at).await.map_err(std::io::Error::other)?;
         let argv = program::words(&entering.program, command);
-        let commands = self.commands.as_ref();
+        let commands = self.ours.as_ref().map(|it| &it.commands);
         let named = commands.map(|commands| (commands, Commands::named(&entering.machine)));
         let name = named.iter().flat_map(|(_, named)| named.words());
         let entry = entering.machine.into_iter().chain(entering.network);
@@ -251,9 +271,12 @@ impl Cluster for Raised {
         Some(self)
     }
 
+    fn holding(&self) -> Option<&dyn Holding> {
+        self.ours.as_ref().map(|it| &it.holds as &dyn Holding)
+    }
+
     fn killing(&self) -> Option<&dyn Killing> {
-        let commands = self.commands.as_ref()?;
-        Some(commands)
+        self.ours.as_ref().map(|it| &it.commands as &dyn Killing)
     }
 
     fn late_logs(&self) -> Option<&dyn LateLogs> {

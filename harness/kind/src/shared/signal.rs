@@ -26,6 +26,7 @@ use crate::{
     shared::{
         logs::DaemonPod,
         nodes::{self, Node, Nodes},
+        pods,
     },
     wait,
 };
@@ -287,18 +288,25 @@ fn is_running(pod: &Pod) -> bool {
 
 /// Sends a signal to the agent itself, not to what it has started.
 async fn kill(client: &Client, node: &Node, pod: DaemonPod, signal: &str) -> Result<(), KindError> {
+    let id = container(client, node, pod).await?;
+    let argv = ["sh", "-c", KILL, "sh", &id, signal];
+    node.run(&argv).await.map(drop)
+}
+
+/// The id of the container that an agent is in on a node, without its runtime's name.
+pub(crate) async fn container(
+    client: &Client,
+    node: &Node,
+    pod: DaemonPod,
+) -> Result<String, KindError> {
     let lost = |why: &str| KindError::Unable(format!("{} on {} {why}", pod.name, node.name));
     let found = pod.on(client, &node.registered).await?;
     let found = found.ok_or_else(|| lost("has no pod"))?;
-    let statuses = found
-        .status
-        .iter()
-        .flat_map(|it| it.container_statuses.iter().flatten());
-    let mut ids = statuses.filter_map(|it| it.container_id.as_deref());
-    let id = ids.next().and_then(|id| id.split_once("://"));
-    let (_runtime, id) = id.ok_or_else(|| lost("has no container"))?;
-    let argv = ["sh", "-c", KILL, "sh", id, signal];
-    node.run(&argv).await.map(drop)
+    let statuses = found.status.iter().flat_map(|it| &it.container_statuses);
+    let found = statuses.flatten().find_map(pods::id);
+    found
+        .map(str::to_owned)
+        .ok_or_else(|| lost("has no container"))
 }
 
 async fn set_label(

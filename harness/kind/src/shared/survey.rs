@@ -33,7 +33,7 @@ pub(crate) const CALICO_STAYS: &str =
     "Calico is not upgraded on kind yet: it takes its whole manifest, not an image alone";
 
 /// What no real cluster has for now, and why.
-const LACKING: [(&str, &str); 9] = [
+const LACKING: [(&str, &str); 10] = [
     (
         "api-endpoints",
         "where a real cluster's API is, and how its pods reach it, is not the harness's to change",
@@ -46,6 +46,10 @@ const LACKING: [(&str, &str); 9] = [
     (
         "further-interfaces",
         "pods of a real cluster have one interface: it takes Multus to attach another",
+    ),
+    (
+        "held-commands",
+        "what stands before agents' commands on somebody's nodes is not known: the backend kind can hold them back",
     ),
     (
         "load-balancers",

@@ -10,7 +10,7 @@ use std::{
 };
 
 use chainbreak_engine::{
-    gate::{Delayed, Gate, Held, Matching},
+    gate::{Gate, Held, Matching},
     log::EventLog,
 };
 use chainbreak_lab::{
@@ -68,7 +68,6 @@ struct Bench {
     events: mpsc::UnboundedReceiver<Event>,
     shims: Option<Shims>,
     held: Option<Held>,
-    delayed: Vec<Delayed>,
     started: VecDeque<JoinHandle<Value>>,
 }
 
@@ -103,7 +102,6 @@ fn serve(mut life: Lifeline) -> Result<(), String> {
             events,
             shims: None,
             held: None,
-            delayed: Vec::new(),
             started: VecDeque::new(),
         };
         let mut line = Some(life.first.clone());
@@ -142,7 +140,7 @@ impl Bench {
             Ask::Release => self.held = None,
             Ask::Delay(program, by) => {
                 let by = Duration::from_millis(by);
-                self.delayed.push(self.gate.delay(matching(program), by));
+                self.gate.delay(matching(program), by);
             }
             Ask::Uninstall => self.shims = None,
             Ask::Stop => {}
