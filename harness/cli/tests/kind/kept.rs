@@ -3,7 +3,7 @@
 use super::*;
 
 /// What is planted: a command, and how it is named.
-const PLANTED: [(&[&str], &str); 6] = [
+const PLANTED: [(&[&str], &str); 7] = [
     (
         &[
             "iptables",
@@ -61,6 +61,14 @@ const PLANTED: [(&[&str], &str); 6] = [
             "planted",
         ],
         "the API still has ConfigMap default/planted",
+    ),
+    (
+        &[
+            "sh",
+            "-c",
+            "sleep 3600 < /dev/null > /dev/null 2>&1 & kill -STOP $!",
+        ],
+        "still has stopped: sleep",
     ),
 ];
 

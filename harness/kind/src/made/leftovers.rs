@@ -1,5 +1,6 @@
 //! What a case leaves in a cluster that is kept for the next one: its objects, which are deleted, and what no object stands for.
 
+pub(super) mod proxy;
 mod sweep;
 
 use std::time::Duration;
@@ -189,7 +190,7 @@ pub(crate) async fn keep(nodes: &Nodes) -> Result<(), KindError> {
 }
 
 /// Sets back on every node what no object stands for: files that something was mounted over, rules, and connections that are tracked; sets of
-/// Felix's model, too, which has ended. kube-proxy, which may write meanwhile, begins anew with the next case. All rules are as they were,
+/// Felix's model, too, which has ended. kube-proxy, which may write meanwhile, begins anew with the next case where its rules are others then. All rules are as they were,
 /// whoever wrote them, where that is foreseen (of nftables tables that were not there go whole: empty ones would be a difference); beside a
 /// real Felix those go that neither it nor kube-proxy wrote, and connections to the API are still tracked.
 ///

@@ -19,6 +19,20 @@ use crate::{
 /// In what time pods that were deleted begin to go.
 const BEGUN: Duration = Duration::from_secs(5);
 
+/// Kills processes, and takes out the interfaces by which their pods' networks hang on the node's: the kubelet ends the sandbox, whose network the
+/// CNI's plugin takes down some time later and with what is there then. Not those of pods in the node's own network.
+const KILL: &str = r#"
+    own=$(readlink /proc/1/ns/net)
+    for p in $found; do
+        net=$(readlink /proc/$p/ns/net)
+        case "$own $seen" in *"$net"*) continue;; esac
+        seen="$seen $net"
+        at=$(nsenter -t $p -n ip -o link show dev eth0 | sed -n 's/^[0-9]*: eth0@if\([0-9]*\):.*/\1/p')
+        links="$links $(ip -o link show type veth | sed -n "s/^$at: \([^@:]*\).*/\1/p")"
+    done
+    for p in $found; do kill -9 $p; done
+    for it in $links; do ip link delete $it; done"#;
+
 /// What runs in a case's pods: the kubelet leaves a `sleep` that does not care for SIGTERM its second, and only then the pod's interface goes.
 pub(crate) struct Running {
     pods: Vec<(Api<Pod>, String)>,
@@ -47,10 +61,6 @@ impl Running {
 
     /// Ends it as soon as all of these pods are being ended or gone: no container is started again then.
     pub(crate) async fn end(&self, nodes: &Nodes) -> Result<(), KindError> {
-        // The sandbox is the kubelet's to end.
-        let kill = format!(
-            "for p in $({{ {FIND}; }} | cut -d / -f 3); do kill -9 $p; done 2>/dev/null; exit 0"
-        );
         if self.ids.is_empty() {
             return Ok(());
         }
@@ -67,9 +77,14 @@ impl Running {
         let what = "the case's pods are being ended";
         wait::until(what, BEGUN, look, wait::nothing).await?;
         // One in each line: whoever has any of them.
-        let argv = ["sh", "-c", &kill, "sh", &self.ids.join("\n")];
+        let argv = ["sh", "-c", &end_script(), "sh", &self.ids.join("\n")];
         nodes.run(&argv).await
     }
+}
+
+/// Ends what is in any of these containers: `$1`, an id a line.
+fn end_script() -> String {
+    format!("found=$({{ {FIND}; }} | cut -d / -f 3); {{ {KILL}\n}} 2>/dev/null; exit 0")
 }
 
 /// Where the objects of manifests are, but for namespaces of the cluster itself.
@@ -93,6 +108,8 @@ fn containers(pod: &Pod) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, process::Command};
+
     use serde_json::json;
 
     use super::*;
@@ -119,5 +136,30 @@ mod tests {
             ["1f", "2a"]
         );
         assert!(containers(&Pod::default()).is_empty());
+    }
+
+    /// A node of namespaces of its own, with a pod's process in the pod's network; `$0` is where it writes what is there.
+    const NODE: &str = r#"
+        exec > /dev/null
+        ip link add kept type veth peer name peer
+        unshare --net sleep 3600 & pod=$!
+        until [ "$(readlink /proc/$pod/ns/net)" != "$(readlink /proc/1/ns/net)" ]; do :; done
+        ip link add pod type veth peer name eth0 netns $pod
+        sleep 3600 & own=$!
+        sh -c "found='$pod $own'; $1"
+        ip -o link show type veth | sed 's/^[0-9]*: \([^@]*\).*/\1/' | sort > "$0"
+        for it in $pod $own; do wait $it; echo $? >> "$0"; done"#;
+
+    #[test]
+    fn what_runs_in_pods_is_killed_and_the_nodes_interface_to_them_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = folder.path().join("found");
+        let node = Command::new("unshare")
+            .args(["--net", "--pid", "--fork", "--mount-proc", "sh", "-c", NODE])
+            .arg(&found)
+            .arg(KILL)
+            .status();
+        assert!(node.unwrap().success());
+        assert_eq!(fs::read_to_string(found).unwrap(), "kept\npeer\n137\n137\n");
     }
 }

@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use chainbreak_model::{case::IpFamily, names::AgentName};
+use chainbreak_model::{
+    case::{IpFamily, ProxyMode},
+    names::AgentName,
+};
 use futures::future::{join, try_join};
 use jiff::Timestamp;
 use kube::{
@@ -29,7 +32,8 @@ use crate::{
     },
     name::ClusterName,
     shared::{
-        connect::connect, felix_config, iptables_backend::restart, nodes::Nodes, program, signal,
+        connect::connect, felix_config, iptables_backend::restart, logs::DaemonPod, nodes::Nodes,
+        program, signal,
     },
     tool::Tool,
     wait::{self, left},
@@ -230,22 +234,29 @@ impl Raising<'_> {
         if origin == Origin::Found && !spec.is_foreseen() {
             // The iptables were chosen when the cluster was made.
             let configured = Box::pin(self.configure(client, nodes, origin, plan));
-            let restarted = async {
-                match spec.proxy {
-                    Some(_) => restart(client, nodes, AgentName::KubeProxy).await,
-                    None => Ok(()),
-                }
-            };
             let known = felix_config::get(client).await?;
-            if [&known, &*self.case.cluster.felix]
-                .into_iter()
-                .any(calico::bpf)
-            {
+            let mut configs = [&known, &*self.case.cluster.felix].into_iter();
+            if configs.any(calico::bpf) {
                 // kube-proxy writes when a Felix that deletes its rules has made way.
                 configured.await?;
-                return restarted.await;
+                return renewed(client, nodes, spec).await;
             }
-            return try_join(configured, restarted).await.map(drop);
+            let proxy = async {
+                // Of other modes not all is known.
+                let is_iptables = spec
+                    .proxy
+                    .as_ref()
+                    .is_some_and(|it| it.mode == ProxyMode::Iptables.as_str());
+                if !is_iptables || !leftovers::proxy::rules_stand(nodes).await {
+                    return renewed(client, nodes, spec).await;
+                }
+                // It may have been stopped when an earlier run was killed.
+                let agent = AgentName::KubeProxy;
+                signal::back_everywhere(client, nodes, agent).await?;
+                let pod = DaemonPod::of(client, agent).await?;
+                signal::rolled_out(client, pod, signal::ROLLOUT).await
+            };
+            return try_join(configured, proxy).await.map(drop);
         }
         iptables_backend::choose(client, nodes, spec, origin).await?;
         self.configure(client, nodes, origin, plan).await
@@ -309,6 +320,14 @@ impl Raising<'_> {
     fn hold(&self, owned: &Arc<OwnedCluster>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Some(Arc::clone(owned));
+    }
+}
+
+/// kube-proxy begins anew everywhere, where there is one, and writes what is missing.
+async fn renewed(client: &Client, nodes: &Nodes, spec: &Spec) -> Result<(), KindError> {
+    match spec.proxy {
+        Some(_) => restart(client, nodes, AgentName::KubeProxy).await,
+        None => Ok(()),
     }
 }
 

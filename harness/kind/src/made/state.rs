@@ -1,5 +1,5 @@
 //! What a kept cluster is like before its first case, and whether it is so again before the next one: rules, sets, routes, kernel
-//! settings and tracked connections of every node, and the names of the API's objects. What differs is named, and the cluster is made
+//! settings, tracked connections and stopped processes of every node, and the names of the API's objects. What differs is named, and the cluster is made
 //! anew.
 //!
 //! Lines are compared as a set, without counters. What comes and goes by itself is left out: [`STATE`], [`Kinds`].
@@ -60,6 +60,8 @@ const STATE: &str = r#"
     done
     awk '{ print $5 }' /proc/self/mountinfo | grep -v -e ^/var/lib/ -e ^/run/ | sed 's/^/mount: /'
     ip -o link show eth0 | sed -e 's/^[0-9]*: //' -e 's/^/link: /'
+    for it in $(grep -ls '^State:.T' /proc/[0-9]*/status); do sed -n 's/^Name:./stopped: /p' $it; done
+    grep -lszx held /proc/[0-9]*/cmdline | sed 's/.*/held: commands/'
     tc qdisc show dev eth0 2>/dev/null | sed 's/^/qdisc: /'
     sysctl -a -r '^net\.' 2>/dev/null | grep -v -e '\.\(conf\|neigh\)\.\(veth\|cali\|vxlan\|tunl\|bpf\)' -e _count -e fastopen_key -e stable_secret \
         -e nf_conntrack_max -e nf_conntrack_buckets -e nf_conntrack_expect_max | sed 's/^/sysctl: /'
