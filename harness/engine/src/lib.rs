@@ -32,6 +32,7 @@ mod ready;
 pub mod rehearsal;
 pub mod run;
 pub mod shell;
+pub mod standing_shell;
 mod starvation;
 pub mod supervisor;
 pub mod timeline;

@@ -14,6 +14,7 @@ pub(crate) mod nodes;
 pub(crate) mod pods;
 pub(crate) mod program;
 pub(crate) mod restart;
+pub(crate) mod shells;
 pub(crate) mod signal;
 pub(crate) mod survey;
 pub(crate) mod telling;

@@ -102,7 +102,8 @@ impl Drop for Running {
     }
 }
 
-fn mend(program: &str) -> &'static str {
+/// What to do about a program that cannot be started.
+pub(crate) fn mend(program: &str) -> &'static str {
     match program {
         "kind" => "see https://kind.sigs.k8s.io/docs/user/quick-start",
         "kubectl" => "see https://kubernetes.io/docs/tasks/tools",
@@ -113,7 +114,7 @@ fn mend(program: &str) -> &'static str {
 
 /// The end of it, without blank lines and the stacks that Go programs show below their errors: a function, and below it, behind a tab, its
 /// place.
-fn last_lines(text: &str) -> String {
+pub(crate) fn last_lines(text: &str) -> String {
     let is_code = |line: &str| line.contains(".go:") || line.contains(".s:");
     let is_place = |line: &str| line.starts_with('\t') && is_code(line);
     let all: Vec<&str> = text.lines().filter(|it| !it.trim().is_empty()).collect();

@@ -6,19 +6,13 @@
 
 use std::{
     collections::BTreeMap,
-    hash::{BuildHasher, Hasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
-
-use tokio::{
-    io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout},
 };
 
 use crate::{
     cluster::{Cluster, Command, Place, Process},
     output::ended,
-    shell::quoted,
+    standing_shell::StandingShell,
 };
 
 /// One cluster's shells.
@@ -26,7 +20,7 @@ pub(super) struct Shells {
     cluster: Arc<dyn Cluster>,
     /// Whether any stand.
     stand: bool,
-    idle: Mutex<BTreeMap<Place, Vec<Shell>>>,
+    idle: Mutex<BTreeMap<Place, Vec<StandingShell>>>,
 }
 
 impl Shells {
@@ -46,17 +40,17 @@ impl Shells {
         }
         // One that died while it was idle has shown nothing.
         while let Some(mut shell) = self.take(at) {
-            if let Ok(ran) = shell.run(&argv).await {
+            if let Ok(ran) = shell.run(&argv, "").await {
                 self.give_back(at, shell);
-                return ran;
+                return ran.output();
             }
         }
         let process = self.exec(at, vec!["sh".to_owned()]).await?;
-        let mut shell = Shell::of(process)?;
-        let ran = shell.run(&argv).await;
+        let mut shell = StandingShell::of(process)?;
+        let ran = shell.run(&argv, "").await;
         let ran = ran.map_err(|said| format!("its shell ended: {}", said.trim()))?;
         self.give_back(at, shell);
-        ran
+        ran.output()
     }
 
     async fn exec(&self, at: &Place, argv: Vec<String>) -> Result<Process, String> {
@@ -64,93 +58,17 @@ impl Shells {
         process.map_err(|error| error.to_string())
     }
 
-    fn take(&self, at: &Place) -> Option<Shell> {
+    fn take(&self, at: &Place) -> Option<StandingShell> {
         let mut idle = self.idle();
         idle.get_mut(at)?.pop()
     }
 
-    fn give_back(&self, at: &Place, shell: Shell) {
+    fn give_back(&self, at: &Place, shell: StandingShell) {
         self.idle().entry(at.clone()).or_default().push(shell);
     }
 
-    fn idle(&self) -> MutexGuard<'_, BTreeMap<Place, Vec<Shell>>> {
+    fn idle(&self) -> MutexGuard<'_, BTreeMap<Place, Vec<StandingShell>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A shell that reads commands, one after the other. It is of no use any more when a command was given up.
-struct Shell {
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
-    /// Stands after what a command has written.
-    token: String,
-    #[expect(dead_code, reason = "it is killed with this")]
-    child: Child,
-}
-
-impl Shell {
-    fn of(process: Process) -> Result<Self, String> {
-        let Process {
-            stdin: Some(stdin),
-            stdout: Some(stdout),
-            stderr: Some(stderr),
-            child,
-        } = process
-        else {
-            return Err("its input and output are not piped".to_owned());
-        };
-        Ok(Self {
-            stdin,
-            stdout: BufReader::new(stdout),
-            stderr: BufReader::new(stderr),
-            // Nothing that a command writes is taken for it.
-            token: format!("{:016x}", RandomState::new().build_hasher().finish()),
-            child,
-        })
-    }
-
-    /// What a command wrote, or how it failed. An error is what was said when the shell itself ended.
-    async fn run(&mut self, argv: &[String]) -> Result<Result<String, String>, String> {
-        let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-        let (words, token) = (words.join(" "), &self.token);
-        // The input is the shell's.
-        let script = format!(
-            "{words} </dev/null; printf '\\n%s %s\\n' {token} $?; printf '\\n%s\\n' {token} >&2\n"
-        );
-        // One that does not read says itself what was wrong.
-        drop(self.stdin.write_all(script.as_bytes()).await);
-        let out = until(&mut self.stdout, token);
-        let err = until(&mut self.stderr, token);
-        match tokio::join!(out, err) {
-            (Ok((out, status)), Ok(_)) if status == "0" => Ok(Ok(out)),
-            (Ok((_, status)), Ok((err, _))) => {
-                Ok(Err(format!("exit status: {status}: {}", err.trim())))
-            }
-            (_, Err(said)) | (Err(said), Ok(_)) => Err(said),
-        }
-    }
-}
-
-/// Reads up to the token: what stands before it, and after it in its line. An error is what was there without it.
-async fn until(
-    from: &mut (impl AsyncBufRead + Unpin),
-    token: &str,
-) -> Result<(String, String), String> {
-    let (mut text, mut line) = (String::new(), String::new());
-    loop {
-        line.clear();
-        match from.read_line(&mut line).await {
-            Ok(0) => return Err(text),
-            Ok(_) => {}
-            Err(error) => return Err(format!("{text}{error}")),
-        }
-        if let Some(rest) = line.strip_prefix(token) {
-            // The line break before the token is ours.
-            text.pop();
-            return Ok((text, rest.trim().to_owned()));
-        }
-        text.push_str(&line);
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) async fn fit(client: &Client) -> Result<Vec<Node>, KindError> {
             address: nodes::address(node)?,
             entry: Vec::new(),
             program: String::new(),
+            shells: None,
         })
     });
     Ok(known.collect())
@@ -117,6 +118,7 @@ pub(super) async fn again(
         address: address.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into()),
         entry: Vec::new(),
         program: String::new(),
+        shells: None,
     };
     let pods = Api::<Pod>::namespaced(client.clone(), run);
     // A kubelet that has just begun may not have said yet that it has ended.

@@ -26,7 +26,11 @@ use crate::{
         spec::{Network, Spec},
     },
     name::ClusterName,
-    shared::{cluster::Host, nodes::Nodes, program::VOLUME},
+    shared::{
+        cluster::Host,
+        nodes::{Node, Nodes},
+        program::VOLUME,
+    },
     tool::Tool,
     wait,
 };
@@ -54,7 +58,7 @@ pub(crate) struct Hosts {
     /// The network that the nodes are on, too.
     network: String,
     /// Where routes to them are.
-    nodes: Vec<Vec<String>>,
+    nodes: Vec<Node>,
     families: Vec<IpFamily>,
 }
 
@@ -104,7 +108,7 @@ impl Raising<'_> {
         spec: &Spec,
     ) -> Result<(), KindError> {
         let cluster = &self.case.cluster;
-        hosts.nodes = nodes.0.iter().map(|node| node.entry.clone()).collect();
+        hosts.nodes.clone_from(&nodes.0);
         hosts.forget_routes().await?;
         if cluster.hosts.is_empty() {
             return Ok(());
@@ -187,7 +191,7 @@ impl Hosts {
         try_join_all(hosts).await?;
         let batch = neighbours.of_node(cluster);
         let nodes = self.nodes.iter().filter(|_| !batch.is_empty());
-        let nodes = nodes.map(|node| told(node, &["ip", "-batch", "-"], batch.clone()));
+        let nodes = nodes.map(|node| node.feed(&["ip", "-batch", "-"], &batch));
         try_join_all(nodes).await.map(drop)
     }
 
@@ -239,8 +243,7 @@ impl Hosts {
         let flush = each.map(|family| format!("ip {family} route flush proto {PROTOCOL}"));
         let flush = flush.collect::<Vec<_>>().join(" && ");
         let argv = ["sh", "-c", &flush];
-        let flushed = self.nodes.iter();
-        let flushed = flushed.map(|node| told(node, &argv, String::new()));
+        let flushed = self.nodes.iter().map(|node| node.run(&argv));
         try_join_all(flushed).await.map(drop)
     }
 

@@ -80,8 +80,8 @@ impl State {
     /// As it is now.
     async fn now(client: &Client, nodes: &Nodes) -> Result<Self, KindError> {
         let of_nodes = nodes.0.iter().map(async |node| {
-            let argv = node.argv(["sh", "-c", STATE, "sh", PODS.0, PODS.1]);
-            let said = Tool::new(READ, argv).output().await?;
+            let argv = ["sh", "-c", STATE, "sh", PODS.0, PODS.1];
+            let said = node.run_within(READ, &argv).await?;
             let lines = said.lines().map(str::to_owned);
             Ok((node.name.to_string(), lines.collect()))
         });

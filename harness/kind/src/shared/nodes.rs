@@ -15,7 +15,10 @@ use serde_json::json;
 
 use crate::{
     error::KindError,
-    shared::program::{self, PROGRAM},
+    shared::{
+        program::{self, PROGRAM},
+        shells::Shells,
+    },
     tool::Tool,
     wait,
 };
@@ -43,6 +46,8 @@ pub(crate) struct Node {
     pub(crate) entry: Vec<String>,
     /// Where this program is on the node.
     pub(crate) program: String,
+    /// Where commands go through shells that stand there.
+    pub(crate) shells: Option<Shells>,
 }
 
 impl Node {
@@ -55,6 +60,7 @@ impl Node {
             address: [127, 0, 0, 1].into(),
             entry: entry.iter().map(|&word| word.to_owned()).collect(),
             program: String::new(),
+            shells: None,
         }
     }
 
@@ -71,17 +77,40 @@ impl Node {
 
     /// Runs a command there to its end, which comes soon.
     pub(crate) async fn run(&self, argv: &[impl AsRef<str> + Sync]) -> Result<String, KindError> {
-        self.feed(argv, "").await
+        self.run_within(SHORT, argv).await
     }
 
-    /// The same with something to read.
+    /// The same with another deadline.
+    pub(crate) async fn run_within(
+        &self,
+        within: Duration,
+        argv: &[impl AsRef<str> + Sync],
+    ) -> Result<String, KindError> {
+        self.read_within(within, argv, "").await
+    }
+
+    /// The same with lines to read.
     pub(crate) async fn feed(
         &self,
         argv: &[impl AsRef<str> + Sync],
-        input: &str,
+        lines: &str,
     ) -> Result<String, KindError> {
-        let argv = self.argv(argv.iter().map(AsRef::as_ref));
-        Tool::new(SHORT, argv).reading(input).output().await
+        self.read_within(SHORT, argv, lines).await
+    }
+
+    async fn read_within(
+        &self,
+        within: Duration,
+        argv: &[impl AsRef<str> + Sync],
+        lines: &str,
+    ) -> Result<String, KindError> {
+        match &self.shells {
+            Some(shells) => shells.run(&self.entry, within, argv, lines).await,
+            None => {
+                let argv = self.argv(argv.iter().map(AsRef::as_ref));
+                Tool::new(within, argv).reading(lines).output().await
+            }
+        }
     }
 }
 
@@ -128,6 +157,7 @@ impl Nodes {
                     address: address.ok_or_else(|| format!("{name} is not registered"))?,
                     name: name.as_str().into(),
                     registered: name,
+                    shells: Some(Shells::default()),
                 })
             };
             let nodes = entries.iter().zip(1..).map(node);

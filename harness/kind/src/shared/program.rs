@@ -35,7 +35,7 @@ pub(crate) const PUT: &str = "cat > \"$1.new\" && chmod 755 \"$1.new\" && mv \"$
 const NOTED: &str = "{ read -r sum && read -r file; } < \"$1.sha256\" && \
     [ \"$file\" = \"$(stat -c '%i %s %Y' \"$1\")\" ] && echo \"$sum\"";
 const FORGET: &str = "rm -f \"$1.sha256\"";
-const NOTE: &str = "{ cat; echo; stat -c '%i %s %Y' \"$1\"; } > \"$1.sha256\"";
+const NOTE: &str = "{ cat; stat -c '%i %s %Y' \"$1\"; } > \"$1.sha256\"";
 
 /// Copies the running program to every node and tries it there.
 pub(crate) async fn place(nodes: &Nodes) -> Result<(), KindError> {
@@ -58,7 +58,9 @@ pub(crate) async fn place_once(nodes: &Nodes, own: &[u8]) -> Result<(), KindErro
         // Whatever ends this run: no note speaks of another program than is there.
         node.run(&at_program(FORGET)).await?;
         put(node, own).await?;
-        node.feed(&at_program(NOTE), &sum).await.map(drop)
+        node.feed(&at_program(NOTE), &format!("{sum}\n"))
+            .await
+            .map(drop)
     });
     try_join_all(placed).await.map(drop)
 }

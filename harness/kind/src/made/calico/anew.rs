@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use crate::{
     error::KindError,
     shared::nodes::{Node, Nodes},
-    tool::Tool,
     wait::left,
 };
 
@@ -44,8 +43,8 @@ async fn begin_on(node: &Node, port: u64, until: Instant) -> Result<(), KindErro
     let within = left(until);
     let seconds = within.as_secs().to_string();
     let script = format!("{FELIX}{ANEW}");
-    let argv = node.argv(["sh", "-c", &script, "sh", "/proc", &ready, &seconds]);
-    let begun = Tool::new(within + BESIDE, argv).output().await;
+    let argv = ["sh", "-c", &script, "sh", "/proc", &ready, &seconds];
+    let begun = node.run_within(within + BESIDE, &argv).await;
     begun.map(drop).map_err(|error| {
         let why = match error {
             // The command is long, and ours.
