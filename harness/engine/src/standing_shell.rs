@@ -80,7 +80,7 @@ impl StandingShell {
     pub async fn run(&mut self, argv: &[String], lines: &str) -> Result<Ran, String> {
         let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
         let (words, token) = (words.join(" "), &self.token);
-        // The shell's input is the shell's.
+        // The shell's input is the shell's. In braces nothing of it runs if whoever writes it is broken off.
         let reads = if lines.is_empty() {
             "</dev/null".to_owned()
         } else {
@@ -88,19 +88,24 @@ impl StandingShell {
             format!("<<'{token}'\n{lines}{end}{token}")
         };
         let script = format!(
-            "{words} {reads}\nprintf '\\n%s %s\\n' {token} $?; printf '\\n%s\\n' {token} >&2\n"
+            "{{ {words} {reads}\n}}\nprintf '\\n%s %s\\n' {token} $?; printf '\\n%s\\n' {token} >&2\n"
         );
         // One that does not read says itself what was wrong.
         drop(self.stdin.write_all(script.as_bytes()).await);
         let out = until(&mut self.stdout, token);
         let err = until(&mut self.stderr, token);
-        let (out, err) = tokio::join!(out, err);
-        let ((stdout, status), (stderr, _)) = (out?, err?);
-        Ok(Ran {
-            status,
-            stdout,
-            stderr,
-        })
+        match tokio::join!(out, err) {
+            (Ok((stdout, status)), Ok((stderr, _))) => Ok(Ran {
+                status,
+                stdout,
+                stderr,
+            }),
+            // Why it ended stands in either.
+            (out, err) => {
+                let [out, err] = [out, err].map(|it| it.map_or_else(|said| said, |(said, _)| said));
+                Err(format!("{out}{err}"))
+            }
+        }
     }
 }
 

@@ -6,7 +6,9 @@
 //! stop (SIGSTOP), and then allowed: it stops as the new program, before its first instruction. A longer answer would hold its parent up, too:
 //! Go starts one process at a time, and waits for each with a whole processor of its own until that executes something (`forkExec`, Go 1.26).
 //!
-//! So nothing is put into the container, and nothing is left there, unless this is killed with -9: then who was held stays stopped.
+//! So nothing is put into the container, and nothing is left there, unless a signal ends this: then who was held stays stopped.
+
+mod executed;
 
 use std::{
     collections::BTreeSet,
@@ -14,11 +16,14 @@ use std::{
     io::{self, BufRead, Write},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::fs::{FileExt, MetadataExt},
+        unix::fs::MetadataExt,
     },
     path::Path,
     process::{self, ExitCode},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -27,7 +32,6 @@ use chainbreak_engine::gate::is_called;
 use nix::{
     errno::Errno,
     fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
-    libc::{self, c_long},
     sys::{
         fanotify::{
             EventFFlags, Fanotify, FanotifyEvent, FanotifyResponse, InitFlags, MarkFlags,
@@ -38,6 +42,8 @@ use nix::{
     unistd::Pid,
 };
 use serde::{Deserialize, Serialize};
+
+use self::executed::{Unknown, executed, process_of};
 
 /// The verb of the program.
 pub(crate) const VERB: &str = "held";
@@ -50,10 +56,6 @@ const FOLDERS: [&str; 6] = [
     "sbin",
     "bin",
 ];
-/// What a path may be long.
-const PATH_MAX: usize = 4096;
-/// How often it is looked whether a thread waits for the answer.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// The first line that it reads. It ends with its standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -106,13 +108,24 @@ pub fn main() -> io::Result<ExitCode> {
                 break;
             }
         }
-        let _nobody_is_held_any_more = held.let_all_go();
-        // Whoever wanted them held is gone.
-        process::exit(0)
+        end(&held)
     });
     let error = holding.answer();
-    drop(holding.held.let_all_go());
-    Err(error)
+    complain(&error);
+    holding.held.missed.store(true, Ordering::Relaxed);
+    end(&holding.held)
+}
+
+/// Ends this when nobody is held any more: with an error, if not all were held that had to be.
+#[expect(clippy::exit, reason = "whoever wanted the commands held is gone")]
+fn end(held: &Held) -> ! {
+    let _nobody = held.let_all_go();
+    process::exit(i32::from(held.missed.load(Ordering::Relaxed)))
+}
+
+fn complain(error: &dyn std::fmt::Display) {
+    // Nobody may hear it.
+    drop(writeln!(io::stderr(), "{error}"));
 }
 
 /// The root of a container that runs.
@@ -133,11 +146,13 @@ fn root_of(container: &str) -> io::Result<OwnedFd> {
     Err(io::Error::other(format!("no process is in {container}")))
 }
 
-/// Who is held: threads that are stopped, and stay so as long as they are among them.
+/// Who is held: processes that are stopped, and stay so as long as they are among them.
 #[derive(Debug, Default)]
 struct Held {
     threads: Mutex<BTreeSet<i32>>,
     changed: Condvar,
+    /// Whether it is not known of all commands whether they had to be held.
+    missed: AtomicBool,
 }
 
 impl Held {
@@ -249,18 +264,31 @@ impl Holding {
     fn answer_to(&self, event: FanotifyEvent) {
         let at = Instant::now().checked_add(self.by);
         let (kernel, held) = (Arc::clone(&self.kernel), Arc::clone(&self.held));
-        let program = Arc::clone(&self.program);
-        thread::spawn(move || {
+        let (program, event) = (Arc::clone(&self.program), Arc::new(event));
+        let asked = Arc::clone(&event);
+        let answering = thread::Builder::new().spawn(move || {
             let thread = event.pid();
-            let is_it = executed(thread, at).is_some_and(|name| is_called(&program, &name));
-            if is_it {
-                held.stop(thread);
+            let whose = match executed(thread, at) {
+                Ok(name) if is_called(&program, &name) => process_of(thread).ok(),
+                Ok(_) => None,
+                Err(Unknown) => {
+                    held.missed.store(true, Ordering::Relaxed);
+                    None
+                }
+            };
+            if let Some(process) = whose {
+                held.stop(process);
             }
             allow(&kernel, &event);
-            if is_it {
-                held.go_on(thread, at);
+            if let Some(process) = whose {
+                held.go_on(process, at);
             }
         });
+        if let Err(error) = answering {
+            self.held.missed.store(true, Ordering::Relaxed);
+            allow(&self.kernel, &asked);
+            complain(&error);
+        }
     }
 }
 
@@ -296,49 +324,6 @@ fn allow(kernel: &Fanotify, event: &FanotifyEvent) {
         // Who asked was killed meanwhile.
         tracing::debug!(%error, "nobody waits for the answer");
     }
-}
-
-/// What a thread is about to execute, as it named it. `None` where that cannot be known until then.
-fn executed(thread: i32, until: Option<Instant>) -> Option<String> {
-    // The kernel asks a moment before the thread waits.
-    loop {
-        let call = fs::read_to_string(format!("/proc/{thread}/syscall")).ok()?;
-        if !call.starts_with("running") {
-            return memory(thread, path_of(&call)?).ok();
-        }
-        left(until)?;
-        thread::park_timeout(LOOK);
-    }
-}
-
-/// Where the path is that a system call executes: a line of `/proc/PID/syscall`, the call's number and its arguments.
-fn path_of(call: &str) -> Option<u64> {
-    let mut words = call.split_whitespace();
-    let number: c_long = words.next()?.parse().ok()?;
-    let argument = match number {
-        libc::SYS_execve => 0,
-        libc::SYS_execveat => 1,
-        _ => return None,
-    };
-    let address = words.nth(argument)?.strip_prefix("0x")?;
-    u64::from_str_radix(address, 16).ok()
-}
-
-/// Text in a process's memory, up to its end.
-fn memory(thread: i32, at: u64) -> io::Result<String> {
-    let memory = File::open(format!("/proc/{thread}/mem"))?;
-    let mut text = Vec::new();
-    let mut piece = [0; 64];
-    while text.len() < PATH_MAX {
-        let read = memory.read_at(&mut piece, at + text.len() as u64)?;
-        let piece = piece.get(..read).unwrap_or_default();
-        let end = piece.iter().position(|byte| *byte == 0);
-        text.extend_from_slice(piece.get(..end.unwrap_or(read)).unwrap_or_default());
-        if end.is_some() || read == 0 {
-            break;
-        }
-    }
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// What a person can do about it.

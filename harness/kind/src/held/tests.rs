@@ -3,7 +3,12 @@ use std::{
     process::{Child, Command},
 };
 
-use super::*;
+use nix::libc;
+
+use super::{
+    executed::{LOOK, path_of},
+    *,
+};
 
 const BY: Duration = Duration::from_millis(700);
 const NAMES: [&str; 4] = [

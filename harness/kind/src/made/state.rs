@@ -61,7 +61,7 @@ const STATE: &str = r#"
     awk '{ print $5 }' /proc/self/mountinfo | grep -v -e ^/var/lib/ -e ^/run/ | sed 's/^/mount: /'
     ip -o link show eth0 | sed -e 's/^[0-9]*: //' -e 's/^/link: /'
     for it in $(grep -ls '^State:.T' /proc/[0-9]*/status); do sed -n 's/^Name:./stopped: /p' $it; done
-    grep -lszx held /proc/[0-9]*/cmdline | sed 's/.*/held: commands/'
+    grep -lszx '[h]eld' /proc/[0-9]*/cmdline | sed 's/.*/held: commands/'
     tc qdisc show dev eth0 2>/dev/null | sed 's/^/qdisc: /'
     sysctl -a -r '^net\.' 2>/dev/null | grep -v -e '\.\(conf\|neigh\)\.\(veth\|cali\|vxlan\|tunl\|bpf\)' -e _count -e fastopen_key -e stable_secret \
         -e nf_conntrack_max -e nf_conntrack_buckets -e nf_conntrack_expect_max | sed 's/^/sysctl: /'

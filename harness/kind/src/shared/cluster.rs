@@ -38,6 +38,7 @@ use crate::{
         survey::CALICO_STAYS,
         telling,
     },
+    tool::Tool,
 };
 
 /// A look goes through Docker or the API, and may begin with a process in a container that these start.
@@ -304,12 +305,11 @@ impl Cluster for Raised {
             Err(_elapsed) => return vec![format!("the API: not in {ANSWERS_WITHIN:?}")],
         }
         let asked = self.nodes.0.iter().map(async |node| {
-            let answer = timeout(ANSWERS_WITHIN, node.run(&["true"])).await;
-            let why = match answer {
-                Ok(Ok(_)) => return None,
-                Ok(Err(error)) => error.to_string(),
-                Err(_elapsed) => format!("not in {ANSWERS_WITHIN:?}"),
-            };
+            // By a process that begins there: a shell that stands may be all that is left.
+            let answer = Tool::new(ANSWERS_WITHIN, node.argv(["true"]))
+                .output()
+                .await;
+            let why = answer.err()?.to_string();
             Some(format!(
                 "{}, {} in Kubernetes: {why}",
                 node.name, node.registered

@@ -149,9 +149,12 @@ impl Holds {
         drop(holder.process.stdin.take());
         let ended = timeout(WITHIN, holder.process.wait()).await;
         let ended = ended.map_err(|_late| "it does not end".to_owned())?;
-        ended.map_err(|error| error.to_string())?;
+        let status = ended.map_err(|error| error.to_string())?;
         if let Ok(Some(status)) = sooner {
             return Err(format!("nothing was held back any more: {status}"));
+        }
+        if !status.success() {
+            return Err(format!("not all that had to be was held back: {status}"));
         }
         let pod = DaemonPod::of(&self.client, agent).await;
         let pod = pod.map_err(|error| error.to_string())?;
@@ -210,7 +213,8 @@ mod tests {
         cat says
         [ ! -e dies ] || exit 3
         cat > /dev/null
-        echo ended >> log"#;
+        echo ended >> log
+        [ ! -e missed ]"#;
 
     fn node(folder: &Path) -> Node {
         let folder = folder.to_string_lossy();
@@ -291,6 +295,11 @@ mod tests {
             why.contains("on n1: kube-proxy has begun in another container"),
             "{why}"
         );
+        // What holds could not tell a command from others.
+        std::fs::write(folder.path().join("missed"), "").unwrap();
+        holds.hold_back(AGENT, "iptables", BY).await.unwrap();
+        let why = holds.let_go(AGENT, "iptables", BY).await.unwrap_err().0;
+        assert!(why.contains("not all that had to be"), "{why}");
         // What is to hold dies.
         std::fs::write(folder.path().join("dies"), "").unwrap();
         holds.hold_back(AGENT, "iptables", BY).await.unwrap();

@@ -104,13 +104,11 @@ impl Node {
         argv: &[impl AsRef<str> + Sync],
         lines: &str,
     ) -> Result<String, KindError> {
-        match &self.shells {
-            Some(shells) => shells.run(&self.entry, within, argv, lines).await,
-            None => {
-                let argv = self.argv(argv.iter().map(AsRef::as_ref));
-                Tool::new(within, argv).reading(lines).output().await
-            }
+        if let Some(shells) = &self.shells {
+            return shells.run(&self.entry, within, argv, lines).await;
         }
+        let argv = self.argv(argv.iter().map(AsRef::as_ref));
+        Tool::new(within, argv).reading(lines).output().await
     }
 }
 

@@ -37,13 +37,14 @@ impl Shells {
         lines: &str,
     ) -> Result<String, KindError> {
         let argv: Vec<String> = argv.iter().map(|word| word.as_ref().to_owned()).collect();
-        let (line, began) = (argv.join(" "), Instant::now());
+        let line = [entry, &argv].concat().join(" ");
+        let began = Instant::now();
         let mut shell = match self.idle_one() {
             Some(shell) => shell,
             None => start(entry)?,
         };
         let ran = timeout(within, shell.run(&argv, lines)).await;
-        tracing::debug!(took = ?began.elapsed(), "{}: {line}", entry.join(" "));
+        tracing::debug!(took = ?began.elapsed(), "standing: {line}");
         let ran = ran.map_err(|_late| KindError::Late {
             line: line.clone(),
             within,
@@ -145,8 +146,17 @@ mod tests {
         let shells = Shells::default();
         let entry = ["env".to_owned()];
         let short = Duration::from_millis(200);
-        let late = shells.run(&entry, short, &script("sleep 3600"), "").await;
+        let late = shells.run(&entry, short, &script("sleep 5"), "").await;
         assert!(matches!(late, Err(KindError::Late { .. })), "{late:?}");
         assert!(shells.all().is_empty());
+    }
+
+    #[tokio::test]
+    async fn why_no_shell_can_stand_is_told() {
+        let shells = Shells::default();
+        let entry = ["sh", "-c", "echo 'it is gone' >&2; exit 1"].map(str::to_owned);
+        let error = shells.run(&entry, LONG, &script("true"), "").await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("it is gone"), "{error}");
     }
 }
