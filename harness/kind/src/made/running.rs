@@ -142,10 +142,15 @@ mod tests {
     const NODE: &str = r#"
         exec > /dev/null
         ip link add kept type veth peer name peer
-        unshare --net sleep 3600 & pod=$!
-        until [ "$(readlink /proc/$pod/ns/net)" != "$(readlink /proc/1/ns/net)" ]; do :; done
+        unshare --net sleep 20 & far=$!
+        unshare --net sleep 20 & pod=$!
+        for it in $far $pod; do
+            until [ "$(readlink /proc/$it/ns/net)" != "$(readlink /proc/1/ns/net)" ]; do :; done
+        done
+        # Its other end has the number there that one of those above has here.
+        ip link add eth0 type veth peer name outside netns $far
         ip link add pod type veth peer name eth0 netns $pod
-        sleep 3600 & own=$!
+        sleep 20 & own=$!
         sh -c "found='$pod $own'; $1"
         ip -o link show type veth | sed 's/^[0-9]*: \([^@]*\).*/\1/' | sort > "$0"
         for it in $pod $own; do wait $it; echo $? >> "$0"; done"#;
@@ -160,6 +165,9 @@ mod tests {
             .arg(KILL)
             .status();
         assert!(node.unwrap().success());
-        assert_eq!(fs::read_to_string(found).unwrap(), "kept\npeer\n137\n137\n");
+        assert_eq!(
+            fs::read_to_string(found).unwrap(),
+            "eth0\nkept\npeer\n137\n137\n"
+        );
     }
 }

@@ -137,6 +137,15 @@ mod tests {
             "{error}"
         );
         assert_eq!(std::fs::read_to_string(&count).unwrap(), "ran\n");
+        // And one that ends while nobody runs anything.
+        let idle = shells.run(&entry, LONG, &script("echo $PPID"), "").await;
+        let killed = std::process::Command::new("kill")
+            .args(["-9", idle.unwrap().trim()])
+            .status();
+        assert!(killed.unwrap().success());
+        while shells.all()[0].lives() {
+            tokio::task::yield_now().await;
+        }
         let said = shells.run(&entry, LONG, &script("echo on"), "").await;
         assert_eq!(said.unwrap(), "on\n");
     }
@@ -154,9 +163,9 @@ mod tests {
     #[tokio::test]
     async fn why_no_shell_can_stand_is_told() {
         let shells = Shells::default();
-        let entry = ["sh", "-c", "echo 'it is gone' >&2; exit 1"].map(str::to_owned);
+        let entry = ["sh", "-c", "echo $((40 + 2)) >&2; exit 1"].map(str::to_owned);
         let error = shells.run(&entry, LONG, &script("true"), "").await;
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("it is gone"), "{error}");
+        assert!(error.contains("42"), "{error}");
     }
 }
