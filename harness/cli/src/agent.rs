@@ -14,7 +14,7 @@ use chainbreak_agents::{
     felix,
     step::{Command, LogLine, Output},
 };
-use chainbreak_kind::agent::{Order, Ran, Said};
+use chainbreak_kind::agent::{Order, Ran, Said, input_ended};
 use futures::{FutureExt, future::LocalBoxFuture};
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -36,12 +36,7 @@ pub(crate) fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn end_with_the_input() {
-    // Nothing more is read: only the end counts, however it comes.
-    for line in io::stdin().lock().lines() {
-        if line.is_err() {
-            break;
-        }
-    }
+    input_ended();
     #[expect(clippy::exit, reason = "whoever wanted the agent is gone")]
     std::process::exit(0)
 }

@@ -24,8 +24,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use crate::logbook::AgentLog;
 
 pub use capability::{
-    AgentControl, ApiEndpoints, Holding, Killing, LateLogs, NodeUpgrades, Reboots, Recording, Say,
-    Scheduling, Waited, Waiter,
+    AgentControl, ApiEndpoints, Delay, Holding, Killing, LateLogs, NodeUpgrades, Reboots,
+    Recording, Say, Scheduling, Waited, Waiter,
 };
 pub(crate) use capability::{agent_control, exec_as, holding};
 pub use debt::{Debt, Debts};

@@ -10,13 +10,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use chainbreak_model::names::{AgentName, NodeName};
+use chainbreak_model::names::NodeName;
 use tokio::{
     sync::{mpsc, watch},
     time::timeout,
 };
 
-use crate::cluster::{Holding, SignalError};
+use crate::cluster::{Delay, Holding, SignalError};
 
 /// Which commands; what is `None` does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -117,23 +117,13 @@ impl Gate {
 
 #[async_trait]
 impl Holding for Gate {
-    async fn hold_back(
-        &self,
-        agent: AgentName,
-        program: &str,
-        by: Duration,
-    ) -> Result<(), SignalError> {
-        self.delay(Matching::of(agent, program), by);
+    async fn hold_back(&self, delay: &Delay) -> Result<(), SignalError> {
+        self.delay(Matching::of(delay), delay.by);
         Ok(())
     }
 
-    async fn let_go(
-        &self,
-        agent: AgentName,
-        program: &str,
-        by: Duration,
-    ) -> Result<(), SignalError> {
-        self.lift(&Matching::of(agent, program), by);
+    async fn let_go(&self, delay: &Delay) -> Result<(), SignalError> {
+        self.lift(&Matching::of(delay), delay.by);
         Ok(())
     }
 }
@@ -159,12 +149,12 @@ impl Bar {
 }
 
 impl Matching {
-    /// An agent's commands of a program, on every node.
-    fn of(agent: AgentName, program: &str) -> Self {
+    /// The commands that a delay is about.
+    fn of(delay: &Delay) -> Self {
         Self {
-            who: Some(agent.to_string()),
+            who: Some(delay.agent.to_string()),
             node: None,
-            program: Some(program.to_owned()),
+            program: Some(delay.program.clone()),
         }
     }
 

@@ -1,6 +1,8 @@
 //! What a model of Felix that runs on a real node is told, and what it tells: JSON lines. The program on the other end is
 //! `chainbreak agent`, in the node's container.
 
+use std::io::{self, BufRead};
+
 use serde::{Deserialize, Serialize};
 
 /// The verb of the program.
@@ -63,4 +65,14 @@ pub struct Ran {
     pub stderr: String,
     /// How long it ran.
     pub took_us: u64,
+}
+
+/// Returns when the standard input has ended, however that comes: whoever wanted this process is gone.
+pub fn input_ended() {
+    // Nothing more is read.
+    for line in io::stdin().lock().lines() {
+        if line.is_err() {
+            break;
+        }
+    }
 }

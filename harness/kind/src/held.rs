@@ -29,6 +29,7 @@ use std::{
 };
 
 use chainbreak_engine::gate::is_called;
+use chainbreak_model::agent::DIRECTORIES;
 use nix::{
     errno::Errno,
     fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
@@ -44,19 +45,10 @@ use nix::{
 use serde::{Deserialize, Serialize};
 
 use self::executed::{Unknown, executed, process_of};
+use crate::agent::input_ended;
 
 /// The verb of the program.
 pub(crate) const VERB: &str = "held";
-/// Where programs are in a container.
-const FOLDERS: [&str; 6] = [
-    "usr/local/sbin",
-    "usr/local/bin",
-    "usr/sbin",
-    "usr/bin",
-    "sbin",
-    "bin",
-];
-
 /// The first line that it reads. It ends with its standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -102,12 +94,7 @@ pub fn main() -> io::Result<ExitCode> {
     };
     let held = Arc::clone(&holding.held);
     thread::spawn(move || {
-        // Nothing more is read: only the end counts, however it comes.
-        for line in io::stdin().lock().lines() {
-            if line.is_err() {
-                break;
-            }
-        }
+        input_ended();
         end(&held)
     });
     let error = holding.answer();
@@ -225,9 +212,9 @@ impl Holding {
         let kernel = Fanotify::init(flags, files).map_err(told)?;
         let before = MaskFlags::FAN_OPEN_EXEC_PERM;
         let mut found = false;
-        for folder in FOLDERS {
+        for directory in DIRECTORIES {
             for name in names(&program) {
-                if let Some(file) = open(root, &Path::new(folder).join(name))? {
+                if let Some(file) = open(root, &Path::new(directory).join(name))? {
                     let add = MarkFlags::FAN_MARK_ADD;
                     let marked = kernel.mark(add, before, &file, None::<&Path>);
                     marked.map_err(told)?;

@@ -4,6 +4,8 @@
 //! [`made`] has the clusters that kind makes, [`existing`] somebody's cluster, and `shared` what real clusters share.
 
 mod check;
+#[cfg(test)]
+mod fake_programs;
 mod hash;
 mod name;
 #[cfg(test)]

@@ -10,6 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{AgentSource, ClusterSpec};
 
+/// Where images keep programs, and where they are looked for in one. (kube-proxy's has it in `/usr/local/bin`, calico/node's in `/usr/bin` or,
+/// in older ones, `/bin`.)
+pub const DIRECTORIES: [&str; 6] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
+
 macro_rules! agents {
     ($($(#[$doc:meta])* $name:ident = $module:ident),+ $(,)?) => {
         /// A node agent: a process that programs the dataplane.

@@ -19,7 +19,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_model::{agent::programs, names::AgentName};
+use chainbreak_model::{
+    agent::{DIRECTORIES, programs},
+    names::AgentName,
+};
 use oci_client::manifest::OciDescriptor;
 use tokio_util::sync::CancellationToken;
 
@@ -47,15 +50,6 @@ const WHOLE: &str = "whole";
 const ROOT: &str = "root";
 /// How many times its size an image takes while it is unpacked: a layer, its archive, and the files. Estimated, not measured.
 const ROOM: u64 = 6;
-/// Where images keep agents' programs.
-const FOLDERS: [&str; 6] = [
-    "usr/local/sbin",
-    "usr/local/bin",
-    "usr/sbin",
-    "usr/bin",
-    "sbin",
-    "bin",
-];
 
 /// Reads the name of an image, as `registry.k8s.io/kube-proxy:v1.34.2` or with a digest, `…@sha256:…`.
 pub fn reference(text: &str) -> Result<Reference, SourceError> {
@@ -231,7 +225,7 @@ async fn note(
     let path = whole.join(ROOT);
     let root = Root::at(&path, 0).map_err(ImageError::at(&path))?;
     let places = programs().flat_map(|(agent, program)| {
-        FOLDERS.map(|folder| (agent, Path::new(folder).join(program)))
+        DIRECTORIES.map(|directory| (agent, Path::new(directory).join(program)))
     });
     let mut found = places.filter_map(|(agent, place)| Some((agent, root.file(&place).ok()?.1)));
     let (agent, program) = found.next().ok_or(ImageError::NoAgent)?;

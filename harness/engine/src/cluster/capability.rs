@@ -24,25 +24,26 @@ pub trait Recording: Send + Sync {
     -> Result<Process, ExecError>;
 }
 
+/// An agent's commands of a program, whichever front end's it is, begin that much later, on every node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delay {
+    /// Whose.
+    pub agent: AgentName,
+    /// Without its folder.
+    pub program: String,
+    /// How much.
+    pub by: Duration,
+}
+
 /// Agents' commands can begin late. Cases that need it ask for the capability `held-commands`.
 #[async_trait]
 pub trait Holding: Send + Sync {
-    /// From now on an agent's commands of a program, whichever front end's it is, begin that much later, on every node.
-    async fn hold_back(
-        &self,
-        agent: AgentName,
-        program: &str,
-        by: Duration,
-    ) -> Result<(), SignalError>;
+    /// It is so from now on.
+    async fn hold_back(&self, delay: &Delay) -> Result<(), SignalError>;
 
     /// The same is over: those that wait go on. An error where it was over before, and commands were not late that were to be. No harm where
     /// it never began.
-    async fn let_go(
-        &self,
-        agent: AgentName,
-        program: &str,
-        by: Duration,
-    ) -> Result<(), SignalError>;
+    async fn let_go(&self, delay: &Delay) -> Result<(), SignalError>;
 }
 
 /// Agents' processes can be ended, started and paused.

@@ -14,7 +14,7 @@ use super::{
     undo::{How, Undo},
 };
 use crate::{
-    cluster::{NodeUpgrades, Signal, agent_control, holding},
+    cluster::{Delay, NodeUpgrades, Signal, agent_control, holding},
     felix_config,
     first_sync::FirstSync,
     infra_error::InfraError,
@@ -34,11 +34,16 @@ impl Injection<'_> {
         let text = format!("delay {agent}'s {command} by {by:?}");
         let failed = |error| InfraError::new(text.clone(), error);
         let holding = holding(self.cluster).map_err(failed)?;
+        let delay = Delay {
+            agent,
+            program: command.to_owned(),
+            by,
+        };
         self.undo.push(Undo::of(
             format!("{agent}'s {command} starts in time again"),
-            How::LetGo(agent, command.to_owned(), by),
+            How::LetGo(delay.clone()),
         ));
-        let held = holding.hold_back(agent, command, by).await;
+        let held = holding.hold_back(&delay).await;
         held.map_err(failed)?;
         self.say(text);
         Ok(())

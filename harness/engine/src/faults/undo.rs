@@ -1,13 +1,13 @@
 //! What undoes an act. To undo what has not happened yet does no harm.
 
-use std::{io, time::Duration};
+use std::io;
 
 use chainbreak_model::names::{AgentName, NodeName};
 use tokio::task::JoinHandle;
 
 use super::{Injection, conntrack::Filler, craft::Crafters, rules::TOOL};
 use crate::{
-    cluster::{Cluster, Debt, Process, Signal, agent_control, holding},
+    cluster::{Cluster, Debt, Delay, Process, Signal, agent_control, holding},
     infra_error::InfraError,
 };
 
@@ -26,7 +26,7 @@ pub(super) enum How {
     Command(Debt),
     Signal(AgentName, NodeName, Signal),
     /// An agent's commands of a program begin in time.
-    LetGo(AgentName, String, Duration),
+    LetGo(Delay),
     /// It is killed.
     End(Process),
     /// They are told to end.
@@ -67,9 +67,9 @@ impl Undo {
                 let done = control.signal(*agent, node, *signal).await;
                 done.map_err(|error| error.to_string())
             }
-            How::LetGo(agent, program, by) => {
+            How::LetGo(delay) => {
                 let holding = holding(cluster).map_err(|error| error.to_string())?;
-                let done = holding.let_go(*agent, program, *by).await;
+                let done = holding.let_go(delay).await;
                 done.map_err(|error| error.to_string())
             }
             How::End(process) => {

@@ -125,9 +125,10 @@ impl Fitting {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, fs, os::unix::fs::PermissionsExt};
+    use std::fs;
 
     use super::*;
+    use crate::fake_programs;
 
     #[test]
     fn kube_proxy_begins_anew_for_the_settings_that_it_knows_alone() {
@@ -156,13 +157,8 @@ mod tests {
     async fn settings_of_a_node_are_made_and_set_back_to_what_each_was() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        fs::write(at("sysctl"), SYSCTL).unwrap();
-        fs::set_permissions(at("sysctl"), fs::Permissions::from_mode(0o755)).unwrap();
-        let path = format!(
-            "PATH={}:{}",
-            folder.path().display(),
-            env::var("PATH").unwrap()
-        );
+        fake_programs::put(folder.path(), "sysctl", SYSCTL);
+        let path = format!("PATH={}", fake_programs::path(folder.path()));
         let node = Node::entered_by(&["env", &path]);
         let (ports, filter) = (
             "net.ipv4.ip_local_port_range",

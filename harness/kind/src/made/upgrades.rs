@@ -133,7 +133,8 @@ impl Upgrades {
         self.copy_programs(&image, node).await?;
         node.run(&["sh", "-c", REPLACE, "sh", "kubeadm"]).await?;
         self.bring(&image, node).await?;
-        let is_first = self.nodes.0.first() == Some(node);
+        let first = self.nodes.0.first();
+        let is_first = first.is_some_and(|first| first.name == node.name);
         let argv = node.argv(kubeadm(image.version, is_first));
         Tool::new(KUBEADM, argv).output().await?;
         say(format!("kubeadm has upgraded {}", node.name));

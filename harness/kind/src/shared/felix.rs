@@ -1,7 +1,7 @@
 //! Felix's model on real nodes: a process of this program in each node's container, which lives as long as its standard
 //! input is open. Its netfilter commands become events, as in the lab.
 
-use std::{collections::BTreeMap, io, process::Stdio, time::Duration};
+use std::{collections::BTreeMap, io, time::Duration};
 
 use chainbreak_engine::{
     cluster::{Signal, SignalError},
@@ -15,7 +15,7 @@ use chainbreak_model::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout},
     sync::watch,
     task::JoinSet,
@@ -24,7 +24,7 @@ use tokio::{
 use crate::{
     agent::{Order, Said, VERB},
     error::KindError,
-    shared::nodes::Node,
+    shared::{nodes::Node, program},
 };
 
 /// What a signal may take.
@@ -143,25 +143,15 @@ impl Life {
         writer: LogWriter,
         log: EventLog,
     ) -> io::Result<Self> {
-        let argv = node.argv([&node.program, VERB]);
-        let mut child = tokio::process::Command::new(&argv[0])
-            .args(&argv[1..])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .kill_on_drop(true)
-            .spawn()?;
-        let mut stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut child = program::start(&node, VERB, order).await?;
+        let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut order = serde_json::to_string(order)?;
-        order.push('\n');
-        stdin.write_all(order.as_bytes()).await?;
         Ok(Self {
             node,
             writer,
             log,
             child,
-            stdin: Some(stdin),
+            stdin,
             lines: BufReader::new(stdout).lines(),
             pid: None,
             reason: "it said nothing".to_owned(),

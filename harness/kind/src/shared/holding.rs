@@ -1,15 +1,15 @@
 //! Commands of agents that are pods, held back before they begin: on each node by a process of this program in the node's container
 //! ([`held`](crate::held)), which lives as long as its standard input is open. An agent's next container is another one, and is not held.
 
-use std::{process::Stdio, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use chainbreak_engine::cluster::{Holding, SignalError};
+use chainbreak_engine::cluster::{Delay, Holding, SignalError};
 use chainbreak_model::{case::AgentSource, names::AgentName};
 use futures::future::{join_all, try_join_all};
 use kube::Client;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, BufReader},
     process::Child,
     sync::Mutex,
     time::timeout,
@@ -21,7 +21,7 @@ use crate::{
     shared::{
         logs::DaemonPod,
         nodes::{Node, Nodes},
-        signal,
+        program, signal,
     },
 };
 
@@ -40,9 +40,7 @@ pub(crate) struct Holds {
 
 #[derive(Debug)]
 struct Hold {
-    agent: AgentName,
-    program: String,
-    by: Duration,
+    delay: Delay,
     /// One for each node.
     holders: Vec<Holder>,
 }
@@ -67,12 +65,8 @@ impl Holds {
     }
 
     /// One process for each node. Each holds when this returns.
-    async fn begin(
-        &self,
-        agent: AgentName,
-        program: &str,
-        by: Duration,
-    ) -> Result<Vec<Holder>, KindError> {
+    async fn begin(&self, delay: &Delay) -> Result<Vec<Holder>, KindError> {
+        let agent = delay.agent;
         if agent == AgentName::Felix && self.felix == Some(AgentSource::Model) {
             let why =
                 "felix is a model here, which is in no container: its commands cannot be held back";
@@ -83,8 +77,8 @@ impl Holds {
             let container = signal::container(&self.client, node, pod).await?;
             let order = Order {
                 container: container.clone(),
-                program: program.to_owned(),
-                by_us: u64::try_from(by.as_micros()).unwrap_or(u64::MAX),
+                program: delay.program.clone(),
+                by_us: u64::try_from(delay.by.as_micros()).unwrap_or(u64::MAX),
             };
             let begun = timeout(WITHIN, begin(node, &order)).await;
             let begun = begun.unwrap_or_else(|_late| Err(format!("not in {WITHIN:?}")));
@@ -101,33 +95,18 @@ impl Holds {
 
 #[async_trait]
 impl Holding for Holds {
-    async fn hold_back(
-        &self,
-        agent: AgentName,
-        program: &str,
-        by: Duration,
-    ) -> Result<(), SignalError> {
-        let begun = self.begin(agent, program, by).await;
+    async fn hold_back(&self, delay: &Delay) -> Result<(), SignalError> {
+        let begun = self.begin(delay).await;
         let holders = begun.map_err(|error| SignalError(error.to_string()))?;
-        self.held.lock().await.push(Hold {
-            agent,
-            program: program.to_owned(),
-            by,
-            holders,
-        });
+        let delay = delay.clone();
+        self.held.lock().await.push(Hold { delay, holders });
         Ok(())
     }
 
-    async fn let_go(
-        &self,
-        agent: AgentName,
-        program: &str,
-        by: Duration,
-    ) -> Result<(), SignalError> {
-        let is_it = |it: &Hold| it.agent == agent && it.program == program && it.by == by;
+    async fn let_go(&self, delay: &Delay) -> Result<(), SignalError> {
         let hold = {
             let mut all = self.held.lock().await;
-            let found = all.iter().position(is_it);
+            let found = all.iter().position(|it| it.delay == *delay);
             found.map(|at| all.remove(at))
         };
         let Some(hold) = hold else {
@@ -135,7 +114,7 @@ impl Holding for Holds {
         };
         let ended = hold.holders.into_iter().map(|holder| async move {
             let node = holder.node.name.clone();
-            let ended = self.end(agent, holder).await;
+            let ended = self.end(delay.agent, holder).await;
             ended.map_err(|why| SignalError(format!("on {node}: {why}")))
         });
         join_all(ended).await.into_iter().collect()
@@ -169,19 +148,9 @@ impl Holds {
 
 /// What holds, as soon as it does; else why not.
 async fn begin(node: &Node, order: &Order) -> Result<Child, String> {
-    let argv = node.argv([&node.program, VERB]);
-    let mut holder = tokio::process::Command::new(&argv[0]);
-    holder.args(&argv[1..]).stdin(Stdio::piped());
-    let holder = holder.stdout(Stdio::piped()).kill_on_drop(true).spawn();
-    let mut holder = holder.map_err(|error| error.to_string())?;
-    let (stdin, stdout) = (holder.stdin.as_mut(), holder.stdout.take());
-    let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
-        return Err("nobody hears it".to_owned());
-    };
-    let mut order = serde_json::to_string(order).map_err(|error| error.to_string())?;
-    order.push('\n');
-    let written = stdin.write_all(order.as_bytes()).await;
-    written.map_err(|error| error.to_string())?;
+    let started = program::start(node, VERB, order).await;
+    let mut holder = started.map_err(|error| error.to_string())?;
+    let stdout = holder.stdout.take().ok_or("nobody hears it")?;
     let mut said = String::new();
     let read = BufReader::new(stdout).read_line(&mut said).await;
     read.map_err(|error| error.to_string())?;
@@ -250,8 +219,21 @@ mod tests {
             .unwrap();
     }
 
-    const AGENT: AgentName = AgentName::KubeProxy;
     const BY: Duration = Duration::from_secs(5);
+
+    fn delay(agent: AgentName, program: &str, by: Duration) -> Delay {
+        Delay {
+            agent,
+            program: program.to_owned(),
+            by,
+        }
+    }
+
+    /// Of kube-proxy's iptables.
+    fn iptables() -> Delay {
+        delay(AgentName::KubeProxy, "iptables", BY)
+    }
+
     const ORDER: &str = r#"held {"container":"4711","program":"iptables","by-us":5000000}"#;
 
     /// Nodes whose one says that, of which the folder has a log.
@@ -267,19 +249,19 @@ mod tests {
         let log = || std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
         let nodes = nodes(folder.path(), &Said::Holds);
         let holds = Holds::new(&cluster().await, &nodes, None);
-        holds.hold_back(AGENT, "iptables", BY).await.unwrap();
+        holds.hold_back(&iptables()).await.unwrap();
         assert_eq!(log(), format!("{ORDER}\n"));
-        for (agent, program, by) in [
-            (AGENT, "nft", BY),
-            (AgentName::Felix, "iptables", BY),
-            (AGENT, "iptables", BY / 2),
+        for other in [
+            delay(AgentName::KubeProxy, "nft", BY),
+            delay(AgentName::Felix, "iptables", BY),
+            delay(AgentName::KubeProxy, "iptables", BY / 2),
         ] {
-            holds.let_go(agent, program, by).await.unwrap();
+            holds.let_go(&other).await.unwrap();
             assert_eq!(log(), format!("{ORDER}\n"), "that is not held");
         }
-        holds.let_go(AGENT, "iptables", BY).await.unwrap();
+        holds.let_go(&iptables()).await.unwrap();
         assert_eq!(log(), format!("{ORDER}\nended\n"));
-        holds.let_go(AGENT, "iptables", BY).await.unwrap();
+        holds.let_go(&iptables()).await.unwrap();
     }
 
     #[tokio::test]
@@ -288,21 +270,21 @@ mod tests {
         let nodes = nodes(folder.path(), &Said::Holds);
         let client = cluster().await;
         let holds = Holds::new(&client, &nodes, None);
-        holds.hold_back(AGENT, "iptables", BY).await.unwrap();
+        holds.hold_back(&iptables()).await.unwrap();
         run_in(&client, "4712").await;
-        let why = holds.let_go(AGENT, "iptables", BY).await.unwrap_err().0;
+        let why = holds.let_go(&iptables()).await.unwrap_err().0;
         assert!(
             why.contains("on n1: kube-proxy has begun in another container"),
             "{why}"
         );
         // What holds could not tell a command from others.
         std::fs::write(folder.path().join("missed"), "").unwrap();
-        holds.hold_back(AGENT, "iptables", BY).await.unwrap();
-        let why = holds.let_go(AGENT, "iptables", BY).await.unwrap_err().0;
+        holds.hold_back(&iptables()).await.unwrap();
+        let why = holds.let_go(&iptables()).await.unwrap_err().0;
         assert!(why.contains("not all that had to be"), "{why}");
         // What is to hold dies.
         std::fs::write(folder.path().join("dies"), "").unwrap();
-        holds.hold_back(AGENT, "iptables", BY).await.unwrap();
+        holds.hold_back(&iptables()).await.unwrap();
         let ended = async || loop {
             let mut held = holds.held.lock().await;
             if held[0].holders[0].process.try_wait().unwrap().is_some() {
@@ -312,7 +294,7 @@ mod tests {
             tokio::task::yield_now().await;
         };
         timeout(WITHIN, ended()).await.unwrap();
-        let why = holds.let_go(AGENT, "iptables", BY).await.unwrap_err().0;
+        let why = holds.let_go(&iptables()).await.unwrap_err().0;
         assert!(
             why.contains("nothing was held back any more: exit status: 3"),
             "{why}"
@@ -325,9 +307,14 @@ mod tests {
         let cannot = Said::Cannot("its container has no nft".to_owned());
         let nodes = nodes(folder.path(), &cannot);
         let holds = Holds::new(&cluster().await, &nodes, Some(AgentSource::Model));
-        let why = holds.hold_back(AGENT, "nft", BY).await.unwrap_err();
+        let why = holds
+            .hold_back(&delay(AgentName::KubeProxy, "nft", BY))
+            .await
+            .unwrap_err();
         assert_eq!(why.0, "on n1: its container has no nft");
-        let why = holds.hold_back(AgentName::Felix, "iptables", BY).await;
+        let why = holds
+            .hold_back(&delay(AgentName::Felix, "iptables", BY))
+            .await;
         let why = why.unwrap_err().0;
         assert!(why.contains("felix is a model here"), "{why}");
     }

@@ -35,7 +35,7 @@ const READY: Duration = Duration::from_secs(300);
 const SHORT: Duration = Duration::from_secs(30);
 
 /// A node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Node {
     /// In the scenario.
     pub(crate) name: NodeName,
@@ -113,7 +113,7 @@ impl Node {
 }
 
 /// All nodes, n1 first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Nodes(pub(crate) Vec<Node>);
 
 impl Nodes {

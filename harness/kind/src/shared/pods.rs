@@ -29,7 +29,7 @@ pub(crate) fn spec_path(object: &Value) -> &'static str {
 }
 
 /// Whose network a command is to have.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) node: Node,
     /// A process of the pod; none when it is on the node's network.

@@ -1,6 +1,11 @@
 //! This program on nodes and hosts: the probe of every place, and Felix's model.
 
-use std::{fs::File, io::Read, time::Duration};
+use std::{
+    fs::File,
+    io::{self, Read},
+    process::Stdio,
+    time::Duration,
+};
 
 use chainbreak_engine::cluster::Command;
 use futures::future::try_join_all;
@@ -10,6 +15,8 @@ use object::{
     pod::from_bytes_mut,
     read::elf::{FileHeader, ProgramHeader},
 };
+use serde::Serialize;
+use tokio::{io::AsyncWriteExt, process::Child};
 
 use crate::{
     error::KindError,
@@ -63,6 +70,24 @@ pub(crate) async fn place_once(nodes: &Nodes, own: &[u8]) -> Result<(), KindErro
             .map(drop)
     });
     try_join_all(placed).await.map(drop)
+}
+
+/// Starts this program on a node, by a verb that reads an order first. What holds the verb there is its standard input: it ends with what this
+/// returns, which has it.
+pub(crate) async fn start(node: &Node, verb: &str, order: &impl Serialize) -> io::Result<Child> {
+    let argv = node.argv([node.program.as_str(), verb]);
+    let mut child = tokio::process::Command::new(&argv[0])
+        .args(&argv[1..])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut order = serde_json::to_string(order)?;
+    order.push('\n');
+    let stdin = child.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+    stdin.write_all(order.as_bytes()).await?;
+    Ok(child)
 }
 
 /// A command in words, where this program is there.

@@ -18,15 +18,6 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shells(Arc<Mutex<Vec<StandingShell>>>);
 
-/// Which of them stand says nothing of a node.
-impl PartialEq for Shells {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Shells {}
-
 impl Shells {
     /// What a command wrote on standard output, which has these lines to read. One that is given up goes on there, as with a client of its own.
     pub(crate) async fn run(

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use chainbreak_model::names::AgentName;
+use chainbreak_model::{agent::DIRECTORIES, names::AgentName};
 use nix::{
     fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2},
     sys::stat::Mode,
@@ -17,16 +17,6 @@ use sha2::{Digest, Sha256};
 
 use super::elf;
 
-/// Where images keep programs, and where they are looked for in one. (kube-proxy's has it in
-/// `/usr/local/bin`, calico/node's in `/usr/bin` or, in older ones, `/bin`.)
-pub(crate) const DIRECTORIES: [&str; 6] = [
-    "/usr/local/sbin",
-    "/usr/local/bin",
-    "/usr/sbin",
-    "/usr/bin",
-    "/sbin",
-    "/bin",
-];
 /// Without it neither agent can do anything, in any mode of theirs.
 const NEEDED: &str = "iptables";
 

@@ -11,6 +11,7 @@ use chainbreak_engine::{
     supervisor::{Death, Kind},
 };
 use chainbreak_model::{
+    agent::DIRECTORIES,
     case::{ApiWay, CalicoSpec, ClusterSpec, KubeProxySpec},
     event::EventKind,
     names::AgentName,
@@ -22,7 +23,7 @@ use super::{
     identity::{Identity, identify_here},
     lives::Life,
     process::{self, Start},
-    program::{DIRECTORIES, Program},
+    program::Program,
     settings::{self, NodeContext},
 };
 use crate::{

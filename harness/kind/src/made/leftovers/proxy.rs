@@ -28,9 +28,10 @@ pub(in super::super) async fn rules_stand(nodes: &Nodes) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, fs, os::unix::fs::PermissionsExt, process::Command};
+    use std::{fs, process::Command};
 
     use super::*;
+    use crate::fake_programs;
 
     const KEPT: &str = "*nat\n:OUTPUT ACCEPT [1:60]\n:KUBE-SERVICES - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n\
                         -A OUTPUT -j KUBE-SERVICES\n-A KUBE-MARK-MASQ -j MARK\nCOMMIT\n";
@@ -38,13 +39,11 @@ mod tests {
     /// Whether they stand on a node that had these and has those.
     fn stand(kept: &str, now: &str) -> bool {
         let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let save = at("iptables-nft-save");
-        fs::write(&save, format!("#!/bin/sh\nprintf '%s' '{now}'\n")).unwrap();
-        fs::set_permissions(&save, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::write(at("chainbreak-iptables-nft.rules"), kept).unwrap();
+        let save = format!("#!/bin/sh\nprintf '%s' '{now}'\n");
+        fake_programs::put(folder.path(), "iptables-nft-save", &save);
+        fs::write(folder.path().join("chainbreak-iptables-nft.rules"), kept).unwrap();
         let script = STAND.replace("/kind/", &format!("{}/", folder.path().display()));
-        let path = format!("{}:{}", folder.path().display(), env::var("PATH").unwrap());
+        let path = fake_programs::path(folder.path());
         let ran = Command::new("sh")
             .args(["-c", &script])
             .env("PATH", path)

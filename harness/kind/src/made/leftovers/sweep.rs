@@ -33,14 +33,10 @@ pub(super) const FORGET: &str = "\
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        env,
-        fs::{self, Permissions},
-        os::unix::fs::PermissionsExt,
-        process::Command,
-    };
+    use std::{fs, process::Command};
 
     use super::*;
+    use crate::fake_programs;
 
     /// As a node's programs print and take them.
     const KEPT: &str = "*nat\n:OUTPUT ACCEPT [1:60]\n:DOCKER_OUTPUT - [0:0]\n:KUBE-SERVICES - [0:0]\n\
@@ -76,13 +72,12 @@ mod tests {
                         ),
                     ),
                 ] {
-                    fs::write(at(name), script).unwrap();
-                    fs::set_permissions(at(name), Permissions::from_mode(0o755)).unwrap();
+                    fake_programs::put(folder.path(), name, &script);
                 }
             }
         }
         let script = SWEEP.replace("/kind/", &format!("{}/", folder.path().display()));
-        let path = format!("{}:{}", folder.path().display(), env::var("PATH").unwrap());
+        let path = fake_programs::path(folder.path());
         let swept = Command::new("sh")
             .args(["-c", &script])
             .env("PATH", path)
@@ -128,12 +123,11 @@ mod tests {
     fn connections_are_forgotten_but_for_those_to_the_api_which_keep_their_marks() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        fs::write(at("conntrack"), CONNTRACK).unwrap();
-        fs::set_permissions(at("conntrack"), Permissions::from_mode(0o755)).unwrap();
+        fake_programs::put(folder.path(), "conntrack", CONNTRACK);
         let entries = "ipv4 80 0\nipv4 6443 9\nipv4 8080 9\nipv6 6443 0\nipv6 53 0\n";
         fs::write(at("entries"), entries).unwrap();
         fs::write(at("full"), "").unwrap();
-        let path = format!("{}:{}", folder.path().display(), env::var("PATH").unwrap());
+        let path = fake_programs::path(folder.path());
         let mut forget = Command::new("sh");
         forget.args(["-c", FORGET]).env("PATH", path);
         assert!(forget.status().unwrap().success());
