@@ -26,7 +26,7 @@ use crate::{
     backend_choice::BackendChoice,
     record::{CaseHistory, Room},
     turns::{Place, Start, Turns},
-    worker::{KEEP, Keep, LET_GO, Order, STOP, Said},
+    worker::{AS_EXPECTED, KEEP, Keep, LET_GO, Order, STOP, Said},
 };
 
 /// This program, also when its file was rebuilt meanwhile.
@@ -157,10 +157,14 @@ impl Parent<'_, '_, '_> {
         self.event(EventKind::Trouble { text }).await
     }
 
-    /// What the worker is told that asks whether its world is kept.
-    fn decided(&self, case: &Case, turns: &Turns) -> &'static str {
-        let failed = turns.over(case, self.history.verdict().case);
-        if failed && turns.keep() { KEEP } else { LET_GO }
+    /// What the worker is told that asks what its case came to.
+    fn decided(&self, case: &Case, options: RunOptions<'_>) -> &'static str {
+        let failed = options.turns.over(case, self.history.verdict().case);
+        match options.keep {
+            _ if !failed => AS_EXPECTED,
+            Keep::Failed if options.turns.keep() => KEEP,
+            _ => LET_GO,
+        }
     }
 
     /// The world is kept: the next case may run, and whoever kept it reads what they wait for.
@@ -251,7 +255,7 @@ async fn work(
             (room, line) = async { (room.await, worker.lines.next_line().await) } => {
                 let Some(line) = line? else { break };
                 match parent.take(room, &line).await? {
-                    Some(Phase::Held) => worker.order(parent.decided(case, options.turns)).await?,
+                    Some(Phase::Held) => worker.order(parent.decided(case, options)).await?,
                     Some(Phase::Kept) => {
                         parent.kept(case);
                         // A person looks at it.

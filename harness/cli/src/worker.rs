@@ -19,7 +19,7 @@ use anyhow::Context;
 use chainbreak_engine::{
     backend::{Backend, Ground},
     log::{CaseClock, EventLog},
-    run::After,
+    run::{After, Fate},
 };
 use chainbreak_lab::worker::{Lifeline, WorldOptions};
 use chainbreak_model::{
@@ -59,10 +59,12 @@ pub(crate) enum Keep {
 
 /// What a worker is told later, as a line: end the run, heal and destroy.
 pub(crate) const STOP: &str = "stop";
-/// The same, after [`Phase::Held`]: the world stays.
-pub(crate) const KEEP: &str = "keep";
-/// The same: it goes.
+/// The same, after [`Phase::Held`]: the case came out as expected, and the world goes.
+pub(crate) const AS_EXPECTED: &str = "as expected";
+/// It did not, and the world goes.
 pub(crate) const LET_GO: &str = "let go";
+/// It did not, and the world stays.
+pub(crate) const KEEP: &str = "keep";
 
 /// Beside the one that began: the engine, which runs there, and the API server must not wait for each other's work. Each more costs the whole
 /// catalogue a percent of its processor time, for waking each other.
@@ -117,33 +119,37 @@ async fn in_world(lifeline: Lifeline) -> anyhow::Result<()> {
 /// What a worker hears while it works.
 struct Orders {
     stop: watch::Sender<bool>,
-    keep: Option<oneshot::Sender<bool>>,
+    fate: Option<oneshot::Sender<Fate>>,
 }
 
 /// What comes of it.
 struct Given {
     stopped: watch::Receiver<bool>,
-    kept: oneshot::Receiver<bool>,
+    fate: oneshot::Receiver<Fate>,
 }
 
 fn orders() -> (Orders, Given) {
     let (stop, stopped) = watch::channel(false);
-    let (keep, kept) = oneshot::channel();
-    let keep = Some(keep);
-    (Orders { stop, keep }, Given { stopped, kept })
+    let (told, fate) = oneshot::channel();
+    let orders = Orders {
+        stop,
+        fate: Some(told),
+    };
+    (orders, Given { stopped, fate })
 }
 
 impl Orders {
     fn take(&mut self, line: &str) {
-        match line {
-            STOP => self.stop(),
-            KEEP | LET_GO => {
-                // A run that is over does not ask.
-                if let Some(keep) = self.keep.take() {
-                    keep.send(line == KEEP).unwrap_or_default();
-                }
-            }
-            _ => {}
+        let fate = match line {
+            AS_EXPECTED => Fate::AsExpected,
+            LET_GO => Fate::Doubtful,
+            KEEP => Fate::Kept,
+            STOP => return self.stop(),
+            _ => return,
+        };
+        // A run that is over does not ask.
+        if let Some(told) = self.fate.take() {
+            drop(told.send(fate));
         }
     }
 
@@ -164,9 +170,11 @@ async fn run(backend: &dyn Backend, order: &Order, given: Given) -> anyhow::Resu
     let (log, events) = EventLog::new();
     let clock = log.clock();
     let after = match order.keep {
-        Keep::Never => After::Destroy,
         Keep::Always => After::Keep,
-        Keep::Failed => After::Told(given.kept),
+        Keep::Failed => After::Told(given.fate),
+        // Maps of Felix's programs take seconds, and are kept of no case that came out as expected.
+        Keep::Never if order.case.loads_programs() => After::Told(given.fate),
+        Keep::Never => After::Destroy,
     };
     let ground = order.backend.factory().ground();
     let writing = tokio::spawn(write(clock, events, ground));

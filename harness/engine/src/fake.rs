@@ -20,8 +20,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
     cluster::{
-        AgentControl, Cluster, Command, Debt, Debts, ExecError, Holding, Killing, LateLogs,
-        Leftovers, NodeUpgrades, Place, Process, Reboots, Recording, Say, Signal, SignalError,
+        AgentControl, Cluster, Command, Debt, Debts, ExecError, FelixProgram, Holding, Killing,
+        LateLogs, Leftovers, NodeUpgrades, Place, Process, Reboots, Recording, Say, Signal,
+        SignalError,
     },
     gate::Gate,
     logbook::{AgentLog, Logbook},
@@ -46,6 +47,8 @@ pub(crate) struct Fake {
     pub(crate) outlives: bool,
     /// Its nodes can be upgraded, by these versions; which were is among the signals.
     pub(crate) way: Option<Vec<String>>,
+    /// Its Felix is a program.
+    pub(crate) has_programs: bool,
 }
 
 /// What becomes of commands.
@@ -206,6 +209,11 @@ impl Cluster for Fake {
         tokio::time::sleep_until(tokio::time::Instant::now() + late).await;
         let mut shell = tokio::process::Command::new("sh");
         Process::spawn(shell.args(["-c", script])).map_err(failed)
+    }
+
+    fn felix_program(&self) -> Option<FelixProgram> {
+        let felix = || FelixProgram::at("/calico-node".as_ref());
+        self.has_programs.then(felix)
     }
 
     fn reboots(&self) -> Option<&dyn Reboots> {

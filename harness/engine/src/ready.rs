@@ -2,22 +2,16 @@
 //! has programmed what the API holds and Felix has begun. Judged from the API and from the node's own rules, never from
 //! what a backend claims.
 
-use std::{cell::RefCell, collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use chainbreak_model::{
-    case::{Case, IpFamily, ProxyMode},
-    names::NodeName,
-};
+use chainbreak_model::case::{Case, IpFamily};
 use futures::future::try_join_all;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     core::v1::Pod,
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    time::{Instant, MissedTickBehavior, interval, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 use crate::{
     cluster::{Cluster, Command, Place},
@@ -29,22 +23,16 @@ use crate::{
 };
 
 mod wanted;
+mod written;
 
-use wanted::{tellings, wanted};
+use wanted::wanted;
+use written::Written;
+pub(crate) use written::watch;
 
-/// Distance of two looks at a node's rules.
-const LOOK: Duration = Duration::from_millis(500);
-/// The same where nobody tells of writes: Felix may delete what kube-proxy has just written, and kube-proxy may not write it
-/// again for an hour.
-const OFTEN: Duration = Duration::from_millis(30);
 /// What the API may take to say why pods are not ready.
 const EVIDENCE: Duration = Duration::from_secs(10);
-/// Whether Felix's rules are in a table of its own, also beside a kube-proxy in iptables mode.
-const NFTABLES_MODE: &str = "nftablesMode";
 /// Lists what IPVS balances, of both families.
 pub(crate) const IPVS: [&str; 2] = ["cat", "/proc/net/ip_vs"];
-/// Stands after what one look shows.
-const LOOKED: &str = "# looked";
 
 /// Waits until the cluster is ready for traffic. To be called before the first manifest is applied by
 /// `apply`: what kube-proxy writes is looked at from the beginning.
@@ -72,11 +60,7 @@ pub(crate) async fn wait(
     };
     let nodes = cluster.places().into_iter().map(|(place, _)| place);
     let nodes = nodes.filter_map(|place| match place {
-        Place::Node(node) => Some(Written {
-            node,
-            looks: looks(case),
-            seen: RefCell::default(),
-        }),
+        Place::Node(node) => Some(Written::on(node, cluster, case)),
         Place::Pod { .. } | Place::Host(_) => None,
     });
     let nodes: Vec<Written> = nodes.collect();
@@ -125,118 +109,6 @@ async fn addresses_settled(cluster: &dyn Cluster, place: &Place) -> Result<(), S
 fn tentative(listed: &str) -> Option<&str> {
     let mut lines = listed.lines().map(str::trim);
     lines.find(|line| !line.is_empty() && !line.contains("dadfailed"))
-}
-
-/// What shows them whenever it reads a line.
-fn watching(looks: &[Command]) -> Command {
-    let looks = looks.iter().map(|look| match look {
-        Command::Argv(argv) => format!("{};", argv.join(" ")),
-        Command::Probe => String::new(),
-    });
-    let looks = looks.collect::<String>();
-    let script = format!("while read -r _; do {looks} echo '{LOOKED}'; done");
-    Command::Argv(["sh", "-c", &script].map(str::to_owned).to_vec())
-}
-
-/// What waits on a node for its agents' rules, where nobody tells of writes.
-pub(crate) fn watch(case: &Case) -> Command {
-    watching(&looks(case))
-}
-
-/// What shows the rules of a node's agents. The ruleset is there also while kube-proxy's table is not.
-fn looks(case: &Case) -> Vec<Command> {
-    let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
-    let words = |words: &[&str]| Command::Argv(words.iter().map(|&it| it.to_owned()).collect());
-    let families = case.cluster.ip_families.iter();
-    let mut looks: Vec<Command> = families
-        .map(|family| words(&[&format!("{}-save", family.iptables()), "-t", "nat"]))
-        .collect();
-    let by_nft = case.cluster.felix.get(NFTABLES_MODE);
-    let by_nft = by_nft.is_some_and(|mode| mode == "Enabled");
-    if by_nft || mode == Some(ProxyMode::Nftables) {
-        looks.push(words(&["nft", "list", "ruleset"]));
-    }
-    if mode == Some(ProxyMode::Ipvs) {
-        looks.push(words(&IPVS));
-    }
-    looks
-}
-
-/// What was ever in a node's nat table, or in kube-proxy's own. Once is enough: somebody may be deleting what kube-proxy
-/// writes, which is what the case is about.
-struct Written {
-    node: NodeName,
-    looks: Vec<Command>,
-    seen: RefCell<BTreeSet<String>>,
-}
-
-impl Written {
-    /// Takes in every recorded write, and looks from time to time for writes that no recorder sees.
-    async fn collect(&self, cluster: &dyn Cluster, log: &EventLog) -> Result<(), InfraError> {
-        if cluster.recording().is_none() {
-            return self.watch(cluster).await;
-        }
-        let place = Place::Node(self.node.clone());
-        let mut writes = log.writes();
-        let mut ticks = interval(LOOK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                write = writes.recv() => {
-                    // Writes that were missed are seen at the next look, or are gone already.
-                    if let Ok(write) = write && write.concerns(&self.node, &["nat"]) {
-                        self.take(write.committed());
-                    }
-                }
-                _ = ticks.tick() => for look in &self.looks {
-                    self.take(&output(cluster, &place, look).await?);
-                },
-            }
-        }
-    }
-
-    /// Looks again and again through one process on the node: starting one for each look would take longer than rules may be
-    /// there. It looks when it reads a line, and ends with its input.
-    async fn watch(&self, cluster: &dyn Cluster) -> Result<(), InfraError> {
-        let place = Place::Node(self.node.clone());
-        let trouble = |why: &dyn std::fmt::Display| InfraError::new(format!("watch {place}"), why);
-        let process = cluster.exec(&place, &watching(&self.looks)).await;
-        let mut process = process.map_err(|error| trouble(&error))?;
-        let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(trouble(&"its input and output are not piped"));
-        };
-        let mut lines = BufReader::new(stdout).lines();
-        let mut ticks = interval(OFTEN);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let asked = stdin.write_all(b"\n").await;
-            asked.map_err(|error| trouble(&error))?;
-            loop {
-                let line = lines.next_line().await.map_err(|error| trouble(&error))?;
-                match line.ok_or_else(|| trouble(&"the process ended"))? {
-                    line if line == LOOKED => break,
-                    line => self.take(&line),
-                }
-            }
-        }
-    }
-
-    fn take(&self, rules: &str) {
-        self.seen
-            .borrow_mut()
-            .extend(rules.lines().flat_map(tellings));
-    }
-
-    fn lacks_none_of(&self, wanted: &BTreeSet<String>) -> Result<(), String> {
-        let seen = self.seen.borrow();
-        wanted
-            .iter()
-            .find(|text| !seen.contains(*text))
-            .map_or(Ok(()), |missing| {
-                Err(format!("no rule with `{missing}` was seen"))
-            })
-    }
 }
 
 /// The objects that readiness is about.
@@ -327,31 +199,5 @@ mod tests {
         assert_eq!(tentative(""), None);
         assert_eq!(tentative(failed), None);
         assert_eq!(tentative(&[failed, sought].concat()), Some(sought.trim()));
-    }
-
-    /// v3.32.1 has its jumps there, in eBPF mode too.
-    #[test]
-    fn felixs_own_table_is_looked_at_also_beside_a_kube_proxy_in_iptables_mode() {
-        let lists_nft = |felix: &str| {
-            let text = format!(
-                "
-name: faked
-about: whose table
-cluster:
-  nodes: 1
-  kube-proxy: {{ version: '1.32' }}
-  calico: {{ version: v3.32.1 }}
-  felix: {{ {felix} }}
-timeline: [settle: 1s]
-promises: {{ it: {{ has-rule: {{ table: nat, chain: PREROUTING, jump: KUBE-SERVICES }} }} }}
-variants: {{ only: {{ expect: healthy }} }}
-"
-            );
-            let nft = ["nft", "list", "ruleset"].map(str::to_owned).to_vec();
-            looks(&crate::fake::of(&text, "")).contains(&Command::Argv(nft))
-        };
-        assert!(lists_nft("nftablesMode: Enabled"));
-        assert!(!lists_nft("nftablesMode: Disabled"));
-        assert!(!lists_nft(""));
     }
 }

@@ -51,18 +51,29 @@ pub enum After {
     Destroy,
     /// It is kept until `stop` turns true, then destroyed.
     Keep,
-    /// One or the other, as is told after [`Phase::Held`]: whether it is kept. Nobody who could tell it: it is destroyed.
-    Told(oneshot::Receiver<bool>),
+    /// One or the other, as is told after [`Phase::Held`]. Nobody who could tell it: it is destroyed.
+    Told(oneshot::Receiver<Fate>),
+}
+
+/// What a case came to, and what becomes of its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It came out as expected, and its cluster goes.
+    AsExpected,
+    /// It may be that it did not, and its cluster goes.
+    Doubtful,
+    /// The same, and its cluster is kept.
+    Kept,
 }
 
 impl After {
-    async fn keeps(self, log: &EventLog) -> bool {
+    async fn fate(self, log: &EventLog) -> Fate {
         match self {
-            Self::Destroy => false,
-            Self::Keep => true,
+            Self::Destroy => Fate::Doubtful,
+            Self::Keep => Fate::Kept,
             Self::Told(told) => {
                 log.append(EventKind::Phase(Phase::Held));
-                told.await.unwrap_or(false)
+                told.await.unwrap_or(Fate::Doubtful)
             }
         }
     }
@@ -136,18 +147,11 @@ async fn on_cluster(
             text: trouble.to_string(),
         });
     }
-    let artifacts = dumps::all(cluster.as_ref(), case).await;
-    let kept = async {
-        if after.keeps(log).await {
-            cluster.keep().await;
-            log.append(EventKind::Phase(Phase::Kept));
-            pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = kept => {}
-        () = stopped(stop) => {}
+    let (artifacts, fate) = listed(cluster.as_ref(), case, after, stop.clone(), log).await;
+    if fate == Fate::Kept {
+        cluster.keep().await;
+        log.append(EventKind::Phase(Phase::Kept));
+        stopped(stop).await;
     }
     if let Err(leftovers) = cluster.destroy().await {
         log.append(EventKind::Trouble {
@@ -155,6 +159,26 @@ async fn on_cluster(
         });
     }
     artifacts
+}
+
+/// What nodes hold when a case is over, and what becomes of them.
+async fn listed(
+    cluster: &dyn Cluster,
+    case: &Case,
+    after: After,
+    stop: watch::Receiver<bool>,
+    log: &EventLog,
+) -> (Vec<Artifact>, Fate) {
+    let mut artifacts = dumps::rules(cluster, case).await;
+    let fate = tokio::select! {
+        biased;
+        fate = after.fate(log) => fate,
+        () = stopped(stop) => Fate::Doubtful,
+    };
+    if fate != Fate::AsExpected {
+        artifacts.extend(dumps::maps(cluster, case).await);
+    }
+    (artifacts, fate)
 }
 
 /// The trouble that is behind it: nothing that is done on a node that is gone can succeed.
@@ -295,6 +319,43 @@ pub fn agents(case: &Case) -> Vec<AgentName> {
 mod tests {
     use super::*;
     use crate::fake::{self, Commands, Fake};
+
+    /// Whether maps are listed of a case with programs of which that is told, or nothing.
+    async fn lists_maps(told: Option<Fate>) -> bool {
+        let (_, cluster) = Fake {
+            commands: Commands::Shell("echo it".to_owned(), Duration::ZERO),
+            has_programs: true,
+            ..Fake::default()
+        }
+        .cluster();
+        let mut case =
+            fake::case("{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }");
+        fake::switch_to_ebpf(&mut case);
+        let (log, mut events) = EventLog::new();
+        let (tell, fate) = oneshot::channel();
+        // Who is gone tells nothing.
+        match told {
+            Some(told) => tell.send(told).unwrap(),
+            None => drop(tell),
+        }
+        let (_stop, stop) = watch::channel(false);
+        let after = After::Told(fate);
+        let (artifacts, became) = listed(cluster.as_ref(), &case, after, stop, &log).await;
+        assert_eq!(became, told.unwrap_or(Fate::Doubtful));
+        let held = events.try_recv().map(|event| event.what);
+        assert_eq!(held, Ok(EventKind::Phase(Phase::Held)));
+        let is = |name: &str| artifacts.iter().any(|it| it.name == name);
+        assert!(is("n1.iptables-save"));
+        is("n1.bpf-nat")
+    }
+
+    #[tokio::test]
+    async fn maps_of_programs_are_listed_unless_a_case_is_known_to_be_as_expected() {
+        assert!(!lists_maps(Some(Fate::AsExpected)).await);
+        for doubtful in [Some(Fate::Doubtful), Some(Fate::Kept), None] {
+            assert!(lists_maps(doubtful).await, "{doubtful:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_last_look_that_takes_long_does_not_make_the_harness_late() {

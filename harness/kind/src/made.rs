@@ -3,6 +3,7 @@
 //! [`backend::KindBackend`] finds or makes the cluster that a case needs; what is [pinned](crate::versions) decides which. A cluster of ours is
 //! known by its name, its [`journal`] entry and a label; no other is ever touched. [`clean`] finds what a killed run left.
 
+mod agents;
 mod backend;
 mod balancers;
 mod clean;

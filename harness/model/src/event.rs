@@ -251,7 +251,7 @@ pub enum Phase {
     Judging,
     /// The timeline is over: promises are judged up to here.
     Judged,
-    /// Nothing more is judged. Said only where the verdict decides whether the cluster is kept.
+    /// Nothing more is judged. Said only where something hangs on the verdict: whether the cluster is kept, or maps of eBPF programs are.
     Held,
     /// The cluster is kept for a person who looks at it.
     Kept,

@@ -80,10 +80,13 @@ fn what_is_left_in_a_kept_cluster_is_named_and_the_cluster_is_made_anew() {
     exits(&run(&ground, "two-nodes.yaml", &calm).output().unwrap(), 0);
     let [cluster] = standing().try_into().unwrap();
     let node = format!("{cluster}-control-plane");
-    for (command, _) in PLANTED {
+    let plant = |command: &[&str]| {
         let argv = [&["exec", &node][..], command].concat();
         let output = Command::new("docker").args(argv).output().unwrap();
         exits(&output, 0);
+    };
+    for (command, _) in PLANTED {
+        plant(command);
     }
     let output = run(&ground, "two-nodes.yaml", &calm).output().unwrap();
     let found = history(&ground, &output);
@@ -100,8 +103,15 @@ fn what_is_left_in_a_kept_cluster_is_named_and_the_cluster_is_made_anew() {
     let output = run(&ground, "two-nodes.yaml", &calm).output().unwrap();
     let found = history(&ground, &output);
     assert!(
-        found.contains("is as it was before its first case"),
+        found.contains("is as it was before its first case\""),
         "{found}"
     );
+    let (rule, words) = PLANTED[0];
+    plant(rule);
+    let output = run(&ground, "two-nodes.yaml", &calm).output().unwrap();
+    let found = history(&ground, &output);
+    let told = found.lines().find(|line| line.contains("tidied once more"));
+    assert!(told.is_some_and(|told| told.contains(words)), "{found}");
+    assert!(!found.contains("creating the cluster"), "{found}");
     clean(&ground);
 }

@@ -196,7 +196,7 @@ impl RunNamespace {
     async fn set_felix_back(&self, noted: &str) -> Result<(), KindError> {
         let spec: Map<String, Value> = serde_json::from_str(noted)
             .map_err(|error| KindError::Unable(format!("the annotation {FELIX}: {error}")))?;
-        felix_config::set(&self.client, &spec).await
+        felix_config::set(&self.client, &spec).await.map(drop)
     }
 
     /// The run's pods, one on each of its nodes.

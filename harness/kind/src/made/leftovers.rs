@@ -1,6 +1,6 @@
 //! What a case leaves in a cluster that is kept for the next one: its objects, which are deleted, and what no object stands for.
 
-pub(super) mod proxy;
+pub(super) mod standing_rules;
 mod sweep;
 
 use std::time::Duration;

@@ -15,7 +15,7 @@ use futures::future::join;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     agent::Order,
@@ -236,12 +236,15 @@ impl Raising<'_> {
         nodes: &Nodes,
         origin: Origin,
         Plan { spec, manifest, .. }: Plan<'_>,
+        gone: &Notify,
     ) -> Result<(), KindError> {
         match &spec.felix {
             None => Ok(()),
             Some(Felix::Model) => {
                 crds::of_felix(client).await?;
-                felix_config::set(client, &self.case.cluster.felix).await
+                felix_config::set(client, &self.case.cluster.felix)
+                    .await
+                    .map(drop)
             }
             Some(Felix::Calico(version)) => {
                 if own_cgroup::is_attached_to(self.case) {
@@ -265,7 +268,7 @@ impl Raising<'_> {
                 };
                 match origin {
                     Origin::Made => install.apply(manifest).await?,
-                    Origin::Found => install.renew(nodes, manifest).await?,
+                    Origin::Found => install.renew(nodes, manifest, gone).await?,
                 }
                 calico::version::is(nodes, version).await
             }

@@ -5,11 +5,8 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use chainbreak_model::{
-    case::{IpFamily, ProxyMode},
-    names::AgentName,
-};
-use futures::future::{join, try_join};
+use chainbreak_model::case::IpFamily;
+use futures::future::join;
 use jiff::Timestamp;
 use kube::{
     Client,
@@ -21,20 +18,17 @@ use tokio::time::Duration;
 use crate::{
     error::KindError,
     made::{
-        calico::{self, own_images::OwnImage},
+        calico::own_images::OwnImage,
         clean, config, docker,
         hosts::Hosts,
-        iptables_backend, leftovers,
+        leftovers,
         owned_cluster::{self, OwnedCluster},
         raise::Raising,
         spec::Spec,
-        state::{self, State},
+        state::{self, Back, State},
     },
     name::ClusterName,
-    shared::{
-        connect::connect, felix_config, iptables_backend::restart, logs::DaemonPod, nodes::Nodes,
-        program, signal,
-    },
+    shared::{connect::connect, nodes::Nodes, program},
     tool::Tool,
     wait::{self, left},
 };
@@ -123,9 +117,21 @@ impl Raising<'_> {
             State::keep(client, nodes, plan.spec).await?;
             return Ok(standing);
         }
-        let Some(differences) = State::otherwise(client, nodes, plan.spec).await? else {
-            self.say(format!("{} is as it was before its first case", owned.name));
-            return Ok(standing);
+        let again = leftovers::scrub(nodes, plan.spec.is_foreseen());
+        let differences = match State::back(client, nodes, plan.spec, again).await? {
+            Back::Soon => {
+                self.say(format!("{} is as it was before its first case", owned.name));
+                return Ok(standing);
+            }
+            Back::Tidied(differences) => {
+                self.say(format!(
+                    "{} is as it was before its first case since it was tidied once more: {}",
+                    owned.name,
+                    state::named(&differences)
+                ));
+                return Ok(standing);
+            }
+            Back::Not(differences) => differences,
         };
         self.say(format!(
             "{} is not as it was before its first case, and is made anew: {}",
@@ -209,59 +215,6 @@ impl Raising<'_> {
         Ok((client, nodes))
     }
 
-    /// kube-proxy and Calico, each as the case wants it, and in the order in which a Felix that cleans up does not spoil it.
-    async fn have_agents(
-        &self,
-        client: &Client,
-        nodes: &Nodes,
-        origin: Origin,
-        plan: Plan<'_>,
-    ) -> Result<(), KindError> {
-        let spec = plan.spec;
-        if !spec.is_foreseen() {
-            for agent in AgentName::ALL {
-                signal::label_everywhere(client, agent).await?;
-            }
-        } else if self.options.reuse && spec.proxy.is_some() {
-            // So that cases which stop it need no other pods.
-            match origin {
-                Origin::Made => signal::always_by_label(client, AgentName::KubeProxy).await?,
-                Origin::Found => {
-                    signal::back_everywhere(client, nodes, AgentName::KubeProxy).await?;
-                }
-            }
-        }
-        if origin == Origin::Found && !spec.is_foreseen() {
-            // The iptables were chosen when the cluster was made.
-            let configured = Box::pin(self.configure(client, nodes, origin, plan));
-            let known = felix_config::get(client).await?;
-            let mut configs = [&known, &*self.case.cluster.felix].into_iter();
-            if configs.any(calico::bpf) {
-                // kube-proxy writes when a Felix that deletes its rules has made way.
-                configured.await?;
-                return renewed(client, nodes, spec).await;
-            }
-            let proxy = async {
-                // Of other modes not all is known.
-                let is_iptables = spec
-                    .proxy
-                    .as_ref()
-                    .is_some_and(|it| it.mode == ProxyMode::Iptables.as_str());
-                if !is_iptables || !leftovers::proxy::rules_stand(nodes).await {
-                    return renewed(client, nodes, spec).await;
-                }
-                // It may have been stopped when an earlier run was killed.
-                let agent = AgentName::KubeProxy;
-                signal::back_everywhere(client, nodes, agent).await?;
-                let pod = DaemonPod::of(client, agent).await?;
-                signal::rolled_out(client, pod, signal::ROLLOUT).await
-            };
-            return try_join(configured, proxy).await.map(drop);
-        }
-        iptables_backend::choose(client, nodes, spec, origin).await?;
-        self.configure(client, nodes, origin, plan).await
-    }
-
     /// The standing cluster of that name, if it may be used, with its kubeconfig, or a new one.
     async fn find_or_make(
         &self,
@@ -320,14 +273,6 @@ impl Raising<'_> {
     fn hold(&self, owned: &Arc<OwnedCluster>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Some(Arc::clone(owned));
-    }
-}
-
-/// kube-proxy begins anew everywhere, where there is one, and writes what is missing.
-async fn renewed(client: &Client, nodes: &Nodes, spec: &Spec) -> Result<(), KindError> {
-    match spec.proxy {
-        Some(_) => restart(client, nodes, AgentName::KubeProxy).await,
-        None => Ok(()),
     }
 }
 

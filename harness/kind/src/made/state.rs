@@ -12,8 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chainbreak_engine::evidence::is_ready;
 use futures::future::{try_join, try_join_all};
-use kube::Client;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -28,6 +30,8 @@ use crate::{
 pub(super) const FILE: &str = "/kind/chainbreak-state.json";
 /// What a tracked connection's line begins with.
 const CONNECTION: &str = "conntrack: ";
+/// So long a cluster that is tidied as it should be takes to be as it was.
+const SOON: Duration = Duration::from_secs(3);
 /// kube-proxy was started again, and removes what is left of services that are gone.
 const WITHIN: Duration = Duration::from_secs(10);
 /// What a new cluster may take to do nothing any more.
@@ -94,6 +98,10 @@ impl State {
     /// Keeps it with the cluster, as soon as that has settled: kube-proxy, where it has one, may just begin, and pods of its own may just
     /// have ended.
     pub(super) async fn keep(client: &Client, nodes: &Nodes, spec: &Spec) -> Result<(), KindError> {
+        if let Err(error) = own_pods(client).await {
+            // It is kept without what they will have, and is made anew one day.
+            tracing::debug!(%error, "a pod of the cluster's own has not begun");
+        }
         // Where Felix may delete them nobody waits for its rules.
         let proxy = spec.proxy.as_ref().filter(|_| spec.is_foreseen());
         leftovers::scrub(nodes, spec.is_foreseen()).await?;
@@ -130,36 +138,27 @@ impl State {
             .map(drop)
     }
 
-    /// What is otherwise than it was when it was kept, a line each; `None` where all is as it was, as soon as that is so.
-    pub(super) async fn otherwise(
+    /// Whether all is as it was when it was kept, as soon as that is so. What is not so soon is tidied again: kube-proxy may have written while
+    /// rules were set back, and a jump that it missed is there twice then.
+    pub(super) async fn back(
         client: &Client,
         nodes: &Nodes,
         spec: &Spec,
-    ) -> Result<Option<Vec<String>>, KindError> {
+        tidy: impl Future<Output = Result<(), KindError>>,
+    ) -> Result<Back, KindError> {
         // One that an earlier chainbreak has made, or whose run was killed before it was fit for a case.
         let kept = first(nodes)?.run(&["cat", FILE]).await;
         let kept = kept
             .ok()
             .and_then(|text| serde_json::from_str::<Self>(&text).ok());
         let Some(kept) = kept else {
-            return Ok(Some(vec!["nobody noted how it was".to_owned()]));
+            return Ok(Back::Not(vec!["nobody noted how it was".to_owned()]));
         };
-        let compare = async || {
+        let others = || async {
             let now = Self::now(client, nodes).await?;
-            Ok::<_, KindError>(kept.differences(&now, spec.is_foreseen()))
+            Ok(kept.differences(&now, spec.is_foreseen()))
         };
-        let look = || async {
-            match compare().await {
-                Ok(others) if !others.is_empty() => Err(named(&others)),
-                looked => Ok(looked.map(drop)),
-            }
-        };
-        let what = "the cluster is as before its first case";
-        match wait::until(what, WITHIN, look, wait::nothing).await {
-            Ok(looked) => looked.map(|()| None),
-            // The last look may have been cut short: this one is not.
-            Err(_late) => Ok(Some(compare().await?).filter(|it| !it.is_empty())),
-        }
+        came_back(others, tidy).await
     }
 
     /// Whether kube-proxy's are on every node, in whichever mode.
@@ -192,6 +191,57 @@ impl State {
     }
 }
 
+/// What became of a kept cluster.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Back {
+    /// It is as it was.
+    Soon,
+    /// It is, since it was tidied again; what was otherwise until then.
+    Tidied(Vec<String>),
+    /// It is not, and what is otherwise.
+    Not(Vec<String>),
+}
+
+/// Looks until nothing is otherwise, and tidies once in between.
+async fn came_back<F>(
+    others: impl Fn() -> F,
+    tidy: impl Future<Output = Result<(), KindError>>,
+) -> Result<Back, KindError>
+where
+    F: Future<Output = Result<Vec<String>, KindError>>,
+{
+    let differences = until_none(SOON, &others).await?;
+    if differences.is_empty() {
+        return Ok(Back::Soon);
+    }
+    tidy.await?;
+    let still = until_none(WITHIN, &others).await?;
+    Ok(if still.is_empty() {
+        Back::Tidied(differences)
+    } else {
+        Back::Not(differences)
+    })
+}
+
+/// What is otherwise after that time; nothing as soon as nothing is.
+async fn until_none<F>(within: Duration, others: &impl Fn() -> F) -> Result<Vec<String>, KindError>
+where
+    F: Future<Output = Result<Vec<String>, KindError>>,
+{
+    let look = || async {
+        match others().await {
+            Ok(others) if !others.is_empty() => Err(named(&others)),
+            looked => Ok(looked),
+        }
+    };
+    let what = "the cluster is as before its first case";
+    match wait::until(what, within, look, wait::nothing).await {
+        Ok(looked) => looked,
+        // The last look may have been cut short: this one is not.
+        Err(_late) => others().await,
+    }
+}
+
 /// The first of them, for people.
 pub(super) fn named(differences: &[String]) -> String {
     let mut named: Vec<&str> = differences.iter().take(NAMED).map(String::as_str).collect();
@@ -207,12 +257,34 @@ fn first(nodes: &Nodes) -> Result<&Node, KindError> {
     nodes.0.first().ok_or_else(lost)
 }
 
+/// Waits until the cluster's own pods are ready, such as Calico's kube-controllers: their interfaces, and what Felix writes for them, are its own.
+async fn own_pods(client: &Client) -> Result<(), KindError> {
+    let pods = Api::<Pod>::namespaced(client.clone(), "kube-system");
+    let look = || async {
+        let listed = pods.list(&ListParams::default()).await;
+        let listed = listed.map_err(|error| error.to_string())?;
+        match listed.iter().find(|pod| !is_ready(pod)) {
+            Some(pod) => Err(format!("{} is not ready", pod.name_any())),
+            None => Ok(()),
+        }
+    };
+    wait::until(
+        "the cluster's own pods are ready",
+        SETTLED,
+        look,
+        wait::nothing,
+    )
+    .await
+}
+
 async fn names(client: &Client) -> Result<BTreeSet<String>, KindError> {
     Kinds::served(client).await?.names(client).await
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn state(lines: &[(&str, &[&str])]) -> State {
@@ -268,6 +340,29 @@ mod tests {
             ["n1 still has ipset: mine"]
         );
         assert_eq!(before.differences(&now, true).len(), 3);
+    }
+
+    /// What becomes of a cluster in which something is otherwise, and goes when it was tidied so often; and how often it was.
+    async fn tidied(needed: u32) -> (Back, u32) {
+        let tidied = Cell::new(0);
+        let others = || async {
+            let left = (tidied.get() < needed).then(|| "a rule more".to_owned());
+            Ok(left.into_iter().collect())
+        };
+        let tidy = async {
+            tidied.set(tidied.get() + 1);
+            Ok(())
+        };
+        let back = came_back(others, tidy).await.unwrap();
+        (back, tidied.get())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_otherwise_is_tidied_once_more_and_named() {
+        let more = || vec!["a rule more".to_owned()];
+        assert_eq!(tidied(0).await, (Back::Soon, 0));
+        assert_eq!(tidied(1).await, (Back::Tidied(more()), 1));
+        assert_eq!(tidied(2).await, (Back::Not(more()), 1));
     }
 
     #[test]

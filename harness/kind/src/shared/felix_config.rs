@@ -25,18 +25,20 @@ fn resource() -> ApiResource {
     ApiResource::from_gvk(&kind)
 }
 
-/// Gives it that `spec`, whole: what an earlier case had set is gone.
-pub(crate) async fn set(client: &Client, spec: &Map<String, Value>) -> Result<(), KindError> {
+/// Gives it that `spec`, whole: what an earlier case had set is gone. Returns whether it is another one than before, with what the API puts in by
+/// itself (v3.32.1's `nftablesMode: Auto`).
+pub(crate) async fn set(client: &Client, spec: &Map<String, Value>) -> Result<bool, KindError> {
     let (api, resource) = (api(client), resource());
     let doing = || KindError::api("set FelixConfiguration default");
     let mut object = DynamicObject::new("default", &resource).data(json!({ "spec": spec }));
     let standing = api.get_opt("default").await.map_err(doing())?;
     let params = PostParams::default();
-    let set = if let Some(standing) = standing {
+    let set = if let Some(standing) = &standing {
         object.metadata.resource_version = standing.resource_version();
         api.replace("default", &params, &object).await
     } else {
         api.create(&params, &object).await
     };
-    set.map(drop).map_err(doing())
+    let set = set.map_err(doing())?;
+    Ok(standing.is_none_or(|it| it.data["spec"] != set.data["spec"]))
 }

@@ -15,15 +15,20 @@ use crate::{
 /// v3.32; its probes have other words). Its argument is `/proc`.
 pub(super) const FELIX: &str = "felix() { grep -lszx '[-]felix' $1/[0-9]*/cmdline; }; ";
 
-/// Ends it as the kubelet would, and waits until it is gone and another one says that it is ready: by `$2`, after `$3` seconds at the latest. It
-/// may be gone already, as Felix ends itself where a setting asks for it. One command: each that is run in a node's container takes a tenth of a
-/// second of the machine, and Felix has need of it meanwhile.
-const ANEW: &str = r#"
+/// Defines `later`, which waits a little, or fails with a word after `$3` seconds.
+const LATER: &str = r#"
     end=$(($(date +%s) + $3))
-    later() { [ $(date +%s) -lt $end ] || { echo "$1" >&2; exit 1; }; sleep 0.1; }
+    later() { [ $(date +%s) -lt $end ] || { echo "$1" >&2; exit 1; }; sleep 0.1; }"#;
+
+/// Ends it as the kubelet would, and waits until it is gone. It may be gone already, as Felix ends itself where a setting asks for it. One command:
+/// each that is run on a node takes its part of the machine, and Felix has need of it meanwhile.
+const END: &str = r#"
     old=$(felix $1)
     for it in $old; do it=${it#$1/}; kill -TERM ${it%/cmdline} 2>/dev/null; done
-    for it in $old; do while grep -qszx '[-]felix' $it; do later 'it does not end'; done; done
+    for it in $old; do while grep -qszx '[-]felix' $it; do later 'it does not end'; done; done"#;
+
+/// Waits until another one says that it is ready: by `$2`.
+const READY: &str = r#"
     until [ "$(felix $1)" ]; do later 'it has not begun again'; done
     until said=$(curl -fsS -m 1 "$2" 2>&1); do later "$said"; done"#;
 
@@ -32,20 +37,29 @@ pub(super) const HEALTH_PORT: u64 = 9099;
 /// What a node may take to run the command, beside what Felix takes.
 const BESIDE: Duration = Duration::from_secs(30);
 
-/// Has Felix read its configuration again on all nodes at a time, and waits until it is ready there.
-pub(super) async fn begin(nodes: &Nodes, port: u64, until: Instant) -> Result<(), KindError> {
-    let begun = nodes.0.iter().map(|node| begin_on(node, port, until));
-    try_join_all(begun).await.map(drop)
+/// Ends Felix on all nodes at a time: it begins again by itself, and reads its configuration.
+pub(super) async fn end(nodes: &Nodes, until: Instant) -> Result<(), KindError> {
+    on_all(nodes, END, "", until).await
 }
 
-async fn begin_on(node: &Node, port: u64, until: Instant) -> Result<(), KindError> {
+/// Waits until the Felix of each node is ready.
+pub(super) async fn ready(nodes: &Nodes, port: u64, until: Instant) -> Result<(), KindError> {
     let ready = format!("http://localhost:{port}/readiness");
+    on_all(nodes, READY, &ready, until).await
+}
+
+async fn on_all(nodes: &Nodes, script: &str, ready: &str, until: Instant) -> Result<(), KindError> {
+    let script = format!("{FELIX}{LATER}{script}");
+    let done = nodes.0.iter().map(|node| on(node, &script, ready, until));
+    try_join_all(done).await.map(drop)
+}
+
+async fn on(node: &Node, script: &str, ready: &str, until: Instant) -> Result<(), KindError> {
     let within = left(until);
     let seconds = within.as_secs().to_string();
-    let script = format!("{FELIX}{ANEW}");
-    let argv = ["sh", "-c", &script, "sh", "/proc", &ready, &seconds];
-    let begun = node.run_within(within + BESIDE, &argv).await;
-    begun.map(drop).map_err(|error| {
+    let argv = ["sh", "-c", script, "sh", "/proc", ready, &seconds];
+    let done = node.run_within(within + BESIDE, &argv).await;
+    done.map(drop).map_err(|error| {
         let why = match error {
             // The command is long, and ours.
             KindError::Failed { said, .. } => said,
@@ -64,9 +78,11 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A node with processes of its own, on which Felix begins again when it was ended, and is ready at the second look.
+    /// A node with processes of its own, on which Felix begins again when it was ended, and is ready at the second look. Its rules stand where the
+    /// folder says so.
     const NODE: &str = r#"cd "$0"
         script=$3
+        case $5 in cali*) [ -e stand ]; exit;; esac
         set -- processes "$6" "$7"
         kill() { echo "ended $2" >> log; [ -e no-other ] && rm -r processes/"$2" || mv processes/"$2" processes/$(($2 + 1)); }
         curl() { echo "asked $4" >> log; [ "$(grep -c asked log)" -gt 1 ] || { echo 'curl: (22) 503'; return 22; }; }
@@ -97,7 +113,8 @@ pub(super) mod tests {
                 .collect(),
         );
         let until = Instant::now() + Duration::from_secs(60);
-        begin(&nodes, 9098, until).await.unwrap();
+        end(&nodes, until).await.unwrap();
+        ready(&nodes, 9098, until).await.unwrap();
         for folder in &folders {
             let log = fs::read_to_string(folder.path().join("log")).unwrap();
             let asked = "asked http://localhost:9098/readiness\n";
@@ -110,7 +127,8 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("no-other"), "").unwrap();
         let nodes = Nodes(vec![node(folder.path(), "n2")]);
-        let error = begin(&nodes, HEALTH_PORT, Instant::now())
+        end(&nodes, Instant::now()).await.unwrap();
+        let error = ready(&nodes, HEALTH_PORT, Instant::now())
             .await
             .unwrap_err();
         let said = error.to_string();
@@ -125,7 +143,7 @@ pub(super) mod tests {
     async fn a_felix_that_is_not_ready_is_told_with_what_it_answered() {
         let folder = tempfile::tempdir().unwrap();
         let nodes = Nodes(vec![node(folder.path(), "n1")]);
-        let error = begin(&nodes, HEALTH_PORT, Instant::now())
+        let error = ready(&nodes, HEALTH_PORT, Instant::now())
             .await
             .unwrap_err();
         let said = error.to_string();

@@ -3,15 +3,16 @@
 use chainbreak_model::names::AgentName;
 use kube::Client;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     Order, Way, anew,
     apply::{apply, definitions},
-    is, operator, patch,
+    bpf, is, operator, patch,
 };
 use crate::{
     error::KindError,
+    made::leftovers::standing_rules,
     shared::{felix_config, logs::DaemonPod, nodes::Nodes, signal::rolled_out},
     wait::left,
 };
@@ -43,16 +44,34 @@ impl Install<'_> {
         self.rolled_out().await
     }
 
-    /// What this case has otherwise, in a cluster that has Calico already. Felix begins anew in the pods that are there: with this
-    /// FelixConfiguration, and whatever the last case did to its rules.
-    pub(crate) async fn renew(&self, nodes: &Nodes, manifest: &[Value]) -> Result<(), KindError> {
+    /// What this case has otherwise, in a cluster that has Calico already. Felix begins anew in the pods that are there, where this case has another
+    /// FelixConfiguration than the last one left, or that one did something to its rules.
+    /// `gone` is told when the last case's Felix has no more to write.
+    pub(crate) async fn renew(
+        &self,
+        nodes: &Nodes,
+        manifest: &[Value],
+        gone: &Notify,
+    ) -> Result<(), KindError> {
         if self.order.way == Way::Operator {
-            return operator::install(self, manifest).await;
+            operator::install(self, manifest).await?;
+            gone.notify_one();
+            return Ok(());
         }
-        self.configure().await?;
-        let port = self.order.felix.get("healthPort");
-        let port = port.and_then(Value::as_u64).unwrap_or(anew::HEALTH_PORT);
-        anew::begin(nodes, port, self.until).await?;
+        let is_another = self.configure().await?;
+        // What its programs hold is not in rules.
+        let begins = is_another
+            || bpf(self.order.felix)
+            || !standing_rules::stand(nodes, AgentName::Felix).await;
+        if begins {
+            anew::end(nodes, self.until).await?;
+        }
+        gone.notify_one();
+        if begins {
+            let port = self.order.felix.get("healthPort");
+            let port = port.and_then(Value::as_u64).unwrap_or(anew::HEALTH_PORT);
+            anew::ready(nodes, port, self.until).await?;
+        }
         self.lead_to_the_api().await?;
         let (kind, name) = Way::Manifest.heart();
         for object in manifest.iter().filter(|it| is(it, kind, name)) {
@@ -78,12 +97,12 @@ impl Install<'_> {
         rolled_out(self.client, set, left(self.until)).await
     }
 
-    /// What Felix is to find when it starts.
-    pub(super) async fn configure(&self) -> Result<(), KindError> {
-        felix_config::set(self.client, &patch::felix(&self.order)).await?;
+    /// What Felix is to find when it starts. Returns whether its configuration is another one than before.
+    pub(super) async fn configure(&self) -> Result<bool, KindError> {
+        let is_another = felix_config::set(self.client, &patch::felix(&self.order)).await?;
         for pool in &self.order.pools {
             apply(self.client, pool).await?;
         }
-        Ok(())
+        Ok(is_another)
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use chainbreak_model::case::ClusterSpec;
+use futures::FutureExt;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     core::v1::{ConfigMap, Namespace},
@@ -12,7 +13,7 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     error::KindError,
@@ -85,10 +86,16 @@ pub(super) async fn renewed(
         order: order(&spec, cluster, Way::Manifest, Vec::new(), "172.18.0.3"),
         until: Instant::now() + ENOUGH,
     };
-    tokio::select! {
-        done = install.renew(nodes, &manifest) => done,
+    let gone = Notify::new();
+    let done = tokio::select! {
+        done = install.renew(nodes, &manifest, &gone) => done,
         () = controllers(client, Fate::Ready) => unreachable!("they never end"),
-    }
+    };
+    assert!(
+        gone.notified().now_or_never().is_some(),
+        "kube-proxy may write"
+    );
+    done
 }
 
 pub(super) async fn installed_from(

@@ -172,6 +172,22 @@ async fn another_case_in_the_same_cluster_means_its_configuration_and_a_new_feli
     assert!(ended().contains("ended 12\n"), "{}: {again}", ended());
     let third = node_set(&client, "kube-system").await;
     assert_eq!(generation(&second), generation(&third), "nothing is new");
+    fs::write(folder.path().join("stand"), "").unwrap();
+    renewed(&client, &cluster, &nodes).await.unwrap();
+    assert!(!ended().contains("ended 13\n"), "{}: all stands", ended());
+    cluster.felix = with("iptablesRefreshInterval", json!("3s"));
+    renewed(&client, &cluster, &nodes).await.unwrap();
+    assert!(ended().contains("ended 13\n"), "{}: another one", ended());
+    for end in [14, 15] {
+        cluster.felix = with("bpfEnabled", json!(true));
+        renewed(&client, &cluster, &nodes).await.unwrap();
+        let programs = "what its programs hold is not in rules";
+        assert!(
+            ended().contains(&format!("ended {end}\n")),
+            "{}: {programs}",
+            ended()
+        );
+    }
 }
 
 #[tokio::test]
