@@ -1,6 +1,11 @@
 //! The parent's side of a case: its worker from start to end, whatever end that is.
 
-use std::{io::ErrorKind, path::Path, process::ExitStatus, time::Duration};
+use std::{
+    io::{self, ErrorKind},
+    path::Path,
+    process::ExitStatus,
+    time::Duration,
+};
 
 use chainbreak_engine::{
     backend::Ground,
@@ -224,13 +229,17 @@ async fn worker_of(case: &Case, options: RunOptions<'_>) -> anyhow::Result<Worke
         keep: options.keep,
         ready_within: options.ready_within,
     };
-    let ordered = worker.order(&serde_json::to_string(&order)?).await;
-    // A worker that could not make its world does not read: its end says why.
-    ordered.or_else(|error| match error.kind() {
+    told(&mut worker, &serde_json::to_string(&order)?).await?;
+    Ok(worker)
+}
+
+/// Tells a worker a line. One that has ended, or could not make its world, does not read: its end says why.
+async fn told(worker: &mut Worker, line: &str) -> io::Result<()> {
+    let told = worker.order(line).await;
+    told.or_else(|error| match error.kind() {
         ErrorKind::BrokenPipe => Ok(()),
         _ => Err(error),
-    })?;
-    Ok(worker)
+    })
 }
 
 async fn work(
@@ -255,7 +264,7 @@ async fn work(
             (room, line) = async { (room.await, worker.lines.next_line().await) } => {
                 let Some(line) = line? else { break };
                 match parent.take(room, &line).await? {
-                    Some(Phase::Held) => worker.order(parent.decided(case, options)).await?,
+                    Some(Phase::Held) => told(&mut worker, parent.decided(case, options)).await?,
                     Some(Phase::Kept) => {
                         parent.kept(case);
                         // A person looks at it.

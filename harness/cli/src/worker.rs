@@ -53,7 +53,7 @@ pub(crate) struct Order {
 pub(crate) enum Keep {
     Never,
     Always,
-    /// Only where the case did not come out as expected: the worker asks by [`Phase::Held`].
+    /// Only where the case did not come out as expected, for which the worker asks by [`Phase::Held`].
     Failed,
 }
 
@@ -149,7 +149,7 @@ impl Orders {
         };
         // A run that is over does not ask.
         if let Some(told) = self.fate.take() {
-            drop(told.send(fate));
+            told.send(fate).unwrap_or_default();
         }
     }
 

@@ -51,7 +51,7 @@ pub enum After {
     Destroy,
     /// It is kept until `stop` turns true, then destroyed.
     Keep,
-    /// One or the other, as is told after [`Phase::Held`]. Nobody who could tell it: it is destroyed.
+    /// As is told after [`Phase::Held`]. Nobody who could tell it: it is destroyed.
     Told(oneshot::Receiver<Fate>),
 }
 
@@ -149,9 +149,16 @@ async fn on_cluster(
     }
     let (artifacts, fate) = listed(cluster.as_ref(), case, after, stop.clone(), log).await;
     if fate == Fate::Kept {
-        cluster.keep().await;
-        log.append(EventKind::Phase(Phase::Kept));
-        stopped(stop).await;
+        let kept = async {
+            cluster.keep().await;
+            log.append(EventKind::Phase(Phase::Kept));
+            pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = stopped(stop) => {}
+            () = kept => {}
+        }
     }
     if let Err(leftovers) = cluster.destroy().await {
         log.append(EventKind::Trouble {
@@ -161,7 +168,7 @@ async fn on_cluster(
     artifacts
 }
 
-/// What nodes hold when a case is over, and what becomes of them.
+/// What nodes hold when a case is over, and what becomes of them, as soon as that is told. Rules come first, since what is kept of a case is bounded.
 async fn listed(
     cluster: &dyn Cluster,
     case: &Case,
@@ -171,9 +178,10 @@ async fn listed(
 ) -> (Vec<Artifact>, Fate) {
     let mut artifacts = dumps::rules(cluster, case).await;
     let fate = tokio::select! {
+        // Nothing is kept of a run that is to end.
         biased;
-        fate = after.fate(log) => fate,
         () = stopped(stop) => Fate::Doubtful,
+        fate = after.fate(log) => fate,
     };
     if fate != Fate::AsExpected {
         artifacts.extend(dumps::maps(cluster, case).await);
@@ -320,6 +328,20 @@ mod tests {
     use super::*;
     use crate::fake::{self, Commands, Fake};
 
+    const PROMISE: &str = "{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }";
+
+    #[tokio::test]
+    async fn a_run_that_is_to_end_keeps_no_cluster() {
+        let (_, cluster) = Fake::default().cluster();
+        let (log, _events) = EventLog::new();
+        for (stops, fate) in [(false, Fate::Kept), (true, Fate::Doubtful)] {
+            let (_stop, stop) = watch::channel(stops);
+            let case = fake::case(PROMISE);
+            let (_, became) = listed(cluster.as_ref(), &case, After::Keep, stop, &log).await;
+            assert_eq!(became, fate, "to end: {stops}");
+        }
+    }
+
     /// Whether maps are listed of a case with programs of which that is told, or nothing.
     async fn lists_maps(told: Option<Fate>) -> bool {
         let (_, cluster) = Fake {
@@ -328,8 +350,7 @@ mod tests {
             ..Fake::default()
         }
         .cluster();
-        let mut case =
-            fake::case("{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }");
+        let mut case = fake::case(PROMISE);
         fake::switch_to_ebpf(&mut case);
         let (log, mut events) = EventLog::new();
         let (tell, fate) = oneshot::channel();
@@ -364,8 +385,7 @@ mod tests {
             ..Fake::default()
         };
         let (_, cluster) = fake.cluster();
-        let case =
-            fake::case("{ has-rule: { table: nat, chain: CHAIN, absent: true, always: true } }");
+        let case = fake::case(PROMISE);
         let (log, mut events) = EventLog::new();
         let looks = Arc::new(Looks::new(Arc::clone(&cluster), log.clone()));
         let mut faults = Faults::new(&cluster, case.seed, &log);

@@ -41,7 +41,8 @@ fn apart(cluster: &dyn Cluster, case: &Case) -> Duration {
 }
 
 /// What looks whenever it reads a line, and shows what is otherwise than at its last look: to pass on the same again and again takes half of a
-/// processor while pods start. Comments, which have the time in them, and chains, which are counted, say nothing.
+/// processor while pods start. Comments, which have the time in them, and chains, which are counted, say nothing (what nft
+/// counts is shown again).
 fn watching(looks: &[Command]) -> Command {
     let looks = looks.iter().enumerate().map(|(at, look)| match look {
         Command::Argv(argv) => {

@@ -1,5 +1,5 @@
 //! Calico by its manifest or by its operator: pinned and checked, or a file that the person gives. FelixConfiguration is there before
-//! the first calico-node, and for each later case Felix begins anew: so nobody has to guess when it has taken that in.
+//! the first calico-node, and for each later case that has another one Felix begins anew: so nobody has to guess when it has taken that in.
 
 mod anew;
 mod apply;

@@ -238,7 +238,7 @@ impl Raising<'_> {
         Plan { spec, manifest, .. }: Plan<'_>,
         gone: &Notify,
     ) -> Result<(), KindError> {
-        match &spec.felix {
+        let configured = match &spec.felix {
             None => Ok(()),
             Some(Felix::Model) => {
                 crds::of_felix(client).await?;
@@ -272,7 +272,10 @@ impl Raising<'_> {
                 }
                 calico::version::is(nodes, version).await
             }
-        }
+        };
+        // Where no Felix had to go, too.
+        gone.notify_one();
+        configured
     }
 
     fn facts(&self, spec: &Spec, own: &[OwnImage]) {

@@ -32,7 +32,7 @@ pub(super) const FILE: &str = "/kind/chainbreak-state.json";
 const CONNECTION: &str = "conntrack: ";
 /// So long a cluster that is tidied as it should be takes to be as it was.
 const SOON: Duration = Duration::from_secs(3);
-/// kube-proxy was started again, and removes what is left of services that are gone.
+/// So long one takes that was tidied again: kube-proxy removes what is left of services that are gone.
 const WITHIN: Duration = Duration::from_secs(10);
 /// What a new cluster may take to do nothing any more.
 const SETTLED: Duration = Duration::from_secs(60);
@@ -198,7 +198,7 @@ pub(super) enum Back {
     Soon,
     /// It is, since it was tidied again; what was otherwise until then.
     Tidied(Vec<String>),
-    /// It is not, and what is otherwise.
+    /// It is not: what is otherwise, and behind it what was until it was tidied again.
     Not(Vec<String>),
 }
 
@@ -214,13 +214,19 @@ where
     if differences.is_empty() {
         return Ok(Back::Soon);
     }
-    tidy.await?;
-    let still = until_none(WITHIN, &others).await?;
-    Ok(if still.is_empty() {
-        Back::Tidied(differences)
-    } else {
-        Back::Not(differences)
-    })
+    if let Err(error) = tidy.await {
+        // A new one lacks nothing of what cannot be tidied here.
+        let why = std::iter::once(error.to_string());
+        return Ok(Back::Not(why.chain(differences).collect()));
+    }
+    let mut still = until_none(WITHIN, &others).await?;
+    if still.is_empty() {
+        return Ok(Back::Tidied(differences));
+    }
+    let before = differences.into_iter().filter(|it| !still.contains(it));
+    let before: Vec<String> = before.collect();
+    still.extend(before);
+    Ok(Back::Not(still))
 }
 
 /// What is otherwise after that time; nothing as soon as nothing is.
@@ -259,11 +265,15 @@ fn first(nodes: &Nodes) -> Result<&Node, KindError> {
 
 /// Waits until the cluster's own pods are ready, such as Calico's kube-controllers: their interfaces, and what Felix writes for them, are its own.
 async fn own_pods(client: &Client) -> Result<(), KindError> {
-    let pods = Api::<Pod>::namespaced(client.clone(), "kube-system");
+    let pods = Api::<Pod>::all(client.clone());
+    let is_over = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+        phase == Some("Succeeded")
+    };
     let look = || async {
         let listed = pods.list(&ListParams::default()).await;
         let listed = listed.map_err(|error| error.to_string())?;
-        match listed.iter().find(|pod| !is_ready(pod)) {
+        match listed.iter().find(|pod| !is_ready(pod) && !is_over(pod)) {
             Some(pod) => Err(format!("{} is not ready", pod.name_any())),
             None => Ok(()),
         }
@@ -342,15 +352,19 @@ mod tests {
         assert_eq!(before.differences(&now, true).len(), 3);
     }
 
-    /// What becomes of a cluster in which something is otherwise, and goes when it was tidied so often; and how often it was.
-    async fn tidied(needed: u32) -> (Back, u32) {
+    /// What becomes of a cluster in which a rule goes when it was tidied, and a setting is so long another one; and how often it was tidied.
+    async fn tidied(rule: bool, setting: bool, refused: bool) -> (Back, u32) {
         let tidied = Cell::new(0);
         let others = || async {
-            let left = (tidied.get() < needed).then(|| "a rule more".to_owned());
-            Ok(left.into_iter().collect())
+            let rule = (rule && tidied.get() == 0).then_some("a rule more");
+            let all = rule.into_iter().chain(setting.then_some("a setting"));
+            Ok(all.map(str::to_owned).collect())
         };
         let tidy = async {
             tidied.set(tidied.get() + 1);
+            if refused {
+                return Err(KindError::Unable("a mount is busy".to_owned()));
+            }
             Ok(())
         };
         let back = came_back(others, tidy).await.unwrap();
@@ -359,10 +373,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_otherwise_is_tidied_once_more_and_named() {
-        let more = || vec!["a rule more".to_owned()];
-        assert_eq!(tidied(0).await, (Back::Soon, 0));
-        assert_eq!(tidied(1).await, (Back::Tidied(more()), 1));
-        assert_eq!(tidied(2).await, (Back::Not(more()), 1));
+        let named = |all: &[&str]| all.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
+        assert_eq!(tidied(false, false, false).await, (Back::Soon, 0));
+        let rule = named(&["a rule more"]);
+        assert_eq!(tidied(true, false, false).await, (Back::Tidied(rule), 1));
+        let both = named(&["a setting", "a rule more"]);
+        assert_eq!(tidied(true, true, false).await, (Back::Not(both), 1));
+        let refused = named(&["a mount is busy", "a rule more"]);
+        assert_eq!(tidied(true, false, true).await, (Back::Not(refused), 1));
     }
 
     #[test]

@@ -22,10 +22,10 @@ const LATER: &str = r#"
 
 /// Ends it as the kubelet would, and waits until it is gone. It may be gone already, as Felix ends itself where a setting asks for it. One command:
 /// each that is run on a node takes its part of the machine, and Felix has need of it meanwhile.
-const END: &str = r#"
+const END: &str = r"
     old=$(felix $1)
     for it in $old; do it=${it#$1/}; kill -TERM ${it%/cmdline} 2>/dev/null; done
-    for it in $old; do while grep -qszx '[-]felix' $it; do later 'it does not end'; done; done"#;
+    for it in $old; do while grep -qszx '[-]felix' $it; do later 'it does not end'; done; done";
 
 /// Waits until another one says that it is ready: by `$2`.
 const READY: &str = r#"
@@ -65,10 +65,7 @@ async fn on(node: &Node, script: &str, ready: &str, until: Instant) -> Result<()
             KindError::Failed { said, .. } => said,
             other => other.to_string(),
         };
-        KindError::Unable(format!(
-            "Felix on {} is not ready with its new configuration: {why}",
-            node.name
-        ))
+        KindError::Unable(format!("Felix on {} is not ready: {why}", node.name))
     })
 }
 

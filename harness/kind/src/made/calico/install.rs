@@ -67,11 +67,10 @@ impl Install<'_> {
             anew::end(nodes, self.until).await?;
         }
         gone.notify_one();
-        if begins {
-            let port = self.order.felix.get("healthPort");
-            let port = port.and_then(Value::as_u64).unwrap_or(anew::HEALTH_PORT);
-            anew::ready(nodes, port, self.until).await?;
-        }
+        let port = self.order.felix.get("healthPort");
+        let port = port.and_then(Value::as_u64).unwrap_or(anew::HEALTH_PORT);
+        // One that is left alone, too: the last case may have ended it, and its rules stand.
+        anew::ready(nodes, port, self.until).await?;
         self.lead_to_the_api().await?;
         let (kind, name) = Way::Manifest.heart();
         for object in manifest.iter().filter(|it| is(it, kind, name)) {

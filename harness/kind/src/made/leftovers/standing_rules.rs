@@ -5,10 +5,10 @@ use futures::future::join_all;
 
 use crate::shared::nodes::Nodes;
 
-/// Whether all chains and rules of iptables that have `$1` in their lines are those that were kept, in whatever order; and whether `$2`, a chain, was
-/// among them.
+/// Whether all chains and rules of iptables that have `$1` in their lines are those that were kept, each chain's rules in their order; and whether
+/// `$2`, a chain, was among them.
 const STAND: &str = "\
-    of() { awk -v its=\"$1\" '/^\\*/ { table = $0 } $0 ~ its { sub(/ \\[[0-9]+:[0-9]+\\]$/, \"\"); print table, $0 }' | sort; }; \
+    of() { awk -v its=\"$1\" '/^\\*/ { table = $0 } $0 ~ its { sub(/ \\[[0-9]+:[0-9]+\\]$/, \"\"); print table, $0 }' | sort -s -k 1,3; }; \
     for f in iptables ip6tables; do for b in legacy nft; do \
       kept=/kind/chainbreak-$f-$b.rules; [ -e $kept ] || continue; \
       was=$(of \"$1\" < $kept); \
@@ -16,11 +16,11 @@ const STAND: &str = "\
       [ \"$was\" = \"$($f-$b-save 2>/dev/null | of \"$1\")\" ] || exit 1; \
     done; done; [ \"$any\" ]";
 
-/// By what an agent's lines are known, and a chain that it always has.
+/// By what an agent's lines are known, and a chain that it always has. Felix's jumps stand before kube-proxy's or behind them, as it was.
 fn its(agent: AgentName) -> [&'static str; 2] {
     match agent {
         AgentName::KubeProxy => ["KUBE-", "KUBE-SERVICES"],
-        AgentName::Felix => ["cali[-:]", "cali-FORWARD"],
+        AgentName::Felix => ["cali[-:]|^-A [A-Z]+ .*-j KUBE-", "cali-FORWARD"],
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
                 AgentName::KubeProxy,
                 "-A OUTPUT -m comment --comment \"cali:x\" -j cali-OUTPUT\n",
             ),
-            (AgentName::Felix, "-A OUTPUT -j KUBE-MARK-DROP\n"),
+            (AgentName::Felix, "-A KUBE-SERVICES -j DROP\n"),
         ] {
             let [_, chain] = its(agent);
             let more = |line: &str| counted.replace("COMMIT", &format!("{line}COMMIT"));
@@ -90,6 +90,11 @@ mod tests {
             ] {
                 assert!(!stand(agent, KEPT, &now), "{agent}: {what}");
             }
+            let jumps = ["KUBE-SERVICES", "cali-FORWARD"].map(|to| format!("-A OUTPUT -j {to}\n"));
+            let [first, second] = &jumps;
+            let swapped = counted.replace(&jumps.concat(), &[&**second, first].concat());
+            let before_kube_proxys = agent == AgentName::KubeProxy;
+            assert_eq!(stand(agent, KEPT, &swapped), before_kube_proxys, "{agent}");
             let without = "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
             assert!(
                 !stand(agent, without, without),
