@@ -282,7 +282,7 @@ async fn work(
             () = stopped(stop.clone()), if !stopping => {
                 stopping = true;
                 deadline = Instant::now() + factory.grace();
-                worker.order(STOP).await?;
+                told(&mut worker, STOP).await?;
             }
             () = stopped(options.given_up.clone()) => {
                 anyhow::bail!("given up: the worker was killed with its world");

@@ -31,7 +31,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 
 /// Rules of every node in every family, best effort: what cannot be had is left out.
 pub(crate) async fn rules(cluster: &dyn Cluster, case: &Case) -> Vec<Artifact> {
-    let (nodes, rules) = (nodes(cluster), of_rules(case));
+    let (nodes, rules) = (nodes(cluster), rule_dumps(case));
     let all = nodes
         .iter()
         .flat_map(|node| rules.iter().map(move |dump| (node, dump)));
@@ -40,7 +40,7 @@ pub(crate) async fn rules(cluster: &dyn Cluster, case: &Case) -> Vec<Artifact> {
 
 /// Maps of Felix's programs in the same way.
 pub(crate) async fn maps(cluster: &dyn Cluster, case: &Case) -> Vec<Artifact> {
-    let (nodes, maps) = (nodes(cluster), of_maps(case, cluster.felix_program()));
+    let (nodes, maps) = (nodes(cluster), map_dumps(case, cluster.felix_program()));
     // One after the other: each takes a part of a second of a processor.
     let of_node = nodes.iter().map(async |node| {
         let mut kept = Vec::new();
@@ -78,13 +78,13 @@ fn dumps(families: &[IpFamily], mode: Option<ProxyMode>) -> Vec<Dump> {
     saves.chain(own).collect()
 }
 
-fn of_rules(case: &Case) -> Vec<Dump> {
+fn rule_dumps(case: &Case) -> Vec<Dump> {
     let mode = case.cluster.kube_proxy.as_ref().map(|it| it.mode);
     dumps(&case.cluster.ip_families, mode)
 }
 
 /// Those of a real Felix that is in eBPF mode at some time.
-fn of_maps(case: &Case, felix: Option<FelixProgram>) -> Vec<Dump> {
+fn map_dumps(case: &Case, felix: Option<FelixProgram>) -> Vec<Dump> {
     let Some(felix) = felix.filter(|_| case.wants_programs()) else {
         return Vec::new();
     };
@@ -124,7 +124,7 @@ impl Dump {
 
 /// What lists all of them on a node.
 pub(crate) fn commands(case: &Case, felix: Option<FelixProgram>) -> Vec<Command> {
-    let all = of_rules(case).into_iter().chain(of_maps(case, felix));
+    let all = rule_dumps(case).into_iter().chain(map_dumps(case, felix));
     all.map(|dump| Command::Argv(dump.argv())).collect()
 }
 
@@ -184,7 +184,7 @@ mod tests {
         let mut case = fake::case(promise);
         case.cluster.ip_families = vec![IpFamily::V4, IpFamily::V6];
         let names = |case: &Case, felix| {
-            let maps = of_maps(case, felix);
+            let maps = map_dumps(case, felix);
             maps.iter().map(Dump::name).collect::<Vec<_>>().join(" ")
         };
         let felix = Some(FelixProgram::at("/calico-node".as_ref()));

@@ -19,8 +19,7 @@ const PODS: usize = 5;
 /// Of the pods among these that are not ready, and of nodes under pressure.
 pub async fn of_pods(client: &Client, pods: &[Pod]) -> String {
     let mut text = String::new();
-    let over = |pod: &&Pod| phase(pod) == "Succeeded";
-    let waiting = pods.iter().filter(|pod| !is_ready(pod) && !over(pod));
+    let waiting = pods.iter().filter(|pod| is_to_be_ready(pod));
     for pod in waiting.take(PODS) {
         of_pod(client, pod, &mut text).await;
     }
@@ -45,7 +44,13 @@ pub fn is_ready(pod: &Pod) -> bool {
     conditions.any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
-fn phase(pod: &Pod) -> &str {
+/// Whether it does not, and is not over.
+pub fn is_to_be_ready(pod: &Pod) -> bool {
+    !is_ready(pod) && phase(pod) != "Succeeded"
+}
+
+/// `Running`, `Succeeded`, …; empty while nobody said.
+pub(crate) fn phase(pod: &Pod) -> &str {
     let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
     phase.unwrap_or_default()
 }

@@ -177,7 +177,7 @@ async fn pods_ready(objects: &Objects) -> Result<(), String> {
         }
     }
     for pod in objects.list::<Pod>().await? {
-        if wanted::phase(&pod) == "Succeeded" {
+        if evidence::phase(&pod) == "Succeeded" {
             continue;
         }
         if !wanted::is_ready(&pod) {

@@ -17,7 +17,7 @@ use kube::{
 };
 
 use super::Objects;
-use crate::endpoints;
+use crate::{endpoints, evidence};
 
 /// The parts of a line, saved, listed or written, that say that an agent knows a cluster IP or an endpoint,
 /// or that an agent which jumps has begun.
@@ -197,20 +197,7 @@ fn matches(selector: &BTreeMap<String, String>, pod: &Pod) -> bool {
 
 /// Whether the pod is Ready and stays.
 pub(super) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|it| it.type_ == "Ready" && it.status == "True");
-    pod.metadata.deletion_timestamp.is_none() && ready.next().is_some()
-}
-
-/// `Running`, `Succeeded`, …; empty while nobody said.
-pub(super) fn phase(pod: &Pod) -> &str {
-    pod.status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref())
-        .unwrap_or_default()
+    pod.metadata.deletion_timestamp.is_none() && evidence::is_ready(pod)
 }
 
 fn owns(service: &Service, slice: &EndpointSlice) -> bool {

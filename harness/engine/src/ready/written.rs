@@ -223,43 +223,40 @@ mod tests {
 
     #[test]
     fn looks_are_close_where_felix_may_delete_what_is_written() {
-        let case = |felix: &str| {
-            let cluster = format!(
-                "nodes: 1, kube-proxy: {{ version: '1.32' }}, calico: {{ version: v3.32.1 }}, felix: {{ {felix} }}"
-            );
-            crate::fake::of(&scenario(&cluster), "")
-        };
         let (_, ours) = crate::fake::Fake::default().cluster();
         assert_eq!(apart(ours.as_ref(), &case("")), UNTOLD);
         assert_eq!(apart(ours.as_ref(), &case("bpfEnabled: false")), UNTOLD);
         assert_eq!(apart(ours.as_ref(), &case("bpfEnabled: true")), OFTEN);
     }
 
-    fn scenario(cluster: &str) -> String {
-        format!(
-            "
-name: faked
-about: whose rules
-cluster: {{ {cluster} }}
-timeline: [settle: 1s]
-promises: {{ it: {{ has-rule: {{ table: nat, chain: PREROUTING, jump: KUBE-SERVICES }} }} }}
-variants: {{ only: {{ expect: healthy }} }}
-"
-        )
-    }
-
     /// v3.32.1 has its jumps there, in eBPF mode too.
     #[test]
     fn felixs_own_table_is_looked_at_also_beside_a_kube_proxy_in_iptables_mode() {
         let lists_nft = |felix: &str| {
-            let cluster = format!(
-                "nodes: 1, kube-proxy: {{ version: '1.32' }}, calico: {{ version: v3.32.1 }}, felix: {{ {felix} }}"
-            );
             let nft = ["nft", "list", "ruleset"].map(str::to_owned).to_vec();
-            looks(&crate::fake::of(&scenario(&cluster), "")).contains(&Command::Argv(nft))
+            looks(&case(felix)).contains(&Command::Argv(nft))
         };
         assert!(lists_nft("nftablesMode: Enabled"));
         assert!(!lists_nft("nftablesMode: Disabled"));
         assert!(!lists_nft(""));
+    }
+
+    /// One whose FelixConfiguration says that.
+    fn case(felix: &str) -> Case {
+        let text = format!(
+            "
+name: faked
+about: whose rules
+cluster:
+  nodes: 1
+  kube-proxy: {{ version: '1.32' }}
+  calico: {{ version: v3.32.1 }}
+  felix: {{ {felix} }}
+timeline: [settle: 1s]
+promises: {{ it: {{ has-rule: {{ table: nat, chain: PREROUTING, jump: KUBE-SERVICES }} }} }}
+variants: {{ only: {{ expect: healthy }} }}
+"
+        );
+        crate::fake::of(&text, "")
     }
 }

@@ -273,7 +273,7 @@ impl Raising<'_> {
                 calico::version::is(nodes, version).await
             }
         };
-        // Where no Felix had to go, too.
+        // It has in any case now.
         gone.notify_one();
         configured
     }

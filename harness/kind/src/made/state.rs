@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chainbreak_engine::evidence::is_ready;
+use chainbreak_engine::evidence::is_to_be_ready;
 use futures::future::{try_join, try_join_all};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -266,25 +266,16 @@ fn first(nodes: &Nodes) -> Result<&Node, KindError> {
 /// Waits until the cluster's own pods are ready, such as Calico's kube-controllers: their interfaces, and what Felix writes for them, are its own.
 async fn own_pods(client: &Client) -> Result<(), KindError> {
     let pods = Api::<Pod>::all(client.clone());
-    let is_over = |pod: &Pod| {
-        let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
-        phase == Some("Succeeded")
-    };
     let look = || async {
         let listed = pods.list(&ListParams::default()).await;
         let listed = listed.map_err(|error| error.to_string())?;
-        match listed.iter().find(|pod| !is_ready(pod) && !is_over(pod)) {
+        match listed.iter().find(|pod| is_to_be_ready(pod)) {
             Some(pod) => Err(format!("{} is not ready", pod.name_any())),
             None => Ok(()),
         }
     };
-    wait::until(
-        "the cluster's own pods are ready",
-        SETTLED,
-        look,
-        wait::nothing,
-    )
-    .await
+    let what = "the cluster's own pods are ready";
+    wait::until(what, SETTLED, look, wait::nothing).await
 }
 
 async fn names(client: &Client) -> Result<BTreeSet<String>, KindError> {

@@ -20,8 +20,7 @@ const LATER: &str = r#"
     end=$(($(date +%s) + $3))
     later() { [ $(date +%s) -lt $end ] || { echo "$1" >&2; exit 1; }; sleep 0.1; }"#;
 
-/// Ends it as the kubelet would, and waits until it is gone. It may be gone already, as Felix ends itself where a setting asks for it. One command:
-/// each that is run on a node takes its part of the machine, and Felix has need of it meanwhile.
+/// Ends it as the kubelet would, and waits until it is gone. It may be gone already, as Felix ends itself where a setting asks for it.
 const END: &str = r"
     old=$(felix $1)
     for it in $old; do it=${it#$1/}; kill -TERM ${it%/cmdline} 2>/dev/null; done

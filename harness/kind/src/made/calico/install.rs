@@ -45,8 +45,8 @@ impl Install<'_> {
     }
 
     /// What this case has otherwise, in a cluster that has Calico already. Felix begins anew in the pods that are there, where this case has another
-    /// FelixConfiguration than the last one left, or that one did something to its rules.
-    /// `gone` is told when the last case's Felix has no more to write.
+    /// FelixConfiguration than the last one left, or that one did something to its rules. `gone` is told as soon as the last case's Felix has no more
+    /// to write, where that is before all is done.
     pub(crate) async fn renew(
         &self,
         nodes: &Nodes,
@@ -54,9 +54,7 @@ impl Install<'_> {
         gone: &Notify,
     ) -> Result<(), KindError> {
         if self.order.way == Way::Operator {
-            operator::install(self, manifest).await?;
-            gone.notify_one();
-            return Ok(());
+            return operator::install(self, manifest).await;
         }
         let is_another = self.configure().await?;
         // What its programs hold is not in rules.
